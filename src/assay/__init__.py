@@ -1,0 +1,1 @@
+"""assay: one sample, from pytest to policy."""

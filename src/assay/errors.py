@@ -1,0 +1,59 @@
+"""Every exception assay raises on purpose.
+
+    AssayError
+    ├── ConfigError        the request is wrong: an argument, an option, a configuration file
+    │   └── MissingExtra   an optional dependency is needed and not installed
+    ├── DatasetError       a dataset cannot be read
+    │   └── BadRow         one row of it is wrong; the rest may be fine
+    └── WireError          a foreign shape cannot be read, or cannot hold what it is given
+
+Constructing a model from wrong values raises pydantic's own `ValidationError`.
+"""
+
+
+class AssayError(Exception):
+    """Something a user can act on: what happened, where, and what to do about it."""
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.message = message
+        self.where = where
+        self.hint = hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The keyword-only arguments would be lost on the way back from another process.
+        return (_rebuild, (type(self), self.message, self.where, self.hint))
+
+
+def _rebuild(
+    kind: type[AssayError], message: str, where: str | None, hint: str | None
+) -> AssayError:
+    return kind(message, where=where, hint=hint)
+
+
+class ConfigError(AssayError):
+    """The request itself is wrong; nothing was run."""
+
+
+class MissingExtra(ConfigError):
+    """An optional dependency is needed and not installed."""
+
+    @classmethod
+    def needed(cls, extra: str, *, by: str, package: str) -> "MissingExtra":
+        return cls(f"{by} needs the package `{package}`", hint=f"pip install 'assay[{extra}]'")
+
+
+class DatasetError(AssayError):
+    """A dataset cannot be read."""
+
+
+class BadRow(DatasetError):
+    """One row of a dataset is wrong."""
+
+
+class WireError(AssayError):
+    """A foreign shape cannot be read, or cannot hold what it was given."""

@@ -1,0 +1,146 @@
+"""Where a model is and how it is asked. Written without its secrets, always."""
+
+import re
+from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_serializer
+
+_PLAIN_HEADERS = frozenset(
+    """
+    accept accept-encoding accept-language anthropic-beta anthropic-version content-type
+    http-referer openai-beta user-agent x-title
+    """.split()
+)
+_PLAIN_PARAMETERS = frozenset(
+    """
+    add_generation_prompt best_of cache_prompt chat_template_kwargs continue_final_message
+    do_sample echo enable_thinking frequency_penalty guided_choice guided_grammar guided_json
+    guided_regex ignore_eos include_stop_str_in_output keep_alive length_penalty logit_bias
+    logprobs max_completion_tokens max_new_tokens min_p min_tokens modalities n num_beams
+    num_ctx num_predict parallel_tool_calls prediction presence_penalty prompt_logprobs
+    reasoning reasoning_effort repeat_penalty repetition_penalty response_format
+    return_token_ids return_tokens_as_token_ids seed service_tier skip_special_tokens
+    spaces_between_special_tokens stop stop_token_ids stream_options strict temperature
+    tool_choice top_a top_k top_logprobs top_p truncate_prompt_tokens typical_p use_beam_search
+    verbosity
+    """.split()
+)
+_GUARDED = frozenset({"api_key", "oauth_token", "api_base", "headers", "extra_params", "thinking"})
+_SECRET_NAME = re.compile(
+    r"key|token(?!s|_ids)|secret|passw|auth|credential|cookie|session|bearer|signature", re.I
+)
+
+
+class Endpoint(BaseModel):
+    """A model behind an address, with sampling settings and, at run time only, its secrets.
+
+    Every way of writing an endpoint goes through `to_dict()`, which writes what is known to be
+    harmless. Secrets are given again when it is read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    provider: str
+    model: str
+    api_base: str | None = None
+    api_key: str = Field(default="", repr=False)
+    oauth_token: str = Field(default="", repr=False)
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    extra_params: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """Sent with each request beside the settings below."""
+
+    temperature: FiniteFloat | None = None
+    top_p: FiniteFloat | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    thinking: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    timeout_s: FiniteFloat | None = Field(default=None, gt=0)
+    max_retries: int | None = Field(default=None, ge=0)
+
+    def to_dict(self, exclude_secrets: bool = True) -> dict[str, Any]:
+        """Plain values. Names of what was left out as possibly secret stand under `withheld`."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        data = {name: value for name, value in data.items() if value not in (None, "", {})}
+        extras = dict(self.__pydantic_extra__ or {})
+        extras.pop("withheld", None)
+        if isinstance(data.get("stop"), tuple):
+            data["stop"] = list(data["stop"])
+        if not exclude_secrets:
+            return {**data, **extras}
+        return _without_secrets(data, extras)
+
+    @classmethod
+    def from_dict(
+        cls,
+        data: dict[str, Any],
+        api_key: str = "",
+        oauth_token: str = "",
+        *,
+        headers: dict[str, str] | None = None,
+        extra_params: dict[str, Any] | None = None,
+    ) -> Self:
+        """Read what `to_dict` wrote. Secrets in `data` are ignored: they come as arguments."""
+        plain = _without_secrets(
+            {key: value for key, value in data.items() if key in cls.model_fields},
+            {key: value for key, value in data.items() if key not in cls.model_fields},
+        )
+        plain["headers"] = {**plain.get("headers", {}), **(headers or {})}
+        plain["extra_params"] = {**plain.get("extra_params", {}), **(extra_params or {})}
+        return cls.model_validate({**plain, "api_key": api_key, "oauth_token": oauth_token})
+
+    @model_serializer
+    def _written(self) -> dict[str, Any]:
+        return self.to_dict()
+
+
+def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
+    """What may be written: known settings, known headers and parameters, an address alone."""
+    withheld = {name for name in ("api_key", "oauth_token") if fields.get(name)}
+    withheld.update(extras.pop("withheld", ()))
+    plain = {name: value for name, value in fields.items() if name not in _GUARDED}
+    if fields.get("api_base"):
+        plain["api_base"] = _address(fields["api_base"], withheld)
+    for name, allowed in (("headers", _PLAIN_HEADERS), ("extra_params", _PLAIN_PARAMETERS)):
+        given = fields.get(name) or {}
+        kept = {key: _scrubbed(given[key], withheld) for key in given if key.lower() in allowed}
+        withheld.update(f"{name}.{key}" for key in given if key not in kept)
+        if kept:
+            plain[name] = kept
+    if fields.get("thinking"):
+        plain["thinking"] = _scrubbed(fields["thinking"], withheld)
+    for name, value in extras.items():
+        # A field this version does not know may hold anything: only numbers and flags are plain.
+        if isinstance(value, bool | int | float) and not _SECRET_NAME.search(name):
+            plain[name] = value
+        elif value is not None:
+            withheld.add(name)
+    if withheld:
+        plain["withheld"] = sorted(withheld)
+    return plain
+
+
+def _address(url: str, withheld: set[str]) -> str:
+    """`url` without user, password, query and fragment, where keys travel."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    address = urlunsplit((parts.scheme, host, parts.path, "", ""))
+    if host != parts.netloc or parts.query or parts.fragment:
+        withheld.add("api_base")
+    return address
+
+
+def _scrubbed(value: Any, withheld: set[str]) -> Any:
+    """`value` without the entries of nested objects whose name sounds like a secret."""
+    if isinstance(value, dict):
+        withheld.update(key for key in value if _SECRET_NAME.search(key))
+        return {
+            key: _scrubbed(inner, withheld)
+            for key, inner in value.items()
+            if not _SECRET_NAME.search(key)
+        }
+    if isinstance(value, list | tuple):
+        return [_scrubbed(inner, withheld) for inner in value]
+    return value

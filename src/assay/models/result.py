@@ -1,0 +1,192 @@
+"""What a scorer said: one result type for a turn, a trajectory and a training step."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    GetCoreSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from .lenient import NullIsEmpty, Text
+from .written import Written
+
+
+class Metric(BaseModel):
+    """One number of a result. `Metric("correct", 1.0, weight=1.0)` or by keywords.
+
+    `value` is another spelling of `score`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str | None = None
+    """Taken from the key when the metric sits in a result's `metrics`."""
+
+    score: FiniteFloat | None = Field(default=None, validation_alias=AliasChoices("score", "value"))
+    """None only when the metric could not be measured."""
+
+    weight: FiniteFloat | None = None
+    """Share in the result's score. Negative: a penalty. None beside weighted ones: tracked only."""
+
+    reason: Text | None = None
+    is_score_valid: bool = True
+
+    def __init__(
+        self, name: str | None = None, score: float | None = None, /, **fields: Any
+    ) -> None:
+        if name is not None:
+            fields["name"] = name
+        if score is not None:
+            fields["score"] = score
+        super().__init__(**fields)
+
+    # Pydantic calls a custom `__init__` once per loaded object. This one only names the
+    # positional arguments, so loading goes around it.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # read by pydantic
+
+    @model_validator(mode="after")
+    def _unmeasured_is_invalid(self) -> Self:
+        if self.score is None and self.is_score_valid:
+            if "is_score_valid" in self.model_fields_set:
+                raise ValueError("a metric without a score cannot be valid")
+            object.__setattr__(self, "is_score_valid", False)
+        return self
+
+    @property
+    def value(self) -> float | None:
+        return self.score
+
+
+class StepOutput(BaseModel):
+    """One exchange with an environment, as its control plane reported it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    step_index: int | str
+    base_reward: FiniteFloat
+    terminated: bool = False
+    control_plane_info: dict[str, Any] | None = None
+    metrics: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    reason: Text | None = None
+
+
+class _ByName:
+    """Reads metrics as a mapping or as a sequence of named ones; holds a mapping."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        mapping = handler(source)
+        listed = handler.generate_schema(list[Metric])
+        return core_schema.no_info_after_validator_function(
+            _named,
+            core_schema.union_schema([mapping, listed], mode="left_to_right"),
+            serialization=None,
+        )
+
+
+def _named(metrics: dict[str, Metric] | list[Metric]) -> dict[str, Metric]:
+    if isinstance(metrics, list):
+        return _keyed(metrics)
+    for key, metric in metrics.items():
+        if metric.name != key:
+            if metric.name is not None:
+                raise ValueError(f"the metric under {key!r} is named {metric.name!r}")
+            metrics[key] = metric.model_copy(update={"name": key})
+    return metrics
+
+
+def _keyed(metrics: list[Metric]) -> dict[str, Metric]:
+    keyed: dict[str, Metric] = {}
+    for metric in metrics:
+        if metric.name is None:
+            raise ValueError("a metric in a sequence needs a name")
+        if metric.name in keyed:
+            raise ValueError(f"two metrics are named {metric.name!r}")
+        keyed[metric.name] = metric
+    return keyed
+
+
+class EvaluateResult(Written):
+    """The complete result of a scorer.
+
+    Give a `score`, or `metrics` to take it from. A result without either is not judged:
+    `is_score_valid` is False and `reward` is None.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    score: FiniteFloat | None = None
+    is_score_valid: bool = True
+    reason: Text | None = None
+    metrics: Annotated[dict[str, Metric], _ByName] = Field(default_factory=dict)
+    step_outputs: tuple[StepOutput, ...] | None = None
+    """Every step of the episode, for environments that give rewards."""
+
+    final_control_plane_info: dict[str, Any] | None = None
+    trajectory_info: dict[str, Any] | None = None
+    """Duration, steps and termination reason of the trajectory that was judged."""
+
+    error: Text | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            score: float | None = None,
+            is_score_valid: bool = True,
+            reason: str | None = None,
+            metrics: Mapping[str, Metric] | Iterable[Metric] = (),
+            step_outputs: Iterable[StepOutput] | None = None,
+            **fields: Any,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _settle_score(self) -> Self:
+        if self.score is None and self.is_score_valid:
+            score, problem = combine(self.metrics.values())
+            if score is not None:
+                self.__dict__["score"] = score
+            elif "is_score_valid" in self.model_fields_set:
+                raise ValueError(f"a result without a score cannot be valid: {problem}")
+            else:
+                self.__dict__["is_score_valid"] = False
+                if self.reason is None and self.metrics:
+                    self.__dict__["reason"] = problem
+        return self
+
+    @property
+    def reward(self) -> float | None:
+        """The score when it is valid, else None: never 0.0 for what was not judged."""
+        return self.score if self.is_score_valid else None
+
+
+def combine(metrics: Iterable[Metric]) -> tuple[float | None, str]:
+    """The score that these metrics add up to, or None and why there is none.
+
+    Positive weights: the weighted mean. Negative weights: penalties, added after it. No weights
+    at all: the plain mean. Without a weight beside weighted ones: tracked only.
+    """
+    metrics = tuple(metrics)
+    if any(metric.weight is not None for metric in metrics):
+        counting = tuple(metric for metric in metrics if metric.weight)
+    else:
+        counting = metrics
+    if not counting:
+        return None, "no metric counts towards the score"
+    terms: list[tuple[float, float]] = []
+    for metric in counting:
+        if metric.score is None or not metric.is_score_valid:
+            # Leaving it out would change what the others weigh: the whole was not judged.
+            return None, f"metric {metric.name!r} is not valid"
+        terms.append((1.0 if metric.weight is None else metric.weight, metric.score))
+    gain = sum(weight for weight, _ in terms if weight > 0)
+    base = sum(weight * value for weight, value in terms if weight > 0) / gain if gain else 0.0
+    return base + sum(weight * value for weight, value in terms if weight < 0), ""

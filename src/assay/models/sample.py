@@ -1,0 +1,153 @@
+"""The one item that travels: from a dataset row to a gate, a certificate and a training batch."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import AliasChoices, Field, FiniteFloat, model_validator
+
+from .identity import stable_id
+from .lenient import NullIsEmpty, Text
+from .message import Message
+from .result import EvaluateResult
+from .trajectory import Trajectory
+from .written import Written
+
+
+class Status(StrEnum):
+    """How far a sample has come."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    TRUNCATED = "truncated"
+    ABORTED = "aborted"
+    FAILED = "failed"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Status | None":
+        # Other tools write the names.
+        return cls.__members__.get(value) if isinstance(value, str) else None
+
+
+class Sample(Written):
+    """One item from input to result: the same type for evaluation, GRPO and SFT.
+
+    `messages` as an argument is another spelling of `prompt`, `evaluation_result` of `score`,
+    `input_metadata` of `metadata`. A sample without an id gets a stable hash of its input.
+    """
+
+    id: str = ""
+    index: int | None = None
+    group_index: int | None = None
+    """Samples of one group are answers to the same input."""
+
+    rollout_id: str | None = None
+    """Shared by samples that were cut from one rollout."""
+
+    input: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    """The dataset row as it came."""
+
+    prompt: Text | list[Message] = Field(
+        default="",
+        union_mode="left_to_right",
+        validation_alias=AliasChoices("prompt", "messages"),
+    )
+    ground_truth: Any = None
+    trajectory: Trajectory | None = None
+    score: EvaluateResult | None = Field(
+        default=None, validation_alias=AliasChoices("score", "evaluation_result")
+    )
+    tokens: Annotated[list[int], NullIsEmpty] = Field(default_factory=list)
+    loss_mask: Annotated[list[FiniteFloat], NullIsEmpty] = Field(default_factory=list)
+    rollout_log_probs: list[FiniteFloat] | None = None
+    status: Status = Status.PENDING
+    metadata: Annotated[dict[str, Any], NullIsEmpty] = Field(
+        default_factory=dict, validation_alias=AliasChoices("metadata", "input_metadata")
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            prompt: str | Sequence[Message | dict[str, Any]] = "",
+            ground_truth: Any = None,
+            trajectory: Trajectory | None = None,
+            score: EvaluateResult | None = None,
+            **fields: Any,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _settle(self) -> Self:
+        if self.__pydantic_extra__:
+            self._take_second_spellings(self.__pydantic_extra__)
+        if not self.id:
+            self.id = stable_id(
+                self.input or {"prompt": self.prompt, "ground_truth": self.ground_truth}
+            )
+        return self
+
+    def _take_second_spellings(self, extra: dict[str, Any]) -> None:
+        """Refuse two spellings of one thing; make `reward` what it is: a view of the score."""
+        for second, first in _SPELLINGS.items():
+            if second in extra:
+                raise ValueError(f"{second!r} is another spelling of {first!r}: give one of them")
+        reward = extra.pop("reward", None)
+        if reward is not None and self.score is None:
+            self.score = EvaluateResult(score=reward)
+        elif reward is not None:
+            self.reward = reward
+
+    @property
+    def messages(self) -> list[Message]:
+        """The trajectory's messages, else the prompt as messages."""
+        if self.trajectory is not None:
+            return self.trajectory.messages
+        if isinstance(self.prompt, str):
+            return [Message(role="user", content=self.prompt)] if self.prompt else []
+        return self.prompt
+
+    @property
+    def response(self) -> str:
+        """The last assistant text of the trajectory, else of the prompt, else ""."""
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                return message.text
+        return ""
+
+    @property
+    def reward(self) -> float | None:
+        """The score when it is valid; None when the sample was not judged."""
+        return self.score.reward if self.score is not None else None
+
+    @reward.setter
+    def reward(self, value: float | None) -> None:
+        if value != self.reward:
+            raise ValueError(
+                f"reward follows the score, which is {self.reward}; it cannot be {value}"
+            )
+
+    @property
+    def evaluation_result(self) -> EvaluateResult | None:
+        return self.score
+
+    @evaluation_result.setter
+    def evaluation_result(self, result: EvaluateResult | None) -> None:
+        self.score = result
+
+    @property
+    def input_metadata(self) -> dict[str, Any]:
+        return self.metadata
+
+    @input_metadata.setter
+    def input_metadata(self, metadata: dict[str, Any]) -> None:
+        self.metadata = metadata
+
+    def is_trajectory_evaluation(self) -> bool:
+        """Whether the result has per-step rewards, rather than one number for one answer."""
+        own = self.trajectory.evaluation_result if self.trajectory is not None else None
+        return any(result is not None and result.step_outputs for result in (self.score, own))
+
+
+_SPELLINGS = {"messages": "prompt", "evaluation_result": "score", "input_metadata": "metadata"}

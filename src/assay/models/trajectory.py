@@ -1,0 +1,75 @@
+"""What happened: the conversation, every model call behind it, and how it ended."""
+
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, FiniteFloat
+
+from .lenient import NullIsEmpty, Text
+from .message import Message
+from .result import EvaluateResult
+from .written import Written
+
+
+class Usage(BaseModel):
+    """What a model call consumed. Unknown is None, never 0."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: FiniteFloat | None = None
+
+
+class ModelCall(BaseModel):
+    """One request to a model, with the tokens the engine really read and sampled."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    prompt_ids: tuple[int, ...] | None = None
+    completion_ids: tuple[int, ...] | None = None
+    logprobs: tuple[FiniteFloat, ...] | None = None
+    """One for each completion id, under the sampling distribution."""
+
+    sampling: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    model: str | None = None
+    weight_version: str | None = None
+    """Which weights answered, for engines whose weights change during training."""
+
+    message_index: int | None = None
+    """Where in the trajectory's messages the answer stands."""
+
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    latency_s: FiniteFloat | None = None
+    attempts: int = 1
+    error: Text | None = None
+
+
+class Trajectory(Written):
+    """A complete rollout. `conversation_history` is another spelling of `messages`."""
+
+    messages: list[Message] = Field(
+        default_factory=list, validation_alias=AliasChoices("messages", "conversation_history")
+    )
+    calls: Annotated[list[ModelCall], NullIsEmpty] = Field(default_factory=list)
+    steps: int | None = None
+    """Exchanges with the environment."""
+
+    duration: FiniteFloat | None = None
+    """Seconds."""
+
+    terminated: bool = False
+    truncated: bool = False
+    termination_reason: Text | None = None
+    evaluation_result: EvaluateResult | None = None
+    """What the environment itself said of this trajectory."""
+
+    session: Any | None = None
+    observations: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
+    actions: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
+
+    @property
+    def conversation_history(self) -> list[Message]:
+        return self.messages

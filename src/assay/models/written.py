@@ -1,0 +1,55 @@
+"""The JSON that assay writes: compact, standard, and read back to an equal object."""
+
+import json
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
+
+from assay.errors import WireError
+
+
+class Written(BaseModel):
+    """A type that goes to files and stores. Defaults are left out; unknown fields are kept."""
+
+    # Constants only so that `to_json` can refuse them: null would be a silent change.
+    model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants")
+
+    def to_json(self) -> str:
+        """One line of JSON. Raises `WireError` for what JSON cannot hold."""
+        try:
+            data = self.__pydantic_serializer__.to_json(self, exclude_defaults=True)
+        except PydanticSerializationError as error:
+            raise WireError(
+                f"cannot be written as JSON: {error}",
+                where=type(self).__name__,
+                hint="keep `input`, `metadata` and `ground_truth` to plain JSON values",
+            ) from error
+        if b"NaN" in data or b"Infinity" in data:
+            _refuse_constants(data, type(self).__name__)
+        return data.decode()
+
+    @classmethod
+    def from_json(cls, data: str | bytes) -> Self:
+        return cls.model_validate_json(data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plain objects that `to_json` would write."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        return cls.model_validate(data)
+
+
+def _refuse_constants(data: bytes, where: str) -> None:
+    """Raise if `data` holds NaN or an infinity outside a string."""
+
+    def refuse(constant: str) -> None:
+        raise WireError(
+            f"holds {constant}, which JSON has no word for",
+            where=where,
+            hint="unknown is None",
+        )
+
+    json.loads(data, parse_constant=refuse)
