@@ -1,6 +1,7 @@
 """Where a model is and how it is asked. Written without its secrets, always."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -44,10 +45,10 @@ class Endpoint(BaseModel):
     provider: str
     model: str
     api_base: str | None = None
-    api_key: str = Field(default="", repr=False)
-    oauth_token: str = Field(default="", repr=False)
-    headers: dict[str, str] = Field(default_factory=dict, repr=False)
-    extra_params: dict[str, Any] = Field(default_factory=dict, repr=False)
+    api_key: str = ""
+    oauth_token: str = ""
+    headers: dict[str, str] = Field(default_factory=dict)
+    extra_params: dict[str, Any] = Field(default_factory=dict)
     """Sent with each request beside the settings below."""
 
     temperature: FiniteFloat | None = None
@@ -90,6 +91,9 @@ class Endpoint(BaseModel):
         plain["headers"] = {**plain.get("headers", {}), **(headers or {})}
         plain["extra_params"] = {**plain.get("extra_params", {}), **(extra_params or {})}
         return cls.model_validate({**plain, "api_key": api_key, "oauth_token": oauth_token})
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from self.to_dict().items()
 
     @model_serializer
     def _written(self) -> dict[str, Any]:

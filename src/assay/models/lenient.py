@@ -19,18 +19,17 @@ class _WellFormed:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # The second arm costs nothing on the usual path: it runs only when `str` said no.
+        # A length constraint, even this one, makes pydantic look inside a Python string.
+        # The second arm costs nothing on the usual path: it runs only when the first said no.
         return core_schema.union_schema(
-            [handler(source), core_schema.no_info_plain_validator_function(_repair)],
+            [
+                core_schema.str_schema(min_length=0),
+                core_schema.no_info_after_validator_function(well_formed, core_schema.str_schema()),
+            ],
             mode="left_to_right",
+            custom_error_type="string_type",
             serialization=core_schema.simple_ser_schema("str"),
         )
-
-
-def _repair(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("not a string")
-    return well_formed(value)
 
 
 class NullIsEmpty:
@@ -40,11 +39,12 @@ class NullIsEmpty:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         empty = get_origin(source)
 
-        def emptied(_: None) -> Any:
-            return empty()
+        def filled(value: Any) -> Any:
+            return empty() if value is None else value
 
-        null = core_schema.no_info_after_validator_function(emptied, core_schema.none_schema())
-        return core_schema.union_schema([handler(source), null], mode="left_to_right")
+        return core_schema.no_info_after_validator_function(
+            filled, core_schema.nullable_schema(handler(source))
+        )
 
 
 Text = Annotated[str, _WellFormed]

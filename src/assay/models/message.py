@@ -1,9 +1,18 @@
 """One turn of a conversation, in the shape every provider's shape converts to."""
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 from pydantic_core import from_json, to_json
 
 from .lenient import NullIsEmpty, Text
@@ -31,7 +40,20 @@ class DataBlock(BaseModel):
 
 
 ContentBlock = TextBlock | DataBlock
-Blocks = tuple[Annotated[ContentBlock, Field(union_mode="left_to_right")], ...]
+
+
+def _block_kind(block: Any) -> str:
+    kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
+    return "text" if kind == "text" else "data"
+
+
+Blocks = tuple[
+    Annotated[
+        Annotated[TextBlock, Tag("text")] | Annotated[DataBlock, Tag("data")],
+        Discriminator(_block_kind),
+    ],
+    ...,
+]
 
 
 class ToolCall(BaseModel):
@@ -43,9 +65,9 @@ class ToolCall(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    id: str | None = None
+    id: Text | None = None
     name: Text
-    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
     """Empty when the model wrote something that is not a JSON object: see `malformed`."""
 
     raw_arguments: Text | None = None
@@ -95,20 +117,28 @@ def read_arguments(text: str) -> dict[str, Any]:
     arguments = parse_arguments(text)
     if arguments is None:
         return {"arguments": {}, "raw_arguments": text}
-    try:
-        same = to_json(arguments) == text.encode()
-    except ValueError:
-        same = False
-    return {"arguments": arguments} if same else {"arguments": arguments, "raw_arguments": text}
+    if to_json(arguments) == text.encode():
+        return {"arguments": arguments}
+    return {"arguments": arguments, "raw_arguments": text}
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
     """The JSON object that `text` holds, or None when it holds something else."""
     try:
         value = from_json(text, allow_inf_nan=False)
-    except (ValueError, UnicodeError):
+    except ValueError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and _is_finite(value) else None
+
+
+def _is_finite(value: dict[str, Any]) -> bool:
+    """False for numbers such as 1e999, which are read as an infinity and cannot be written."""
+    written = to_json(value, inf_nan_mode="constants")
+    if b"Infinity" not in written:
+        return True
+    constants: list[str] = []
+    json.loads(written, parse_constant=constants.append)
+    return not constants
 
 
 class Message(Written):
@@ -119,8 +149,8 @@ class Message(Written):
     role: str = Field(min_length=1)
     content: Text | Blocks | None = Field(default=None, union_mode="left_to_right")
     tool_calls: Annotated[tuple[ToolCall, ...], NullIsEmpty] = ()
-    tool_call_id: str | None = None
-    name: str | None = None
+    tool_call_id: Text | None = None
+    name: Text | None = None
     reasoning: Text | None = Field(
         default=None, validation_alias=AliasChoices("reasoning", "reasoning_content")
     )
@@ -129,7 +159,7 @@ class Message(Written):
     model: str | None = None
     details: dict[str, Any] | None = None
     timestamp: str | None = None
-    metadata: Annotated[dict[str, str], NullIsEmpty] = Field(default_factory=dict)
+    metadata: Annotated[dict[Text, Text], NullIsEmpty] = Field(default_factory=dict)
     """OpenAI's: at most 16 pairs of strings. A result of this turn rides here."""
 
     @property

@@ -26,7 +26,7 @@ class Metric(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    name: str | None = None
+    name: Text | None = None
     """Taken from the key when the metric sits in a result's `metrics`."""
 
     score: FiniteFloat | None = Field(default=None, validation_alias=AliasChoices("score", "value"))
@@ -84,16 +84,15 @@ class _ByName:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         mapping = handler(source)
         listed = handler.generate_schema(list[Metric])
-        return core_schema.no_info_after_validator_function(
-            _named,
-            core_schema.union_schema([mapping, listed], mode="left_to_right"),
-            serialization=None,
+        either = core_schema.union_schema(
+            [mapping, listed, core_schema.none_schema()], mode="left_to_right"
         )
+        return core_schema.no_info_after_validator_function(_named, either)
 
 
-def _named(metrics: dict[str, Metric] | list[Metric]) -> dict[str, Metric]:
-    if isinstance(metrics, list):
-        return _keyed(metrics)
+def _named(metrics: dict[str, Metric] | list[Metric] | None) -> dict[str, Metric]:
+    if not isinstance(metrics, dict):
+        return _keyed(metrics or [])
     for key, metric in metrics.items():
         if metric.name != key:
             if metric.name is not None:
@@ -125,7 +124,7 @@ class EvaluateResult(Written):
     score: FiniteFloat | None = None
     is_score_valid: bool = True
     reason: Text | None = None
-    metrics: Annotated[dict[str, Metric], _ByName] = Field(default_factory=dict)
+    metrics: Annotated[dict[Text, Metric], _ByName] = Field(default_factory=dict)
     step_outputs: tuple[StepOutput, ...] | None = None
     """Every step of the episode, for environments that give rewards."""
 

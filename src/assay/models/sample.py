@@ -83,16 +83,26 @@ class Sample(Written):
         if self.__pydantic_extra__:
             self._take_second_spellings(self.__pydantic_extra__)
         if not self.id:
-            self.id = stable_id(
-                self.input or {"prompt": self.prompt, "ground_truth": self.ground_truth}
-            )
+            self.id = stable_id(self.input or self._asked())
         return self
+
+    def _asked(self) -> dict[str, Any]:
+        """What identifies a sample that has no dataset row."""
+        prompt: Any = self.prompt
+        if not isinstance(prompt, str):
+            prompt = [message.to_dict() for message in prompt]
+        return {"prompt": prompt, "ground_truth": self.ground_truth}
 
     def _take_second_spellings(self, extra: dict[str, Any]) -> None:
         """Refuse two spellings of one thing; make `reward` what it is: a view of the score."""
         for second, first in _SPELLINGS.items():
             if second in extra:
                 raise ValueError(f"{second!r} is another spelling of {first!r}: give one of them")
+        if "response" in extra:
+            raise ValueError(
+                "'response' is read from the messages: give a trajectory, or messages that end "
+                "with the assistant's answer"
+            )
         reward = extra.pop("reward", None)
         if reward is not None and self.score is None:
             self.score = EvaluateResult(score=reward)
@@ -112,7 +122,8 @@ class Sample(Written):
     def response(self) -> str:
         """The last assistant text of the trajectory, else of the prompt, else ""."""
         for message in reversed(self.messages):
-            if message.role == "assistant":
+            # A turn that only calls tools says nothing; an empty answer is an answer.
+            if message.role == "assistant" and (message.text or not message.tool_calls):
                 return message.text
         return ""
 
