@@ -9,12 +9,14 @@ from pydantic_core import to_jsonable_python
 _DIGITS = 20
 """80 bits: among ten million rows the chance of one accidental collision is under 1e-10."""
 
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, default=to_jsonable_python
+)
+
 
 def canonical_json(value: Any) -> bytes:
     """One spelling for equal values: sorted keys, no spaces, ASCII only."""
-    return json.dumps(
-        to_jsonable_python(value), sort_keys=True, separators=(",", ":"), allow_nan=False
-    ).encode("ascii")
+    return _CANONICAL.encode(value).encode("ascii")
 
 
 def stable_id(value: Any) -> str:

@@ -10,6 +10,7 @@ from pydantic import (
     Field,
     FiniteFloat,
     GetCoreSchemaHandler,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
@@ -87,17 +88,22 @@ class _ByName:
         either = core_schema.union_schema(
             [mapping, listed, core_schema.none_schema()], mode="left_to_right"
         )
-        return core_schema.no_info_after_validator_function(_named, either)
+        return core_schema.with_info_after_validator_function(_named, either)
 
 
-def _named(metrics: dict[str, Metric] | list[Metric] | None) -> dict[str, Metric]:
+def _named(
+    metrics: dict[str, Metric] | list[Metric] | None, info: ValidationInfo
+) -> dict[str, Metric]:
     if not isinstance(metrics, dict):
         return _keyed(metrics or [])
     for key, metric in metrics.items():
         if metric.name != key:
             if metric.name is not None:
                 raise ValueError(f"the metric under {key!r} is named {metric.name!r}")
-            metrics[key] = metric.model_copy(update={"name": key})
+            if info.mode == "json":
+                metric.__dict__["name"] = key  # made a moment ago: nobody else holds it
+            else:
+                metrics[key] = metric.model_copy(update={"name": key})
     return metrics
 
 

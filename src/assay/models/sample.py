@@ -83,15 +83,11 @@ class Sample(Written):
         if self.__pydantic_extra__:
             self._take_second_spellings(self.__pydantic_extra__)
         if not self.id:
-            self.id = stable_id(self.input or self._asked())
+            asked = self.input or self.model_dump(
+                mode="json", include={"prompt", "ground_truth"}, exclude_defaults=True
+            )
+            self.id = stable_id(asked)
         return self
-
-    def _asked(self) -> dict[str, Any]:
-        """What identifies a sample that has no dataset row."""
-        prompt: Any = self.prompt
-        if not isinstance(prompt, str):
-            prompt = [message.to_dict() for message in prompt]
-        return {"prompt": prompt, "ground_truth": self.ground_truth}
 
     def _take_second_spellings(self, extra: dict[str, Any]) -> None:
         """Refuse two spellings of one thing; make `reward` what it is: a view of the score."""

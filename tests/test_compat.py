@@ -1,0 +1,126 @@
+"""Code written for other packages, run unchanged under `compat.install()`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay import compat, models
+
+FOREIGN = ("eval_protocol", "rollouts")
+
+
+@pytest.fixture(autouse=True)
+def no_trace_is_left() -> Iterator[None]:
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] in FOREIGN]:
+        del sys.modules[name]
+
+
+def run(code: str) -> dict[str, object]:
+    names: dict[str, object] = {}
+    exec(compile(code, "<user code>", "exec"), names)
+    return names
+
+
+def test_the_names_are_assays_own_classes() -> None:
+    assert compat.install() == FOREIGN
+
+    names = run(
+        "from eval_protocol.models import EvaluationRow, EvaluateResult, MetricResult\n"
+        "from rollouts import Sample, Score, Metric\n"
+        "from rollouts.training.types import Status\n"
+        "import rollouts.dtypes"
+    )
+
+    assert names["EvaluationRow"] is names["Sample"] is models.Sample
+    assert names["EvaluateResult"] is names["Score"] is models.EvaluateResult
+    assert names["MetricResult"] is names["Metric"] is models.Metric
+    assert names["Status"] is models.Status
+
+
+def test_every_name_that_is_offered_is_there() -> None:
+    compat.install()
+
+    for name in [name for name in sys.modules if name.partition(".")[0] in FOREIGN]:
+        assert run(f"from {name} import *").keys() >= set(sys.modules[name].__all__)
+
+
+def test_installing_twice_changes_nothing() -> None:
+    compat.install()
+    first = sys.modules["rollouts"]
+
+    assert compat.install() == FOREIGN
+    assert sys.modules["rollouts"] is first
+
+
+def test_a_name_assay_does_not_have_is_an_import_error() -> None:
+    compat.install()
+
+    with pytest.raises(ImportError, match="cannot import name 'no_such_thing' from 'rollouts'"):
+        run("from rollouts import no_such_thing")
+    with pytest.raises(AttributeError, match=r"assay has nothing under `rollouts\.no_such_thing`"):
+        run("import rollouts\nrollouts.no_such_thing")
+
+
+def test_the_real_package_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rollouts").mkdir()
+    (tmp_path / "rollouts" / "__init__.py").write_text("Sample = 'the real one'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert compat.install() == ("eval_protocol",)
+    assert run("from rollouts import Sample")["Sample"] == "the real one"
+
+
+def test_without_installing_the_names_are_not_answered() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        run("import eval_protocol")
+
+
+def test_a_score_function_serves_a_conversation_and_a_single_turn() -> None:
+    compat.install()
+    names = run(
+        "from rollouts import Metric, Sample, Score\n"
+        "def score_fn(sample: Sample) -> Score:\n"
+        "    if sample.trajectory:\n"
+        "        answer = sample.trajectory.messages[-1].content\n"
+        "    else:\n"
+        "        answer = sample.response\n"
+        "    right = answer.strip() == sample.ground_truth\n"
+        "    return Score(metrics=(Metric('correct', float(right), weight=1.0),))\n"
+    )
+    score_fn = names["score_fn"]
+    assert callable(score_fn)
+    asked, said = (
+        models.Message(role="user", content="2+2?"),
+        models.Message(role="assistant", content=" 4 "),
+    )
+
+    single = models.Sample(prompt=[asked, said], ground_truth="4")
+    multi = models.Sample(trajectory=models.Trajectory(messages=[asked, said]), ground_truth="5")
+
+    assert score_fn(single).reward == 1.0
+    assert score_fn(multi).reward == 0.0
+
+
+def test_the_steps_of_an_episode_become_one_result_on_the_trajectory() -> None:
+    compat.install()
+
+    names = run(
+        "from eval_protocol.models import EvaluateResult, StepOutput\n"
+        "from rollouts import Trajectory\n"
+        "trajectory = Trajectory(termination_reason='control_plane_signal')\n"
+        "outputs = []\n"
+        "for step, (reward, ended) in enumerate([(0.0, False), (1.0, True)]):\n"
+        "    outputs.append(StepOutput(step_index=step, base_reward=reward, terminated=ended,\n"
+        "        control_plane_info={'reward': reward}, metrics={'tool_calls': ['move']}))\n"
+        "trajectory.evaluation_result = EvaluateResult(score=1.0, step_outputs=outputs,\n"
+        "    final_control_plane_info=outputs[-1].control_plane_info,\n"
+        "    reason=trajectory.termination_reason)\n"
+    )
+    trajectory = names["trajectory"]
+    assert isinstance(trajectory, models.Trajectory)
+
+    assert models.Sample(trajectory=trajectory).is_trajectory_evaluation()
+    assert models.Trajectory.from_json(trajectory.to_json()) == trajectory

@@ -1,0 +1,167 @@
+"""The Python blocks of the documents that define the product, run as they stand.
+
+They lie beside a checkout, not in it; without them these tests are skipped and
+`test_compat.py` covers the same uses.
+"""
+
+import dataclasses
+import json
+import re
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pydantic
+import pytest
+
+from assay import compat, models
+from make import asked, said, sample
+
+SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
+pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are not here")
+
+NEEDS_MORE = {
+    ("000", 3): "shows the code that it replaces",
+    ("001", 0): "needs `evaluation_test`",
+    ("003", 0): "needs the manifest types",
+    ("003", 1): "needs the manifest types",
+    ("003", 2): "needs `Manifest.load`",
+}
+"""Blocks that cannot run yet, or never could, and why."""
+
+
+def blocks() -> dict[tuple[str, int], str]:
+    found: dict[tuple[str, int], str] = {}
+    for path in sorted(SEEDS.glob("*.txt")):
+        text = path.read_text(encoding="utf-8")
+        for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
+            found[path.name[:3], number] = block
+    return found
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    compat.install()
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] in compat.install()]:
+        del sys.modules[name]
+
+
+def surroundings() -> dict[str, Any]:
+    """What a module that such a block is cut from has imported at its top."""
+    return {
+        **vars(typing),
+        **vars(pydantic),
+        **{name: getattr(models, name) for name in models.__all__},
+        "dataclass": dataclasses.dataclass,
+        "field": dataclasses.field,
+        "asdict": dataclasses.asdict,
+        "json": json,
+        "JsonSerializable": object,
+        "MCPSession": object,
+    }
+
+
+def run(block: str, **names: Any) -> dict[str, Any]:
+    # As a real module, because dataclasses look their own module up.
+    namespace: dict[str, Any] = {"__name__": __name__, **surroundings(), **names}
+    exec(compile(block, "<seed>", "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+def test_every_block_is_either_run_here_or_named_with_its_reason() -> None:
+    run_here = {(d, n) for d, n in blocks() if (d, n) not in NEEDS_MORE}
+
+    assert run_here == {*(("000", n) for n in (0, 1, 2, 4, 5)), *(("004", n) for n in range(6))}
+
+
+def test_the_result_class_of_the_proposal_reads_what_assay_writes() -> None:
+    proposed = run(blocks()["000", 0])["EvaluateResult"]
+    ours = models.EvaluateResult(
+        score=0.5, reason="half", metrics={"accuracy": models.MetricResult(score=0.5, reason="1/2")}
+    )
+
+    read = proposed.from_openai_metadata(ours.to_openai_metadata())
+
+    assert (read.score, read.reason, read.is_score_valid) == (0.5, "half", True)
+    assert read.metrics["accuracy"].score == 0.5
+
+
+def test_assay_reads_what_the_result_class_of_the_proposal_writes() -> None:
+    names = run(blocks()["000", 0])
+    theirs = names["EvaluateResult"](
+        score=0.5, metrics={"accuracy": models.MetricResult(score=0.5, reason="1/2")}
+    )
+
+    read = models.EvaluateResult.from_openai_metadata(theirs.to_openai_metadata())
+
+    assert read.reward == 0.5
+    assert read.metrics["accuracy"].reason == "1/2"
+
+
+@pytest.mark.parametrize(
+    ("block", "name"), [(1, "StepOutput"), (2, "EvaluateResult"), (5, "Trajectory")]
+)
+def test_assays_class_has_every_field_that_the_proposal_lists(block: int, name: str) -> None:
+    proposed = run(blocks()["000", block])[name]
+
+    ours = set(getattr(models, name).model_fields) | {"conversation_history"}
+    assert set(proposed.__annotations__) <= ours
+
+
+def test_the_rollout_loop_of_the_proposal_fills_assays_types() -> None:
+    trajectory = models.Trajectory(termination_reason="control_plane_signal")
+
+    run(
+        blocks()["000", 4],
+        step=3,
+        reward=1.0,
+        rollout_end=True,
+        info={"control_plane": {"reward_source": "goal"}},
+        tool_calls_summary=["move"],
+        total_reward=1.0,
+        trajectory=trajectory,
+    )
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert result.final_control_plane_info == {"reward_source": "goal"}
+    assert models.Sample(score=result).is_trajectory_evaluation()
+
+
+def test_the_unified_score_function_serves_both_cases() -> None:
+    # The block goes on to call a model; its first part stands alone.
+    first_part = blocks()["004", 0].split("\n# EVALUATION")[0].rsplit("\n#", 1)[0]
+    score_fn = run(
+        first_part, extract_final_answer=lambda trajectory: trajectory.messages[-1].text
+    )["score_fn"]
+
+    multi = sample(asked("2+2?"), said("5"), ground_truth="4")
+    single = models.Sample(prompt=[asked("2+2?"), said("4")], ground_truth="4")
+
+    assert score_fn(multi).reward == 0.0
+    assert score_fn(single).reward == 1.0
+
+
+def test_the_unified_sample_has_the_fields_of_the_proposal() -> None:
+    proposed = run(blocks()["004", 1])["Sample"]
+
+    offered = set(models.Sample.model_fields) | {"reward"}
+    assert set(proposed.__annotations__) <= offered
+    filled = models.Sample(prompt=[asked("hi"), said("ho")])
+    trajectory = SimpleNamespace(messages=filled.messages)
+    assert proposed(trajectory=trajectory).response == filled.response
+
+
+@pytest.mark.parametrize("block", [2, 3, 4, 5])
+def test_the_type_changes_of_the_second_phase_run(block: int) -> None:
+    names = run(blocks()["004", block])
+
+    for name in ("Message", "Endpoint", "AgentSession"):
+        proposed = names[name]
+        if proposed is not getattr(models, name):
+            ours = getattr(models, name).model_fields
+            assert set(getattr(proposed, "__annotations__", {})) <= set(ours)
