@@ -13,7 +13,12 @@ FOREIGN = ("eval_protocol", "rollouts")
 
 @pytest.fixture(autouse=True)
 def no_trace_is_left() -> Iterator[None]:
+    forget()
     yield
+    forget()
+
+
+def forget() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in FOREIGN]:
         del sys.modules[name]
 
