@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AliasChoices, Field, FiniteFloat, model_validator
 
+from .failure import Failure
 from .identity import stable_id
 from .lenient import NullIsEmpty, Text
 from .message import Message
@@ -62,6 +63,9 @@ class Sample(Written):
     loss_mask: Annotated[list[FiniteFloat], NullIsEmpty] = Field(default_factory=list)
     rollout_log_probs: list[FiniteFloat] | None = None
     status: Status = Status.PENDING
+    failure: Failure | None = None
+    """Why there is no result, when something broke."""
+
     metadata: Annotated[dict[str, Any], NullIsEmpty] = Field(
         default_factory=dict, validation_alias=AliasChoices("metadata", "input_metadata")
     )

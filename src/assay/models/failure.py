@@ -1,0 +1,43 @@
+"""A failure as data: what broke, on whose side, and the traceback."""
+
+import traceback
+from enum import StrEnum
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from .lenient import Text
+
+
+class Boundary(StrEnum):
+    """Whose side a failure is on."""
+
+    ENDPOINT = "endpoint"
+    ENVIRONMENT = "environment"
+    SCORER = "scorer"
+    DATASET = "dataset"
+
+
+class Failure(BaseModel):
+    """An exception that ended the work on one sample while the others went on."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    boundary: Boundary
+    kind: str
+    """The exception's class."""
+
+    message: Text
+    traceback: Text | None = None
+    retryable: bool = True
+    """False when trying the same again cannot help."""
+
+    @classmethod
+    def of(cls, error: BaseException, boundary: Boundary, *, retryable: bool = True) -> Self:
+        return cls(
+            boundary=boundary,
+            kind=type(error).__name__,
+            message=str(error),
+            traceback="".join(traceback.format_exception(error)),
+            retryable=retryable,
+        )
