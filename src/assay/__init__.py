@@ -1,1 +1,60 @@
-"""assay: one sample, from pytest to policy."""
+"""assay: one sample, from pytest to policy.
+
+The names most used, each loaded from its unit when it is first asked for: `import assay` alone
+loads none of them.
+"""
+
+from importlib import import_module
+
+# Not imported from `typing`, which would cost more modules than everything else here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from assay.models import (
+        Endpoint,
+        EvaluateResult,
+        EvaluationRow,
+        Message,
+        Metric,
+        MetricResult,
+        Sample,
+        Score,
+        Status,
+        StepOutput,
+        Trajectory,
+    )
+    from assay.sources import load_samples
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Endpoint",
+    "EvaluateResult",
+    "EvaluationRow",
+    "Message",
+    "Metric",
+    "MetricResult",
+    "Sample",
+    "Score",
+    "Status",
+    "StepOutput",
+    "Trajectory",
+    "__version__",
+    "load_samples",
+]
+
+_UNIT_OF = dict.fromkeys(__all__, "assay.models") | {"load_samples": "assay.sources"}
+del _UNIT_OF["__version__"]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which would otherwise believe that every name exists.
+    def __getattr__(name: str) -> object:
+        unit = _UNIT_OF.get(name)
+        if unit is None:
+            raise AttributeError(f"module 'assay' has no attribute {name!r}")
+        value = getattr(import_module(unit), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,12 @@
     │   └── MissingExtra   an optional dependency is needed and not installed
     ├── DatasetError       a dataset cannot be read
     │   └── BadRow         one row of it is wrong; the rest may be fine
-    └── WireError          a foreign shape cannot be read, or cannot hold what it is given
+    ├── WireError          a foreign shape cannot be read, or cannot hold what it is given
+    ├── EndpointError      a model could not be asked, or its answer not understood
+    │   └── AccessDenied   the endpoint refuses the key: no call of this run can succeed
+    ├── EnvironmentFault   an environment broke; never the agent's mistake
+    ├── ScorerFault        a scorer gave something that is not a result
+    └── StoreError         results cannot be written or read back
 
 Constructing a model from wrong values raises pydantic's own `ValidationError`.
 """
@@ -57,3 +62,40 @@ class BadRow(DatasetError):
 
 class WireError(AssayError):
     """A foreign shape cannot be read, or cannot hold what it was given."""
+
+
+class EndpointError(AssayError):
+    """A model could not be asked, or its answer could not be understood."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        status: int | None = None,
+        retryable: bool = True,
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.status = status
+        self.retryable = retryable
+
+    def __reduce__(self) -> tuple[object, ...]:
+        rebuild, arguments = super().__reduce__()
+        return (rebuild, arguments, {"status": self.status, "retryable": self.retryable})
+
+
+class AccessDenied(EndpointError):
+    """The endpoint refuses the key: no call of this run can succeed."""
+
+
+class EnvironmentFault(AssayError):
+    """An environment broke. The agent's mistakes are answered in words instead."""
+
+
+class ScorerFault(AssayError):
+    """A scorer returned something that is not a result."""
+
+
+class StoreError(AssayError):
+    """Results cannot be written or read back."""

@@ -1,0 +1,127 @@
+"""The command line. Commands are imported when they are called, so that `--help` is instant.
+
+Exit status: 0 yes, 1 a legitimate no, 2 the request is wrong, 3 the results could not be
+written, 130 interrupted, 141 the reader of our output went away.
+"""
+
+import errno
+import os
+import sys
+from argparse import REMAINDER, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn, Protocol, cast
+
+from assay import __version__
+from assay.errors import AssayError, ConfigError
+
+from .terminal import plain_lines
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "quickstart": "score the shipped example samples and print a table",
+}
+"""Each command is the module of its name in this folder."""
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    def configure(self, parser: ArgumentParser) -> None: ...
+
+    def main(self, args: Namespace) -> int: ...
+
+
+class _Parser(ArgumentParser):
+    """Refuses a wrong command line the way everything else here is refused."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message, where=self.prog, hint=f"see `{self.prog} --help`")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` names and return the exit status of the process."""
+    _accept_every_character()
+    try:
+        status = _run(sys.argv[1:] if argv is None else argv)
+        # Now, while a failure to write what is buffered can still become the exit status.
+        # There is no stdout when the process was started without one.
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except AssayError as error:
+        _complain(str(error))
+        return 2
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except BrokenPipeError:
+        return _abandon_output(141)
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _complain(f"the results could not be written: {error.strerror}")
+        return _abandon_output(3)
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        args = _top_parser().parse_args(argv)
+        command = _command(args.command)
+        parser = _Parser(prog=f"assay {args.command}", allow_abbrev=False)
+        parser.description = f"{COMMANDS[args.command].capitalize()}."
+        command.configure(parser)
+        parsed = parser.parse_args(args.arguments)
+    except SystemExit:
+        # What is left of argparse's exits are those after `--help` and `--version`.
+        return 0
+    return command.main(parsed)
+
+
+def _top_parser() -> ArgumentParser:
+    width = max(map(len, COMMANDS))
+    parser = _Parser(
+        prog="assay",
+        description="Evaluate, gate, certify and train LLM agents on one data type.",
+        epilog="commands:\n" + "\n".join(f"  {n:{width}}  {s}" for n, s in COMMANDS.items()),
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"assay {__version__}")
+    parser.add_argument("command", nargs="?", help="one of the commands below")
+    parser.add_argument("arguments", nargs=REMAINDER, help="`assay COMMAND --help` lists them")
+    return parser
+
+
+def _command(name: str | None) -> Command:
+    if name not in COMMANDS:
+        raise ConfigError(
+            "no command given" if name is None else f"no command named {name!r}",
+            where="assay",
+            hint=f"the commands are: {', '.join(COMMANDS)}",
+        )
+    return cast(Command, import_module(f"assay.cli.{name}"))
+
+
+def _accept_every_character() -> None:
+    """Make output in a terminal of few characters lose some of them rather than fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="replace")
+
+
+def _abandon_output(status: int) -> int:
+    """Send what is left to nowhere, or the interpreter would fail on it again at its end."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return status
+
+
+def _complain(text: str) -> None:
+    # An error may quote a dataset or a model, whose text never reaches a terminal as it is.
+    print(plain_lines(text), file=sys.stderr)

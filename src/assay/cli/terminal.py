@@ -1,0 +1,59 @@
+"""Showing text that somebody else wrote: a model's output never controls the terminal."""
+
+import shutil
+import sys
+import unicodedata
+from io import StringIO
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_REPLACEMENT = "\ufffd"
+_JOINERS = "\u200c\u200d"
+"""Invisible, but part of how some scripts and emoji are spelled."""
+
+_WIDEST = 100
+
+
+def plain(text: str) -> str:
+    """`text` on one line, each control, format or unknown character replaced by U+FFFD."""
+    return "".join(map(_shown, " ".join(text.split())))
+
+
+def plain_lines(text: str) -> str:
+    """`text` made plain line by line, keeping its indentation."""
+    return "\n".join("".join(map(_shown, line)) for line in text.split("\n"))
+
+
+def _shown(character: str) -> str:
+    category = unicodedata.category(character)
+    if category in ("Zl", "Zp"):
+        return " "
+    return _REPLACEMENT if category[0] == "C" and character not in _JOINERS else character
+
+
+def show(content: "RenderableType") -> None:
+    """Print something of rich's: coloured on a terminal only, in ASCII where there is no more."""
+    from rich.console import Console
+
+    # Rendered first and printed by us: rich would end the process itself on a closed pipe.
+    buffer = StringIO()
+    console = Console(
+        file=buffer,
+        width=min(shutil.get_terminal_size().columns, _WIDEST),
+        force_terminal=sys.stdout is not None and sys.stdout.isatty(),
+        highlight=False,
+    )
+    console.print(content)
+    print(buffer.getvalue(), end="")
+
+
+def ascii_only() -> bool:
+    """Whether stdout cannot hold the characters that tables are drawn with."""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    try:
+        "─│…".encode(encoding)
+    except UnicodeEncodeError:
+        return True
+    return False

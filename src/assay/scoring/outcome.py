@@ -1,0 +1,30 @@
+"""What a user's scorer may return, read as a result."""
+
+import math
+from numbers import Real
+
+from assay.errors import ScorerFault
+from assay.models import EvaluateResult, Sample
+
+
+def read_outcome(value: object, sample: Sample) -> EvaluateResult:
+    """A result, a number, a bool, or the sample with its result set, as a result.
+
+    Anything else is a fault of the scorer: it is never read as 0.0.
+    """
+    if isinstance(value, EvaluateResult):
+        return value
+    if isinstance(value, Sample):
+        if value.score is None:
+            raise ScorerFault("the scorer returned the sample without setting its `score`")
+        return value.score
+    if isinstance(value, Real):
+        number = float(value)
+        if not math.isfinite(number):
+            raise ScorerFault(f"the scorer returned {number}", hint="a score is a finite number")
+        return EvaluateResult(score=number)
+    kind = "None" if value is None else f"a {type(value).__name__}"
+    raise ScorerFault(
+        f"the scorer returned {kind} for sample {sample.id!r}",
+        hint="return an EvaluateResult, a number or a bool",
+    )

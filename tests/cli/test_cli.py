@@ -1,0 +1,161 @@
+"""`main`: which command runs, and what each way of failing comes to."""
+
+import errno
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+import assay.cli
+from assay import __version__
+from assay.cli import main
+from assay.errors import DatasetError
+
+Run = Callable[[Namespace], int]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Run], None]:
+    """Installs a command `act` with one option and the given body."""
+
+    def install(run: Run) -> None:
+        module = ModuleType("assay.cli.act")
+
+        def configure(parser: ArgumentParser) -> None:
+            parser.add_argument("--size", type=int, default=0)
+
+        vars(module).update(configure=configure, main=run)
+        monkeypatch.setitem(assay.cli.COMMANDS, "act", "act for a test")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    return install
+
+
+def test_a_command_gets_its_arguments_and_decides_the_exit_status(
+    command: Callable[[Run], None],
+) -> None:
+    command(lambda args: int(args.size))
+
+    assert main(["act", "--size", "1"]) == 1
+    assert main(["act"]) == 0
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+
+    printed = capsys.readouterr().out
+    assert all(f"{name}  {does}" in printed for name, does in assay.cli.COMMANDS.items())
+
+
+def test_a_command_has_help_of_its_own(
+    command: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(lambda args: 1)
+
+    assert main(["act", "--help"]) == 0
+
+    printed = capsys.readouterr().out
+    assert "usage: assay act" in printed
+    assert "Act for a test." in printed
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+
+    assert capsys.readouterr().out == f"assay {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "assay: no command given\n  hint: the commands are: quickstart"),
+        (
+            ["quikstart"],
+            "assay: no command named 'quikstart'\n  hint: the commands are: quickstart",
+        ),
+        (["--quiet"], "assay: unrecognized arguments: --quiet\n  hint: see `assay --help`"),
+        (["act", "--sizes"], "assay act: unrecognized arguments: --sizes"),
+        (["act", "--size", "x"], "assay act: argument --size: invalid int value: 'x'"),
+        (["act", "--si", "1"], "assay act: unrecognized arguments: --si 1"),
+    ],
+)
+def test_a_wrong_request_exits_2_and_says_what_to_do(
+    argv: list[str],
+    message: str,
+    command: Callable[[Run], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command(lambda args: 0)
+
+    assert main(argv) == 2
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(message)
+
+
+def test_an_error_raised_on_purpose_exits_2_without_a_traceback(
+    command: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: Namespace) -> int:
+        raise DatasetError("not \x1b[2J JSON", where="a.jsonl:3", hint="mend it")
+
+    command(fail)
+
+    assert main(["act"]) == 2
+    assert capsys.readouterr().err == "a.jsonl:3: not \ufffd[2J JSON\n  hint: mend it\n"
+
+
+def test_a_bug_is_not_dressed_up_as_a_wrong_request(command: Callable[[Run], None]) -> None:
+    command(lambda args: 1 // 0)
+
+    with pytest.raises(ZeroDivisionError):
+        main(["act"])
+
+
+def test_an_interrupt_exits_130(
+    command: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(args: Namespace) -> int:
+        raise KeyboardInterrupt
+
+    command(interrupt)
+
+    assert main(["act"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_output_is_optional(
+    command: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(lambda args: 1)
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert main(["act"]) == 1
+
+
+@pytest.mark.parametrize(("code", "status"), [(errno.EPIPE, 141), (errno.ENOSPC, 3)])
+def test_output_that_cannot_be_written_is_an_exit_status(
+    code: int, status: int, command: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the real thing comes to the same is shown with processes in `tests/flows/`."""
+
+    def fail(args: Namespace) -> int:
+        raise OSError(code, "cannot write")
+
+    command(fail)
+    monkeypatch.setattr(assay.cli, "_abandon_output", lambda status: status)
+
+    assert main(["act"]) == status
+
+
+def test_any_other_fault_of_the_system_is_not_hidden(command: Callable[[Run], None]) -> None:
+    def fail(args: Namespace) -> int:
+        raise FileNotFoundError(errno.ENOENT, "gone")
+
+    command(fail)
+
+    with pytest.raises(FileNotFoundError):
+        main(["act"])

@@ -1,0 +1,71 @@
+"""Text of strangers on the terminal: nothing of it is an instruction."""
+
+import sys
+import unicodedata
+from io import BytesIO, TextIOWrapper
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.cli.terminal import ascii_only, plain, plain_lines, show
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "\ufffd[31mred\ufffd[0m"),
+        ("\x1b]0;title\x07", "\ufffd]0;title\ufffd"),
+        ("\x9b2J", "\ufffd2J"),
+        ("a\x7f\x08b", "a\ufffd\ufffdb"),
+        ("two\r\nlines\tof text", "two lines of text"),
+        ("\u202eevil", "\ufffdevil"),
+        ("half \ud83d", "half \ufffd"),
+        ("family \U0001f468\u200d\U0001f469", "family \U0001f468\u200d\U0001f469"),
+        ("[bold]kept[/bold]", "[bold]kept[/bold]"),
+    ],
+)
+def test_control_characters_become_visible(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+@given(st.text())
+def test_no_text_keeps_a_control_character(text: str) -> None:
+    for shown in (plain(text), plain_lines(text).replace("\n", "")):
+        kept = {unicodedata.category(each)[0] for each in shown if each not in "\u200c\u200d"}
+        assert "C" not in kept
+
+
+def test_lines_and_their_indentation_are_kept() -> None:
+    assert plain_lines("what\x1b\n  hint: do") == "what\ufffd\n  hint: do"
+
+
+def test_showing_uses_no_colours_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.text import Text
+
+    monkeypatch.setenv("COLUMNS", "20")
+
+    show(Text("red", style="red"))
+
+    assert capsys.readouterr().out == "red\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"), [("utf-8", False), ("ascii", True), ("latin-1", True)]
+)
+def test_a_stream_of_few_characters_is_noticed(
+    encoding: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(BytesIO(), encoding=encoding))
+
+    assert ascii_only() is expected
+
+
+def test_no_stream_at_all_counts_as_one_of_few_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert ascii_only()

@@ -1,0 +1,253 @@
+"""Runs what README.md and docs/ show: Python blocks, and `$ assay` lines of console blocks.
+
+A page's blocks run from top to bottom in one namespace and one empty folder. A block after
+`<!-- not run: reason -->` is left out.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MISSPELLED = ("py", "python3", "pycon", "shell-session", "sh-session")
+UNCHECKED = ("cd", "git", "make", "pip", "pytest", "python", "python3")
+"""Commands a console block may show though they are not run: they need a clone or a network."""
+
+_FENCE = re.compile(r"\s*(?P<ticks>`{3,}|~{3,})\s*(?P<language>[^\s`{]*)[^`]*$")
+_NOT_RUN = re.compile(r"\s*<!--\s*not run(?P<reason>.*?)-->\s*$")
+
+
+class BrokenPage(AssertionError):
+    """A page shows something that does not work; the message starts with page and line."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page."""
+
+    page: str
+    line: int
+    """Of the first line inside the fence."""
+
+    language: str
+    text: str
+    not_run: bool
+
+    def broken(self, why: str, *, after: int = 0) -> BrokenPage:
+        return BrokenPage(f"{self.page}:{self.line + after}: {why}")
+
+
+def blocks_of(text: str, page: str) -> Iterator[Block]:
+    """The fenced blocks of a page. Raises `BrokenPage` for what would hide one."""
+    lines = text.splitlines()
+    number, skip = 0, False
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if comment := _NOT_RUN.match(line):
+            if not re.match(r":\s*\w", comment["reason"]):
+                raise BrokenPage(f"{page}:{number}: write <!-- not run: reason -->")
+            skip = True
+        elif fence := _FENCE.match(line):
+            end = _closing(lines, number, fence["ticks"])
+            if end is None:
+                raise BrokenPage(f"{page}:{number}: this block is never closed")
+            code = textwrap.dedent("\n".join(lines[number:end]))
+            yield Block(page, number + 1, fence["language"].lower(), code, skip)
+            number, skip = end + 1, False
+        elif line.strip():
+            skip = False
+
+
+def _closing(lines: list[str], start: int, ticks: str) -> int | None:
+    for number in range(start, len(lines)):
+        stripped = lines[number].strip()
+        if len(stripped) >= len(ticks) and set(stripped) == {ticks[0]}:
+            return number
+    return None
+
+
+def run_page(text: str, page: str, folder: Path) -> int:
+    """Run a page's blocks in order; how many were run. Raises `BrokenPage` at the first fault."""
+    # A real module, so that classes defined in a block can be looked up by the module they name.
+    module = ModuleType(f"page_{re.sub(r'[^a-z0-9]', '_', page.lower())}")
+    sys.modules[module.__name__] = module
+    ran = 0
+    try:
+        for block in blocks_of(text, page):
+            if block.language in MISSPELLED:
+                raise block.broken(f"{block.language!r} blocks are not run: use python or console")
+            if block.not_run:
+                continue
+            if block.language == "python":
+                run_python(block, module)
+                ran += 1
+            elif block.language == "console":
+                ran += run_console(block, folder)
+    finally:
+        del sys.modules[module.__name__]
+    return ran
+
+
+def run_python(block: Block, module: ModuleType) -> None:
+    # Empty lines in front make tracebacks and syntax errors count from the top of the page.
+    padded = "\n" * (block.line - 1) + block.text
+    try:
+        exec(compile(padded, block.page, "exec"), vars(module))
+    except Exception as error:
+        after = max(_line_in(error, block.page) - block.line, 0)
+        raise block.broken(f"{type(error).__name__}: {error}", after=after) from error
+
+
+def _line_in(error: Exception, page: str) -> int:
+    """The line of the page that an exception comes from."""
+    if isinstance(error, SyntaxError) and error.filename == page:
+        return error.lineno or 0
+    line, frame = 0, error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == page:
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return line
+
+
+def run_console(block: Block, folder: Path) -> int:
+    """Run the `$ assay` lines and compare what they print with the lines below each."""
+    ran, lines = 0, block.text.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
+    if not starts or starts[0] != 0:
+        raise block.broken("a console block starts with a line `$ command`")
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        command = shlex.split(lines[start].removeprefix("$ "), comments=True)
+        if command[:1] == ["assay"]:
+            if problem := _mismatch(command[1:], "\n".join(lines[start + 1 : end]), folder):
+                raise block.broken(problem, after=start)
+            ran += 1
+        elif not command or command[0] not in UNCHECKED:
+            raise block.broken(f"`{lines[start]}` is neither run nor known", after=start)
+    return ran
+
+
+def _mismatch(arguments: list[str], shown: str, folder: Path) -> str | None:
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=60,
+    )
+    shown, printed = _trimmed(shown), _trimmed(done.stdout)
+    if shown in ("", "..."):
+        # Where no output is shown, success is what the reader expects.
+        return f"exit status {done.returncode}:\n{printed}" if done.returncode else None
+    pattern = ".*".join(re.escape(part) for part in shown.split("..."))
+    if re.fullmatch(pattern, printed, re.DOTALL):
+        return None
+    return f"the page shows\n{shown}\nbut exit status {done.returncode} came with\n{printed}"
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_what_a_page_shows_works(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    run_page(page.read_text("utf-8"), str(page.relative_to(ROOT)), tmp_path)
+
+
+BROKEN = {
+    "an exception": ("text\n\n```python\nx = 1\n1 / 0\n```\n", "p.md:5: ZeroDivisionError"),
+    "a failed claim": ("```python\nassert 1 == 2\n```\n", "p.md:2: AssertionError"),
+    "a syntax error": ("```python\nx = 1\nif\n```\n", "p.md:3: SyntaxError"),
+    "inside a call": ("```python\ndef f():\n    g()\n\nf()\n```\n", "p.md:3: NameError"),
+    "in a list": ("- item\n\n  ```python\n  boom\n  ```\n", "p.md:4: NameError"),
+    "another fence": ("~~~~python title=x\nboom\n~~~~\n", "p.md:2: NameError"),
+    "capitals": ("```Python\nboom\n```\n", "p.md:2: NameError"),
+    "misspelled": ("```py\nx = 1\n```\n", "p.md:2: 'py' blocks are not run"),
+    "never closed": ("```python\nx = 1\n", "p.md:1: this block is never closed"),
+    "skipped without a reason": (
+        "<!-- not run -->\n```python\nboom\n```\n",
+        "p.md:1: write <!-- not run: reason -->",
+    ),
+    "skipped with an empty reason": (
+        "<!-- not run:  -->\n```python\nboom\n```\n",
+        "p.md:1: write <!-- not run: reason -->",
+    ),
+    "a reason for another block": (
+        "<!-- not run: slow -->\nwords\n```python\nboom\n```\n",
+        "p.md:4: NameError",
+    ),
+    "other output": ("```console\n$ assay --version\nassay 9\n```\n", "p.md:2: the page shows"),
+    "a second command": (
+        "```console\n$ assay --version\nassay ...\n$ assay --version\n8\n```\n",
+        "p.md:4: the page shows",
+    ),
+    "a failing command": ("```console\n$ assay no-such-thing\n```\n", "p.md:2: exit status 2"),
+    "an unknown command": ("```console\n$ asay --version\n```\n", "p.md:2: `$ asay --version`"),
+    "no command": ("```console\nassay --version\n```\n", "p.md:2: a console block starts"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_page_is_caught(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BrokenPage) as caught:
+        run_page(text, "p.md", tmp_path)
+
+    assert str(caught.value).startswith(message)
+
+
+SOUND = {
+    "no blocks": ("# Title\n", 0),
+    "other languages": ("```json\n{\n```\n\n```text\n1 / 0\n```\n", 0),
+    "one namespace": ("```python\nx = 1\n```\nthen\n```python\nassert x == 1\n```\n", 2),
+    "skipped": ("<!-- not run: needs a key -->\n\n```python\nboom\n```\n```python\n1\n```\n", 1),
+    "a fence inside a fence": ("````text\n```python\nboom\n```\n````\n", 0),
+    "commands": ("```console\n$ assay --version\nassay ...\n$ make test\nanything\n```\n", 1),
+}
+
+
+@pytest.mark.parametrize(("text", "ran"), SOUND.values(), ids=SOUND)
+def test_a_sound_page_passes(text: str, ran: int, tmp_path: Path) -> None:
+    assert run_page(text, "p.md", tmp_path) == ran
+
+
+def test_classes_of_a_block_can_refer_to_each_other_by_name(tmp_path: Path) -> None:
+    text = """```python
+from pydantic import BaseModel
+
+class Tree(BaseModel):
+    children: "list[Leaf]" = []
+
+class Leaf(BaseModel):
+    size: int
+
+assert Tree(children=[{"size": 1}]).children[0].size == 1
+```"""
+
+    assert run_page(text, "p.md", tmp_path) == 1
+
+
+def test_commands_see_the_files_that_blocks_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    run_page('```python\nopen("made.txt", "w").close()\n```\n', "p.md", tmp_path)
+
+    assert (tmp_path / "made.txt").exists()

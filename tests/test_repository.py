@@ -1,0 +1,183 @@
+"""What holds for the repository as a whole: its papers, its fragments, its version."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import assay
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "assay"
+
+MADE_BY_TOOLS = re.compile(
+    r"\.git|\.venv|\.\w+_cache|\.hypothesis|\.assay|__pycache__|build|dist|.*\.egg-info"
+)
+MACHINE_PATH = re.compile(r"(?<![\w.-])/(?:work|root|home)/")
+REGISTRY = re.compile(
+    r"pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|docker\.io|ghcr\.io|quay\.io"
+    r"|anaconda\.org|download\.pytorch\.org|jfrog\.io|--(?:extra-)?index-url\b",
+    re.IGNORECASE,
+)
+FRAGMENT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\.(?:added|changed|fixed|removed)\.md")
+
+
+def files_under(root: Path) -> Iterator[Path]:
+    """Every file that belongs to the repository, rather than to a tool that was run in it."""
+    for path in sorted(root.iterdir()):
+        if MADE_BY_TOOLS.fullmatch(path.name):
+            continue
+        if path.is_dir():
+            yield from files_under(path)
+        else:
+            yield path
+
+
+def private_places(root: Path) -> list[str]:
+    """Lines that only make sense on one machine or behind one mirror."""
+    found = []
+    for path in files_under(root):
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, start=1):
+            if match := MACHINE_PATH.search(line) or REGISTRY.search(line):
+                found.append(f"{path.relative_to(root)}:{number}: {match[0]}")
+    return found
+
+
+def units_of(source: Path) -> set[str]:
+    """Units as the table names them: `models/`, `errors.py`. Dunder files are no units."""
+    return {
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in source.iterdir()
+        if not path.name.startswith("_") and (path.suffix == ".py" or any(path.glob("*.py")))
+    }
+
+
+def table_mistakes(page: str, root: Path) -> list[str]:
+    """Units without a line in the table, and paths on the page that lead nowhere."""
+    source = root / "src" / "assay"
+    listed = set(re.findall(r"^\| \d \| `([^`]+)` \|", page, re.MULTILINE))
+    missing = [f"{unit} is not in the table" for unit in sorted(units_of(source) - listed)]
+    named = dict.fromkeys(re.findall(r"`([\w./<>-]+(?:/|\.\w+))`", page))
+    lost = [f"{path} does not exist" for path in named if not _exists(path, root, source)]
+    return missing + lost
+
+
+def _exists(path: str, root: Path, source: Path) -> bool:
+    """A path is written from the root or from the package; `<name>` stands for any name."""
+    pattern = re.sub(r"<\w+>", "*", path).rstrip("/")
+    return any(any(base.glob(pattern)) for base in (root, source))
+
+
+def fragment_mistakes(folder: Path) -> list[str]:
+    """Changelog fragments that are misnamed, empty, or more than one paragraph."""
+    mistakes = []
+    for path in sorted(folder.iterdir()):
+        text = path.read_text("utf-8").strip()
+        if not FRAGMENT.fullmatch(path.name):
+            mistakes.append(f"{path.name}: name it <slug>.<added|changed|fixed|removed>.md")
+        elif not text.endswith(".") or "\n\n" in text:
+            mistakes.append(f"{path.name}: one sentence on what a user can do or observe")
+    return mistakes
+
+
+def test_the_architecture_page_names_every_unit_and_only_what_exists() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+
+    assert table_mistakes(page, ROOT) == []
+
+
+def test_changelog_fragments_are_named_and_worded_as_agreed() -> None:
+    assert fragment_mistakes(ROOT / "changelog.d") == []
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    assert private_places(ROOT) == []
+
+
+def test_the_version_is_the_packaged_one() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+    assert assay.__version__ == project["version"]
+
+
+def repository(folder: Path, *paths: str) -> Path:
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).touch()
+    return folder
+
+
+def test_a_unit_missing_from_the_table_is_caught(tmp_path: Path) -> None:
+    repository(tmp_path, "src/assay/errors.py", "src/assay/report/gate.py", "src/assay/__main__.py")
+
+    assert table_mistakes("| 0 | `errors.py` | all |", tmp_path) == ["report/ is not in the table"]
+
+
+@pytest.mark.parametrize(
+    "path", ["errors.py", "report/", "report/<name>.py", "docs/page.md", "src/assay/report/gate.py"]
+)
+def test_a_path_that_leads_nowhere_is_caught(path: str, tmp_path: Path) -> None:
+    repository(tmp_path, "src/assay/__init__.py")
+    assert table_mistakes(f"see `{path}`", tmp_path) == [f"{path} does not exist"]
+
+    whole = repository(tmp_path, "docs/page.md", "src/assay/errors.py", "src/assay/report/gate.py")
+    listed = "| 0 | `errors.py` | a |\n| 3 | `report/` | b |\n"
+
+    assert table_mistakes(f"{listed} see `{path}`", whole) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Quick.added.md", "Works."),
+        ("quick.new.md", "Works."),
+        ("quick.added.txt", "Works."),
+        ("added.md", "Works."),
+        ("quick.added.md", ""),
+        ("quick.added.md", "Works"),
+        ("quick.added.md", "Works.\n\nAnd more."),
+    ],
+)
+def test_a_bad_fragment_is_caught(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "good-one.fixed.md").write_text("Works.\n")
+    (tmp_path / name).write_text(text)
+
+    assert [mistake.partition(":")[0] for mistake in fragment_mistakes(tmp_path)] == [name]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("x = '/", "home/me/data'"),
+        ("file:///", "root/.cache"),
+        ("cd /", "work/here"),
+        ("https://PyPI", ".org/simple"),
+        ("pip install --extra-", "index-url x"),
+        ("image: ghcr.", "io/me/it"),
+    ],
+)
+def test_a_private_place_is_caught(parts: tuple[str, str], tmp_path: Path) -> None:
+    # Written in two parts, or this file would be caught too.
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("fine\n" + "".join(parts))
+
+    (found,) = private_places(tmp_path)
+
+    assert found.startswith("docs/page.md:2: ")
+
+
+def test_what_tools_leave_behind_is_not_read(tmp_path: Path) -> None:
+    for folder in (".git", ".venv", ".mypy_cache", "__pycache__", "assay.egg-info"):
+        repository(tmp_path, f"{folder}/file")
+    repository(tmp_path, "docs/page.md", ".ci/run")
+
+    assert [path.name for path in files_under(tmp_path)] == ["run", "page.md"]
+
+
+def test_ordinary_addresses_are_no_private_place(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("https://example.com/work/1 and ./home/index and homework/")
+
+    assert private_places(tmp_path) == []
