@@ -25,11 +25,12 @@ PUBLIC = {
     "assay.models": """
         AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult EvaluationRow Failure
         Message Metric MetricResult ModelCall Role Sample Score Status StepOutput TextBlock
-        ToolCall ToolSpec Trajectory Usage stable_id
+        ToolCall ToolSpec Trajectory Usage attach_result attach_trajectory_result info_schema
+        read_result read_trajectory_result stable_id
     """,
     "assay.models.wire": "",
     "assay.pytest_plugin": "pytest_configure",
-    "assay.scoring": "Scorer exact_answer",
+    "assay.scoring": "ScoreCaller ScoreFunction Scorer exact_answer read_outcome",
     "assay.sources": """
         Adapter OnBadRow ReadLimits SampleStream SkippedRows Source load_samples
     """,

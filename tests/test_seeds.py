@@ -90,6 +90,7 @@ def test_the_result_class_of_the_proposal_reads_what_assay_writes() -> None:
     assert read.metrics["accuracy"].score == 0.5
 
 
+@pytest.mark.filterwarnings("ignore::pydantic.PydanticDeprecatedSince20")
 def test_assay_reads_what_the_result_class_of_the_proposal_writes() -> None:
     names = run(blocks()["000", 0])
     theirs = names["EvaluateResult"](

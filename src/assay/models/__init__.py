@@ -9,6 +9,13 @@ from .sample import Sample, Status
 from .session import AgentSession
 from .tool import ToolSpec
 from .trajectory import ModelCall, Trajectory, Usage
+from .wire.message_metadata import (
+    attach_result,
+    attach_trajectory_result,
+    read_result,
+    read_trajectory_result,
+)
+from .wire.result_info import info_schema
 
 EvaluationRow = Sample
 MetricResult = Metric
@@ -37,5 +44,10 @@ __all__ = [
     "ToolSpec",
     "Trajectory",
     "Usage",
+    "attach_result",
+    "attach_trajectory_result",
+    "info_schema",
+    "read_result",
+    "read_trajectory_result",
     "stable_id",
 ]

@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from .lenient import NullIsEmpty, Text
+from .wire.openai_metadata import read_metadata, write_metadata
 from .written import Written
 
 
@@ -171,6 +172,19 @@ class EvaluateResult(Written):
     def reward(self) -> float | None:
         """The score when it is valid, else None: never 0.0 for what was not judged."""
         return self.score if self.is_score_valid else None
+
+    def to_openai_metadata(self, lossless: bool = False) -> dict[str, str]:
+        """This result as metadata of an OpenAI message: what fits, or with `lossless` all of it.
+
+        What did not fit is named in the info. `lossless` raises `WireError` when 16 pairs
+        cannot hold the result, or not exactly.
+        """
+        return write_metadata(self, lossless=lossless)
+
+    @classmethod
+    def from_openai_metadata(cls, metadata: Mapping[str, str]) -> Self:
+        """Read what `to_openai_metadata` wrote. What cannot be read makes the result invalid."""
+        return read_metadata(cls, metadata)
 
 
 def combine(metrics: Iterable[Metric]) -> tuple[float | None, str]:

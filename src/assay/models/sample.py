@@ -109,6 +109,15 @@ class Sample(Written):
         elif reward is not None:
             self.reward = reward
 
+    def __getitem__(self, name: str) -> Any:
+        """A field of the dataset row: `sample["question"]`."""
+        try:
+            return self.input[name]
+        except KeyError:
+            raise KeyError(
+                f"{name!r} is no field of the row; it has {sorted(self.input)}"
+            ) from None
+
     @property
     def messages(self) -> list[Message]:
         """The trajectory's messages, else the prompt as messages."""
