@@ -1,0 +1,81 @@
+"""Which ids were seen, and where: exact, and in bounded memory for any number of them."""
+
+import sqlite3
+from types import TracebackType
+from typing import Self
+
+_IN_MEMORY = 10_000
+_TABLE = "CREATE TABLE seen (id TEXT PRIMARY KEY, position INT, times INT) WITHOUT ROWID"
+_GET = "SELECT position, times FROM seen WHERE id = ?"
+_PUT = "REPLACE INTO seen VALUES (?, ?, ?)"
+
+
+class SeenIds:
+    """A table from id to the position that used it first.
+
+    Whenever `in_memory` ids have come together they move to a private temporary database.
+    """
+
+    def __init__(self, *, in_memory: int = _IN_MEMORY) -> None:
+        self._in_memory = in_memory
+        self._latest: dict[str, tuple[int, int]] = {}
+        self._database: sqlite3.Connection | None = None
+
+    def claim(self, given: str, position: int) -> int | None:
+        """Take an id that the data gave. The position that has it already, or None."""
+        entry = self._get(given)
+        if entry is not None:
+            return entry[0]
+        self._put(given, position, 1)
+        return None
+
+    def number(self, made: str, position: int) -> str:
+        """An unused id for a row without one: `made`, then `made-2`, `made-3` in order."""
+        entry = self._get(made)
+        if entry is None:
+            self._put(made, position, 1)
+            return made
+        first, times = entry
+        while self._get(numbered := f"{made}-{times + 1}") is not None:
+            times += 1
+        self._put(made, first, times + 1)
+        self._put(numbered, position, 1)
+        return numbered
+
+    def _get(self, key: str) -> tuple[int, int] | None:
+        entry = self._latest.get(key)
+        if entry is None and self._database is not None:
+            entry = self._database.execute(_GET, (key,)).fetchone()
+        return entry
+
+    def _put(self, key: str, position: int, times: int) -> None:
+        self._latest[key] = (position, times)
+        if len(self._latest) > self._in_memory:
+            self._move_to_disk()
+
+    def _move_to_disk(self) -> None:
+        if self._database is None:
+            # The empty name is SQLite's own temporary file: unlinked while open, so that
+            # nothing is left behind even when the process is killed.
+            self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = OFF")
+            self._database.execute("PRAGMA cache_size = -2000")
+            self._database.execute(_TABLE)
+            self._database.execute("BEGIN")
+        # In order, so that each page of the table is written once for many ids.
+        latest = self._latest
+        self._database.executemany(_PUT, ((key, *latest[key]) for key in sorted(latest)))
+        latest.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._latest = {}
+        if self._database is not None:
+            self._database.close()
