@@ -13,8 +13,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # One entry a module that users import from, its names in any order and on any number of lines.
 PUBLIC = {
     "assay": """
-        Endpoint EvaluateResult EvaluationRow Message Metric MetricResult Sample Score Status
-        StepOutput Trajectory __version__ load_samples
+        Endpoint EvalConfig EvaluateResult EvaluationRow Message Metric MetricResult Sample Score
+        Status StepOutput Trajectory __version__ evaluate load_samples
     """,
     "assay.cli": "main",
     "assay.compat": "install",

@@ -4,6 +4,8 @@ They lie beside a checkout, not in it; without them these tests are skipped and
 `test_compat.py` covers the same uses.
 """
 
+import ast
+import asyncio
 import dataclasses
 import json
 import re
@@ -17,7 +19,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from assay import compat, models
+from assay import compat, models, rollout
 from make import asked, said, sample
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
@@ -145,6 +147,38 @@ def test_the_unified_score_function_serves_both_cases() -> None:
 
     assert score_fn(multi).reward == 0.0
     assert score_fn(single).reward == 1.0
+
+
+def test_the_evaluation_example_runs_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # The block goes on to train; its parts stand alone up to there.
+    parts = blocks()["004", 0].split("\n# TRAINING")[0].rsplit("\n#", 1)[0]
+    calculate = {"id": "1", "name": "calculate", "arguments": {"expression": "5+3"}}
+    namespace: dict[str, Any] = {
+        "__name__": __name__,
+        "Message": models.Message,
+        "CalculatorEnvironment": rollout.CalculatorEnvironment,
+        "extract_final_answer": lambda trajectory: trajectory.messages[-1].text,
+        "dataset": [{"question": "What is 5 + 3?", "answer": "8"}],
+        "my_endpoint": models.Endpoint(
+            provider="mock",
+            model="script",
+            extra_params={
+                "by": "turn",
+                "replies": [{"role": "assistant", "tool_calls": [calculate]}, "8"],
+            },
+        ),
+    }
+    code = compile(parts, "<seed>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+    asyncio.run(eval(code, namespace))
+
+    report = namespace["report"]
+    assert report.samples[0].trajectory.steps == 2
+    assert report.samples[0].score.metrics["correct"].score == 1.0
+    assert report.samples[0].reward == report.samples[0].score.reward == 1.0
 
 
 def test_the_unified_sample_has_the_fields_of_the_proposal() -> None:

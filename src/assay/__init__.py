@@ -9,6 +9,7 @@ from importlib import import_module
 # Not imported from `typing`, which would cost more modules than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from assay.evaluation import EvalConfig, evaluate
     from assay.models import (
         Endpoint,
         EvaluateResult,
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Endpoint",
+    "EvalConfig",
     "EvaluateResult",
     "EvaluationRow",
     "Message",
@@ -39,10 +41,15 @@ __all__ = [
     "StepOutput",
     "Trajectory",
     "__version__",
+    "evaluate",
     "load_samples",
 ]
 
-_UNIT_OF = dict.fromkeys(__all__, "assay.models") | {"load_samples": "assay.sources"}
+_UNIT_OF = dict.fromkeys(__all__, "assay.models") | {
+    "EvalConfig": "assay.evaluation",
+    "evaluate": "assay.evaluation",
+    "load_samples": "assay.sources",
+}
 del _UNIT_OF["__version__"]
 
 if not TYPE_CHECKING:

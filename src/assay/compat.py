@@ -20,8 +20,11 @@ _EVAL_PROTOCOL = {
 }
 _ROLLOUTS = {
     "AgentSession": "assay.models",
+    "BasicEnvironment": "assay.rollout",
+    "CalculatorEnvironment": "assay.rollout",
     "ContentBlock": "assay.models",
     "Endpoint": "assay.models",
+    "EvalConfig": "assay.evaluation",
     "Message": "assay.models",
     "Metric": "assay.models",
     "Sample": "assay.models",
@@ -30,6 +33,8 @@ _ROLLOUTS = {
     "ToolCall": "assay.models",
     "Trajectory": "assay.models",
     "Usage": "assay.models",
+    "evaluate": "assay.evaluation",
+    "run_agent": "assay.rollout",
 }
 _MODULES = {
     "eval_protocol": _EVAL_PROTOCOL,

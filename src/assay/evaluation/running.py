@@ -1,0 +1,170 @@
+"""`evaluate`: from a dataset and a configuration to a recorded run."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Sized
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+
+from assay.endpoints import ModelClient, connect
+from assay.errors import ConfigError, StoreError
+from assay.record import Run, RunSpec, Store
+from assay.record.runs import RunStatus
+from assay.sources import SampleStream, Source, load_samples
+
+from .config import EvalConfig
+from .engine import Engine, Unit, units
+from .progress import Progress, Stop, Watch
+from .report import EvalReport, report_on
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Which run to go on with, and what may differ from when it was started."""
+
+    run_id: str = "latest"
+    allow_changed_dataset: bool = False
+    """Match the samples of a changed dataset by id; otherwise it is refused."""
+
+    take_over: bool = False
+    """Go on although another live process works on the run."""
+
+
+async def evaluate(
+    dataset: Source | SampleStream,
+    config: EvalConfig,
+    *,
+    store: Store | str | Path | None = None,
+    resume: Resume | str | None = None,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+) -> EvalReport:
+    """Roll out and score every sample, recording each durably as it ends.
+
+    A failure is data: it is attributed to its boundary, kept with its sample, and the others go
+    on. Raises what no sample can go on after: a dataset that cannot be read, a refused key, a
+    store that cannot be written; what was recorded before stays and can be resumed.
+    """
+    samples = _streamed(dataset, config)
+    total = _checked_total(dataset, samples, config)
+    spec = _spec(dataset, config, total)
+    opened = store if isinstance(store, Store) else Store.open(store)
+    try:
+        run = _begun(opened, spec, resume)
+        progress = Progress(total=None if total is None else total * config.repeats)
+
+        def todo(done: Container[str]) -> Iterator[Unit]:
+            return units(iter(samples), config, run_id=run.id, done=done)
+
+        await work_through(run, todo, config, progress=progress, watch=watch, stop=stop)
+        interrupted = stop is not None and stop.requested
+        return report_on(opened, run.id, reopen=store, interrupted=interrupted)
+    finally:
+        if opened is not store:
+            opened.close()
+
+
+async def work_through(
+    run: Run,
+    todo: Callable[[Container[str]], Iterator[Unit]],
+    config: EvalConfig,
+    *,
+    progress: Progress,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+) -> None:
+    """Do what is not done yet, and say in the store how the run ended."""
+    done = run.done()
+    progress.already_done = len(done)
+    status: RunStatus = "interrupted"
+    try:
+        async with _client(config) as client, run.writer() as writer:
+            engine = Engine(config, client, writer, progress=progress, watch=watch, stop=stop)
+            await engine.run(todo(done))
+        if stop is None or not stop.requested:
+            status = "completed"
+    except Exception:
+        status = "failed"
+        raise
+    finally:
+        # A store that just broke cannot be told how the run ended; why it broke is on its way.
+        with suppress(StoreError):
+            run.finish(status)
+
+
+@asynccontextmanager
+async def _client(config: EvalConfig) -> AsyncIterator[ModelClient | None]:
+    if config.endpoint is None:
+        yield None
+        return
+    client = connect(config.endpoint, config.client)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _streamed(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
+    if not isinstance(dataset, SampleStream):
+        return load_samples(dataset, config.max_samples)
+    if config.max_samples is not None:
+        raise ConfigError(
+            "`max_samples` is set, but the dataset is a stream already",
+            where="evaluate()",
+            hint="give it to load_samples()",
+        )
+    return dataset
+
+
+def _checked_total(
+    dataset: Source | SampleStream, samples: SampleStream, config: EvalConfig
+) -> int | None:
+    """How many samples there are. Reads all of a file before anything is paid for."""
+    pays = config.endpoint is not None and config.endpoint.provider != "mock"
+    if isinstance(dataset, str | PathLike):
+        return sum(1 for _ in samples) if pays else None
+    if isinstance(dataset, Sized):
+        return len(dataset) if config.max_samples is None else min(len(dataset), config.max_samples)
+    return None
+
+
+def _spec(dataset: Source | SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
+    path = Path(dataset) if isinstance(dataset, str | PathLike) else None
+    return RunSpec(
+        id=new_run_id(config.name),
+        name=config.name,
+        config=config.describe(),
+        config_fingerprint=config.fingerprint(),
+        dataset=f"{type(dataset).__name__} in memory" if path is None else str(path),
+        dataset_fingerprint=_digest(path) if path is not None and path.is_file() else None,
+        total=total,
+        repeats=config.repeats,
+    )
+
+
+def new_run_id(name: str) -> str:
+    """A name that tells what and when, and that no other run has."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "eval"
+    return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _begun(store: Store, spec: RunSpec, resume: Resume | str | None) -> Run:
+    if resume is None:
+        return store.start_run(spec)
+    if isinstance(resume, str):
+        resume = Resume(resume)
+    return store.resume_run(
+        resume.run_id,
+        spec,
+        allow_changed_dataset=resume.allow_changed_dataset,
+        take_over=resume.take_over,
+    )

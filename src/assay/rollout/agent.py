@@ -1,0 +1,194 @@
+"""The turn loop: a model and an environment, until one of them or a limit ends it."""
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from assay.endpoints import ModelClient
+from assay.errors import AssayError, EnvironmentFault
+from assay.models import Boundary, EvaluateResult, Message, ModelCall, StepOutput, Trajectory
+
+from .environment import Environment, Step
+from .limits import Limits, Spent
+
+_CLOSE_SECONDS = 10.0
+
+
+class RolloutFailed(AssayError):
+    """A rollout broke. What happened until then is kept in `trajectory`; `__cause__` is why."""
+
+    def __init__(self, message: str, *, boundary: Boundary, trajectory: Trajectory) -> None:
+        super().__init__(message)
+        self.boundary = boundary
+        self.trajectory = trajectory
+
+
+async def run_agent(
+    client: ModelClient,
+    environment: Environment,
+    messages: Sequence[Message],
+    *,
+    limits: Limits | None = None,
+    seed: int | None = None,
+) -> Trajectory:
+    """Let the model act in the environment, starting from `messages`.
+
+    Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
+    when the endpoint or the environment breaks; cancellation passes through.
+    """
+    rollout = _Rollout(client, environment, limits or Limits(), seed)
+    try:
+        await rollout.run(messages)
+    except _Broken as broken:
+        cause = broken.__cause__
+        raise RolloutFailed(
+            f"{broken.boundary}: {cause}",
+            boundary=broken.boundary,
+            trajectory=rollout.trajectory("error", broken=True),
+        ) from cause
+    return rollout.trajectory(rollout.ended)
+
+
+class _Broken(Exception):
+    """Carries a boundary from where something broke to where the trajectory is made."""
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.boundary = boundary
+
+
+@contextmanager
+def _boundary(boundary: Boundary) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _Broken(boundary) from error
+
+
+def _checked(step: Step) -> Step:
+    if step.reward is not None and not math.isfinite(step.reward):
+        raise EnvironmentFault(
+            f"the reward is {step.reward}", hint="a reward is a finite number, or None"
+        )
+    return step
+
+
+class _Rollout:
+    """One rollout in progress."""
+
+    def __init__(
+        self, client: ModelClient, environment: Environment, limits: Limits, seed: int | None
+    ) -> None:
+        self._client = client
+        self._environment = environment
+        self._limits = limits
+        self._seed = seed
+        self._spent = Spent(limits)
+        self._started = time.perf_counter()
+        self._messages: list[Message] = []
+        self._calls: list[ModelCall] = []
+        self._steps: list[tuple[Message, Step]] = []
+        self.ended = ""
+        self._terminated = False
+        self._truncated = False
+        self._close_error: str | None = None
+
+    async def run(self, messages: Sequence[Message]) -> None:
+        self._messages.extend(messages)
+        try:
+            if self._limits.max_seconds is None:
+                await self._turns()
+            else:
+                await self._turns_in_time(self._limits.max_seconds)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        """Close the environment. What happened stands, whether or not that works."""
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._environment.close()
+        except Exception as error:
+            self._close_error = f"{type(error).__name__}: {error}"
+
+    async def _turns_in_time(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                await self._turns()
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            self.ended, self._truncated = "max_seconds", True
+
+    async def _turns(self) -> None:
+        with _boundary(Boundary.ENVIRONMENT):
+            self._messages.extend(await self._environment.open(seed=self._seed))
+            tools = self._environment.tools
+        while not self.ended:
+            with _boundary(Boundary.ENDPOINT):
+                reply = await self._client.complete(self._messages, tools=tools, seed=self._seed)
+            place = len(self._messages)
+            self._messages.append(reply.message)
+            self._calls.append(reply.call.model_copy(update={"message_index": place}))
+            self._spent.add(reply.call.usage)
+            with _boundary(Boundary.ENVIRONMENT):
+                step = _checked(await self._environment.step(reply.message))
+            self._steps.append((reply.message, step))
+            self._messages.extend(step.replies)
+            self._settle(step)
+
+    def _settle(self, step: Step) -> None:
+        self._terminated, self._truncated = step.terminated, step.truncated
+        if step.terminated or step.truncated:
+            self.ended = "agent" if step.ended_by_agent else "environment"
+        elif limit := self._spent.exceeded():
+            self.ended, self._truncated = limit, True
+
+    def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
+        duration = time.perf_counter() - self._started
+        extra = {"close_error": self._close_error} if self._close_error else {}
+        return Trajectory(
+            messages=self._messages,
+            calls=self._calls,
+            steps=len(self._steps),
+            duration=duration,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            termination_reason=reason,
+            evaluation_result=self._result(reason, duration, broken=broken),
+            observations=[
+                step.observation for _, step in self._steps if step.observation is not None
+            ],
+            **extra,
+        )
+
+    def _result(self, reason: str, duration: float, *, broken: bool) -> EvaluateResult | None:
+        """The environment's own verdict, for environments that give rewards."""
+        if all(step.reward is None for _, step in self._steps):
+            return None
+        outputs = [
+            StepOutput(
+                step_index=index,
+                base_reward=step.reward,
+                terminated=step.terminated,
+                control_plane_info=dict(step.info),
+                metrics={"tool_calls": [call.name for call in action.tool_calls]},
+                reason=step.reason,
+            )
+            for index, (action, step) in enumerate(self._steps)
+            if step.reward is not None
+        ]
+        return EvaluateResult(
+            # What a broken environment gave until then is no measurement of the agent.
+            score=None if broken else sum(output.base_reward for output in outputs),
+            is_score_valid=not broken,
+            reason=reason,
+            step_outputs=outputs,
+            final_control_plane_info=outputs[-1].control_plane_info if self._terminated else None,
+            trajectory_info={
+                "duration": duration,
+                "steps": len(self._steps),
+                "termination_reason": reason,
+            },
+        )

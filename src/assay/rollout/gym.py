@@ -1,0 +1,197 @@
+"""Gymnasium environments by name: `gym:FrozenLake-v1`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic_core import to_json
+
+from assay.errors import ConfigError, MissingExtra
+from assay.models import Message, ToolCall, ToolSpec
+
+from .environment import Step
+
+Formatter = Callable[[Any, Mapping[str, Any]], str]
+"""From an observation and its info to the words the agent reads."""
+
+_ACTION_NAMES = {
+    "CliffWalking": ("up", "right", "down", "left"),
+    "FrozenLake": ("left", "down", "right", "up"),
+    "FrozenLake8x8": ("left", "down", "right", "up"),
+    "Taxi": ("south", "north", "east", "west", "pickup", "dropoff"),
+}
+"""Gymnasium numbers its actions; a model does better with words."""
+
+
+class GymEnvironment:
+    """A Gymnasium environment with one tool, `act`. Each call of it is one step."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        formatter: Formatter | None = None,
+        action_names: Sequence[str] | None = None,
+    ) -> None:
+        self._gym = _made(name, dict(options or {}))
+        self._format = formatter or self._shown
+        known = _ACTION_NAMES.get(name.rpartition("/")[2].partition("-")[0])
+        self._names = tuple(action_names or known or ())
+        self._start, self._count = _discrete(self._gym.action_space)
+        if self._names and len(self._names) != self._count:
+            raise ConfigError(
+                f"{len(self._names)} action names for {self._count} actions",
+                where=f"gym:{name}",
+            )
+        self.tools: Sequence[ToolSpec] = (self._tool(name),)
+        self._over = False
+
+    def _tool(self, name: str) -> ToolSpec:
+        return ToolSpec(
+            name="act",
+            description=f"Take one step in {name}.",
+            parameters={
+                "type": "object",
+                "properties": {"action": self._action_schema()},
+                "required": ["action"],
+            },
+        )
+
+    def _action_schema(self) -> dict[str, Any]:
+        if self._names:
+            return {"type": "string", "enum": list(self._names)}
+        if self._count:
+            last = self._start + self._count - 1
+            return {"type": "integer", "minimum": self._start, "maximum": last}
+        return {
+            "type": "array",
+            "items": {"type": "number"},
+            "description": f"An element of {self._gym.action_space}",
+        }
+
+    async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        observation, info = self._gym.reset(seed=seed)
+        return (Message(role="user", content=self._format(observation, info)),)
+
+    async def step(self, action: Message) -> Step:
+        if not action.tool_calls:
+            words = "Nothing happened: use the tool `act` to take a step."
+            return Step(replies=(Message(role="user", content=words),))
+        replies: list[Message] = []
+        rewards: list[float] = []
+        last = Step()
+        for call in action.tool_calls:
+            words, step = self._one(call)
+            if step is not None:
+                last = step
+                rewards.append(step.reward or 0.0)
+            replies.append(
+                Message(role="tool", content=words, tool_call_id=call.id, name=call.name)
+            )
+        return Step(
+            replies=tuple(replies),
+            reward=sum(rewards) if rewards else None,
+            terminated=last.terminated,
+            truncated=last.truncated,
+            info=last.info,
+            observation=last.observation,
+        )
+
+    def _one(self, call: ToolCall) -> tuple[str, Step | None]:
+        """One step of the gym; a mistake of the agent takes none."""
+        if self._over:
+            return "The episode is over.", None
+        if call.name != "act":
+            return f"Error: there is no tool {call.name!r}; use 'act'", None
+        try:
+            chosen = self._chosen(call.arguments.get("action"))
+        except ValueError as mistake:
+            return f"Error: {mistake}", None
+        observation, reward, terminated, truncated, info = self._gym.step(chosen)
+        self._over = bool(terminated or truncated)
+        step = Step(
+            reward=float(reward),
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            info={"reward": float(reward), **_plain(info)},
+            observation=_plain(observation),
+        )
+        return self._format(observation, info), step
+
+    def _chosen(self, action: object) -> Any:
+        """The gym's own action for what the agent asked. Raises `ValueError` for a mistake."""
+        if self._names:
+            if action not in self._names:
+                raise ValueError(f"{action!r} is no action; choose from {list(self._names)}")
+            return self._start + self._names.index(str(action))
+        if self._count:
+            if isinstance(action, bool) or not isinstance(action, int):
+                raise ValueError(f"{action!r} is no action; give a whole number")
+            if not self._start <= action < self._start + self._count:
+                raise ValueError(
+                    f"{action} is no action; choose {self._start} to "
+                    f"{self._start + self._count - 1}"
+                )
+            return action
+        return self._array(action)
+
+    def _array(self, action: object) -> Any:
+        import numpy as np
+
+        space = self._gym.action_space
+        try:
+            chosen = np.asarray(action, dtype=space.dtype).reshape(space.shape)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{action!r} is no element of {space}") from error
+        if not space.contains(chosen):
+            raise ValueError(f"{action!r} is no element of {space}")
+        return chosen
+
+    def _shown(self, observation: Any, info: Mapping[str, Any]) -> str:
+        words = f"Observation: {to_json(_plain(observation)).decode()}"
+        if self._gym.render_mode == "ansi":
+            words += f"\n{self._gym.render()}"
+        return words
+
+    async def close(self) -> None:
+        self._gym.close()
+
+
+def _made(name: str, options: dict[str, Any]) -> Any:
+    try:
+        import gymnasium
+    except ModuleNotFoundError as error:
+        raise MissingExtra.needed("gym", by=f"gym:{name}", package="gymnasium") from error
+    try:
+        spec = gymnasium.spec(name)
+        if "render_mode" not in options and "ansi" in _render_modes(spec):
+            options["render_mode"] = "ansi"
+        return gymnasium.make(name, **options)
+    except gymnasium.error.Error as error:
+        raise ConfigError(
+            str(error), where=f"gym:{name}", hint="`gymnasium.registry` lists the names"
+        ) from error
+
+
+def _render_modes(spec: Any) -> Sequence[str]:
+    from gymnasium.envs.registration import load_env_creator
+
+    creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else None
+    modes: Sequence[str] = getattr(creator, "metadata", {}).get("render_modes", ())
+    return modes
+
+
+def _discrete(space: Any) -> tuple[int, int]:
+    """First action and number of actions; 0 of them for a space that is not a plain list."""
+    return (int(space.start), int(space.n)) if type(space).__name__ == "Discrete" else (0, 0)
+
+
+def _plain(value: Any) -> Any:
+    """Gymnasium's arrays and scalars as plain JSON values."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,56 @@
+"""What one rollout may spend before it is cut short."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assay.models import Usage
+
+
+class Limits(BaseModel):
+    """Bounds of one rollout. None: no bound."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_turns: int | None = Field(default=50, gt=0)
+    """Answers of the model."""
+
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Tokens read and written, over all turns."""
+
+    max_seconds: float | None = Field(default=None, gt=0)
+    max_cost_usd: float | None = Field(default=None, gt=0)
+
+
+class Spent:
+    """What one rollout has spent so far."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._turns = 0
+        self._tokens: int | None = 0
+        self._cost_usd: float | None = 0.0
+
+    def add(self, usage: Usage | None) -> None:
+        self._turns += 1
+        usage = usage or Usage()
+        for tokens in (usage.input_tokens, usage.output_tokens):
+            if self._tokens is not None:
+                self._tokens = None if tokens is None else self._tokens + tokens
+        if self._cost_usd is not None:
+            self._cost_usd = None if usage.cost_usd is None else self._cost_usd + usage.cost_usd
+
+    def exceeded(self) -> str | None:
+        """The name of the limit that is used up, or None. What is unknown cannot be bounded."""
+        limits = self._limits
+        if limits.max_turns is not None and self._turns >= limits.max_turns:
+            return "max_turns"
+        if limits.max_tokens is not None:
+            if self._tokens is None:
+                return "max_tokens (usage unknown)"
+            if self._tokens >= limits.max_tokens:
+                return "max_tokens"
+        if limits.max_cost_usd is not None:
+            if self._cost_usd is None:
+                return "max_cost_usd (price unknown)"
+            if self._cost_usd >= limits.max_cost_usd:
+                return "max_cost_usd"
+        return None

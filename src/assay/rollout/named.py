@@ -1,0 +1,25 @@
+"""Environments that are asked for by a name, as on a command line."""
+
+from collections.abc import Callable
+
+from assay.errors import ConfigError
+
+from .environment import Environment
+from .environments import BasicEnvironment, CalculatorEnvironment
+from .gym import GymEnvironment
+
+_NAMED: dict[str, Callable[[], Environment]] = {
+    "basic": BasicEnvironment,
+    "calculator": CalculatorEnvironment,
+}
+
+
+def environment_by_name(name: str) -> Callable[[], Environment]:
+    """What makes a fresh environment of this name: `basic`, `calculator`, `gym:FrozenLake-v1`."""
+    kind, _, rest = name.partition(":")
+    if kind == "gym" and rest:
+        return lambda: GymEnvironment(rest)
+    if name in _NAMED:
+        return _NAMED[name]
+    known = ", ".join(map(repr, [*_NAMED, "gym:NAME"]))
+    raise ConfigError(f"there is no environment {name!r}", hint=f"the names are {known}")

@@ -1,0 +1,508 @@
+"""`evaluate`: what is recorded, what a failure leaves, and what stops a run."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.endpoints import ClientSettings
+from assay.errors import AccessDenied, BadRow, ConfigError, StoreError
+from assay.evaluation import EvalConfig, EvalReport, Progress, Resume, Stop, evaluate
+from assay.models import (
+    Boundary,
+    Endpoint,
+    EvaluateResult,
+    Message,
+    Metric,
+    Sample,
+    Score,
+    Status,
+    Trajectory,
+)
+from assay.record import Store
+from assay.rollout import CalculatorEnvironment, Limits
+
+ECHO = Endpoint(provider="mock", model="echo")
+NO_RETRIES = ClientSettings(max_retries=0)
+
+
+def scripted(*replies: object, **options: Any) -> Endpoint:
+    return Endpoint(
+        provider="mock", model="script", extra_params={"replies": list(replies), **options}
+    )
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"r{n}", "question": f"Say {n}", "answer": f"Say {n}"} for n in range(count)]
+
+
+def right(sample: Sample) -> bool:
+    return bool(sample.response == sample.ground_truth)
+
+
+def run(dataset: Any, config: EvalConfig, **options: Any) -> EvalReport:
+    return asyncio.run(evaluate(dataset, config, **options))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "assay.db"
+
+
+def test_every_sample_is_rolled_out_scored_and_recorded(store: Path) -> None:
+    report = run(rows(25), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+
+    assert report.mean == 1.0
+    assert report.summary.judged_samples == 25
+    assert len(report.samples) == 25
+    first = report.samples[0]
+    assert first.id == "r0"
+    assert first.reward == 1.0
+    assert first.status is Status.COMPLETED
+    assert isinstance(first.trajectory, Trajectory)
+    assert first.trajectory.termination_reason == "agent"
+    assert [sample.index for sample in report.samples] == list(range(25))
+    assert [sample.id for sample in report.samples[-2:]] == ["r23", "r24"]
+
+
+def test_the_documented_example_runs_as_written(store: Path) -> None:
+    def score_fn(sample: Sample) -> Score:
+        answer = sample.trajectory.messages[-1].text if sample.trajectory else sample.response
+        correct = answer.strip() == sample.ground_truth
+        return Score(metrics=(Metric("correct", float(correct), weight=1.0),))
+
+    config = EvalConfig(
+        endpoint=scripted(
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "1", "name": "calculate", "arguments": {"expression": "5+3"}}
+                ],
+            },
+            "8",
+            by="turn",
+        ),
+        score_fn=score_fn,
+        prepare_messages=lambda s: [Message(role="user", content=s["question"])],
+        environment_factory=lambda s: CalculatorEnvironment(),
+    )
+
+    report = run([{"question": "What is 5 + 3?", "answer": "8"}], config, store=store)
+
+    sample = report.samples[0]
+    assert sample.trajectory is not None
+    assert [message.role for message in sample.trajectory.messages] == (
+        ["user", "assistant", "tool", "assistant"]
+    )
+    assert sample.score is not None
+    assert sample.score.metrics["correct"].value == 1.0
+    assert sample.reward == 1.0
+    assert report.summary.metrics["correct"].interval.mean == 1.0
+
+
+def test_an_async_scorer_and_prepared_dicts_work(store: Path) -> None:
+    async def score(sample: Sample) -> float:
+        await asyncio.sleep(0)
+        return 0.25
+
+    config = EvalConfig(
+        endpoint=ECHO,
+        score_fn=score,
+        prepare_messages=lambda s: [{"role": "user", "content": s["question"].upper()}],
+    )
+
+    report = run(rows(2), config, store=store)
+
+    assert report.mean == 0.25
+    assert report.samples[1].response == "SAY 1"
+
+
+def test_without_an_endpoint_the_samples_are_scored_as_they_are(store: Path) -> None:
+    recorded = [
+        {
+            "messages": [
+                {"role": "user", "content": "2+2?"},
+                {"role": "assistant", "content": "4"},
+            ],
+            "ground_truth": "4",
+        }
+    ]
+
+    report = run(recorded, EvalConfig(score_fn=right), store=store)
+
+    assert report.mean == 1.0
+    assert report.samples[0].trajectory is None
+
+
+def test_the_environments_own_reward_is_the_score_when_there_is_no_scorer(store: Path) -> None:
+    act = {"role": "assistant", "tool_calls": [{"name": "act", "arguments": {"action": "left"}}]}
+    config = EvalConfig(
+        endpoint=scripted(act, loop=True),
+        environment_factory="gym:CliffWalking-v1",
+        limits=Limits(max_turns=3),
+    )
+
+    report = run([{"prompt": "Walk.", "answer": None}], config, store=store)
+
+    sample = report.samples[0]
+    assert sample.reward == -3.0
+    assert sample.status is Status.TRUNCATED
+    assert sample.is_trajectory_evaluation()
+    assert sample.score is not None
+    assert sample.score.trajectory_info is not None
+    assert sample.score.trajectory_info["termination_reason"] == "max_turns"
+
+
+def test_a_scorers_result_carries_the_environments_steps(store: Path) -> None:
+    act = {"role": "assistant", "tool_calls": [{"name": "act", "arguments": {"action": "left"}}]}
+    config = EvalConfig(
+        endpoint=scripted(act, loop=True),
+        environment_factory="gym:CliffWalking-v1",
+        score_fn=lambda sample: 1.0,
+        limits=Limits(max_turns=2),
+    )
+
+    sample = run([{"prompt": "Walk."}], config, store=store).samples[0]
+
+    assert sample.reward == 1.0
+    assert sample.score is not None
+    assert sample.score.step_outputs is not None
+    assert len(sample.score.step_outputs) == 2
+
+
+def test_a_scorer_that_raises_is_kept_as_a_failure_and_the_others_go_on(store: Path) -> None:
+    def picky(sample: Sample) -> bool:
+        if sample.id in ("r3", "r7", "r50"):
+            raise KeyError("no such column")
+        return True
+
+    report = run(rows(100), EvalConfig(endpoint=ECHO, score_fn=picky), store=store)
+
+    assert report.summary.judged_samples == 97
+    assert report.summary.failed == {"scorer": 3}
+    assert report.mean == 1.0
+    failed = report.samples[3]
+    assert failed.status is Status.FAILED
+    assert failed.reward is None
+    assert failed.failure is not None
+    assert failed.failure.boundary is Boundary.SCORER
+    assert failed.failure.kind == "KeyError"
+    assert failed.failure.traceback is not None
+    assert "picky" in failed.failure.traceback
+    assert failed.trajectory is not None
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf"), "1.0", [1]])
+def test_a_scorer_that_returns_no_result_is_a_failure_and_never_zero(
+    store: Path, value: object
+) -> None:
+    report = run(rows(2), EvalConfig(endpoint=ECHO, score_fn=lambda sample: value), store=store)
+
+    assert report.mean is None
+    assert report.summary.failed == {"scorer": 2}
+
+
+def test_an_invalid_result_is_recorded_but_not_averaged(store: Path) -> None:
+    def half(sample: Sample) -> EvaluateResult:
+        return EvaluateResult(score=1.0, is_score_valid=sample.id == "r0", reason="unsure")
+
+    report = run(rows(2), EvalConfig(endpoint=ECHO, score_fn=half), store=store)
+
+    assert report.mean == 1.0
+    assert report.summary.invalid == 1
+    assert report.summary.failed == {}
+
+
+def test_a_broken_endpoint_fails_its_sample_only(store: Path) -> None:
+    endpoint = scripted("one", {"error": {"status": 400}}, "three")
+    config = EvalConfig(endpoint=endpoint, score_fn=lambda s: 1.0, client=NO_RETRIES, concurrency=1)
+
+    report = run(rows(3), config, store=store)
+
+    assert [sample.status for sample in report.samples] == (
+        [Status.COMPLETED, Status.FAILED, Status.COMPLETED]
+    )
+    failure = report.samples[1].failure
+    assert failure is not None
+    assert failure.boundary is Boundary.ENDPOINT
+    assert not failure.retryable
+
+
+@pytest.mark.parametrize(
+    ("broken", "boundary"),
+    [
+        ({"prepare_messages": lambda s: [{"content": "no role"}]}, "dataset"),
+        ({"prepare_messages": lambda s: s["missing"]}, "dataset"),
+        ({"environment_factory": lambda s: 1 / 0}, "environment"),
+    ],
+)
+def test_each_failure_is_attributed_to_its_boundary(
+    store: Path, broken: dict[str, Any], boundary: str
+) -> None:
+    report = run(rows(2), EvalConfig(endpoint=ECHO, score_fn=right, **broken), store=store)
+
+    assert report.summary.failed == {boundary: 2}
+
+
+def test_a_refused_key_on_the_first_call_stops_the_run_with_one_error(store: Path) -> None:
+    config = EvalConfig(
+        endpoint=scripted({"error": {"status": 401}}, loop=True), score_fn=right, concurrency=5
+    )
+
+    with pytest.raises(AccessDenied):
+        run(rows(50), config, store=store)
+
+    with Store.open(store) as opened:
+        assert opened.run().row().status == "failed"
+        assert list(opened.run().results()) == []
+
+
+def test_a_key_refused_later_is_a_failure_like_any_other(store: Path) -> None:
+    config = EvalConfig(
+        endpoint=scripted("one", {"error": {"status": 401}}, "three"),
+        score_fn=lambda s: 1.0,
+        concurrency=1,
+    )
+
+    assert run(rows(3), config, store=store).summary.failed == {"endpoint": 1}
+
+
+def test_a_sample_that_takes_too_long_has_failed(store: Path) -> None:
+    config = EvalConfig(
+        endpoint=Endpoint(provider="mock", model="echo", extra_params={"latency_s": 5}),
+        score_fn=right,
+        sample_timeout_s=0.02,
+    )
+
+    report = run(rows(2), config, store=store)
+
+    assert report.summary.failed == {"endpoint": 2}
+    failure = report.samples[0].failure
+    assert failure is not None
+    assert failure.message == "the sample was not finished within 0.02 s"
+
+
+def test_repeats_share_a_group_and_are_averaged_first(store: Path) -> None:
+    config = EvalConfig(
+        endpoint=scripted("yes", "no", loop=True),
+        score_fn=lambda s: s.response == "yes",
+        repeats=4,
+        concurrency=1,
+    )
+
+    report = run(rows(3), config, store=store)
+
+    assert report.summary.samples == 3
+    assert report.summary.results == 12
+    assert report.mean == 0.5
+    assert [rate.k for rate in report.summary.pass_at_k][:2] == [1, 2]
+    group = [sample for sample in report.samples if sample.id == "r1"]
+    assert {sample.group_index for sample in group} == {1}
+    assert len({sample.rollout_id for sample in group}) == 4
+
+
+def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
+    config = EvalConfig(score_fn=right, seed=0, repeats=2)
+    one, other = Sample(id="a"), Sample(id="b")
+
+    seeds = {config.seed_of(sample, repeat) for sample in (one, other) for repeat in (0, 1)}
+
+    assert len(seeds) == 4
+    assert None not in seeds
+    assert config.seed_of(one, 0) == config.seed_of(Sample(id="a"), 0)
+    assert config.seed_of(Sample(input={"seed": 0}), 0) == 0
+    assert EvalConfig(score_fn=right).seed_of(one, 0) is None
+
+
+def test_a_resumed_run_does_only_what_is_missing(store: Path) -> None:
+    asked: list[str] = []
+
+    def score(sample: Sample) -> bool:
+        asked.append(sample.id)
+        if len(asked) == 2:
+            raise RuntimeError("once")
+        return True
+
+    config = EvalConfig(endpoint=ECHO, score_fn=score, concurrency=1)
+    first = run(rows(5), config, store=store)
+    assert first.summary.failed == {"scorer": 1}
+
+    second = run(rows(5), config, store=store, resume=first.run_id)
+
+    assert second.run_id == first.run_id
+    assert asked == ["r0", "r1", "r2", "r3", "r4", "r1"]
+    assert second.summary.judged_samples == 5
+    assert second.summary.failed == {}
+
+
+def test_resuming_with_another_configuration_is_refused(store: Path) -> None:
+    run(rows(1), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+    other = Endpoint(provider="mock", model="echo", temperature=0.5)
+
+    with pytest.raises(ConfigError, match="temperature"):
+        run(rows(1), EvalConfig(endpoint=other, score_fn=right), store=store, resume="latest")
+    with pytest.raises(ConfigError, match="score_fn"):
+        run(rows(1), EvalConfig(endpoint=ECHO, score_fn=lambda s: 0), store=store, resume="latest")
+
+
+def test_a_changed_dataset_is_refused_or_matched_by_id(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"id":"a","question":"A","answer":"A"}\n{"id":"b","question":"B"}\n')
+    config = EvalConfig(endpoint=ECHO, score_fn=lambda s: 1.0)
+    run(file, config, store=store)
+    file.write_text('{"id":"new","question":"N"}\n{"id":"a","question":"A","answer":"A"}\n')
+
+    with pytest.raises(ConfigError, match="the dataset changed"):
+        run(file, config, store=store, resume="latest")
+    report = run(file, config, store=store, resume=Resume(allow_changed_dataset=True))
+
+    assert sorted(sample.id for sample in report.samples) == ["a", "b", "new"]
+
+
+def test_the_scorer_may_block_without_stalling_the_rollouts(store: Path) -> None:
+    together = threading.Barrier(4, timeout=10)
+
+    def score(sample: Sample) -> bool:
+        together.wait()
+        return True
+
+    report = run(rows(4), EvalConfig(endpoint=ECHO, score_fn=score), store=store)
+
+    assert report.mean == 1.0
+
+
+def test_a_bad_row_late_in_a_stream_keeps_what_was_done(store: Path) -> None:
+    def stream() -> Iterator[dict[str, Any]]:
+        yield from rows(10)
+        yield {"nothing": "known"}
+
+    with pytest.raises(BadRow, match="nothing"):
+        run(stream(), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+
+    with Store.open(store) as opened:
+        assert len(list(opened.run().results())) == 10
+        assert opened.run().row().status == "failed"
+
+
+def test_a_file_is_checked_as_a_whole_before_anything_is_paid_for(
+    store: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"question":"fine"}\n{"question":')
+    # Loopback port 9 is closed: a call would be an endpoint failure, not a bad row.
+    paid = Endpoint(provider="openai", model="m", api_base="http://127.0.0.1:9/v1", api_key="k")
+
+    with pytest.raises(BadRow, match=r"data\.jsonl:2"):
+        run(file, EvalConfig(endpoint=paid, score_fn=right), store=store)
+
+    assert not store.exists()
+
+
+def test_a_run_that_is_asked_to_stop_finishes_what_is_in_flight(store: Path) -> None:
+    stop = Stop(grace_s=10)
+    config = EvalConfig(
+        endpoint=Endpoint(provider="mock", model="echo", extra_params={"latency_s": 0.01}),
+        score_fn=right,
+        concurrency=4,
+    )
+
+    def watch(progress: Progress) -> None:
+        if progress.done == 6:
+            stop.request()
+
+    report = run(rows(200), config, store=store, watch=watch, stop=stop)
+
+    assert report.interrupted
+    assert 6 <= report.summary.results <= 14
+    assert report.summary.failed == {}
+    with Store.open(store) as opened:
+        assert opened.run().row().status == "interrupted"
+    assert run(rows(200), config, store=store, resume="latest").summary.judged_samples == 200
+
+
+def test_asked_twice_it_stops_at_once_and_records_no_half_rollout(store: Path) -> None:
+    stop = Stop(grace_s=60)
+    slow = Endpoint(provider="mock", model="echo", extra_params={"latency_s": 30})
+
+    async def interrupted() -> EvalReport:
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.05, stop.request)
+        loop.call_later(0.1, stop.request)
+        return await evaluate(
+            rows(10), EvalConfig(endpoint=slow, score_fn=right), store=store, stop=stop
+        )
+
+    report = asyncio.run(interrupted())
+
+    assert report.interrupted
+    assert report.summary.results == 0
+
+
+def test_cancelling_leaves_a_run_that_can_be_resumed(store: Path) -> None:
+    slow = Endpoint(provider="mock", model="echo", extra_params={"latency_s": 30})
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(
+            evaluate(rows(3), EvalConfig(endpoint=slow, score_fn=right), store=store)
+        )
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+
+    with Store.open(store) as opened:
+        assert opened.run().row().status == "interrupted"
+        assert list(opened.run().results()) == []
+
+
+def test_a_store_that_cannot_be_written_stops_the_run_loudly(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*args: object, **kwargs: object) -> bool:
+        raise StoreError("the disk is full", where="assay.db")
+
+    monkeypatch.setattr("assay.record.Writer.record", full)
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        run(rows(5000), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+
+
+def test_the_progress_tells_what_is_recorded(store: Path) -> None:
+    seen: list[tuple[int, float | None]] = []
+
+    def watch(progress: Progress) -> None:
+        seen.append((progress.done, progress.mean))
+        assert progress.total == 10
+
+    run(rows(10), EvalConfig(endpoint=ECHO, score_fn=right), store=store, watch=watch)
+
+    assert seen[-1] == (10, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "nothing gives a score"),
+        ({"score_fn": 3}, "score_fn=3 cannot be called"),
+        ({"score_fn": lambda: 1.0}, "`score_fn` cannot be called with a sample"),
+        ({"score_fn": lambda trajectory, sample: 1.0}, "missing a required argument: 'sample'"),
+        ({"score_fn": right, "repeats": 0}, "repeats=0"),
+        ({"score_fn": right, "concurrency": True}, "concurrency=True"),
+        ({"score_fn": right, "sample_timeout_s": 0}, "sample_timeout_s=0"),
+        ({"environment_factory": "lake"}, "no environment 'lake'"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_at_once(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        EvalConfig(**fields)
+
+
+def test_the_description_of_a_run_holds_no_secret() -> None:
+    keyed = Endpoint(provider="openai", model="m", api_key="canary", headers={"X": "canary"})
+
+    assert "canary" not in str(EvalConfig(endpoint=keyed, score_fn=right).describe())

@@ -1,0 +1,235 @@
+"""The turn loop: who ends it, what is kept, and what a failure leaves behind."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from assay.endpoints import Reply
+from assay.errors import EndpointError
+from assay.models import Boundary, Message, ToolSpec, Trajectory, Usage
+from assay.rollout import (
+    BasicEnvironment,
+    CalculatorEnvironment,
+    Environment,
+    Limits,
+    RolloutFailed,
+    Step,
+    run_agent,
+)
+from make import asked, called, said
+from scripted import Scripted
+
+
+def rollout(client: Scripted, environment: Environment, limits: Limits | None = None) -> Trajectory:
+    return asyncio.run(run_agent(client, environment, [asked("5 + 3?")], limits=limits, seed=7))
+
+
+class Hanging(Scripted):
+    """Never answers."""
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+
+class Corridor:
+    """Three steps to the right reach the goal."""
+
+    tools: Sequence[ToolSpec] = (ToolSpec(name="right"),)
+
+    def __init__(self, *, rewards: Sequence[float] = (0.0, 0.0, 1.0), breaks_at: int = 99) -> None:
+        self._rewards = rewards
+        self._breaks_at = breaks_at
+        self._place = 0
+        self.seed: int | None = None
+        self.closed = 0
+
+    async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        self.seed = seed
+        return (Message(role="user", content="place 0"),)
+
+    async def step(self, action: Message) -> Step:
+        if self._place == self._breaks_at:
+            raise ConnectionError("the server is gone")
+        reward = self._rewards[self._place]
+        self._place += 1
+        return Step(
+            replies=(Message(role="user", content=f"place {self._place}"),),
+            reward=reward,
+            terminated=self._place == len(self._rewards),
+            info={"place": self._place},
+        )
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+STEP = said(None, called("right"))
+
+
+def test_a_tool_conversation_ends_when_the_agent_answers() -> None:
+    client = Scripted(said(None, called("calculate", expression="5+3")), said("8"))
+
+    trajectory = rollout(client, CalculatorEnvironment())
+
+    assert [message.role for message in trajectory.messages] == (
+        ["user", "assistant", "tool", "assistant"]
+    )
+    assert trajectory.messages[2].text == "8"
+    assert trajectory.termination_reason == "agent"
+    assert trajectory.terminated
+    assert not trajectory.truncated
+    assert trajectory.steps == 2
+    assert trajectory.duration is not None
+    assert trajectory.evaluation_result is None
+
+
+def test_every_model_call_is_recorded_with_its_place() -> None:
+    client = Scripted(said(None, called("calculate", expression="5+3")), said("8"))
+
+    trajectory = rollout(client, CalculatorEnvironment())
+
+    assert [call.message_index for call in trajectory.calls] == [1, 3]
+    assert client.asked[1] == trajectory.messages[:3]
+
+
+def test_rewards_become_steps_and_one_result() -> None:
+    environment = Corridor()
+
+    trajectory = rollout(Scripted(STEP, STEP, STEP), environment)
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert result.step_outputs is not None
+    assert result.reward == 1.0
+    assert [step.step_index for step in result.step_outputs] == [0, 1, 2]
+    assert [step.base_reward for step in result.step_outputs] == [0.0, 0.0, 1.0]
+    assert [step.terminated for step in result.step_outputs] == [False, False, True]
+    assert result.step_outputs[0].metrics == {"tool_calls": ["right"]}
+    assert result.final_control_plane_info == {"place": 3}
+    assert result.reason == trajectory.termination_reason == "environment"
+    assert result.trajectory_info == {
+        "duration": trajectory.duration,
+        "steps": 3,
+        "termination_reason": "environment",
+    }
+    assert (environment.seed, environment.closed) == (7, 1)
+
+
+def test_the_control_plane_is_never_shown_to_the_agent() -> None:
+    trajectory = rollout(Scripted(STEP, STEP, STEP), Corridor())
+
+    assert "1.0" not in str([message.content for message in trajectory.messages])
+
+
+@pytest.mark.parametrize(
+    ("limits", "usage", "reason"),
+    [
+        (Limits(max_turns=2), None, "max_turns"),
+        (Limits(max_tokens=25), Usage(input_tokens=8, output_tokens=5), "max_tokens"),
+        (Limits(max_tokens=25), None, "max_tokens (usage unknown)"),
+        (Limits(max_cost_usd=0.02), Usage(cost_usd=0.01), "max_cost_usd"),
+        (Limits(max_cost_usd=0.02), Usage(input_tokens=1), "max_cost_usd (price unknown)"),
+    ],
+)
+def test_a_limit_cuts_the_rollout_short_and_says_which(
+    limits: Limits, usage: Usage | None, reason: str
+) -> None:
+    trajectory = rollout(Scripted(STEP, STEP, STEP, usage=usage), Corridor(), limits)
+
+    assert trajectory.termination_reason == reason
+    assert trajectory.truncated
+    assert not trajectory.terminated
+    assert trajectory.evaluation_result is not None
+    assert trajectory.evaluation_result.final_control_plane_info is None
+
+
+def test_an_answer_that_ends_the_episode_is_no_limit() -> None:
+    trajectory = rollout(Scripted(said("8")), BasicEnvironment(), Limits(max_turns=1))
+
+    assert trajectory.termination_reason == "agent"
+    assert not trajectory.truncated
+
+
+def test_the_wall_clock_cuts_a_hanging_model_off() -> None:
+    environment = Corridor()
+
+    trajectory = rollout(Hanging(), environment, Limits(max_seconds=0.02))
+
+    assert trajectory.termination_reason == "max_seconds"
+    assert trajectory.truncated
+    assert environment.closed == 1
+
+
+def test_a_broken_environment_keeps_the_steps_so_far_and_gives_no_score() -> None:
+    environment = Corridor(breaks_at=2)
+
+    with pytest.raises(RolloutFailed, match="the server is gone") as caught:
+        rollout(Scripted(STEP, STEP, STEP), environment)
+
+    failed = caught.value
+    assert failed.boundary is Boundary.ENVIRONMENT
+    assert isinstance(failed.__cause__, ConnectionError)
+    assert failed.trajectory.termination_reason == "error"
+    assert len(failed.trajectory.calls) == 3
+    result = failed.trajectory.evaluation_result
+    assert result is not None
+    assert result.step_outputs is not None
+    assert len(result.step_outputs) == 2
+    assert result.reward is None
+    assert environment.closed == 1
+
+
+def test_a_broken_endpoint_is_told_apart_from_a_broken_environment() -> None:
+    environment = Corridor()
+
+    with pytest.raises(RolloutFailed) as caught:
+        rollout(Scripted(STEP, EndpointError("overloaded", status=529)), environment)
+
+    assert caught.value.boundary is Boundary.ENDPOINT
+    assert isinstance(caught.value.__cause__, EndpointError)
+    assert len(caught.value.trajectory.messages) == 4
+    assert environment.closed == 1
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf])
+def test_a_reward_that_is_no_number_is_a_fault_of_the_environment(reward: float) -> None:
+    with pytest.raises(RolloutFailed, match="the reward is") as caught:
+        rollout(Scripted(STEP, STEP), Corridor(rewards=(0.0, reward)))
+
+    assert caught.value.boundary is Boundary.ENVIRONMENT
+
+
+def test_an_environment_that_cannot_be_closed_does_not_undo_what_happened() -> None:
+    class Sticky(Corridor):
+        async def close(self) -> None:
+            raise OSError("will not go")
+
+    trajectory = rollout(Scripted(STEP, STEP, STEP), Sticky())
+
+    assert trajectory.evaluation_result is not None
+    assert trajectory.evaluation_result.reward == 1.0
+    assert trajectory.model_extra == {"close_error": "OSError: will not go"}
+
+
+def test_cancelling_closes_the_environment_and_is_no_failure() -> None:
+    environment = Corridor()
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(run_agent(Hanging(), environment, []))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+
+    assert environment.closed == 1
