@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: quickstart test format lint types tests benchmark clean
+.PHONY: quickstart test format lint types tests reference benchmark clean
 
 quickstart: .venv/.installed
 	$(BIN)/assay quickstart
@@ -26,8 +26,12 @@ types: .venv/.installed-dev
 tests: .venv/.installed-dev
 	$(BIN)/python -m pytest
 
+reference: .venv/.installed-dev
+	$(BIN)/python docs/make_reference.py
+
 benchmark: .venv/.installed-dev
 	$(BIN)/python benchmarks/models.py
+	$(BIN)/python benchmarks/harness.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
