@@ -11,6 +11,7 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("reference.md")
 UNITS = (
     "assay.models",
+    "assay.models.wire",
     "assay.sources",
     "assay.endpoints",
     "assay.rollout",

@@ -28,7 +28,10 @@ PUBLIC = {
         ToolCall ToolSpec Trajectory Usage attach_result attach_trajectory_result info_schema
         read_result read_trajectory_result stable_id
     """,
-    "assay.models.wire": "",
+    "assay.models.wire": """
+        AnthropicChat Converted GeminiChat Lost from_anthropic from_gemini from_huggingface
+        from_openai_chat to_anthropic to_gemini to_huggingface to_openai_chat
+    """,
     "assay.pytest_plugin": "pytest_configure",
     "assay.scoring": "ScoreCaller ScoreFunction Scorer exact_answer read_outcome",
     "assay.sources": """
