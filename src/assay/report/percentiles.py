@@ -1,0 +1,100 @@
+"""Percentiles by nearest rank: always a value that occurred, never one between two."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+
+from assay.errors import ConfigError
+
+EXACT_UP_TO = 4096
+"""How many values `RunningPercentiles` keeps before it counts them in buckets."""
+
+_GROWTH = math.log(1.01)
+_SMALLEST = 1e-9
+
+
+def percentile(values: Iterable[float], percent: float) -> float | None:
+    """The smallest value that at least `percent` of 100 do not exceed; None of no values.
+
+    `math.inf` is a value like any other: a call that never came back. NaN is refused.
+    """
+    ordered = sorted(_checked(value) for value in values)
+    return ordered[_rank(percent, len(ordered)) - 1] if ordered else None
+
+
+class RunningPercentiles:
+    """Percentiles of a stream: exact for the first 4096 values, within 0.5 % beyond.
+
+    Beyond, values are counted in buckets that grow by 1 %, so memory does not grow with them.
+    """
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._values: array[float] | None = array("d")
+        self._buckets: Counter[tuple[int, int]] = Counter()
+        self._low = math.inf
+        self._high = -math.inf
+
+    @property
+    def exact(self) -> bool:
+        return self._values is not None
+
+    def add(self, value: float) -> None:
+        value = _checked(value)
+        self.n += 1
+        if value < self._low:
+            self._low = value
+        if value > self._high:
+            self._high = value
+        if self._values is None:
+            self._buckets[_bucket(value)] += 1
+            return
+        self._values.append(value)
+        if self.n > EXACT_UP_TO:
+            self._buckets.update(map(_bucket, self._values))
+            self._values = None
+
+    def at(self, percent: float) -> float | None:
+        """The percentile, or None when nothing was added."""
+        if self._values is not None:
+            return percentile(self._values, percent)
+        rank, seen = _rank(percent, self.n), 0
+        # The ends are known exactly, whatever bucket they are in.
+        if rank == 1 or rank == self.n:
+            return self._low if rank == 1 else self._high
+        for bucket in sorted(self._buckets):
+            seen += self._buckets[bucket]
+            if seen >= rank:
+                return min(max(_middle(bucket), self._low), self._high)
+        raise AssertionError("the buckets hold fewer values than were added")
+
+
+def _checked(value: float) -> float:
+    if math.isnan(value):
+        raise ConfigError("nan has no rank among values", where="percentile()")
+    return float(value)
+
+
+def _rank(percent: float, n: int) -> int:
+    if not 0 <= percent <= 100:
+        raise ConfigError(f"percent is {percent!r}, not within 0..100", where="percentile()")
+    # Multiplied before it is divided, so that 95 % of 100 is 95 and not a hair more.
+    return max(1, math.ceil(percent * n / 100))
+
+
+def _bucket(value: float) -> tuple[int, int]:
+    """Sign and place of a bucket; tuples sort as the values in them do."""
+    if abs(value) < _SMALLEST:
+        return (0, 0)
+    if math.isinf(value):
+        return (2, 0) if value > 0 else (-2, 0)
+    place = math.ceil(math.log(abs(value)) / _GROWTH)
+    return (1, place) if value > 0 else (-1, -place)
+
+
+def _middle(bucket: tuple[int, int]) -> float:
+    sign, place = bucket
+    if sign == 0 or abs(sign) == 2:
+        return 0.0 if sign == 0 else math.copysign(math.inf, sign)
+    return sign * math.exp((sign * place - 0.5) * _GROWTH)
