@@ -1,0 +1,147 @@
+"""The client that all providers share: cache, limiter, attempts, retries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from assay.models import Endpoint, Message, ToolSpec
+
+from .cache import ResponseCache
+from .concurrency import Limiter
+from .faults import Fault
+from .reply import ClientSettings, Reply
+from .retry import Patience
+from .speaker import Attempt, Speaker
+from .timing import Timing
+
+
+class ModelClient(Protocol):
+    """Asks one model. What `connect()` returns is one; a test may bring its own."""
+
+    endpoint: Endpoint
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        """The model's next message. Raises `EndpointError` when there is none to be had."""
+
+    async def close(self) -> None:
+        """Let go of connections. A closed client is not used again."""
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What a client works with."""
+
+    limiter: Limiter
+    cache: ResponseCache | None
+    timing: Timing
+    where: str
+    """The endpoint as it is named in errors."""
+
+
+class Client:
+    """A `ModelClient` for any provider, and an async context manager that closes itself."""
+
+    def __init__(
+        self, endpoint: Endpoint, settings: ClientSettings, speaker: Speaker, tools: Equipment
+    ) -> None:
+        self.endpoint = endpoint
+        self._speaker = speaker
+        self._limiter = tools.limiter
+        self._cache = tools.cache
+        self._timing = tools.timing
+        self._where = tools.where
+        self._max_wait_s = settings.max_wait_s
+        own = endpoint.max_retries
+        self._max_retries = settings.max_retries if own is None else own
+
+    def __repr__(self) -> str:
+        return f"Client({self._where})"
+
+    @property
+    def limiter(self) -> Limiter:
+        """How many requests are in flight, and how many may be."""
+        return self._limiter
+
+    @property
+    def cache(self) -> ResponseCache | None:
+        """The response cache, with its counts."""
+        return self._cache
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of connections. A closed client is not used again."""
+        await self._speaker.close()
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        """The model's next message. Raises `EndpointError` when there is none to be had."""
+        if seed is None:
+            seed = self.endpoint.seed
+        cache = self._cache
+        if cache is None:
+            return await self._ask(messages, tools, seed)
+        key = cache.key(messages, tools, seed)
+        reply = cache.find(key)
+        if reply is None:
+            reply = await self._ask(messages, tools, seed)
+            cache.keep(key, reply)
+        return reply
+
+    async def _ask(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
+    ) -> Reply:
+        request, lost = self._speaker.write(messages, tools, seed)
+        limiter, clock = self._limiter, self._timing.clock
+        patience: Patience | None = None
+        number = 0
+        while True:
+            number += 1
+            if not limiter.try_acquire():
+                await limiter.acquire()
+            started = clock()
+            try:
+                answer = await self._speaker.send(request)
+                latency_s = clock() - started
+                reply = self._speaker.read(answer, Attempt(latency_s, number, seed, lost))
+            except Fault as caught:
+                fault = caught
+            else:
+                limiter.succeeded(latency_s)
+                return reply
+            finally:
+                limiter.release()
+            limiter.failed(fault)
+            if patience is None:
+                patience = self._patience()
+            # Waits without a slot: others may go on, and a cut limit is reached at once.
+            await self._timing.sleep(patience.wait_s(fault, attempts=number))
+
+    def _patience(self) -> Patience:
+        return Patience(
+            max_retries=self._max_retries,
+            max_wait_s=self._max_wait_s,
+            where=self._where,
+            timing=self._timing,
+        )

@@ -1,0 +1,112 @@
+"""From an endpoint to a client. Everything about it is checked here; nothing is sent yet."""
+
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.models import Endpoint
+
+from .address import address_of
+from .cache import ResponseCache
+from .client import Client, Equipment
+from .concurrency import AdaptiveLimiter, Limiter
+from .http import Line, Target
+from .keys import credential_headers, key_hint
+from .prices import price_of
+from .providers import provider_named
+from .reply import ClientSettings
+from .sampling import check_extra_params
+from .secrecy import redactor_for
+from .speaker import Speaker
+from .timing import REAL_TIME, Timing
+
+
+def connect(
+    endpoint: Endpoint,
+    settings: ClientSettings | None = None,
+    *,
+    timing: Timing = REAL_TIME,
+) -> Client:
+    """A client for an endpoint. Wrong settings raise `ConfigError` here, before any request."""
+    settings = settings or ClientSettings()
+    speaker = _speaker(endpoint, settings, timing)
+    limiter: Limiter
+    if settings.concurrency is None:
+        limiter = AdaptiveLimiter(ceiling=settings.max_concurrency, timing=timing)
+    else:
+        limiter = Limiter(settings.concurrency)
+    cache = None if settings.cache is None else ResponseCache(Path(settings.cache), endpoint)
+    return Client(
+        endpoint, settings, speaker, Equipment(limiter, cache, timing, shown_name(endpoint))
+    )
+
+
+def _speaker(endpoint: Endpoint, settings: ClientSettings, timing: Timing) -> Speaker:
+    speaks = provider_named(endpoint.provider).speaks
+    price = price_of(endpoint, settings.prices)
+    timeout_s = endpoint.timeout_s or settings.request_timeout_s
+    if speaks == "mock":
+        from .mock import MockSpeaker
+
+        return MockSpeaker(endpoint, timeout_s, price, timing)
+    check_extra_params(endpoint)
+    if speaks == "anthropic":
+        from .anthropic import PATH, AnthropicSpeaker
+
+        line = Line(target_for(endpoint, PATH, timeout_s=timeout_s), timing)
+        return AnthropicSpeaker(endpoint, line, price)
+    from .openai import PATH, OpenAISpeaker
+
+    line = Line(target_for(endpoint, PATH, timeout_s=timeout_s), timing)
+    return OpenAISpeaker(endpoint, line, price)
+
+
+def target_for(endpoint: Endpoint, path: str, *, timeout_s: float) -> Target:
+    """Where and how the requests of an endpoint are sent."""
+    address = address_of(endpoint)
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        # Answers are short: unpacking costs more than it saves, and a bomb cannot be packed.
+        "Accept-Encoding": "identity",
+        "User-Agent": "assay",
+    }
+    if provider_named(endpoint.provider).speaks == "anthropic":
+        headers["anthropic-version"] = "2023-06-01"
+    _put(headers, credential_headers(endpoint))
+    _put(headers, _checked(endpoint))
+    return Target(
+        url=address.url(path),
+        headers=headers,
+        timeout_s=timeout_s,
+        redactor=redactor_for(endpoint, headers),
+        where=shown_name(endpoint),
+        denied_hint=key_hint(endpoint),
+    )
+
+
+def shown_name(endpoint: Endpoint) -> str:
+    """An endpoint as it is named in errors: without user, password and query."""
+    name = f"{endpoint.provider}:{endpoint.model}"
+    if provider_named(endpoint.provider).speaks == "mock":
+        return name
+    return f"{name} at {address_of(endpoint).host}"
+
+
+def _put(headers: dict[str, str], more: dict[str, str]) -> None:
+    """Set headers whatever the case of their names."""
+    names = {name.lower(): name for name in headers}
+    for name, value in more.items():
+        headers[names.get(name.lower(), name)] = value
+
+
+def _checked(endpoint: Endpoint) -> dict[str, str]:
+    for name, value in endpoint.headers.items():
+        token = name.replace("-", "").replace("_", "")
+        if not token.isascii() or not token.isalnum() or not value.isprintable():
+            # The value is not shown: it may be a key with a line break in it.
+            raise ConfigError(
+                f"the header {name!r} cannot be sent",
+                where=f"{endpoint.provider}:{endpoint.model}",
+                hint="a name is letters, digits and hyphens; a value is one printable line",
+            )
+    return endpoint.headers

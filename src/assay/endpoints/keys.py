@@ -1,0 +1,80 @@
+"""Where a key comes from: the endpoint, else the environment. Read when a client is made."""
+
+import os
+from base64 import b64encode
+from urllib.parse import unquote, urlsplit
+
+from assay.errors import ConfigError
+from assay.models import Endpoint
+
+from .providers import provider_named
+
+_CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "proxy-authorization"})
+
+
+def credential_headers(endpoint: Endpoint) -> dict[str, str]:
+    """The headers that prove who asks; none where none is known and none is needed."""
+    provider = provider_named(endpoint.provider)
+    where = f"{endpoint.provider}:{endpoint.model}"
+    basic = _basic(endpoint.api_base)
+    given = [text for text in (endpoint.api_key, endpoint.oauth_token, basic) if text]
+    if len(given) > 1:
+        raise ConfigError(
+            "has more than one of `api_key`, `oauth_token` and a user in `api_base`",
+            where=where,
+            hint="give the one that the server expects",
+        )
+    if basic:
+        return {"Authorization": basic}
+    if endpoint.oauth_token:
+        return {"Authorization": f"Bearer {_sendable(endpoint.oauth_token, where)}"}
+    if any(name.lower() in _CREDENTIAL_HEADERS for name in endpoint.headers):
+        return {}
+    key = endpoint.api_key or os.environ.get(provider.key_variable or "", "")
+    if key.strip():
+        key = _sendable(key, where)
+        return {"x-api-key": key} if provider.speaks == "anthropic" else _bearer(key)
+    if provider.key_variable and endpoint.api_base is None:
+        raise ConfigError(
+            f"no key for {endpoint.provider}",
+            where=where,
+            hint=f"set {provider.key_variable}, or pass Endpoint(api_key=...)",
+        )
+    return {}
+
+
+def key_hint(endpoint: Endpoint) -> str:
+    """What to do when a server refuses the key."""
+    variable = provider_named(endpoint.provider).key_variable
+    if endpoint.api_key or endpoint.oauth_token:
+        other = f", or leave it out and set {variable}" if variable else ""
+        return f"the key of this Endpoint is not accepted: pass the one for this address{other}"
+    if variable is None:
+        return "pass Endpoint(api_key=...)"
+    state = "is not accepted here" if os.environ.get(variable, "").strip() else "is not set"
+    return f"{variable} {state}: set it to a key for this address, or pass Endpoint(api_key=...)"
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _basic(api_base: str | None) -> str | None:
+    """The user and password in an address as a header: they are not sent as part of it."""
+    user, at, _ = urlsplit(api_base or "").netloc.rpartition("@")
+    if not at:
+        return None
+    name, _, password = user.partition(":")
+    pair = f"{unquote(name)}:{unquote(password)}".encode()
+    return f"Basic {b64encode(pair).decode('ascii')}"
+
+
+def _sendable(key: str, where: str) -> str:
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            "the key holds characters that no key has",
+            where=where,
+            hint="copy it again: a line break or a quotation mark may have slipped in",
+        )
+    return key

@@ -1,0 +1,45 @@
+"""The providers by name: what they speak, where they are, and which variable holds their key."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.errors import ConfigError
+
+Speech = Literal["openai", "anthropic", "mock"]
+
+
+@dataclass(frozen=True)
+class Provider:
+    """What is known of a provider before an endpoint says more."""
+
+    speaks: Speech
+    api_base: str | None = None
+    """None: the endpoint must say."""
+
+    key_variable: str | None = None
+    """The environment variable that holds the key. None: a key is given or not needed."""
+
+
+PROVIDERS = {
+    "openai": Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": Provider("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "openrouter": Provider("openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "openai-compatible": Provider("openai"),
+    "vllm": Provider("openai", "http://127.0.0.1:8000/v1"),
+    "sglang": Provider("openai", "http://127.0.0.1:30000/v1"),
+    "llamacpp": Provider("openai", "http://127.0.0.1:8080/v1"),
+    "ollama": Provider("openai", "http://127.0.0.1:11434/v1"),
+    "mock": Provider("mock"),
+}
+
+
+def provider_named(name: str) -> Provider:
+    """The provider of that name. Raises `ConfigError` for one that is not known."""
+    found = PROVIDERS.get(name)
+    if found is None:
+        raise ConfigError(
+            f"{name!r} is not a provider: {', '.join(PROVIDERS)} are",
+            where="Endpoint.provider",
+            hint="a server that speaks OpenAI's protocol is 'openai-compatible' with an api_base",
+        )
+    return found

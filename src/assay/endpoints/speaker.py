@@ -1,0 +1,45 @@
+"""What the client needs from a provider: write a request, make one attempt, read the answer."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from assay.models import Message, ToolSpec
+from assay.models.wire.conversion import Lost
+
+from .reply import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is known of the attempt that brought an answer."""
+
+    latency_s: float
+    number: int
+    seed: int | None
+    lost: Mapping[str, int] | None
+    """What the provider's format has no place for, and how often it came up."""
+
+
+class Speaker(Protocol):
+    """One provider's way of being asked."""
+
+    def write(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
+    ) -> tuple[Any, Mapping[str, int] | None]:
+        """The request, and what of the messages it has no place for."""
+
+    async def send(self, request: Any) -> Any:
+        """Make one attempt. Raises `Fault`."""
+
+    def read(self, answer: Any, attempt: Attempt) -> Reply:
+        """The reply that an answer holds. Raises `Fault` when it holds none."""
+
+    async def close(self) -> None:
+        """Let go of what is held."""
+
+
+def counted(lost: Iterable[Lost]) -> dict[str, int] | None:
+    """Losses by their kind. One by one they would fill the record of a long conversation."""
+    return dict(Counter(loss.what for loss in lost)) or None

@@ -1,0 +1,96 @@
+"""Where a key comes from."""
+
+from typing import Any
+
+import pytest
+
+from assay.endpoints.keys import credential_headers, key_hint
+from assay.errors import ConfigError
+from assay.models import Endpoint
+
+
+def endpoint(provider: str = "openai", **fields: Any) -> Endpoint:
+    return Endpoint(provider=provider, model="m", **fields)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_endpoints_key_comes_before_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+
+    assert credential_headers(endpoint()) == {"Authorization": "Bearer from-environment"}
+    assert credential_headers(endpoint(api_key="own")) == {"Authorization": "Bearer own"}
+
+
+def test_each_provider_has_its_own_header_and_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", " a-key\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "other")
+
+    assert credential_headers(endpoint("anthropic")) == {"x-api-key": "a-key"}
+
+
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_a_missing_key_is_told_before_the_first_call(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("OPENAI_API_KEY", value)
+
+    with pytest.raises(ConfigError, match="no key for openai") as caught:
+        credential_headers(endpoint())
+
+    assert caught.value.hint == "set OPENAI_API_KEY, or pass Endpoint(api_key=...)"
+
+
+def test_a_server_of_ones_own_may_need_no_key() -> None:
+    assert credential_headers(endpoint(api_base="http://127.0.0.1:8000/v1")) == {}
+    assert credential_headers(endpoint("vllm")) == {}
+
+
+def test_local_servers_are_not_sent_the_keys_of_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+
+    assert credential_headers(endpoint("vllm")) == {}
+    assert credential_headers(endpoint("openai-compatible", api_base="http://h/v1")) == {}
+
+
+def test_a_header_that_carries_the_key_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+
+    assert credential_headers(endpoint(headers={"api-key": "azure"})) == {}
+
+
+def test_a_user_in_the_address_becomes_a_header() -> None:
+    found = credential_headers(endpoint(api_base="https://me:p%40ss@host/v1"))
+
+    assert found == {"Authorization": "Basic bWU6cEBzcw=="}
+
+
+def test_two_credentials_are_refused() -> None:
+    for fields in (
+        {"api_key": "a", "oauth_token": "b"},
+        {"api_key": "a", "api_base": "https://me:pass@host/v1"},
+    ):
+        with pytest.raises(ConfigError, match="more than one") as caught:
+            credential_headers(endpoint(**fields))
+        assert "pass@" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["a\nb", "smart“quote”", "a\x00b"])
+def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(ConfigError, match="characters that no key has") as caught:
+        credential_headers(endpoint(api_key=key))
+
+    assert key not in str(caught.value)
+
+
+def test_the_hint_says_which_key_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert key_hint(endpoint()).startswith("OPENAI_API_KEY is not set")
+    assert key_hint(endpoint("vllm")) == "pass Endpoint(api_key=...)"
+    assert "the key of this Endpoint" in key_hint(endpoint("vllm", api_key="k"))
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert key_hint(endpoint()).startswith("OPENAI_API_KEY is not accepted here")

@@ -1,0 +1,45 @@
+"""Models as one word."""
+
+import pytest
+
+from assay.endpoints import parse_model
+from assay.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "provider", "model", "api_base"),
+    [
+        ("openai:gpt-5", "openai", "gpt-5", None),
+        ("anthropic:claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5", None),
+        ("mock:echo", "mock", "echo", None),
+        ("ollama:llama3:8b", "ollama", "llama3:8b", None),
+        ("openai:m@http://127.0.0.1:8000/v1", "openai", "m", "http://127.0.0.1:8000/v1"),
+        ("vllm:org/m@rev@https://host/v1", "vllm", "org/m@rev", "https://host/v1"),
+        (" openai:gpt-5 ", "openai", "gpt-5", None),
+    ],
+)
+def test_a_model_string_names_an_endpoint(
+    text: str, provider: str, model: str, api_base: str | None
+) -> None:
+    endpoint = parse_model(text)
+
+    assert (endpoint.provider, endpoint.model, endpoint.api_base) == (provider, model, api_base)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpt-5", "written `provider:model`"),
+        ("", "written `provider:model`"),
+        (":gpt-5", "written `provider:model`"),
+        ("openai:", "written `provider:model`"),
+        ("opnai:gpt-5", "'opnai' is not a provider: openai, anthropic"),
+        ("openai:@http://h/v1", "no model after 'openai:'"),
+        ("openai:m@http://", "not an http or https address"),
+        ("openai-compatible:m", "needs an `api_base`"),
+        ("mock:echo@http://h/v1", "a mock model has no address"),
+    ],
+)
+def test_any_other_string_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_model(text)

@@ -1,0 +1,18 @@
+"""The table of providers."""
+
+import pytest
+
+from assay.endpoints.providers import PROVIDERS, provider_named
+from assay.errors import ConfigError
+
+
+def test_keys_are_only_looked_up_for_providers_with_a_safe_address_of_their_own() -> None:
+    keyed = [provider for provider in PROVIDERS.values() if provider.key_variable]
+
+    assert keyed
+    assert all((provider.api_base or "").startswith("https://") for provider in keyed)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'gpt' is not a provider"):
+        provider_named("gpt")

@@ -1,0 +1,187 @@
+"""Canaries: planted wherever a secret can stand, and found nowhere else."""
+
+import asyncio
+import base64
+import logging
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.endpoints import ClientSettings, check_endpoint, connect
+from assay.endpoints.connection import target_for
+from assay.endpoints.secrecy import Redactor, redactor_for
+from assay.errors import EndpointError
+from assay.models import Boundary, Endpoint, Failure
+from endpoints.model_server import (
+    ASK,
+    OK,
+    Behaviour,
+    ModelServer,
+    ToldTime,
+    answers,
+    half_closes,
+    hangs,
+    hangs_up,
+    resets_mid_body,
+)
+
+KEY, HEADER, USER, PASSWORD, QUERY, EXTRA = (
+    f"canary-{name}-7f3a" for name in ("key", "header", "user", "password", "query", "extra")
+)
+BASIC = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+CANARIES = (KEY, HEADER, USER, PASSWORD, QUERY, EXTRA, BASIC)
+
+
+def endpoints(server: ModelServer, **fields: Any) -> list[tuple[Endpoint, list[str]]]:
+    """Two, since a key and a user in the address exclude each other; and the secrets of each."""
+    host = server.url.removeprefix("http://")
+    common: dict[str, Any] = {
+        "provider": "openai",
+        "model": "m",
+        "headers": {"X-Gateway-Auth": HEADER},
+        "extra_params": {"gateway_token": EXTRA},
+        **fields,
+    }
+    keyed = Endpoint(api_key=KEY, api_base=f"http://{host}?sig={QUERY}", **common)
+    named = Endpoint(api_base=f"http://{USER}:{PASSWORD}@{host}?sig={QUERY}", **common)
+    return [(keyed, [KEY, HEADER, QUERY, EXTRA]), (named, [USER, PASSWORD, BASIC, HEADER, QUERY])]
+
+
+def _echo(secrets: list[str]) -> bytes:
+    return f"bad request: {' '.join(secrets)} Authorization: Bearer {secrets[0]}".encode()
+
+
+Made = Callable[[list[str]], Behaviour]
+BEHAVIOURS: dict[str, Made] = {
+    "echo": lambda secrets: answers(_echo(secrets), 400),
+    "echo as JSON": lambda secrets: answers(
+        {"error": {"message": " ".join(secrets), "code": secrets[0], "type": secrets[-1]}}, 400
+    ),
+    "echo in other JSON": lambda secrets: answers({"detail": [{"input": secrets}]}, 422),
+    "echo instead of JSON": lambda secrets: answers(_echo(secrets)),
+    "echo as an error with 200": lambda secrets: answers({"error": {"message": str(secrets)}}),
+    "redirect": lambda secrets: answers(b"", 302, Location=f"http://127.0.0.1:1/?{secrets}"),
+    "reset": lambda _: resets_mid_body,
+    "half-closed": lambda _: half_closes,
+    "hang up": lambda _: hangs_up,
+    "hang": lambda _: hangs,
+    "denied": lambda secrets: answers(_echo(secrets), 401),
+    "rate limit": lambda secrets: answers(_echo(secrets), 429, Retry_After="9999"),
+}
+
+
+def texts_of(error: EndpointError) -> list[str]:
+    """Everything a failure is ever shown or stored as."""
+    failure = Failure.of(error, Boundary.ENDPOINT)
+    return [str(error), repr(error), failure.model_dump_json(), repr(pickle.loads(_pickled(error)))]
+
+
+def _pickled(error: EndpointError) -> bytes:
+    return pickle.dumps(error)
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@pytest.mark.parametrize("which", [0, 1], ids=["key", "user"])
+def test_no_failure_shows_a_secret(
+    behaviour: str, which: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    shown: list[str] = []
+
+    async def scenario() -> None:
+        server = ModelServer()
+        async with server:
+            timeout_s = 0.05 if behaviour == "hang" else 10
+            endpoint, secrets = endpoints(server, timeout_s=timeout_s)[which]
+            server.behave(BEHAVIOURS[behaviour](secrets))
+            async with connect(endpoint, timing=ToldTime().timing) as client:
+                with pytest.raises(EndpointError) as caught:
+                    await client.complete(ASK)
+                shown.extend([*texts_of(caught.value), repr(client)])
+                shown.append(repr(await check_endpoint(endpoint, timeout_s=timeout_s)))
+            sent = "".join(f"{asked.path}{asked.headers}{asked.body!r}" for asked in server.asked)
+            unsent = (USER, PASSWORD)  # these travel packed
+            assert all(secret in sent for secret in secrets if secret not in unsent)
+
+    asyncio.run(scenario())
+
+    shown.append(caplog.text)
+    assert [canary for canary in CANARIES for text in shown if canary in text] == []
+
+
+def test_no_connection_error_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def scenario() -> list[str]:
+        async with ModelServer(OK) as server:
+            dead = endpoints(server)
+        shown = []
+        for endpoint, _ in dead:
+            async with connect(endpoint, timing=ToldTime().timing) as client:
+                with pytest.raises(EndpointError) as caught:
+                    await client.complete(ASK)
+                shown.extend(texts_of(caught.value))
+        return shown
+
+    shown = [*asyncio.run(scenario()), caplog.text]
+
+    assert [canary for canary in CANARIES for text in shown if canary in text] == []
+
+
+def test_neither_reply_nor_cache_nor_representation_holds_a_secret(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        shown = []
+        async with ModelServer(OK) as server:
+            for endpoint, _ in endpoints(server):
+                async with connect(endpoint, ClientSettings(cache=tmp_path)) as client:
+                    reply = await client.complete(ASK)
+                    shown += [repr(reply), repr(client), repr(client.__dict__)]
+                    shown.append(repr(target_for(endpoint, "/x", timeout_s=1)))
+        return shown
+
+    shown = asyncio.run(scenario())
+
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    shown += [path.read_text() + str(path) for path in files]
+    assert [canary for canary in CANARIES for text in shown if canary in text] == []
+
+
+def test_longer_secrets_are_taken_out_before_their_parts() -> None:
+    redactor = Redactor(["abcd", "abcdefgh", "x", ""])
+
+    assert redactor.clean("abcdefgh abcd x") == "[redacted] [redacted] x"
+    assert "abcd" not in repr(redactor)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Incorrect API key: sk-proj-abcdefghijkl1234",
+        "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.e30",
+        "authorization: basic dXNlcjpwYXNzd29yZA==",
+        "hf_abcdefghijklmnop",
+    ],
+)
+def test_what_looks_like_a_key_is_taken_out_even_if_unknown(text: str) -> None:
+    cleaned = Redactor([]).clean(text)
+
+    assert "[redacted]" in cleaned
+    assert text.split()[-1] not in cleaned
+
+
+def test_ordinary_words_stay() -> None:
+    text = "basic authentication is required; the model gpt-4o-2024-08-06 was not found"
+
+    assert Redactor([]).clean(text) == text
+
+
+def test_an_escaped_secret_in_the_address_is_known_in_both_spellings() -> None:
+    endpoint = Endpoint(provider="vllm", model="m", api_base="http://a:p%40ssword@h/v1?k=x%2Fyyyy")
+
+    redactor = redactor_for(endpoint, {})
+
+    assert redactor.clean("p%40ssword p@ssword x%2Fyyyy x/yyyy") == " ".join(["[redacted]"] * 4)
