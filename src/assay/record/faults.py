@@ -1,0 +1,79 @@
+"""What a database error means for the user of a store: one `StoreError` for each kind."""
+
+import sqlite3
+from typing import Any
+
+from assay.errors import StoreError
+
+_KEPT = "everything acknowledged before is kept; "
+
+_SQLITE = {
+    "SQLITE_FULL": ("the disk is full", _KEPT + "make room and resume the run"),
+    "SQLITE_READONLY": (
+        "the store is read-only",
+        _KEPT + "make the file and its folder writable, or choose another store",
+    ),
+    "SQLITE_PERM": ("the store may not be opened", "check who owns the file and its folder"),
+    "SQLITE_CANTOPEN": (
+        "the store cannot be opened",
+        "check that the folder exists and is writable",
+    ),
+    "SQLITE_BUSY": (
+        "the store is locked by another process",
+        _KEPT + "end the process that holds it, or raise `lock_timeout_s`",
+    ),
+    "SQLITE_NOTADB": ("the file is not a store", "choose another path"),
+    "SQLITE_CORRUPT": ("the file is damaged", "copy it, then try `sqlite3 FILE .recover`"),
+    "SQLITE_IOERR": ("the disk reports an error", _KEPT + "check the disk and resume the run"),
+}
+"""By the start of SQLite's own name of the error."""
+
+_POSTGRESQL = {
+    "53100": ("the server's disk is full", _KEPT + "make room and resume the run"),
+    "25006": ("the database is read-only", _KEPT + "use the primary server and resume the run"),
+    "55P03": ("a table is locked by another session", _KEPT + "resume when it has ended"),
+    "57": ("the server ended the connection", _KEPT + "resume when the server is back"),
+    "08": ("the connection to the server was lost", _KEPT + "resume when the server is back"),
+    "28": ("the server refuses this user or password", "check the user and password of the URL"),
+    "3D": ("the database does not exist", "create it, or check the URL"),
+    "42501": ("this user lacks a permission", "grant it, or use another user"),
+    "53": ("the server is out of resources", _KEPT + "resume when it has recovered"),
+}
+"""By the start of the SQLSTATE; longer ones first where two match."""
+
+
+_UNREACHED = (
+    "no connection to the server could be made",
+    "check that it runs, and the host, port, user, password and database of the URL",
+)
+
+
+def explained(error: BaseException, *, where: str, secrets: tuple[str, ...] = ()) -> StoreError:
+    """The `StoreError` for a driver's error, without the statement's values and without secrets."""
+    cause: Any = getattr(error, "orig", None) or error
+    what, hint = _meaning(cause, lost=bool(getattr(error, "connection_invalidated", False)))
+    lines = str(cause).strip().splitlines()
+    detail = lines[0] if lines else type(cause).__name__
+    for secret in secrets:
+        detail = detail.replace(secret, "***")
+    return StoreError(f"{what}: {detail}" if what else detail, where=where, hint=hint)
+
+
+def _meaning(cause: Any, *, lost: bool) -> tuple[str, str | None]:
+    if isinstance(cause, sqlite3.Error):
+        return _looked_up(_SQLITE, getattr(cause, "sqlite_errorname", "") or "")
+    state = getattr(cause, "sqlstate", None) or ""
+    if not state and str(cause).startswith("connection "):
+        # The driver tells why a connection was never made in words only.
+        return _UNREACHED
+    what, hint = _looked_up(_POSTGRESQL, state)
+    if not what and (lost or (not state and type(cause).__name__ == "OperationalError")):
+        return _POSTGRESQL["08"]
+    return what, hint
+
+
+def _looked_up(table: dict[str, tuple[str, str]], code: str) -> tuple[str, str | None]:
+    for start in sorted(table, key=len, reverse=True):
+        if code.startswith(start):
+            return table[start]
+    return "", None

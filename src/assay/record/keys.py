@@ -1,0 +1,46 @@
+"""Deterministic keys of samples, and the set of those that are done."""
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+
+
+def sample_key(run_id: str, sample_id: str, repeat: int, fingerprint: str) -> str:
+    """The same 32 characters for the same sample of the same run, in every process."""
+    # Lengths keep ("a", "bc") and ("ab", "c") apart.
+    text = f"{len(run_id)}:{run_id}{len(sample_id)}:{sample_id}{repeat}:{fingerprint}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+class DoneKeys:
+    """The keys that were recorded when this was read: 8 bytes each, however many.
+
+    Holds 64 bits of each key's digest. Among a million keys the chance that one which is not
+    done looks done is under 1e-7.
+    """
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        # In 256 parts, because sorting makes a list of full-size integers for a moment.
+        self._parts = [array("Q") for _ in range(256)]
+        for key in keys:
+            digest = _digest(key)
+            self._parts[digest & 255].append(digest)
+        for number, part in enumerate(self._parts):
+            self._parts[number] = array("Q", sorted(part))
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str):
+            return False
+        digest = _digest(key)
+        part = self._parts[digest & 255]
+        place = bisect_left(part, digest)
+        return place < len(part) and part[place] == digest
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+
+def _digest(key: str) -> int:
+    encoded = key.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "big")

@@ -1,0 +1,151 @@
+"""Which process works on a run. It informs; what keeps samples from doubling is their key."""
+
+import os
+import socket
+import threading
+import weakref
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from assay.errors import ConfigError
+
+from .database import Database
+from .schema import tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+STALE_S = 30.0
+"""A holder that was not heard of for this long is taken for dead."""
+
+_claims: dict[str, bool] = {}
+_claims_lock = threading.Lock()
+"""Tokens of this process's claims, and whether a writer is open under each."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who works on a run."""
+
+    pid: int
+    host: str
+    since: str
+    token: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+class Lease:
+    """This process's claim to a run."""
+
+    def __init__(self, database: Database, run_no: int, token: str) -> None:
+        self._database = database
+        self._run_no = run_no
+        self.token = token
+
+        _note(token, writing=False)
+        # A claim that was dropped without a word must not count as held.
+        weakref.finalize(self, _forget, token)
+
+    def writing(self, is_open: bool) -> None:
+        """Note that a writer works under this claim, or does no longer."""
+        _note(self.token, writing=is_open)
+
+    def beat(self) -> None:
+        """Say that the holder is alive. Does nothing once another process has taken over."""
+        with self._database.writing() as connection:
+            lease = tables().lease
+            connection.execute(
+                lease.update()
+                .where(lease.c.run_no == self._run_no, lease.c.token == self.token)
+                .values(heartbeat_at=self._database.now(connection))
+            )
+
+    def release(self, connection: "Connection") -> bool:
+        """Give the run up. False if another process has taken it over."""
+        lease = tables().lease
+        gone = connection.execute(
+            lease.delete()
+            .where(lease.c.run_no == self._run_no, lease.c.token == self.token)
+            .returning(lease.c.run_no)
+        )
+        _forget(self.token)
+        return gone.first() is not None
+
+
+def _note(token: str, *, writing: bool) -> None:
+    with _claims_lock:
+        _claims[token] = writing
+
+
+def _forget(token: str) -> None:
+    with _claims_lock:
+        _claims.pop(token, None)
+
+
+def claim(
+    database: Database, connection: "Connection", run_no: int, run_id: str, *, take_over: bool
+) -> Lease:
+    """Take the lease of a run, or raise `ConfigError` that says which live process has it."""
+    holder = live_holder(database, connection, run_no)
+    # This process may claim anew what it no longer writes to, as after an error in a notebook.
+    own = holder is not None and _claims.get(holder.token) is False
+    if holder is not None and not own and not take_over:
+        raise ConfigError(
+            f"run {run_id!r} is being worked on by {holder}",
+            where=database.where,
+            hint="wait for it or end it; take_over=True works beside it, and records nothing twice",
+        )
+    lease = tables().lease
+    token = uuid4().hex
+    values = {
+        "token": token,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "heartbeat_at": database.now(connection),
+    }
+    connection.execute(lease.delete().where(lease.c.run_no == run_no))
+    connection.execute(lease.insert().values(run_no=run_no, **values))
+    return Lease(database, run_no, token)
+
+
+def live_holder(database: Database, connection: "Connection", run_no: int) -> Holder | None:
+    """The process that holds a run, if it is alive."""
+    lease = tables().lease
+    row = connection.execute(lease.select().where(lease.c.run_no == run_no)).first()
+    return _alive(row, database.now(connection)) if row is not None else None
+
+
+def live_holders(database: Database, connection: "Connection") -> dict[int, Holder]:
+    """The live holders of all runs, by the run's number."""
+    now = database.now(connection)
+    found = {row.run_no: _alive(row, now) for row in connection.execute(tables().lease.select())}
+    return {run_no: holder for run_no, holder in found.items() if holder is not None}
+
+
+def _alive(row: "Row[tuple[object, ...]]", now: float) -> Holder | None:
+    holder = Holder(pid=row.pid, host=row.host, since=row.since, token=row.token)
+    # Also when the clock went back: a heartbeat from the future says nothing.
+    if abs(now - row.heartbeat_at) > STALE_S:
+        return None
+    if holder.host != socket.gethostname():
+        return holder
+    if holder.pid == os.getpid():
+        return holder if holder.token in _claims else None
+    return holder if _process_exists(holder.pid) else None
+
+
+def _process_exists(pid: int) -> bool:
+    if os.name == "nt":
+        return True  # the call below would end the process there
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

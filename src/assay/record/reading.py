@@ -1,0 +1,263 @@
+"""Reads a run back: narrow rows or whole samples, in dataset order, a page at a time.
+
+Failed attempts are stored apart from results. Reading merges in, at its place, the last one of
+each sample that has no result: otherwise it would be missing from what is counted.
+"""
+
+import heapq
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from assay.errors import StoreError
+from assay.models import Sample, Status
+
+from .database import Database
+from .entries import UNPLACED, column_id, unpacked
+from .schema import tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row, Table
+
+_NARROW_PAGE = 1000
+_BODY_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """The narrow part of one result, or of a sample that failed and has none."""
+
+    key: str
+    sample_id: str
+    index: int | None
+    repeat: int
+    group_index: int | None
+    status: str
+    score: float | None
+    valid: bool
+    boundary: str | None
+    """Whose side the failure was on. None for a result."""
+
+    metrics: dict[str, float | None]
+    cost_usd: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    latency_s: float | None
+    cached: bool
+    recorded_at: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One failed attempt."""
+
+    key: str
+    sample_id: str
+    index: int | None
+    repeat: int
+    boundary: str
+    kind: str
+    message: str
+    retryable: bool
+    recorded_at: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which samples of a run to read."""
+
+    status: Status | None = None
+    valid: bool | None = None
+    sample_id: str | None = None
+    failed: bool = True
+    """Whether samples that failed and have no result are among them."""
+
+
+def read_results(database: Database, run_no: int, chosen: Selection) -> Iterator[ResultRow]:
+    for row in _merged(database, run_no, chosen, bodies=False):
+        yield _result_row(row)
+
+
+def read_samples(database: Database, run_no: int, chosen: Selection) -> Iterator[Sample]:
+    for row in _merged(database, run_no, chosen, bodies=True):
+        where = f"{database.where}, key {row.key}"
+        try:
+            yield Sample.from_json(unpacked(row.codec, row.blob, where=where))
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
+
+
+def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterator[AttemptRow]:
+    """Failed attempts, oldest first."""
+    import sqlalchemy as sa
+
+    attempt = tables().attempt
+    columns = [column for column in attempt.c if column.name not in ("codec", "blob")]
+    last = 0
+    while True:
+        query = sa.select(*columns).where(attempt.c.run_no == run_no, attempt.c.attempt_no > last)
+        if key is not None:
+            query = query.where(attempt.c.key == key)
+        with database.reading() as connection:
+            page = connection.execute(query.order_by(attempt.c.attempt_no).limit(_NARROW_PAGE))
+            rows = page.all()
+        for row in rows:
+            yield AttemptRow(
+                key=row.key,
+                sample_id=row.sample_id,
+                index=_index(row),
+                repeat=row.repeat,
+                boundary=row.boundary,
+                kind=row.kind,
+                message=row.message,
+                retryable=row.retryable,
+                recorded_at=row.recorded_at,
+            )
+        if len(rows) < _NARROW_PAGE:
+            return
+        last = rows[-1].attempt_no
+
+
+def read_keys(database: Database, run_no: int) -> Iterator[str]:
+    """The keys of all results."""
+    import sqlalchemy as sa
+
+    result = tables().result
+    last = ""
+    while True:
+        query = (
+            sa.select(result.c.key)
+            .where(result.c.run_no == run_no, result.c.key > last)
+            .order_by(result.c.key)
+            .limit(10 * _NARROW_PAGE)
+        )
+        with database.reading() as connection:
+            keys = list(connection.execute(query).scalars())
+        yield from keys
+        if len(keys) < 10 * _NARROW_PAGE:
+            return
+        last = keys[-1]
+
+
+def _merged(
+    database: Database, run_no: int, chosen: Selection, *, bodies: bool
+) -> "Iterator[Row[Any]]":
+    results = _pages(database, _result_query(run_no, chosen, bodies=bodies), bodies=bodies)
+    if not chosen.failed or chosen.valid:
+        return results
+    failures = _pages(database, _failure_query(run_no, chosen, bodies=bodies), bodies=bodies)
+    return _without_repetition(heapq.merge(results, failures, key=_place))
+
+
+def _place(row: "Row[Any]") -> tuple[int, str, int]:
+    # Databases sort text by its bytes, Python by code points: for UTF-8 that is the same order.
+    return (row.position, row.sample_id, row.repeat)
+
+
+def _without_repetition(rows: "Iterator[Row[Any]]") -> "Iterator[Row[Any]]":
+    """A result may be recorded between two pages, after its failure was read or before."""
+    place: object = None
+    keys: set[str] = set()
+    for row in rows:
+        if _place(row) != place:
+            place, keys = _place(row), set()
+        if row.key not in keys:
+            keys.add(row.key)
+            yield row
+
+
+def _result_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
+    import sqlalchemy as sa
+
+    t = tables()
+    result = t.result
+    columns = [*result.c, sa.null().label("boundary"), result.c.result_no.label("number")]
+    if bodies:
+        query = sa.select(*columns, t.body.c.codec, t.body.c.blob).join_from(
+            result, t.body, result.c.result_no == t.body.c.result_no
+        )
+    else:
+        query = sa.select(*columns)
+    query = _chosen(query, result, run_no, chosen)
+    return (query if chosen.valid is None else query.where(result.c.valid == chosen.valid)), result
+
+
+def _failure_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
+    import sqlalchemy as sa
+
+    attempt, result = tables().attempt, tables().result
+    later = attempt.alias()
+    columns = [
+        column for column in attempt.c if bodies or column.name not in ("codec", "blob", "message")
+    ]
+    query = sa.select(*columns, attempt.c.attempt_no.label("number")).where(
+        ~sa.exists().where(result.c.run_no == run_no, result.c.key == attempt.c.key),
+        ~sa.exists().where(
+            later.c.run_no == run_no,
+            later.c.key == attempt.c.key,
+            later.c.attempt_no > attempt.c.attempt_no,
+        ),
+    )
+    return _chosen(query, attempt, run_no, chosen), attempt
+
+
+def _chosen(query: Any, table: "Table", run_no: int, chosen: Selection) -> Any:
+    query = query.where(table.c.run_no == run_no)
+    if chosen.status is not None:
+        query = query.where(table.c.status == str(chosen.status))
+    if chosen.sample_id is not None:
+        query = query.where(table.c.sample_id == column_id(chosen.sample_id))
+    return query
+
+
+def _pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any]]":
+    """All rows of a query in dataset order; no transaction is open while they are used."""
+    import sqlalchemy as sa
+
+    selected, table = query
+    number = table.c.result_no if "result_no" in table.c else table.c.attempt_no
+    order = (table.c.position, table.c.sample_id, table.c.repeat, number)
+    size = _BODY_PAGE if bodies else _NARROW_PAGE
+    last: Row[Any] | None = None
+    while True:
+        page = selected.order_by(*order).limit(size)
+        if last is not None:
+            after = (last.position, last.sample_id, last.repeat, last.number)
+            page = page.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
+        with database.reading() as connection:
+            rows = connection.execute(page).all()
+        yield from rows
+        if len(rows) < size:
+            return
+        last = rows[-1]
+
+
+def _index(row: "Row[Any]") -> int | None:
+    return None if row.position == UNPLACED else row.position
+
+
+def _result_row(row: "Row[Any]") -> ResultRow:
+    failed = row.boundary is not None
+    return ResultRow(
+        key=row.key,
+        sample_id=row.sample_id,
+        index=_index(row),
+        repeat=row.repeat,
+        group_index=row.group_index,
+        status=row.status,
+        score=None if failed else row.score,
+        valid=not failed and row.valid,
+        boundary=row.boundary,
+        metrics={} if failed or row.metrics is None else json.loads(row.metrics),
+        cost_usd=row.cost_usd,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        latency_s=row.latency_s,
+        cached=row.cached,
+        recorded_at=row.recorded_at,
+    )

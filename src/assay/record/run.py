@@ -1,0 +1,140 @@
+"""One run of a store: its samples, what they add up to, and the way to record more."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from assay.errors import ConfigError
+from assay.models import Sample, Status
+
+from .database import Database
+from .insertion import insert_batch
+from .keys import DoneKeys
+from .lease import Lease, live_holder
+from .reading import (
+    AttemptRow,
+    ResultRow,
+    Selection,
+    read_attempts,
+    read_keys,
+    read_results,
+    read_samples,
+)
+from .runs import RunRow, RunSpec, RunStatus, Totals, now, run_query, run_row
+from .schema import tables
+from .writer import Writer, WriterSettings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+class Run:
+    """A run that was found for reading, or claimed for recording by starting or resuming it."""
+
+    def __init__(
+        self, database: Database, run_no: int, spec: RunSpec, lease: Lease | None = None
+    ) -> None:
+        self.spec = spec
+        self._database = database
+        self._run_no = run_no
+        self._lease = lease
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    @property
+    def status(self) -> RunStatus:
+        return self.row().status
+
+    @property
+    def totals(self) -> Totals:
+        """Counts and sums over the results so far, without reading them."""
+        return self.row().totals
+
+    def row(self) -> RunRow:
+        """What a list of runs shows of this one, as of now."""
+        with self._database.reading() as connection:
+            query = run_query().where(tables().run.c.run_no == self._run_no)
+            holder = live_holder(self._database, connection, self._run_no)
+            return run_row(connection.execute(query).one(), holder)
+
+    def done(self) -> DoneKeys:
+        """The keys recorded by now. Failed attempts are not done."""
+        return DoneKeys(read_keys(self._database, self._run_no))
+
+    def results(
+        self,
+        *,
+        status: Status | None = None,
+        valid: bool | None = None,
+        sample_id: str | None = None,
+        failed: bool = True,
+    ) -> Iterator[ResultRow]:
+        """Narrow rows in dataset order; repeats of a sample are neighbours.
+
+        A sample whose attempts all failed is among them once, with its `boundary`, unless
+        `failed` is False.
+        """
+        chosen = Selection(status=status, valid=valid, sample_id=sample_id, failed=failed)
+        return read_results(self._database, self._run_no, chosen)
+
+    def samples(
+        self,
+        *,
+        status: Status | None = None,
+        valid: bool | None = None,
+        sample_id: str | None = None,
+        failed: bool = True,
+    ) -> Iterator[Sample]:
+        """Whole samples, ordered and chosen as in `results`, a page in memory at a time."""
+        chosen = Selection(status=status, valid=valid, sample_id=sample_id, failed=failed)
+        return read_samples(self._database, self._run_no, chosen)
+
+    def attempts(self, *, key: str | None = None) -> Iterator[AttemptRow]:
+        """Every failed attempt, oldest first, of one key or of all."""
+        return read_attempts(self._database, self._run_no, key=key)
+
+    def writer(self, settings: WriterSettings | None = None) -> Writer:
+        """Start a thread that records samples of this run. Close it before `finish`."""
+        lease = self._claimed("writer()")
+        lease.writing(True)
+        write = partial(insert_batch, self._database, self._run_no)
+        return Writer(
+            write,
+            beat=lease.beat,
+            closed=partial(lease.writing, False),
+            settings=settings or WriterSettings(),
+            where=self._database.where,
+        )
+
+    def finish(self, status: RunStatus) -> None:
+        """Say how the run ended and give it up.
+
+        When another process has taken the run over, its end is for that process to say.
+        """
+        lease = self._claimed("finish()")
+        if status not in ("completed", "interrupted", "failed"):
+            raise ConfigError(
+                f"a run ends completed, interrupted or failed, not {status!r}", where="finish()"
+            )
+        with self._database.writing() as connection:
+            if lease.release(connection):
+                self._set_status(connection, status)
+
+    def _set_status(self, connection: "Connection", status: RunStatus) -> None:
+        run = tables().run
+        connection.execute(
+            run.update()
+            .where(run.c.run_no == self._run_no)
+            .values(status=status, finished_at=now())
+        )
+
+    def _claimed(self, where: str) -> Lease:
+        if self._lease is None:
+            raise ConfigError(
+                f"run {self.id!r} was opened for reading",
+                where=where,
+                hint="start or resume a run to record into it",
+            )
+        return self._lease

@@ -1,0 +1,262 @@
+"""A run's description, and what a list of runs shows of each."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from assay.errors import ConfigError
+
+from .database import Database
+from .lease import Holder
+from .schema import tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+RunStatus = Literal["running", "completed", "interrupted", "failed"]
+LATEST = "latest"
+_LONGEST_ID = 200
+_SHOWN = 5
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run is: enough to resume it, nothing secret."""
+
+    id: str
+    name: str
+    config: dict[str, Any]
+    """Plain JSON values. It is stored: no key or password belongs in it."""
+
+    config_fingerprint: str
+    dataset: str
+    dataset_fingerprint: str | None = None
+    total: int | None = None
+    """How many samples there are, where it is known before they were read."""
+
+    repeats: int = 1
+    created_at: str = field(default_factory=now)
+
+    def __post_init__(self) -> None:
+        if not self.id or len(self.id) > _LONGEST_ID or not self.id.isprintable():
+            raise ConfigError(f"{self.id[:50]!r} cannot be the id of a run", where="RunSpec")
+        if self.id == LATEST:
+            raise ConfigError(f"{LATEST!r} names the newest run and cannot be the id of one")
+        if self.repeats < 1:
+            raise ConfigError(f"repeats is at least 1, not {self.repeats!r}", where="RunSpec")
+        if self.total is not None and self.total < 0:
+            raise ConfigError(f"total is at least 0, not {self.total!r}", where="RunSpec")
+        self.config_json()
+
+    def config_json(self) -> str:
+        try:
+            # Through pydantic, so that an endpoint inside is written without its secrets.
+            return to_json(self.config, inf_nan_mode="strings").decode()
+        except PydanticSerializationError as error:
+            raise ConfigError(
+                f"the configuration is not plain JSON: {error}", where="RunSpec"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a run's results add up to. Sums are over those that know; the counts say how many."""
+
+    recorded: int
+    valid: int
+    """Judged: the others are left out of the sums of scores."""
+
+    score_sum: float
+    score_square_sum: float
+    cost_usd: float | None
+    """None when no result knows its cost."""
+
+    cost_known: int
+    input_tokens: int | None
+    output_tokens: int | None
+    tokens_known: int
+    attempts: int
+    """Failed attempts, retried ones included."""
+
+    failed: int
+    """Samples whose attempts all failed."""
+
+    @property
+    def invalid(self) -> int:
+        return self.recorded - self.valid
+
+    @property
+    def mean(self) -> float | None:
+        return self.score_sum / self.valid if self.valid else None
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run in a list."""
+
+    spec: RunSpec
+    status: RunStatus
+    """`running` only while a live process works on it; a run whose process died is
+    `interrupted`."""
+
+    dataset_changed: bool
+    """Whether it was resumed with a dataset that has another fingerprint."""
+
+    finished_at: str | None
+    holder: Holder | None
+    totals: Totals
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+
+def spec_of(row: "Row[Any]") -> RunSpec:
+    return RunSpec(
+        id=row.id,
+        name=row.name,
+        config=json.loads(row.config),
+        config_fingerprint=row.config_fingerprint,
+        dataset=row.dataset,
+        dataset_fingerprint=row.dataset_fingerprint,
+        total=row.total,
+        repeats=row.repeats,
+        created_at=row.created_at,
+    )
+
+
+def run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
+    """One row of `run_query`."""
+    status: RunStatus = row.status
+    if status == "running" and holder is None:
+        status = "interrupted"
+    return RunRow(
+        spec=spec_of(row),
+        status=status,
+        dataset_changed=row.dataset_changed,
+        finished_at=row.finished_at,
+        holder=holder,
+        totals=Totals(
+            recorded=row.recorded,
+            valid=row.valid,
+            score_sum=row.score_sum,
+            score_square_sum=row.score_square_sum,
+            cost_usd=row.cost_usd if row.cost_known else None,
+            cost_known=row.cost_known,
+            input_tokens=row.input_tokens if row.tokens_known else None,
+            output_tokens=row.output_tokens if row.tokens_known else None,
+            tokens_known=row.tokens_known,
+            attempts=row.attempts,
+            failed=row.failed,
+        ),
+    )
+
+
+def run_query() -> Any:
+    """Runs beside what they add up to, newest first."""
+    import sqlalchemy as sa
+
+    t = tables()
+    done = (
+        sa.select(t.result.c.run_no)
+        .where(t.result.c.run_no == t.attempt.c.run_no, t.result.c.key == t.attempt.c.key)
+        .exists()
+    )
+    failed = (
+        sa.select(sa.func.count(t.attempt.c.key.distinct()))
+        .where(t.attempt.c.run_no == t.run.c.run_no, ~done)
+        .correlate(t.run)
+        .scalar_subquery()
+    )
+    tally = [column for column in t.tally.c if column.name not in ("run_no", "last_result_no")]
+    return (
+        sa.select(t.run, *tally, failed.label("failed"))
+        .join_from(t.run, t.tally, t.run.c.run_no == t.tally.c.run_no)
+        .order_by(t.run.c.run_no.desc())
+    )
+
+
+def find_run_no(database: Database, connection: "Connection", wanted: str) -> int:
+    """The number of the run with this id, this beginning of one id, or the newest."""
+    import sqlalchemy as sa
+
+    run = tables().run
+    query = sa.select(run.c.run_no, run.c.id).order_by(run.c.run_no.desc()).limit(_SHOWN + 1)
+    if wanted == LATEST:
+        found = connection.execute(query).all()
+    else:
+        exact = connection.execute(query.where(run.c.id == wanted)).all()
+        starts = sa.func.substr(run.c.id, 1, len(wanted)) == wanted
+        found = exact or connection.execute(query.where(starts)).all()
+    if wanted == LATEST and found:
+        found = found[:1]
+    if len(found) == 1:
+        return int(found[0].run_no)
+    if found:
+        listed = ", ".join(repr(row.id) for row in found[:_SHOWN])
+        more = ", …" if len(found) > _SHOWN else ""
+        raise ConfigError(
+            f"{wanted!r} begins the ids of several runs: {listed}{more}", where=database.where
+        )
+    newest = connection.execute(query).all()
+    known = ", ".join(repr(row.id) for row in newest[:_SHOWN])
+    raise ConfigError(
+        f"there is no run {wanted!r}" if wanted != LATEST else "there are no runs yet",
+        where=database.where,
+        hint=f"the newest are {known}" if known else "`assay eval` makes one",
+    )
+
+
+def refuse_other_spec(stored: RunSpec, given: RunSpec, *, allow_changed_dataset: bool) -> bool:
+    """Raise `ConfigError` when a run cannot go on as `given`. Returns if the dataset changed."""
+    where = f"run {stored.id!r}"
+    if given.config_fingerprint != stored.config_fingerprint:
+        differing = list(_differences(stored.config, json.loads(given.config_json())))
+        listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
+        raise ConfigError(
+            f"the configuration is not the one it was started with:\n{listed}",
+            where=where,
+            hint="start a new run, or restore the configuration",
+        )
+    if given.repeats != stored.repeats:
+        raise ConfigError(
+            f"it was started with {stored.repeats} repeats, not {given.repeats}", where=where
+        )
+    changed = given.dataset_fingerprint != stored.dataset_fingerprint
+    if changed and not allow_changed_dataset:
+        raise ConfigError(
+            f"the dataset changed since it was started: {stored.dataset!r} had the fingerprint "
+            f"{stored.dataset_fingerprint}, {given.dataset!r} has {given.dataset_fingerprint}",
+            where=where,
+            hint="start a new run; or resume with allow_changed_dataset=True, which matches "
+            "samples by id, never by position",
+        )
+    return changed
+
+
+def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """Lines such as `endpoint.model: 'a' -> 'b'`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            inner = f"{path}.{key}" if path else key
+            if key not in old:
+                yield f"{inner}: not there -> {_short(new[key])}"
+            elif key not in new:
+                yield f"{inner}: {_short(old[key])} -> not there"
+            else:
+                yield from _differences(old[key], new[key], inner)
+    elif old != new:
+        yield f"{path or 'config'}: {_short(old)} -> {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

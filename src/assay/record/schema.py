@@ -1,0 +1,93 @@
+"""The tables as SQLAlchemy Core objects, for reading and small writes.
+
+The migrations create them; a test holds the two together. Names are prefixed, because a team's
+PostgreSQL database may hold other tables.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Every table of a store."""
+
+    schema_version: "Table"
+    run: "Table"
+    tally: "Table"
+    """What the results of a run add up to, kept in the transaction that adds them."""
+
+    lease: "Table"
+    """Which process works on a run."""
+
+    result: "Table"
+    """Narrow: what is filtered, sorted and averaged."""
+
+    body: "Table"
+    """Wide: the whole sample of a result."""
+
+    attempt: "Table"
+    """Failed attempts, one each, with their samples."""
+
+    session: "Table"
+    message: "Table"
+
+
+_COLUMNS = {
+    "schema_version": "version:int",
+    "run": """
+        run_no:int id:text name:text config:text config_fingerprint:text dataset:text
+        dataset_fingerprint:text dataset_changed:bool total:int repeats:int status:text
+        created_at:text finished_at:text
+    """,
+    "tally": """
+        run_no:int recorded:int valid:int score_sum:float score_square_sum:float
+        cost_usd:float cost_known:int input_tokens:int output_tokens:int tokens_known:int
+        attempts:int last_result_no:int
+    """,
+    "lease": "run_no:int token:text pid:int host:text since:text heartbeat_at:float",
+    "result": """
+        result_no:int run_no:int key:text position:int sample_id:text repeat:int
+        group_index:int status:text score:float valid:bool input_tokens:int output_tokens:int
+        cost_usd:float latency_s:float cached:bool metrics:text recorded_at:float
+    """,
+    "body": "result_no:int codec:text blob:bytes",
+    "attempt": """
+        attempt_no:int run_no:int key:text position:int sample_id:text repeat:int
+        group_index:int status:text boundary:text kind:text message:text retryable:bool
+        input_tokens:int output_tokens:int cost_usd:float latency_s:float cached:bool
+        recorded_at:float codec:text blob:bytes
+    """,
+    "session": """
+        id:text parent_id:text branch_point:int status:text provider:text model:text
+        messages:int created_at:text updated_at:text blob:bytes
+    """,
+    "message": "session_id:text position:int blob:bytes",
+}
+
+
+@cache
+def tables() -> Tables:
+    """The tables, built when a store is first opened: SQLAlchemy is heavy to import."""
+    import sqlalchemy as sa
+
+    types = {
+        "int": sa.BigInteger,
+        "float": sa.Double,
+        "bool": sa.Boolean,
+        "text": sa.Text,
+        "bytes": sa.LargeBinary,
+    }
+    metadata = sa.MetaData()
+
+    def table(name: str) -> sa.Table:
+        named = (column.split(":") for column in _COLUMNS[name].split())
+        return sa.Table(
+            f"assay_{name}", metadata, *(sa.Column(column, types[kind]()) for column, kind in named)
+        )
+
+    return Tables(**{name: table(name) for name in _COLUMNS})

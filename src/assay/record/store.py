@@ -1,0 +1,207 @@
+"""Where runs and sessions are kept: a file in `.assay/`, or a team's PostgreSQL database."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from assay.errors import ConfigError, StoreError
+
+from .database import Database, StoreSettings, open_postgresql, open_sqlite
+from .insertion import first_result_no
+from .lease import claim, live_holders
+from .migrations import migrate
+from .run import Run
+from .runs import RunRow, RunSpec, find_run_no, refuse_other_spec, run_query, run_row, spec_of
+from .schema import tables
+from .sessions import Sessions
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+FOLDER = ".assay"
+FILE = "assay.db"
+
+
+class Store(Sessions):
+    """Runs, their samples, and sessions. Usable from any thread of the process that opened it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(
+        cls,
+        where: str | Path | None = None,
+        *,
+        settings: StoreSettings | None = None,
+        create: bool = True,
+    ) -> Self:
+        """Open a store: `.assay/assay.db` here, the file or folder `where`, or a PostgreSQL URL.
+
+        Makes the file and its folder if absent, unless `create` is False.
+        """
+        settings = settings or StoreSettings()
+        if isinstance(where, str) and "://" in where and not where.startswith("sqlite:///"):
+            database = _open_url(where, settings)
+        else:
+            database = _open_file(_file(where), settings, create=create)
+        try:
+            migrate(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    @property
+    def where(self) -> str:
+        """The file, or the URL without user and password."""
+        return self._database.where
+
+    def close(self) -> None:
+        """Let go of the database. Writers are closed before."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start_run(self, spec: RunSpec) -> Run:
+        """Begin a new run. Raises `ConfigError` when its id is taken."""
+        t = tables()
+        with self._database.writing() as connection:
+            statement = (
+                self._database.insert(t.run)
+                .values(**_columns(spec), status="running", dataset_changed=False)
+                .on_conflict_do_nothing(index_elements=["id"])
+                .returning(t.run.c.run_no)
+            )
+            run_no = connection.execute(statement).scalar()
+            if run_no is None:
+                raise ConfigError(
+                    f"there is already a run {spec.id!r}",
+                    where=self.where,
+                    hint="resume it, or choose another id",
+                )
+            connection.execute(
+                t.tally.insert().values(run_no=run_no, last_result_no=first_result_no(run_no))
+            )
+            lease = claim(self._database, connection, run_no, spec.id, take_over=False)
+        return Run(self._database, run_no, spec, lease)
+
+    def resume_run(
+        self,
+        run_id: str,
+        spec: RunSpec,
+        *,
+        allow_changed_dataset: bool = False,
+        take_over: bool = False,
+    ) -> Run:
+        """Go on with a run: what is done stays done.
+
+        Raises `ConfigError` when the configuration differs from the run's, when the dataset does
+        and that is not allowed, or when a live process works on the run and is not taken over.
+        """
+        with self._database.writing() as connection:
+            row = self._row(connection, run_id, lock=True)
+            stored = spec_of(row)
+            changed = refuse_other_spec(stored, spec, allow_changed_dataset=allow_changed_dataset)
+            lease = claim(self._database, connection, row.run_no, row.id, take_over=take_over)
+            _reopen(connection, row, spec, changed=changed)
+            resumed = spec_of(self._row(connection, row.id))
+        return Run(self._database, row.run_no, resumed, lease)
+
+    def runs(self, *, limit: int | None = None) -> list[RunRow]:
+        """All runs, or the newest `limit`, newest first."""
+        with self._database.reading() as connection:
+            holders = live_holders(self._database, connection)
+            rows = connection.execute(run_query().limit(limit)).all()
+        return [run_row(row, holders.get(row.run_no)) for row in rows]
+
+    def run(self, wanted: str = "latest") -> Run:
+        """The run with this id, with this beginning of exactly one id, or the newest, to read."""
+        with self._database.reading() as connection:
+            row = self._row(connection, wanted)
+        return Run(self._database, row.run_no, spec_of(row))
+
+    def _row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
+        run = tables().run
+        query = run.select().where(run.c.run_no == find_run_no(self._database, connection, wanted))
+        # Two that resume one run at once take turns; SQLite lets one at a time write anyway.
+        return connection.execute(query.with_for_update() if lock else query).one()
+
+
+def _columns(spec: RunSpec) -> dict[str, Any]:
+    return {
+        "id": spec.id,
+        "name": spec.name,
+        "config": spec.config_json(),
+        "config_fingerprint": spec.config_fingerprint,
+        "dataset": spec.dataset,
+        "dataset_fingerprint": spec.dataset_fingerprint,
+        "total": spec.total,
+        "repeats": spec.repeats,
+        "created_at": spec.created_at,
+    }
+
+
+def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool) -> None:
+    run = tables().run
+    values: dict[str, Any] = {"status": "running", "finished_at": None}
+    if changed:
+        values.update(
+            dataset=spec.dataset,
+            dataset_fingerprint=spec.dataset_fingerprint,
+            dataset_changed=True,
+        )
+    if spec.total is not None:
+        values["total"] = spec.total
+    connection.execute(run.update().where(run.c.run_no == row.run_no).values(**values))
+
+
+def _open_url(url: str, settings: StoreSettings) -> Database:
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme not in ("postgresql", "postgres"):
+        raise ConfigError(
+            f"a store is a file or a postgresql:// URL, not {scheme}://", where="Store.open()"
+        )
+    return open_postgresql(url, settings)
+
+
+def _file(where: str | Path | None) -> Path:
+    if where is None:
+        return Path(FOLDER) / FILE
+    if where in ("", ":memory:"):
+        raise ConfigError(f"{where!r} is not the path of a store", where="Store.open()")
+    path = Path(str(where).removeprefix("sqlite:///"))
+    return path / FILE if path.is_dir() else path
+
+
+def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database:
+    path = path.absolute()
+    if not path.exists():
+        if not create:
+            raise StoreError(
+                "there is no store here", where=str(path), hint="`assay eval` makes one"
+            )
+        _make_folder(path.parent)
+    return open_sqlite(path, settings)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == FOLDER and not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n", "utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"the store's folder cannot be made: {error.strerror}",
+            where=str(folder),
+            hint="choose another place for the store",
+        ) from None

@@ -1,0 +1,228 @@
+"""Writes samples in batches from a thread of its own, and acknowledges each after its commit."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from assay.errors import AssayError, ConfigError, StoreError
+from assay.models import Sample
+
+from .entries import Entry, failure_entry, result_entry
+
+_Waiting = tuple[Entry, "asyncio.Future[bool]"]
+
+
+@dataclass(frozen=True)
+class WriterSettings:
+    """When a batch is written."""
+
+    batch_samples: int = 200
+    flush_s: float = 0.1
+    """No sample waits longer for others to join its batch."""
+
+    quiet_s: float = 0.002
+    """A batch that did not grow for this long is written at once: few rollouts in flight do not
+    wait for a full batch that cannot come."""
+
+    waiting_samples: int = 2000
+    """`record` makes its caller wait when so many are not written yet."""
+
+    heartbeat_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("batch_samples", "flush_s", "quiet_s", "waiting_samples", "heartbeat_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
+
+
+class Writer:
+    """Records samples of one run, for the tasks of one event loop.
+
+    After a write error every call raises it, `close` included. What was acknowledged before is
+    in the store; nothing else is promised.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Entry]], list[bool]],
+        *,
+        beat: Callable[[], None],
+        closed: Callable[[], None],
+        settings: WriterSettings,
+        where: str,
+    ) -> None:
+        self._write = write
+        self._beat = beat
+        self._on_close = closed
+        self._settings = settings
+        self._where = where
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._waiting = 0
+        self._room: asyncio.Event = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._error: AssayError | None = None
+        self._closing = False
+        self._ended = threading.Event()
+        # A daemon: a writer that nobody closed must not keep a dying process alive.
+        self._thread = threading.Thread(target=self._work, name="assay-writer", daemon=True)
+        self._thread.start()
+
+    async def record(self, key: str, sample: Sample, *, repeat: int = 0) -> bool:
+        """Write a sample that came to its end, and return once it is committed.
+
+        True if it was inserted, False if the run has this key already. A task that is cancelled
+        while it waits may find its sample written all the same.
+        """
+        return await self._submit(result_entry(key, sample, repeat))
+
+    async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
+        """Keep a sample that failed as an attempt: it is not done, and is tried again on resume."""
+        await self._submit(failure_entry(key, sample, repeat))
+
+    async def close(self) -> None:
+        """Write what waits and end the thread. Raises the write error if there was one."""
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        while not self._ended.is_set():
+            # In short turns rather than in a worker thread: at most a batch is left to write.
+            await asyncio.sleep(self._settings.quiet_s)
+        self._thread.join()
+        self._on_close()
+        self._raise_error()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _submit(self, entry: Entry) -> bool:
+        self._refuse_misuse()
+        while self._waiting >= self._settings.waiting_samples:
+            self._room.clear()
+            await self._room.wait()
+            self._refuse_misuse()
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting += 1
+        self._queue.put((entry, future))
+        return await future
+
+    def _refuse_misuse(self) -> None:
+        self._raise_error()
+        if self._closing:
+            raise StoreError("the writer was closed", where=self._where)
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise ConfigError(
+                "a writer belongs to one event loop", hint="make a writer in each", where="Writer"
+            )
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise _again(self._error)
+
+    # What follows runs in the writer's thread, `_settle` excepted.
+
+    def _work(self) -> None:
+        next_beat = time.monotonic() + self._settings.heartbeat_s
+        try:
+            last = False
+            while not last:
+                batch, last = self._next_batch(next_beat)
+                if batch:
+                    self._commit(batch)
+                if time.monotonic() >= next_beat and not last:
+                    next_beat = time.monotonic() + self._settings.heartbeat_s
+                    self._try_beat()
+        finally:
+            self._ended.set()
+
+    def _next_batch(self, until: float) -> tuple[list[_Waiting], bool]:
+        """What waits to be written, and whether the writer was closed."""
+        try:
+            first = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+        except Empty:
+            return [], False
+        if first is None:
+            return [], True
+        self._let_grow()
+        batch = [first]
+        while len(batch) < self._settings.batch_samples:
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                break
+            if item is None:
+                return batch, True
+            batch.append(item)
+        return batch, False
+
+    def _let_grow(self) -> None:
+        # Sleeping in short turns: a thread woken for every sample would cost more than the sample.
+        deadline = time.monotonic() + self._settings.flush_s
+        seen = -1
+        while not self._closing and (waiting := self._queue.qsize()) != seen:
+            if waiting + 1 >= self._settings.batch_samples or time.monotonic() >= deadline:
+                return
+            seen = waiting
+            time.sleep(self._settings.quiet_s)
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        inserted: list[bool] = []
+        if self._error is None:
+            try:
+                inserted = self._write([entry for entry, _ in batch])
+            except Exception as error:
+                self._fail(error)
+        self._acknowledge([future for _, future in batch], inserted)
+
+    def _try_beat(self) -> None:
+        if self._error is None:
+            try:
+                self._beat()
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, AssayError):
+            error = StoreError(f"{type(error).__name__}: {error}", where=self._where)
+        self._error = error
+
+    def _acknowledge(self, futures: "list[asyncio.Future[bool]]", inserted: list[bool]) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._settle, futures, inserted)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more. A write error is still told by `close`.
+            return
+
+    def _settle(self, futures: "list[asyncio.Future[bool]]", inserted: list[bool]) -> None:
+        self._waiting -= len(futures)
+        self._room.set()
+        if not inserted:
+            assert self._error is not None
+            for future in futures:
+                if not future.done():
+                    future.set_exception(_again(self._error))
+            return
+        for future, fresh in zip(futures, inserted, strict=True):
+            if not future.done():
+                future.set_result(fresh)
+
+
+def _again(error: AssayError) -> AssayError:
+    """A copy to raise: one exception raised in many tasks would collect all their tracebacks."""
+    return type(error)(error.message, where=error.where, hint=error.hint)
