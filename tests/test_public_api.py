@@ -14,13 +14,19 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 PUBLIC = {
     "assay": """
         Endpoint EvalConfig EvaluateResult EvaluationRow Message Metric MetricResult Sample Score
-        Status StepOutput Trajectory __version__ evaluate load_samples
+        Status StepOutput Trajectory __version__ evaluate evaluation_test load_samples
     """,
     "assay.cli": "main",
     "assay.compat": "install",
+    "assay.endpoints": """
+        Client ClientSettings EndpointCheck ModelClient Reply check_endpoint connect parse_model
+    """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError EndpointError EnvironmentFault
         MissingExtra ScorerFault StoreError WireError
+    """,
+    "assay.evaluation": """
+        EvalConfig EvalReport Progress Resume RunSamples Stop evaluate rescore
     """,
     "assay.models": """
         AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult EvaluationRow Failure
@@ -32,8 +38,25 @@ PUBLIC = {
         AnthropicChat Converted GeminiChat Lost from_anthropic from_gemini from_huggingface
         from_openai_chat to_anthropic to_gemini to_huggingface to_openai_chat
     """,
-    "assay.pytest_plugin": "pytest_configure",
-    "assay.scoring": "ScoreCaller ScoreFunction Scorer exact_answer read_outcome",
+    "assay.pytest_plugin": "evaluation_test",
+    "assay.record": """
+        AttemptRow DoneKeys Holder ResultRow Run RunRow RunSpec SessionRow Store StoreSettings
+        Totals Writer WriterSettings sample_key
+    """,
+    "assay.report": """
+        Check Comparison Conclusion Distribution GateRule Interval Latency Listed Outcome Pair
+        PassRate ResultLike RunSummary RunningPercentiles RunningStats SampleMean ScoreStatistics
+        SignFlipTest Total Verdict compare detectable_difference difference_interval judge_gate
+        mean_interval pass_at_k pass_hat_k per_sample_means percentile samples_to_prove
+        sign_flip_test summarise
+    """,
+    "assay.rollout": """
+        BasicEnvironment CalculatorEnvironment Environment GymEnvironment Limits RolloutFailed
+        Step ToolEnvironment ToolError environment_by_name run_agent tool
+    """,
+    "assay.scoring": """
+        ScoreCaller ScoreFunction Scorer Wanted exact_answer read_outcome reward_function wanted
+    """,
     "assay.sources": """
         Adapter OnBadRow ReadLimits SampleStream SkippedRows Source load_samples
     """,

@@ -1,9 +1,11 @@
 """`main`: which command runs, and what each way of failing comes to."""
 
 import errno
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import assay.cli
 from assay import __version__
 from assay.cli import main
-from assay.errors import DatasetError
+from assay.errors import AccessDenied, DatasetError
 
 Run = Callable[[Namespace], int]
 
@@ -46,7 +48,10 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
 
     printed = capsys.readouterr().out
-    assert all(f"{name}  {does}" in printed for name, does in assay.cli.COMMANDS.items())
+    width = max(map(len, assay.cli.COMMANDS))
+    assert all(
+        f"  {name:{width}}  {does}\n" in printed for name, does in assay.cli.COMMANDS.items()
+    )
 
 
 def test_a_command_has_help_of_its_own(
@@ -59,6 +64,26 @@ def test_a_command_has_help_of_its_own(
     printed = capsys.readouterr().out
     assert "usage: assay act" in printed
     assert "Act for a test." in printed
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_docs_show_how_to_call_every_command() -> None:
+    pages = "".join(page.read_text("utf-8") for page in DOCS.glob("*.md"))
+
+    assert [name for name in assay.cli.COMMANDS if f"$ assay {name} " not in pages] == []
+
+
+def test_the_page_of_commands_shows_the_help_of_each() -> None:
+    """That it is what the command prints is checked by `tests/test_docs.py`."""
+    page = (DOCS / "commands.md").read_text("utf-8")
+    described = re.findall(r"^## assay (\w+)$", page, re.MULTILINE)
+
+    missing = [name for name in described if f"$ assay {name} --help\nusage: " not in page]
+
+    assert {"eval", "runs", "show", "compare", "gate", "doctor", "quickstart"} <= set(described)
+    assert missing == []
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +131,18 @@ def test_an_error_raised_on_purpose_exits_2_without_a_traceback(
 
     assert main(["act"]) == 2
     assert capsys.readouterr().err == "a.jsonl:3: not \ufffd[2J JSON\n  hint: mend it\n"
+
+
+def test_an_error_on_the_way_to_a_server_exits_3(
+    command: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: Namespace) -> int:
+        raise AccessDenied("the key is refused", where="openai:m", hint="set OPENAI_API_KEY")
+
+    command(fail)
+
+    assert main(["act"]) == 3
+    assert capsys.readouterr().err.startswith("openai:m: the key is refused\n  hint: ")
 
 
 def test_a_bug_is_not_dressed_up_as_a_wrong_request(command: Callable[[Run], None]) -> None:

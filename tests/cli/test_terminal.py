@@ -1,5 +1,6 @@
 """Text of strangers on the terminal: nothing of it is an instruction."""
 
+import json
 import sys
 import unicodedata
 from io import BytesIO, TextIOWrapper
@@ -8,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cli.terminal import ascii_only, plain, plain_lines, show
+from assay.cli.terminal import (
+    ascii_only,
+    cut,
+    padded,
+    plain,
+    plain_lines,
+    plain_text,
+    print_json,
+    render,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +50,38 @@ def test_lines_and_their_indentation_are_kept() -> None:
     assert plain_lines("what\x1b\n  hint: do") == "what\ufffd\n  hint: do"
 
 
+def test_tabs_and_foreign_line_ends_are_made_plain_too() -> None:
+    assert plain_text("a\tb\r\nc\rd\x1b") == "a   b\nc\nd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("short", "short"),
+        ("exactly 10", "exactly 10"),
+        ("eleven long", "eleven lo…"),
+        ("漢漢漢漢漢漢", "漢漢漢漢…"),
+        ("a\x1b[2Jbcdefghij", "a\ufffd[2Jbcde…"),
+    ],
+)
+def test_text_is_cut_to_the_columns_there_are(text: str, shown: str) -> None:
+    assert cut(text, 10) == shown
+
+
+def test_padding_counts_columns_and_not_characters() -> None:
+    assert padded("漢", 4) == "漢  "
+    assert padded("a", 4) == "a   "
+
+
+def test_json_is_ascii_and_keeps_every_character(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"text": "\x1b[2J\x7f漢\u202e"})
+
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert not {"\x1b", "\x7f"} & set(printed)
+    assert json.loads(printed) == {"text": "\x1b[2J\x7f漢\u202e"}
+
+
 def test_showing_uses_no_colours_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,7 +89,7 @@ def test_showing_uses_no_colours_where_there_is_no_terminal(
 
     monkeypatch.setenv("COLUMNS", "20")
 
-    show(Text("red", style="red"))
+    render(Text("red", style="red"))
 
     assert capsys.readouterr().out == "red\n"
 

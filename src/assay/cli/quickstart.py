@@ -1,6 +1,5 @@
 """`assay quickstart`: a first result, from samples that ship with assay. Calls no model."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from assay.models import Sample
 from assay.scoring import exact_answer
 from assay.sources import load_samples
 
-from .terminal import ascii_only, plain, show
+from .terminal import ascii_only, plain, print_json, render
 
 DATASET = Path(__file__).with_name("quickstart.jsonl")
 NEXT = (
@@ -28,8 +27,7 @@ def main(args: Namespace) -> int:
     """Score the shipped samples and print what came of it. Exit status 0."""
     samples = score_samples(DATASET)
     if args.json:
-        # ASCII only, so that no character of a model's answer acts on the terminal.
-        print(json.dumps(summary(samples), indent=2).replace("\x7f", "\\u007f"))
+        print_json(summary(samples))
     else:
         print_table(samples)
     return 0
@@ -92,7 +90,7 @@ def print_table(samples: list[Sample]) -> None:
     table.add_column("score", no_wrap=True, justify="right", min_width=len("not judged"))
     for each in said["samples"]:
         table.add_row(*_cells(each))
-    show(table)
+    render(table)
     mean = "none" if said["mean"] is None else f"{said['mean']:.2f}"
     print(
         f"mean score {mean} over {said['judged']} judged samples; {said['not_judged']} not judged"

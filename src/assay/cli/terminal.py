@@ -1,10 +1,11 @@
 """Showing text that somebody else wrote: a model's output never controls the terminal."""
 
+import json
 import shutil
 import sys
 import unicodedata
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,6 +27,12 @@ def plain_lines(text: str) -> str:
     return "\n".join("".join(map(_shown, line)) for line in text.split("\n"))
 
 
+def plain_text(text: str) -> str:
+    """Text of several lines made plain: tabs become spaces, a carriage return ends a line."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4)
+    return plain_lines(lines)
+
+
 def _shown(character: str) -> str:
     category = unicodedata.category(character)
     if category in ("Zl", "Zp"):
@@ -33,7 +40,7 @@ def _shown(character: str) -> str:
     return _REPLACEMENT if category[0] == "C" and character not in _JOINERS else character
 
 
-def show(content: "RenderableType") -> None:
+def render(content: "RenderableType") -> None:
     """Print something of rich's: coloured on a terminal only, in ASCII where there is no more."""
     from rich.console import Console
 
@@ -47,6 +54,33 @@ def show(content: "RenderableType") -> None:
     )
     console.print(content)
     print(buffer.getvalue(), end="")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value in ASCII, so that no character of it acts on the terminal."""
+    print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+
+
+def cut(text: str, columns: int) -> str:
+    """`text` made plain and shortened to so many columns, with `…` where something is missing."""
+    from rich.cells import cell_len
+
+    shown = plain(text)
+    if cell_len(shown) <= columns:
+        return shown
+    # Each character takes a column at least, so the rest need not be measured.
+    shown = shown[: columns - 1]
+    while cell_len(shown) > columns - 1:
+        shown = shown[:-1]
+    return f"{shown}…"
+
+
+def padded(text: str, columns: int) -> str:
+    """`cut` text, filled up to so many columns."""
+    from rich.cells import cell_len
+
+    shown = cut(text, columns)
+    return shown + " " * (columns - cell_len(shown))
 
 
 def ascii_only() -> bool:

@@ -80,6 +80,7 @@ class AnthropicSpeaker:
             "usage": self._usage(answer.get("usage")),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
+            "message_index": attempt.place,
         }
         if attempt.lost:
             fields["lost"] = attempt.lost

@@ -124,7 +124,9 @@ class Client:
             try:
                 answer = await self._speaker.send(request)
                 latency_s = clock() - started
-                reply = self._speaker.read(answer, Attempt(latency_s, number, seed, lost))
+                reply = self._speaker.read(
+                    answer, Attempt(latency_s, number, seed, len(messages), lost)
+                )
             except Fault as caught:
                 fault = caught
             else:

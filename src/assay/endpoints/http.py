@@ -246,7 +246,8 @@ def _parsed_url(target: Target) -> "URL":
     from yarl import URL
 
     try:
-        return URL(target.url)
+        # As it was given: in another spelling of it, a secret would not be recognised.
+        return URL(target.url, encoded=target.url.isascii())
     except ValueError:
         pass
     raise ConfigError("`api_base` is not an address that can be called", where=target.where)

@@ -92,6 +92,7 @@ class MockSpeaker:
             "usage": usage,
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
+            "message_index": attempt.place,
         }
         if self._token_ids:
             fields |= _made_up_tokens(messages, text, seed)

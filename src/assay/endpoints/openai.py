@@ -88,6 +88,7 @@ class OpenAISpeaker:
             "usage": self._usage(answer.get("usage")),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
+            "message_index": attempt.place,
         }
         logprobs = choice.get("logprobs")
         if logprobs is not None or "token_ids" in choice or "prompt_token_ids" in answer:

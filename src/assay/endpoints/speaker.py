@@ -18,6 +18,9 @@ class Attempt:
     latency_s: float
     number: int
     seed: int | None
+    place: int
+    """Where the answer stands: after so many messages."""
+
     lost: Mapping[str, int] | None
     """What the provider's format has no place for, and how often it came up."""
 

@@ -127,6 +127,9 @@ def _asked_how(endpoint: Endpoint) -> dict[str, Any]:
     plain = endpoint.to_dict()
     for patience in ("timeout_s", "max_retries", "withheld"):
         plain.pop(patience, None)
+    if endpoint.provider == "mock":
+        # A script is what such a model is. It holds no secret, but is not written either.
+        plain["script"] = stable_id(endpoint.extra_params)
     return plain
 
 

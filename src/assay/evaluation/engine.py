@@ -1,12 +1,14 @@
 """The one place that joins source, rollout, scoring and record."""
 
 import asyncio
-from collections.abc import Container, Iterator
+from collections.abc import Awaitable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from assay.endpoints import ModelClient
-from assay.errors import AccessDenied, AssayError
+from assay.errors import AccessDenied, AssayError, ConfigError, ScorerFault, WireError
 from assay.models import (
     Boundary,
     EvaluateResult,
@@ -17,14 +19,18 @@ from assay.models import (
     Trajectory,
 )
 from assay.record import Writer, sample_key
+from assay.report.results import finite
 from assay.rollout import RolloutFailed, run_agent
 from assay.scoring import ScoreCaller
 
+from .collecting import rare_collections
 from .config import EvalConfig
-from .progress import Progress, Stop, Watch
+from .progress import Oversight
+
+_Done = TypeVar("_Done")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Unit:
     """One rollout to do."""
 
@@ -66,21 +72,20 @@ class Engine:
         config: EvalConfig,
         client: ModelClient | None,
         writer: Writer,
-        *,
-        progress: Progress,
-        watch: Watch | None = None,
-        stop: Stop | None = None,
+        oversight: Oversight,
     ) -> None:
         self._config = config
         self._client = client
         self._writer = writer
         self._scorer = None if config.score_fn is None else ScoreCaller(config.score_fn)
-        self._progress = progress
-        self._watch = watch
-        self._stop = stop or Stop()
+        self._progress = oversight.progress
+        self._watch = oversight.watch
+        self._stop = oversight.stop
         self._fatal: BaseException | None = None
+        self._hopeless = False
+        self._woken = asyncio.Event()
         self._answered = False
-        self._recording: set[asyncio.Task[None]] = set()
+        self._unrecorded = 0
         self._room = asyncio.Event()
 
     async def run(self, todo: Iterator[Unit]) -> None:
@@ -92,28 +97,44 @@ class Engine:
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
         overseer = asyncio.create_task(self._oversee(workers))
         try:
-            await asyncio.gather(*workers, return_exceptions=True)
+            with rare_collections():
+                ends = await asyncio.gather(*workers, return_exceptions=True)
         finally:
             for worker in workers:
                 worker.cancel()
             overseer.cancel()
             await asyncio.gather(*workers, overseer, return_exceptions=True)
-            await asyncio.gather(*self._recording)
+            while self._unrecorded:
+                await self._some_recorded()
             if self._scorer is not None:
                 self._scorer.close()
+        self._account_for(ends)
         if self._fatal is not None:
             raise self._fatal
 
+    def _account_for(self, ends: list[BaseException | None]) -> None:
+        """A worker that died on its own has lost its sample: the run must not look complete."""
+        if self._fatal is None and not self._stop.requested:
+            self._fatal = next((end for end in ends if end is not None), None)
+            if isinstance(self._fatal, asyncio.CancelledError):
+                # Not ours: passed on, it would look as if the caller had cancelled the run.
+                self._fatal = AssayError("a sample was cancelled from within its own code")
+
+    def _give_up(self, error: BaseException) -> None:
+        """End the run, and now: nothing that is still in flight could be kept."""
+        self._fatal = self._fatal or error
+        self._hopeless = True
+        self._woken.set()
+
     async def _oversee(self, workers: list[asyncio.Task[None]]) -> None:
         """Once a stop is asked for, give samples in flight their grace time, then end them."""
-        asked = asyncio.Event()
-        self._stop.listen(asked.set)
-        while not self._stop.requested:
-            await asked.wait()
-        asked.clear()
-        if not self._stop.at_once:
+        self._stop.listen(self._woken.set)
+        while not (self._stop.requested or self._hopeless):
+            await self._woken.wait()
+        self._woken.clear()
+        if not (self._stop.at_once or self._hopeless):
             with suppress(TimeoutError):
-                await asyncio.wait_for(asked.wait(), self._stop.grace_s)
+                await asyncio.wait_for(self._woken.wait(), self._stop.grace_s)
         for worker in workers:
             worker.cancel()
 
@@ -136,9 +157,13 @@ class Engine:
     async def _attempt(self, unit: Unit) -> Failure | None:
         """Fill the sample in. A failure is data; only cancellation passes through."""
         sample = unit.sample
+        if sample.failure is not None:
+            return sample.failure  # it came here failed, and is kept as it is
+        deadline = self._deadline()
         try:
             if self._client is not None:
-                sample.trajectory = await self._rolled_out(unit, self._client)
+                rollout = self._rolled_out(unit, self._client)
+                sample.trajectory = await self._in_time(rollout, deadline)
                 self._answered = True
         except RolloutFailed as failed:
             sample.trajectory = failed.trajectory
@@ -148,8 +173,9 @@ class Engine:
         except TimeoutError as error:
             return self._failed(sample, error, Boundary.ENDPOINT)
         try:
-            sample.score = await self._score(sample)
-        except Exception as error:
+            sample.score = _averageable(await self._in_time(self._score(sample), deadline))
+        except (Exception, SystemExit) as error:
+            # Passed on, a scorer's sys.exit() would end the run as if all were well.
             return self._failed(sample, error, Boundary.SCORER)
         truncated = sample.trajectory is not None and sample.trajectory.truncated
         sample.status = Status.TRUNCATED if truncated else Status.COMPLETED
@@ -162,19 +188,27 @@ class Engine:
             environment = self._config.make_environment(sample)
         except Exception as error:
             raise _Unprepared(Boundary.ENVIRONMENT) from error
-        rollout = run_agent(
+        return await run_agent(
             client,
             environment,
             messages,
             limits=self._config.limits,
             seed=self._config.seed_of(sample, unit.repeat),
         )
-        if self._config.sample_timeout_s is None:
-            return await rollout
+
+    def _deadline(self) -> float | None:
+        seconds = self._config.sample_timeout_s
+        return None if seconds is None else asyncio.get_running_loop().time() + seconds
+
+    async def _in_time(self, work: Awaitable[_Done], deadline: float | None) -> _Done:
+        if deadline is None:
+            return await work
         try:
-            async with asyncio.timeout(self._config.sample_timeout_s):
-                return await rollout
+            async with asyncio.timeout_at(deadline) as timer:
+                return await work
         except TimeoutError as error:
+            if not timer.expired():
+                raise
             seconds = self._config.sample_timeout_s
             raise TimeoutError(f"the sample was not finished within {seconds} s") from error
 
@@ -208,7 +242,7 @@ class Engine:
     def _failed(self, sample: Sample, error: BaseException, boundary: Boundary) -> Failure:
         if isinstance(error, AccessDenied) and not self._answered:
             # Nothing was ever answered: every other call would be refused as well.
-            self._fatal = error
+            self._give_up(error)
         failure = Failure.of(error, boundary, retryable=getattr(error, "retryable", True))
         sample.status = Status.FAILED
         sample.failure = failure
@@ -217,33 +251,70 @@ class Engine:
 
     async def _hand_over(self, unit: Unit, failure: Failure | None) -> None:
         """Give the sample to the store without waiting for the disk, unless it is far behind."""
-        while len(self._recording) >= _MOST_UNRECORDED:
-            self._room.clear()
-            await self._room.wait()
-        task = asyncio.create_task(self._record(unit, failure))
-        self._recording.add(task)
-        task.add_done_callback(self._recorded)
-
-    def _recorded(self, task: asyncio.Task[None]) -> None:
-        self._recording.discard(task)
-        if len(self._recording) < _MOST_UNRECORDED:
-            self._room.set()
-
-    async def _record(self, unit: Unit, failure: Failure | None) -> None:
+        while self._unrecorded >= _MOST_UNRECORDED:
+            await self._some_recorded()
         try:
-            if failure is not None:
-                await self._writer.record_failure(unit.key, unit.sample, repeat=unit.repeat)
-                self._progress.failed += 1
-            elif await self._writer.record(unit.key, unit.sample, repeat=unit.repeat):
-                self._progress.add(unit.sample.reward, cost_of(unit.sample))
-        except AssayError as error:
-            self._fatal = self._fatal or error
+            written = self._submitted(unit, failure)
+        except Exception as error:
+            # Whatever it is: a sample that is not recorded is never passed over.
+            self._give_up(error)
             return
-        if self._watch is not None:
-            self._watch(self._progress)
+        self._unrecorded += 1
+        written.add_done_callback(partial(self._recorded, unit.sample))
+
+    def _submitted(self, unit: Unit, failure: Failure | None) -> "asyncio.Future[bool]":
+        submit = self._writer.submit
+        try:
+            return submit(unit.key, unit.sample, repeat=unit.repeat, failed=failure is not None)
+        except WireError as error:
+            # Somebody's code put a value into the sample that no file can hold.
+            unit.sample = _bare(unit.sample)
+            self._failed(unit.sample, error, Boundary.SCORER)
+            return submit(unit.key, unit.sample, repeat=unit.repeat, failed=True)
+
+    async def _some_recorded(self) -> None:
+        self._room.clear()
+        await self._room.wait()
+
+    def _recorded(self, sample: Sample, written: "asyncio.Future[bool]") -> None:
+        self._unrecorded -= 1
+        self._room.set()
+        try:
+            inserted = written.result()
+            if sample.failure is not None:
+                self._progress.failed += 1
+            elif inserted:
+                self._progress.add(sample.reward, cost_of(sample))
+            if self._watch is not None:
+                self._watch(self._progress)
+        except Exception as error:
+            self._give_up(error)
 
 
 _MOST_UNRECORDED = 1000
+
+
+def _bare(sample: Sample) -> Sample:
+    """What of a sample can be written whatever was put into it."""
+    return Sample(
+        id=sample.id,
+        index=sample.index,
+        group_index=sample.group_index,
+        rollout_id=sample.rollout_id,
+    )
+
+
+def _averageable(result: EvaluateResult) -> EvaluateResult:
+    """Refuses here what no mean can hold: recorded, it would cost the numbers of the whole run."""
+    try:
+        if result.score is not None:
+            finite(result.score, "the score")
+        for name, metric in result.metrics.items():
+            if metric.score is not None:
+                finite(metric.score, "the metric {!r}", name)
+    except ConfigError as error:
+        raise ScorerFault(error.message) from None
+    return result
 
 
 class _Unprepared(Exception):

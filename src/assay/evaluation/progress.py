@@ -84,3 +84,12 @@ class Stop:
 
     def listen(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
+
+
+@dataclass(frozen=True)
+class Oversight:
+    """How a run is watched and stopped."""
+
+    progress: Progress
+    watch: Watch | None
+    stop: Stop

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import overload
 
 from assay.models import Sample
-from assay.record import Store
+from assay.record import RunSpec, Store
 from assay.report import RunSummary, summarise
+from assay.sources import SkippedRows
 
 
 class RunSamples:
@@ -50,12 +51,17 @@ class EvalReport:
     """A finished or interrupted run."""
 
     run_id: str
+    spec: RunSpec
+    """What was run: configuration and dataset, with their fingerprints."""
+
     store: str
     """Where the run is kept; without user and password."""
 
     summary: RunSummary
     samples: RunSamples
     interrupted: bool = False
+    skipped: SkippedRows | None = None
+    """The dataset's bad rows, where they were to be skipped."""
 
     @property
     def mean(self) -> float | None:
@@ -71,6 +77,7 @@ def report_on(
     summary = summarise(run.results())
     return EvalReport(
         run_id=run.id,
+        spec=run.spec,
         store=store.where,
         summary=summary,
         samples=RunSamples(reopen, run.id, summary.results),

@@ -10,7 +10,7 @@ from assay.scoring import ScoreFunction
 
 from .config import EvalConfig
 from .engine import Unit
-from .progress import Progress, Watch
+from .progress import Oversight, Progress, Stop, Watch
 from .report import EvalReport, report_on
 from .running import new_run_id, work_through
 
@@ -21,12 +21,13 @@ async def rescore(
     *,
     store: Store | str | Path | None = None,
     name: str | None = None,
+    keep_failed: bool = False,
     watch: Watch | None = None,
 ) -> EvalReport:
     """Score the rollouts of a run again, as a new run.
 
-    Samples whose scorer failed are among them; those that never had a whole rollout are not, and
-    are counted by the run that they belong to.
+    Samples whose scorer failed are among them. Those that never had a whole rollout are left to
+    the run that they belong to, or with `keep_failed` are failures of the new run as well.
     """
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
     try:
@@ -45,9 +46,10 @@ async def rescore(
         run = opened.start_run(spec)
 
         def todo(done: Container[str]) -> Iterator[Unit]:
-            return _stripped(old, run)
+            return _stripped(old, run, keep_failed=keep_failed)
 
-        await work_through(run, todo, config, progress=Progress(), watch=watch)
+        oversight = Oversight(Progress(), watch, Stop())
+        await work_through(run, todo, config, client=None, oversight=oversight)
         report = report_on(opened, run.id, reopen=store, interrupted=False)
         if not report.summary.results:
             raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")
@@ -57,12 +59,14 @@ async def rescore(
             opened.close()
 
 
-def _stripped(old: Run, new: Run) -> Iterator[Unit]:
+def _stripped(old: Run, new: Run, *, keep_failed: bool) -> Iterator[Unit]:
     """The rollouts of `old` without what was said of them."""
     for row, sample in zip(old.results(), old.samples(), strict=True):
-        if row.boundary in (None, Boundary.SCORER):
-            sample.score = None
+        whole = row.boundary in (None, Boundary.SCORER)
+        if whole:
             sample.failure = None
+        if whole or keep_failed:
+            sample.score = None
             fingerprint = new.spec.config_fingerprint
             yield Unit(
                 sample, row.repeat, sample_key(new.id, row.sample_id, row.repeat, fingerprint)

@@ -3,11 +3,10 @@
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Sized
+from collections.abc import AsyncIterator, Callable, Container, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from os import PathLike
 from pathlib import Path
 
 from assay.endpoints import ModelClient, connect
@@ -18,7 +17,7 @@ from assay.sources import SampleStream, Source, load_samples
 
 from .config import EvalConfig
 from .engine import Engine, Unit, units
-from .progress import Progress, Stop, Watch
+from .progress import Oversight, Progress, Stop, Watch
 from .report import EvalReport, report_on
 
 
@@ -49,20 +48,25 @@ async def evaluate(
     on. Raises what no sample can go on after: a dataset that cannot be read, a refused key, a
     store that cannot be written; what was recorded before stays and can be resumed.
     """
+    # Everything that can be wrong with the request is found here, before a run begins.
+    client = None if config.endpoint is None else connect(config.endpoint, config.client)
     samples = _streamed(dataset, config)
-    total = _checked_total(dataset, samples, config)
-    spec = _spec(dataset, config, total)
+    total = _checked_total(samples, config)
+    spec = _spec(samples, config, total)
     opened = store if isinstance(store, Store) else Store.open(store)
     try:
         run = _begun(opened, spec, resume)
-        progress = Progress(total=None if total is None else total * config.repeats)
+        oversight = Oversight(
+            Progress(total=None if total is None else total * config.repeats), watch, stop or Stop()
+        )
 
         def todo(done: Container[str]) -> Iterator[Unit]:
             return units(iter(samples), config, run_id=run.id, done=done)
 
-        await work_through(run, todo, config, progress=progress, watch=watch, stop=stop)
-        interrupted = stop is not None and stop.requested
-        return report_on(opened, run.id, reopen=store, interrupted=interrupted)
+        await work_through(run, todo, config, client=client, oversight=oversight)
+        interrupted = oversight.stop.requested
+        report = report_on(opened, run.id, reopen=store, interrupted=interrupted)
+        return replace(report, skipped=samples.skipped)
     finally:
         if opened is not store:
             opened.close()
@@ -73,19 +77,17 @@ async def work_through(
     todo: Callable[[Container[str]], Iterator[Unit]],
     config: EvalConfig,
     *,
-    progress: Progress,
-    watch: Watch | None = None,
-    stop: Stop | None = None,
+    client: ModelClient | None,
+    oversight: Oversight,
 ) -> None:
     """Do what is not done yet, and say in the store how the run ended."""
     done = run.done()
-    progress.already_done = len(done)
+    oversight.progress.already_done = len(done)
     status: RunStatus = "interrupted"
     try:
-        async with _client(config) as client, run.writer() as writer:
-            engine = Engine(config, client, writer, progress=progress, watch=watch, stop=stop)
-            await engine.run(todo(done))
-        if stop is None or not stop.requested:
+        async with _closing(client), run.writer() as writer:
+            await Engine(config, client, writer, oversight).run(todo(done))
+        if not oversight.stop.requested:
             status = "completed"
     except Exception:
         status = "failed"
@@ -97,15 +99,12 @@ async def work_through(
 
 
 @asynccontextmanager
-async def _client(config: EvalConfig) -> AsyncIterator[ModelClient | None]:
-    if config.endpoint is None:
-        yield None
-        return
-    client = connect(config.endpoint, config.client)
+async def _closing(client: ModelClient | None) -> AsyncIterator[None]:
     try:
-        yield client
+        yield
     finally:
-        await client.close()
+        if client is not None:
+            await client.close()
 
 
 def _streamed(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
@@ -120,27 +119,22 @@ def _streamed(dataset: Source | SampleStream, config: EvalConfig) -> SampleStrea
     return dataset
 
 
-def _checked_total(
-    dataset: Source | SampleStream, samples: SampleStream, config: EvalConfig
-) -> int | None:
+def _checked_total(samples: SampleStream, config: EvalConfig) -> int | None:
     """How many samples there are. Reads all of a file before anything is paid for."""
     pays = config.endpoint is not None and config.endpoint.provider != "mock"
-    if isinstance(dataset, str | PathLike):
-        return sum(1 for _ in samples) if pays else None
-    if isinstance(dataset, Sized):
-        return len(dataset) if config.max_samples is None else min(len(dataset), config.max_samples)
-    return None
+    if samples.file is not None and pays:
+        return sum(1 for _ in samples)
+    return samples.total
 
 
-def _spec(dataset: Source | SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
-    path = Path(dataset) if isinstance(dataset, str | PathLike) else None
+def _spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
     return RunSpec(
         id=new_run_id(config.name),
         name=config.name,
         config=config.describe(),
         config_fingerprint=config.fingerprint(),
-        dataset=f"{type(dataset).__name__} in memory" if path is None else str(path),
-        dataset_fingerprint=_digest(path) if path is not None and path.is_file() else None,
+        dataset=samples.name,
+        dataset_fingerprint=None if samples.file is None else _digest(samples.file),
         total=total,
         repeats=config.repeats,
     )

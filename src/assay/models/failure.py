@@ -37,7 +37,14 @@ class Failure(BaseModel):
         return cls(
             boundary=boundary,
             kind=type(error).__name__,
-            message=str(error),
+            message=_said(error),
             traceback="".join(traceback.format_exception(error)),
             retryable=retryable,
         )
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"(its message could not be made: {type(worse).__name__})"

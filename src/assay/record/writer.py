@@ -78,11 +78,28 @@ class Writer:
         True if it was inserted, False if the run has this key already. A task that is cancelled
         while it waits may find its sample written all the same.
         """
-        return await self._submit(result_entry(key, sample, repeat))
+        await self._until_room()
+        return await self.submit(key, sample, repeat=repeat)
 
     async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
         """Keep a sample that failed as an attempt: it is not done, and is tried again on resume."""
-        await self._submit(failure_entry(key, sample, repeat))
+        await self._until_room()
+        await self.submit(key, sample, repeat=repeat, failed=True)
+
+    def submit(
+        self, key: str, sample: Sample, *, repeat: int = 0, failed: bool = False
+    ) -> "asyncio.Future[bool]":
+        """Hand a sample over without waiting: the future has the result of `record`.
+
+        For callers that count for themselves how much they have handed over; `record` waits when
+        that is too much.
+        """
+        self._refuse_misuse()
+        entry = (failure_entry if failed else result_entry)(key, sample, repeat)
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting += 1
+        self._queue.put((entry, future))
+        return future
 
     async def close(self) -> None:
         """Write what waits and end the thread. Raises the write error if there was one."""
@@ -107,16 +124,12 @@ class Writer:
     ) -> None:
         await self.close()
 
-    async def _submit(self, entry: Entry) -> bool:
+    async def _until_room(self) -> None:
         self._refuse_misuse()
         while self._waiting >= self._settings.waiting_samples:
             self._room.clear()
             await self._room.wait()
             self._refuse_misuse()
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting += 1
-        self._queue.put((entry, future))
-        return await future
 
     def _refuse_misuse(self) -> None:
         self._raise_error()

@@ -3,17 +3,19 @@
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from types import TracebackType
 
 from assay.endpoints import ModelClient
 from assay.errors import AssayError, EnvironmentFault
 from assay.models import Boundary, EvaluateResult, Message, ModelCall, StepOutput, Trajectory
 
 from .environment import Environment, Step
+from .environments import BasicEnvironment, ToolEnvironment
 from .limits import Limits, Spent
 
 _CLOSE_SECONDS = 10.0
+_NOTHING_TO_CLOSE = (BasicEnvironment.close, ToolEnvironment.close)
 
 
 class RolloutFailed(AssayError):
@@ -58,12 +60,33 @@ class _Broken(Exception):
         self.boundary = boundary
 
 
-@contextmanager
-def _boundary(boundary: Boundary) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise _Broken(boundary) from error
+class _Attributed:
+    """Attributes what breaks inside it to a boundary. Without state: one serves all rollouts."""
+
+    def __init__(self, boundary: Boundary) -> None:
+        self._boundary = boundary
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception):
+            raise _Broken(self._boundary) from error
+
+
+_IN_ENDPOINT = _Attributed(Boundary.ENDPOINT)
+_IN_ENVIRONMENT = _Attributed(Boundary.ENVIRONMENT)
+
+
+def _placed(call: ModelCall, place: int) -> ModelCall:
+    if call.message_index == place:
+        return call
+    return call.model_copy(update={"message_index": place})
 
 
 def _checked(step: Step) -> Step:
@@ -106,6 +129,8 @@ class _Rollout:
 
     async def _close(self) -> None:
         """Close the environment. What happened stands, whether or not that works."""
+        if getattr(self._environment.close, "__func__", None) in _NOTHING_TO_CLOSE:
+            return  # the timeout alone costs more than the rest of a turn
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._environment.close()
@@ -122,17 +147,17 @@ class _Rollout:
             self.ended, self._truncated = "max_seconds", True
 
     async def _turns(self) -> None:
-        with _boundary(Boundary.ENVIRONMENT):
+        with _IN_ENVIRONMENT:
             self._messages.extend(await self._environment.open(seed=self._seed))
             tools = self._environment.tools
         while not self.ended:
-            with _boundary(Boundary.ENDPOINT):
+            with _IN_ENDPOINT:
                 reply = await self._client.complete(self._messages, tools=tools, seed=self._seed)
             place = len(self._messages)
             self._messages.append(reply.message)
-            self._calls.append(reply.call.model_copy(update={"message_index": place}))
+            self._calls.append(_placed(reply.call, place))
             self._spent.add(reply.call.usage)
-            with _boundary(Boundary.ENVIRONMENT):
+            with _IN_ENVIRONMENT:
                 step = _checked(await self._environment.step(reply.message))
             self._steps.append((reply.message, step))
             self._messages.extend(step.replies)

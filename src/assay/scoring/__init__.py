@@ -1,8 +1,19 @@
 """Scorers: functions from a sample to a result, with a reason a person can check."""
 
 from .answer import exact_answer
+from .arguments import Wanted, wanted
 from .caller import ScoreCaller, ScoreFunction
 from .outcome import read_outcome
+from .reward import reward_function
 from .scorer import Scorer
 
-__all__ = ["ScoreCaller", "ScoreFunction", "Scorer", "exact_answer", "read_outcome"]
+__all__ = [
+    "ScoreCaller",
+    "ScoreFunction",
+    "Scorer",
+    "Wanted",
+    "exact_answer",
+    "read_outcome",
+    "reward_function",
+    "wanted",
+]

@@ -3,9 +3,10 @@
 import asyncio
 import contextvars
 import inspect
+import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 from assay.models import EvaluateResult, Sample
 
@@ -31,7 +32,7 @@ class ScoreCaller:
         self._score_fn = score_fn
         self._fast_calls = 0
         self._slow = False
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: _Threads | None = None
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
         if self._fast_calls >= _TRIALS and not self._slow:
@@ -56,12 +57,70 @@ class ScoreCaller:
         if inspect.iscoroutinefunction(self._score_fn):
             return self._score_fn(sample)
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="assay-scorer")
+            self._threads = _Threads(_THREADS)
         context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, context.run, self._timed, sample
-        )
+        return await self._threads.run(lambda: context.run(self._timed, sample))
 
     def close(self) -> None:
+        """Let the threads end once they have nothing left to do."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
+
+
+class _Threads:
+    """Daemon threads that run calls. The executors of the standard library wait for theirs when
+    the process ends: a scorer that never returns would keep it alive for ever.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._started = 0
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], object]) -> object:
+        call = _Call(work)
+        self._waiting += 1
+        if self._waiting > self._started and self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._serve, name="assay-scorer", daemon=True).start()
+        self._calls.put(call)
+        try:
+            return await call.future
+        finally:
+            self._waiting -= 1
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.run()
+
+    def close(self) -> None:
+        for _ in range(self._started):
+            self._calls.put(None)
+
+
+class _Call:
+    """One call on its way to a thread and back."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self._loop.create_future()
+
+    def run(self) -> None:
+        try:
+            value, error = self._work(), None
+        except BaseException as caught:
+            value, error = None, caught
+        try:
+            self._loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:
+            return  # the loop ended before the call did: nobody waits for it
+
+    def _settle(self, value: object, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(error)

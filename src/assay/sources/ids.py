@@ -1,6 +1,8 @@
 """Which ids were seen, and where: exact, and in bounded memory for any number of them."""
 
 import sqlite3
+from collections.abc import Iterable
+from hashlib import blake2b
 from types import TracebackType
 from typing import Self
 
@@ -8,6 +10,34 @@ _IN_MEMORY = 10_000
 _TABLE = "CREATE TABLE seen (id TEXT PRIMARY KEY, position INT, times INT) WITHOUT ROWID"
 _GET = "SELECT position, times FROM seen WHERE id = ?"
 _PUT = "REPLACE INTO seen VALUES (?, ?, ?)"
+_BITS = 1 << 24
+_MASK = _BITS - 1
+
+
+class _Perhaps:
+    """A Bloom filter in front of the table: nearly every id is new, and it says so at once.
+
+    Two megabytes. Of a million ids in the table, it sends one new id in 500 to be looked up.
+    """
+
+    def __init__(self) -> None:
+        self._bits = bytearray(_BITS // 8)
+
+    def update(self, keys: Iterable[str]) -> None:
+        bits = self._bits
+        for key in keys:
+            for place in _places(key):
+                bits[place >> 3] |= 1 << (place & 7)
+
+    def __contains__(self, key: str) -> bool:
+        bits = self._bits
+        return all(bits[place >> 3] & (1 << (place & 7)) for place in _places(key))
+
+
+def _places(key: str) -> tuple[int, int, int, int]:
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=12).digest()
+    number = int.from_bytes(digest, "little")
+    return number & _MASK, number >> 24 & _MASK, number >> 48 & _MASK, number >> 72 & _MASK
 
 
 class SeenIds:
@@ -20,6 +50,7 @@ class SeenIds:
         self._in_memory = in_memory
         self._latest: dict[str, tuple[int, int]] = {}
         self._database: sqlite3.Connection | None = None
+        self._perhaps: _Perhaps
 
     def claim(self, given: str, position: int) -> int | None:
         """Take an id that the data gave. The position that has it already, or None."""
@@ -44,7 +75,7 @@ class SeenIds:
 
     def _get(self, key: str) -> tuple[int, int] | None:
         entry = self._latest.get(key)
-        if entry is None and self._database is not None:
+        if entry is None and self._database is not None and key in self._perhaps:
             entry = self._database.execute(_GET, (key,)).fetchone()
         return entry
 
@@ -58,12 +89,14 @@ class SeenIds:
             # The empty name is SQLite's own temporary file: unlinked while open, so that
             # nothing is left behind even when the process is killed.
             self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+            self._perhaps = _Perhaps()
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA cache_size = -2000")
             self._database.execute(_TABLE)
             self._database.execute("BEGIN")
         # In order, so that each page of the table is written once for many ids.
         latest = self._latest
+        self._perhaps.update(latest)
         self._database.executemany(_PUT, ((key, *latest[key]) for key in sorted(latest)))
         latest.clear()
 

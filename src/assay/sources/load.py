@@ -58,8 +58,14 @@ def load_samples(
     _check(max_samples, on_bad_row, adapter)
     limits = limits or ReadLimits()
     return SampleStream(
-        Plan(_rows(source, split, limits), max_samples, on_bad_row, adapter, limits)
+        Plan(_rows(source, split, limits), max_samples, on_bad_row, adapter, limits, _name(source))
     )
+
+
+def _name(source: Source) -> str:
+    if isinstance(source, str | PathLike):
+        return os.fspath(source)
+    return f"{type(source).__name__} in memory"
 
 
 def _check(max_samples: object, on_bad_row: object, adapter: object) -> None:

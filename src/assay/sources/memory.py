@@ -1,6 +1,6 @@
 """Rows that are already in this process: a list, a generator, a loaded dataset."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,11 @@ class MemoryRows:
     items: Iterable[Any]
     limits: ReadLimits
     _consumed: bool = field(default=False, init=False)
+
+    @property
+    def count(self) -> int | None:
+        """How many there are, where that is known without reading them."""
+        return len(self.items) if isinstance(self.items, Sized) else None
 
     def where(self, position: int) -> str:
         return f"item {position}"

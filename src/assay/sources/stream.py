@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 from assay.errors import BadRow
@@ -56,6 +57,7 @@ class Plan:
     on_bad_row: OnBadRow
     adapter: Adapter | None
     limits: ReadLimits
+    name: str
 
 
 class SampleStream:
@@ -67,8 +69,24 @@ class SampleStream:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self.name = plan.name
+        """The path or the name that was asked for, or what kind of rows these are."""
         self._own_pass: Iterator[Sample] | None = None
         self.skipped = SkippedRows()
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is read; None for anything but a file."""
+        path: Path | None = getattr(self._plan.rows, "path", None)
+        return path
+
+    @property
+    def total(self) -> int | None:
+        """How many samples there are at most, where that is known without reading them."""
+        count: int | None = getattr(self._plan.rows, "count", None)
+        if count is None or self._plan.max_samples is None:
+            return count
+        return min(count, self._plan.max_samples)
 
     @property
     def read(self) -> int:

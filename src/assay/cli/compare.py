@@ -1,0 +1,65 @@
+"""`assay compare`: what got better or worse from one run to another, and if it could be chance."""
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from assay.record import Run
+from assay.report import Comparison, Conclusion
+from assay.report import compare as compare_results
+
+from .exit_status import COULD_NOT_TELL, NO, YES
+from .overrides import count
+from .store_option import add_store_option, open_store
+from .terminal import plain_lines, print_json
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("a", metavar="A", help="the baseline: a run's id, its beginning, or latest")
+    parser.add_argument("b", metavar="B", help="the run to judge")
+    parser.add_argument(
+        "--limit", type=count, default=20, metavar="N", help="samples in each list (default: 20)"
+    )
+    parser.add_argument(
+        "--fail-on-regression",
+        action="store_true",
+        help="exit 1 when B is worse, 3 when there are too few samples to tell",
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def main(args: Namespace) -> int:
+    """Exit status 0; with `--fail-on-regression` 1 when worse, 3 when it cannot be told."""
+    with open_store(args) as store:
+        a, b = store.run(args.a), store.run(args.b)
+        comparison = compare_results(a.results(), b.results(), limit=args.limit)
+    if args.json:
+        print_json(
+            {
+                "a": a.id,
+                "b": b.id,
+                "configurations_differ_in": differing(a, b),
+                "conclusion": str(comparison.conclusion),
+                **json.loads(comparison.model_dump_json()),
+            }
+        )
+    else:
+        print(plain_lines("\n".join([*_heads(a, b), *comparison.lines()])))
+    return _status(comparison) if args.fail_on_regression else YES
+
+
+def differing(a: Run, b: Run) -> list[str]:
+    """The parts of the configurations that are not the same."""
+    old, new = a.spec.config, b.spec.config
+    return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+
+
+def _heads(a: Run, b: Run) -> list[str]:
+    parts = ", ".join(differing(a, b)) or "nothing of their configurations"
+    return [f"{'first run':<14}{a.id}", f"{'second run':<14}{b.id}", f"{'differ in':<14}{parts}"]
+
+
+def _status(comparison: Comparison) -> int:
+    statuses = {Conclusion.WORSE: NO, Conclusion.TOO_FEW: COULD_NOT_TELL}
+    return statuses.get(comparison.conclusion, YES)

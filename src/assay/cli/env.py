@@ -1,0 +1,211 @@
+"""`assay env serve`: environments for clients on the other side of a connection."""
+
+import asyncio
+import inspect
+import json
+import os
+import pkgutil
+import secrets
+import signal
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.errors import AssayError, ConfigError
+from assay.models import ToolSpec
+from assay.rollout import Environment, environment_by_name
+from assay.rollout.remote import EnvironmentServer, MakeEnvironment, ServerSettings, is_loopback
+
+TOKEN_VARIABLE = "ASSAY_ENV_TOKEN"
+_SHIPPED = ("basic", "calculator")
+
+
+def configure(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="serve")
+    serve = actions.add_parser(
+        "serve",
+        help="serve environments until interrupted",
+        description="Serve environments until interrupted. Prints the address as one line.",
+        allow_abbrev=False,
+    )
+    serve.add_argument(
+        "environment", help="module:Class, module:function, or a name such as gym:FrozenLake-v1"
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    serve.add_argument("--port", type=int, default=0, help="default: any free one")
+    serve.add_argument(
+        "--token",
+        action="store_true",
+        help=f"demand a bearer token, taken from ${TOKEN_VARIABLE} or else made up and shown once; "
+        "always done when other machines are let in",
+    )
+    serve.add_argument(
+        "--capacity", type=int, default=100, help="sessions at once (default: %(default)s)"
+    )
+    serve.add_argument(
+        "--idle",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="a session unused for this long is closed (default: %(default)g)",
+    )
+    serve.add_argument("--json", action="store_true", help="print the address as a JSON object")
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 after SIGINT or SIGTERM, 2 when nothing could be served."""
+    served = load_served(args.environment)
+    given = os.environ.get(TOKEN_VARIABLE) or None
+    made = None
+    if given is None and (args.token or not is_loopback(args.host)):
+        made = secrets.token_urlsafe(24)
+    settings = ServerSettings(
+        host=args.host,
+        port=args.port,
+        token=given or made,
+        capacity=args.capacity,
+        idle_s=args.idle,
+        name=served.name,
+        takes_task=served.takes_task,
+    )
+    asyncio.run(_serve(served, settings, as_json=args.json, made_token=made))
+    return 0
+
+
+async def _serve(
+    served: "Served", settings: ServerSettings, *, as_json: bool, made_token: str | None
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    tools = await probed_tools(served)
+    async with EnvironmentServer(served.make, settings, tools=tools) as server:
+        _announce(server.url, tools is not None, as_json=as_json, made_token=made_token)
+        await stop.wait()
+    for problem in server.sessions.close_errors:
+        print(f"closing a session: {problem}", file=sys.stderr)
+
+
+def _announce(url: str, mcp: bool, *, as_json: bool, made_token: str | None) -> None:
+    mcp_url = f"{url}/mcp" if mcp else None
+    if as_json:
+        print(json.dumps({"url": url, "mcp_url": mcp_url, "token": made_token}), flush=True)
+        return
+    print(url, flush=True)
+    if made_token is not None:
+        print(f"token: {made_token}", file=sys.stderr)
+    if mcp_url is None:
+        print("no MCP: the tools are unknown without a task", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a target on the command line stands for."""
+
+    name: str
+    make: MakeEnvironment
+    takes_task: bool
+
+
+def load_served(target: str) -> Served:
+    """Find what makes the environments. Raises `ConfigError` for whatever is wrong with it."""
+    if target in _SHIPPED or target.startswith("gym:"):
+        shipped = environment_by_name(target)
+        return Served(target, lambda task: shipped(), takes_task=False)
+    factory = _imported(target)
+    parameter = _task_parameter(factory, target)
+
+    def make(task: Mapping[str, Any]) -> Environment:
+        made = _called(factory, parameter, task)
+        if not isinstance(made, Environment):
+            raise ConfigError(
+                f"makes a {type(made).__name__}, which is no environment",
+                where=target,
+                hint="an environment has `tools`, `open`, `step` and `close`",
+            )
+        return made
+
+    return Served(target, make, takes_task=parameter is not None)
+
+
+def _imported(target: str) -> Callable[..., object]:
+    module, colon, name = target.partition(":")
+    if not module or not colon or not name:
+        names = ", ".join((*_SHIPPED, "gym:NAME"))
+        raise ConfigError(
+            "an environment is given as module:Class",
+            where=target,
+            hint=f"such as my_package.desk:OrderDesk, or one of {names}",
+        )
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        # As `python -m` does it: a module in the current folder is meant.
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = pkgutil.resolve_name(target)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(str(error), where=target, hint="check the name and the folder") from error
+    except Exception as error:
+        raise ConfigError(
+            f"importing it fails: {type(error).__name__}: {error}", where=target
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"is a {type(found).__name__}, not a class or a function", where=target)
+    factory: Callable[..., object] = found
+    return factory
+
+
+def _task_parameter(factory: Callable[..., object], target: str) -> inspect.Parameter | None:
+    """The parameter that takes the task, if there is one."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return None
+    if "task" in parameters:
+        return parameters["task"]
+    required = [
+        parameter
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if not required:
+        return None
+    raise ConfigError(
+        f"needs {', '.join(f'`{parameter.name}`' for parameter in required)}",
+        where=target,
+        hint="give the parameters defaults, or serve a function that takes `task` only",
+    )
+
+
+def _called(
+    factory: Callable[..., object], parameter: inspect.Parameter | None, task: Mapping[str, Any]
+) -> object:
+    if parameter is None:
+        return factory()
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        return factory(task)
+    return factory(**{parameter.name: task})
+
+
+async def probed_tools(served: Served) -> Sequence[ToolSpec] | None:
+    """The tools of an environment made for the purpose; None if it takes a task to make one.
+
+    Raises `ConfigError` when not even an environment without a task can be made.
+    """
+    try:
+        environment = served.make({})
+    except Exception as error:
+        if served.takes_task:
+            return None
+        if isinstance(error, AssayError):
+            raise
+        raise ConfigError(
+            f"cannot be made: {type(error).__name__}: {error}", where=served.name
+        ) from error
+    try:
+        return tuple(environment.tools)
+    finally:
+        await environment.close()

@@ -1,0 +1,173 @@
+"""`assay eval`: run the evaluation that a file defines, and record it."""
+
+import asyncio
+import sys
+from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import NoReturn
+
+from assay.errors import AssayError, ConfigError
+from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate
+from assay.record import Run, RunSpec, Store
+
+from .ending import Ending
+from .eval_file import EvalFile, load_eval_file, users_traceback
+from .exit_status import CouldNotTell
+from .interruption import leave_now, stopping_on_signals, ticking
+from .overrides import count, overridden, resume_from, seconds
+from .progress import Display, display_for
+from .resumption import resume_command
+from .store_option import add_store_option, follow_up, store_location
+from .terminal import plain_lines, print_json
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument(
+        "file",
+        metavar="FILE.py[:config]",
+        help="defines `config`, an EvalConfig, and `dataset`: a path beside the file, a dataset "
+        "name or an iterable",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="PROVIDER:MODEL[@URL]",
+        help="ask this model instead, with the sampling settings of the file's endpoint",
+    )
+    parser.add_argument("--limit", type=count, metavar="N", help="stop after N samples")
+    parser.add_argument("--repeats", type=count, metavar="N", help="rollouts of each sample")
+    parser.add_argument(
+        "--concurrency", type=count, metavar="N", help="N samples and N requests at once"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="make the seeds of rollouts from N")
+    parser.add_argument("--name", help="what the run is called")
+    _add_resume_options(parser)
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _add_resume_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="latest",
+        metavar="RUN",
+        help="go on with a run: do what is missing or failed (default: the newest run)",
+    )
+    parser.add_argument(
+        "--allow-changed-dataset",
+        action="store_true",
+        help="resume though the dataset changed: samples are matched by id",
+    )
+    parser.add_argument(
+        "--take-over", action="store_true", help="resume though another process works on the run"
+    )
+    parser.add_argument(
+        "--grace",
+        type=seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="after Ctrl-C, how long samples in flight may take to end (default: 30)",
+    )
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 every sample was run, 3 some failed or the run broke off, 130 interrupted."""
+    resume = resume_from(args)
+    # Whatever the user's own code prints is no result of this command.
+    with redirect_stdout(sys.stderr):
+        file = load_eval_file(args.file)
+        session = _Session(file, overridden(file.config, args), args, resume)
+        with _NotingStore.open(store_location(args)) as store:
+            report = session.run(store)
+    ending = Ending(report, resume_command(args, report.run_id), _next(args, report.run_id))
+    if args.json:
+        print_json(ending.plain())
+    else:
+        print(plain_lines("\n".join(ending.lines())))
+    if ending.problem is not None:
+        print(plain_lines(ending.problem), file=sys.stderr)
+    if report.interrupted:
+        leave_now()
+    return ending.exit_status
+
+
+def _next(args: Namespace, run_id: str) -> tuple[str, ...]:
+    return (
+        follow_up(args, "show", run_id),
+        follow_up(args, "compare", "OTHER_RUN", run_id),
+    )
+
+
+class _NotingStore(Store):
+    """Remembers which run was begun, to tell a run that broke off from one that never was."""
+
+    begun: Run | None = None
+    display: Display | None = None
+
+    def start_run(self, spec: RunSpec) -> Run:
+        return self._note(super().start_run(spec))
+
+    def resume_run(
+        self,
+        run_id: str,
+        spec: RunSpec,
+        *,
+        allow_changed_dataset: bool = False,
+        take_over: bool = False,
+    ) -> Run:
+        run = super().resume_run(
+            run_id, spec, allow_changed_dataset=allow_changed_dataset, take_over=take_over
+        )
+        return self._note(run)
+
+    def _note(self, run: Run) -> Run:
+        self.begun = run
+        if self.display is not None:
+            self.display.say(f"run {run.id}")
+        return run
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One invocation: what to run, and how it was asked for."""
+
+    file: EvalFile
+    config: EvalConfig
+    args: Namespace
+    resume: Resume | None
+
+    def run(self, store: _NotingStore) -> EvalReport:
+        """Evaluate until it is done or stopped. Raises `CouldNotTell` when a begun run breaks."""
+        try:
+            with display_for(quiet=self.args.quiet) as store.display:
+                return asyncio.run(self._evaluated(store, store.display))
+        except Exception as error:
+            if store.begun is not None and not isinstance(error, ConfigError):
+                self._broke_off(error, store.begun)
+            raise
+
+    async def _evaluated(self, store: _NotingStore, display: Display) -> EvalReport:
+        stop = Stop(grace_s=self.args.grace)
+        with stopping_on_signals(stop, display):
+            async with ticking(display):
+                return await evaluate(
+                    self.file.dataset,
+                    self.config,
+                    store=store,
+                    resume=self.resume,
+                    watch=display.watch,
+                    stop=stop,
+                )
+
+    def _broke_off(self, error: Exception, run: Run) -> NoReturn:
+        """Raise what ended the run, with the way to go on."""
+        go_on = f"what was recorded is kept; go on with:\n  {resume_command(self.args, run.id)}"
+        if isinstance(error, AssayError):
+            raise CouldNotTell(f"{error}\n{go_on}") from error
+        shown = users_traceback(error, self.file.path)
+        if shown is None:
+            raise error
+        raise CouldNotTell(f"the run broke off in your code\n{shown}\n{go_on}") from error

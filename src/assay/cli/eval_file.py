@@ -1,0 +1,178 @@
+"""The user's file of `assay eval`: imported as the module it is, its mistakes shown as its own."""
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from os import PathLike
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from assay.errors import AssayError, ConfigError
+from assay.evaluation import EvalConfig
+from assay.sources import SampleStream, Source
+
+_DATA_SUFFIXES = frozenset({".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz"})
+
+
+@dataclass(frozen=True)
+class EvalFile:
+    """What a file defines."""
+
+    path: Path
+    config: EvalConfig
+    dataset: Source | SampleStream
+
+
+def load_eval_file(target: str) -> EvalFile:
+    """Import `FILE.py` or `FILE.py:name` and take its configuration and its dataset.
+
+    Raises `ConfigError` for whatever is wrong with the file, with the user's own traceback.
+    """
+    path, name = _parted(target)
+    module = _imported(path)
+    config = _config(module, name, path)
+    dataset = _dataset(_defined(module, "dataset", path), path.parent)
+    return EvalFile(path, config, dataset)
+
+
+def users_traceback(error: BaseException, path: Path) -> str | None:
+    """The traceback within the user's file and those beside it; None if it never was there."""
+    frame: TracebackType | None = error.__traceback__
+    while frame is not None and not _is_in(path, frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    if frame is None:
+        return None
+    told = traceback.TracebackException(type(error), error, frame)
+    folder = os.path.abspath(path.parent) + os.sep
+    ours = [os.path.abspath(each.filename).startswith(folder) for each in told.stack]
+    last = max((place for place, own in enumerate(ours) if own), default=0)
+    told.stack = traceback.StackSummary.from_list(told.stack[: last + 1])
+    return "".join(told.format()).rstrip()
+
+
+def _is_in(path: Path, filename: str) -> bool:
+    return os.path.abspath(filename) == os.path.abspath(path)
+
+
+def _parted(target: str) -> tuple[Path, str]:
+    file, colon, name = target.rpartition(":")
+    if not colon or not name.isidentifier():
+        file, name = target, "config"
+    path = Path(file)
+    if path.suffix != ".py":
+        raise ConfigError(
+            "an evaluation is a Python file",
+            where=target,
+            hint="it defines `config`, an EvalConfig, and `dataset`: `assay eval my_eval.py`",
+        )
+    if not path.is_file():
+        raise ConfigError("there is no such file", where=str(path))
+    return path, name
+
+
+def _imported(path: Path) -> ModuleType:
+    name = _module_name(path)
+    spec = spec_from_file_location(name, path.absolute())
+    if spec is None or spec.loader is None:
+        raise ConfigError("cannot be imported", where=str(path))
+    folder = str(path.absolute().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = module_from_spec(spec)
+    # Before it runs, as for any import: dataclasses and pickle look modules up by name.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # A file may also call sys.exit(), which is no Exception.
+        del sys.modules[name]
+        raise _mistake(error, path) from None
+    return module
+
+
+def _module_name(path: Path) -> str:
+    """The file's own name, unless it belongs to another module, which would be shadowed.
+
+    The same wherever the command is started: the fingerprint of a scorer begins with it.
+    """
+    own, other = path.stem, f"eval_file_{path.stem}"
+    if not own.isidentifier() or own.startswith("_"):
+        return other
+    found = find_spec(own)
+    free = found is None or (found.origin is not None and _is_in(path, found.origin))
+    return own if free else other
+
+
+def _mistake(error: BaseException, path: Path) -> ConfigError:
+    shown = users_traceback(error, path)
+    if isinstance(error, AssayError) and shown is not None:
+        # What went wrong is said well enough: only the line is missing.
+        line = _last_line(error, path)
+        return ConfigError(str(error), where=f"{path}:{line}")
+    if shown is None:
+        # A syntax error has no frame in the file; it names file and line itself.
+        shown = "".join(traceback.format_exception_only(error)).rstrip()
+    return ConfigError(f"the file cannot be imported\n{shown}", where=str(path))
+
+
+def _last_line(error: BaseException, path: Path) -> int:
+    line, frame = 0, error.__traceback__
+    while frame is not None:
+        if _is_in(path, frame.tb_frame.f_code.co_filename):
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return line
+
+
+def _config(module: ModuleType, name: str, path: Path) -> EvalConfig:
+    value = _defined(module, name, path)
+    if not isinstance(value, EvalConfig):
+        raise ConfigError(
+            f"`{name}` is a {type(value).__name__}, not an EvalConfig", where=str(path)
+        )
+    return value
+
+
+def _defined(module: ModuleType, name: str, path: Path) -> Any:
+    if name in vars(module):
+        return vars(module)[name]
+    configs = [each for each, value in vars(module).items() if isinstance(value, EvalConfig)]
+    hint = None
+    if name != "dataset" and configs:
+        hint = f"name the one to run: {path}:{configs[0]}"
+    raise ConfigError(
+        f"defines no `{name}`; it defines {', '.join(_own_names(module)) or 'nothing'}",
+        where=str(path),
+        hint=hint,
+    )
+
+
+def _own_names(module: ModuleType) -> list[str]:
+    """What the file defines itself: neither modules nor the classes and functions it imported."""
+    return [
+        f"`{name}`"
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+        # What has a name of its own is a class or a function; the rest are values.
+        if not hasattr(value, "__qualname__") or value.__module__ == module.__name__
+    ]
+
+
+def _dataset(value: Any, folder: Path) -> Source | SampleStream:
+    if isinstance(value, str):
+        beside = folder / value
+        # A name without a file here may still be a dataset's; one that looks like a file's is
+        # taken for a file beside the evaluation, wherever the command was started.
+        is_file = bool(value) and (
+            beside.exists() or os.path.exists(value) or Path(value).suffix.lower() in _DATA_SUFFIXES
+        )
+        return beside if is_file else value
+    if isinstance(value, PathLike):
+        return folder / Path(value)
+    dataset: Source | SampleStream = value
+    return dataset

@@ -1,0 +1,93 @@
+"""`assay gate`: fail the build when a recorded run is below its bar, or worse than another."""
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from assay.record import Run, RunRow, Store
+from assay.report import Check, GateRule, Outcome, Verdict, compare, judge_gate, summarise
+
+from .store_option import add_store_option, open_store
+from .terminal import plain_lines, print_json
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("run", metavar="RUN", help="a run's id, its beginning, or latest")
+    parser.add_argument(
+        "--min", dest="minimum", type=float, metavar="X", help="the lowest mean score that passes"
+    )
+    parser.add_argument(
+        "--proven",
+        action="store_true",
+        help="ask that the lower bound of the mean reaches --min, not only the mean",
+    )
+    parser.add_argument(
+        "--baseline", metavar="RUN", help="a run that this one must not be worse than"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="X",
+        help="how far the mean may fall below the baseline's (default: no drop that a test shows)",
+    )
+    parser.add_argument(
+        "--max-not-judged",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="the largest share of results without a judgement (default: 0.05)",
+    )
+    parser.add_argument(
+        "--allow-unfinished",
+        action="store_true",
+        help="also judge a run that was interrupted, failed or is still running",
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 passed, 1 failed, 3 could not tell."""
+    rule = GateRule(
+        minimum=args.minimum,
+        proven=args.proven,
+        tolerance=args.tolerance,
+        max_not_judged=args.max_not_judged,
+    )
+    with open_store(args) as store:
+        run = store.run(args.run)
+        verdict = _verdict(store, run, rule, args)
+    if args.json:
+        print_json(
+            {
+                "run": run.id,
+                "exit_status": verdict.exit_status,
+                **json.loads(verdict.model_dump_json()),
+            }
+        )
+    else:
+        print(plain_lines("\n".join([f"{'run':<14}{run.id}", *verdict.lines()])))
+    return verdict.exit_status
+
+
+def _verdict(store: Store, run: Run, rule: GateRule, args: Namespace) -> Verdict:
+    comparison = None
+    if args.baseline is not None:
+        comparison = compare(store.run(args.baseline).results(), run.results())
+    verdict = judge_gate(summarise(run.results()), rule, comparison=comparison)
+    row = run.row()
+    if row.status == "completed" or args.allow_unfinished:
+        return verdict
+    checks = (finished_check(row), *verdict.checks)
+    return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks)
+
+
+def finished_check(row: RunRow) -> Check:
+    """Says that a run is not whole: what is missing may be just what would have failed."""
+    total = row.spec.total
+    of = "" if total is None else f" of {total * row.spec.repeats}"
+    text = (
+        f"the run is {row.status}, with {row.totals.recorded}{of} results; resume it, "
+        "or allow it with --allow-unfinished"
+    )
+    return Check(name="finished", outcome=Outcome.COULD_NOT_TELL, text=text)

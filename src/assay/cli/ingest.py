@@ -1,0 +1,233 @@
+"""`assay ingest`: recorded agent sessions as samples, in a file or in the store."""
+
+import asyncio
+import os
+import re
+import secrets
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import get_args
+
+from assay.errors import AssayError, BadRow, ConfigError
+from assay.models import Sample, stable_id
+from assay.record import Run, RunSpec, Store, sample_key
+from assay.sources.opencode import (
+    Children,
+    SampleOptions,
+    SessionChoice,
+    SessionStream,
+    read_opencode,
+)
+
+from .exit_status import COULD_NOT_TELL, YES
+from .ingest_account import Account
+from .ingest_output import FORMATS, write_file, write_stdout
+from .store_option import add_store_option, follow_up, store_location
+from .terminal import plain_lines
+
+SOURCES = ("opencode",)
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_BATCH = 64
+"""Samples that wait together for the store; more would be held in memory."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("source", choices=SOURCES, help="which agent recorded the sessions")
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        nargs="?",
+        type=Path,
+        help="a data folder, a database, or exported files (default: this machine's)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write JSON lines here, - for stdout; not the store"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="sample", help="of the file (default: sample)"
+    )
+    add_choice_options(parser)
+    parser.add_argument(
+        "--children",
+        choices=get_args(Children),
+        default="inline",
+        help="sessions of subagents: samples of their own, inside their parent's (default), "
+        "or left out",
+    )
+    parser.add_argument(
+        "--keep-reverted", action="store_true", help="keep messages that the user has undone"
+    )
+    parser.add_argument(
+        "--synthetic",
+        action="store_true",
+        help="keep texts that the program put into user messages",
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def add_choice_options(parser: ArgumentParser) -> None:
+    """Declare which sessions are asked for."""
+    parser.add_argument(
+        "--since", type=moment, metavar="WHEN", help="used since 2026-02-14, or in the last 30d"
+    )
+    parser.add_argument(
+        "--project", metavar="NAME|FOLDER|ID", help="of this project, or below this folder"
+    )
+    parser.add_argument(
+        "--session", metavar="ID", action="append", default=[], help="this one; may be repeated"
+    )
+    parser.add_argument("--title", metavar="TEXT", help="with this in its title")
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 all sessions were read, 3 some could not be; what could is written."""
+    _check(args)
+    path = args.path if args.path is not None else default_path(os.environ)
+    stream = read_opencode(
+        path,
+        SessionChoice(args.since, args.project, frozenset(args.session), args.title),
+        children=args.children,
+        options=SampleOptions(keep_reverted=args.keep_reverted, synthetic=args.synthetic),
+    )
+    account = Account(stream, output=args.output, format=args.format)
+    if args.output == "-":
+        write_stdout(_samples(stream, account), account.output_to(args.format))
+    elif args.output is not None:
+        target = Path(args.output)
+        _refuse_source(target, path)
+        write_file(target, _samples(stream, account), account.output_to(args.format))
+    else:
+        _store(stream, account, args)
+    _tell(account, args)
+    return YES if account.complete else COULD_NOT_TELL
+
+
+def _check(args: Namespace) -> None:
+    if args.output is None and args.format != "sample":
+        raise ConfigError(
+            f"--format {args.format} is the format of a file, and none is named",
+            hint="add -o FILE; the store keeps whole samples, which `assay show` reads",
+        )
+    if args.format == "vertex":
+        raise ConfigError(
+            "--format vertex: rows for Vertex are not written by this version",
+            hint="--format eval writes the evaluation record, which holds the same session",
+        )
+
+
+def default_path(environment: "os._Environ[str] | dict[str, str]") -> Path:
+    """Where OpenCode keeps its sessions on this machine."""
+    share = environment.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    root = Path(share) / "opencode"
+    if database := environment.get("OPENCODE_DB"):
+        # An absolute one replaces the folder.
+        return root / database
+    return root
+
+
+def _refuse_source(target: Path, source: Path) -> None:
+    """Raise when the file to be written is one that is read."""
+    files = [source, source / "opencode.db"]
+    if any(each.exists() and target.exists() and each.samefile(target) for each in files):
+        raise ConfigError(f"{str(target)!r} is what is read", hint="name another file after -o")
+
+
+def moment(text: str) -> datetime:
+    """A date, a time in ISO 8601 (in UTC unless it says otherwise), or so many h, d or w ago."""
+    if ago := re.fullmatch(r"(\d{1,6})([hdw])", text):
+        return datetime.now(UTC) - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(
+            f"{text!r} is neither a date, such as 2026-02-14, nor a time ago, such as 30d"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _samples(stream: SessionStream, account: Account) -> Iterator[Sample]:
+    """The samples, with each session that cannot be read told of when it is met."""
+    told = 0
+    for sample in stream:
+        told = _complain(account, told)
+        yield sample
+    _complain(account, told)
+
+
+def _complain(account: Account, told: int) -> int:
+    skipped = account.skipped
+    for each in skipped[told:]:
+        text = f"skipped {each.session_id}: {each.problem}"
+        print(plain_lines(text), file=sys.stderr)
+    return len(skipped)
+
+
+def _store(stream: SessionStream, account: Account, args: Namespace) -> None:
+    config = {
+        "ingest": args.source,
+        "since": None if args.since is None else args.since.isoformat(),
+        "project": args.project,
+        "sessions": sorted(args.session),
+        "title": args.title,
+        "children": args.children,
+        "keep_reverted": args.keep_reverted,
+        "synthetic": args.synthetic,
+    }
+    spec = RunSpec(
+        id=f"{args.source}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        name=f"ingest {args.source}",
+        config=config,
+        config_fingerprint=stable_id(config),
+        dataset=str(stream.path),
+    )
+    samples = _samples(stream, account)
+    # The source is opened before a run is begun in its name.
+    first = next(samples, None)
+    with Store.open(store_location(args)) as store:
+        account.store, account.run = store.where, spec.id
+        run = store.start_run(spec)
+        try:
+            if first is not None:
+                asyncio.run(_record(run, spec, first, samples, account))
+        except BaseException:
+            run.finish("interrupted")
+            raise
+        run.finish("completed")
+
+
+async def _record(
+    run: Run, spec: RunSpec, first: Sample, samples: Iterator[Sample], account: Account
+) -> None:
+    waiting: list[Sample] = [first]
+    async with run.writer() as writer:
+
+        async def record(sample: Sample, index: int) -> None:
+            sample.index = index
+            key = sample_key(spec.id, sample.id, 0, spec.config_fingerprint)
+            try:
+                await writer.record(key, sample)
+            except AssayError as error:
+                if not account.is_about_sample(error):
+                    raise
+                account.skip(sample.id, BadRow(error.message, where=f"session {sample.id}"))
+
+        written = 0
+        while waiting:
+            await asyncio.gather(
+                *(record(sample, written + place) for place, sample in enumerate(waiting))
+            )
+            written += len(waiting)
+            waiting = [sample for sample, _ in zip(samples, range(_BATCH), strict=False)]
+
+
+def _tell(account: Account, args: Namespace) -> None:
+    if account.run is not None:
+        account.next = follow_up(args, "show", account.run)
+    stream = sys.stderr if args.output == "-" else sys.stdout
+    text = account.json() if args.json else plain_lines("\n".join(account.lines()))
+    print(text, file=stream)

@@ -1,0 +1,122 @@
+"""What `assay ingest` tells of what it read, wrote and left out."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from assay.errors import AssayError, BadRow, StoreError
+from assay.models import Sample
+from assay.sources.opencode import SessionStream
+from assay.sources.opencode.archive import Unreadable
+
+from .ingest_output import Output, line_of
+
+_LABEL = 14
+_NAMED = 20
+
+
+@dataclass
+class Account:
+    """Counts of one ingestion, filled in while it goes on."""
+
+    stream: SessionStream
+    output: str | None
+    format: str
+    store: str | None = None
+    run: str | None = None
+    next: str | None = None
+    unplaced: int = 0
+    """Things that the format has no place for."""
+
+    unwritten: int = 0
+
+    @property
+    def skipped(self) -> list[Unreadable]:
+        return self.stream.reading.skipped
+
+    @property
+    def complete(self) -> bool:
+        """Whether every session that was asked for is written."""
+        return not self.skipped and not self.stream.reading.missing
+
+    @property
+    def written(self) -> int:
+        return self.stream.reading.read - self.unwritten
+
+    def output_to(self, form: str) -> Output:
+        """Lines of `form`. A sample that cannot be written is skipped like an unreadable one."""
+
+        def write(sample: Sample) -> str | None:
+            try:
+                line, lost = line_of(sample, form)
+            except (AssayError, ValueError) as error:
+                self.skip(sample.id, BadRow(f"cannot be written: {error}"))
+                return None
+            self.unplaced += lost
+            return line
+
+        return write
+
+    def skip(self, session_id: str, problem: BadRow) -> None:
+        self.unwritten += 1
+        self.skipped.append(Unreadable(session_id, problem.with_traceback(None)))
+
+    def is_about_sample(self, error: AssayError) -> bool:
+        """Whether an error of the store is about one sample, so that others can be written."""
+        return not isinstance(error, StoreError)
+
+    def lines(self) -> list[str]:
+        """The same as `json`, for people."""
+        reading = self.stream.reading
+        sessions = f"{self.written} written"
+        if reading.inlined:
+            sessions += f", {reading.inlined} of subagents inside them"
+        left = {
+            "not asked for": reading.not_chosen,
+            "empty": reading.empty,
+            "of subagents": reading.dropped,
+        }
+        lines = [_line("source", str(self.stream.path)), _line("sessions", sessions)]
+        if any(left.values()):
+            counted = ", ".join(f"{count} {what}" for what, count in left.items() if count)
+            lines.append(_line("left out", counted))
+        if self.skipped:
+            lines.append(_line("skipped", f"{len(self.skipped)} that cannot be read or written"))
+        lines += [_line("not there", each) for each in reading.missing[:_NAMED]]
+        if len(reading.missing) > _NAMED:
+            lines.append(_line("", f"and {len(reading.missing) - _NAMED} more"))
+        if self.unplaced:
+            lines.append(_line("format", f"{self.unplaced} things have no place in {self.format}"))
+        lines += [_line("note", note) for note in reading.notes]
+        if self.run is not None:
+            lines += [_line("run", self.run), _line("store", str(self.store))]
+            lines += ["next:", f"  {self.next}"]
+        elif self.output != "-":
+            lines.append(_line("file", f"{self.output} ({self.format})"))
+        return lines
+
+    def json(self) -> str:
+        reading = self.stream.reading
+        value: dict[str, Any] = {
+            "source": str(self.stream.path),
+            "written": self.written,
+            "inlined": reading.inlined,
+            "not_chosen": reading.not_chosen,
+            "empty": reading.empty,
+            "dropped": reading.dropped,
+            "skipped": [
+                {"session": each.session_id, "problem": str(each.problem)} for each in self.skipped
+            ],
+            "missing": reading.missing,
+            "unplaced": self.unplaced,
+            "notes": reading.notes,
+            "file": self.output,
+            "format": self.format,
+            "run": self.run,
+            "store": self.store,
+        }
+        return json.dumps(value, indent=2)
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}{text}"

@@ -1,0 +1,62 @@
+"""Samples written as lines of JSON, in assay's own form or another."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.models import Sample
+from assay.models.wire.atif import to_atif
+from assay.models.wire.conversion import Converted
+from assay.models.wire.eval_record import to_eval_record
+
+FORMATS = ("sample", "eval", "atif", "vertex")
+
+Output = Callable[[Sample], str | None]
+"""The line of a sample, or None for one that cannot be written."""
+
+_CONVERSIONS: dict[str, Callable[[Sample], Converted[dict[str, Any]]]] = {
+    "eval": to_eval_record,
+    "atif": to_atif,
+}
+
+
+def line_of(sample: Sample, form: str) -> tuple[str, int]:
+    """A sample as one line of JSON, and how many things the format has no place for."""
+    conversion = _CONVERSIONS.get(form)
+    if conversion is None:
+        return sample.to_json(), 0
+    converted = conversion(sample)
+    text = json.dumps(converted.value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text, len(converted.lost)
+
+
+def write_file(target: Path, samples: Iterator[Sample], output: Output) -> None:
+    """Write all samples, then put the file in its place: what is there is always whole."""
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    try:
+        file = unfinished.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be written: {error.strerror}", where=str(target), hint="check the folder"
+        ) from None
+    try:
+        with file:
+            for line in map(output, samples):
+                if line is not None:
+                    file.write(f"{line}\n")
+        os.replace(unfinished, target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def write_stdout(samples: Iterator[Sample], output: Output) -> None:
+    """Write all samples to stdout, whose encoding may not hold every character."""
+    for line in map(output, samples):
+        if line is not None:
+            sys.stdout.buffer.write(line.encode() + b"\n")
+    sys.stdout.buffer.flush()

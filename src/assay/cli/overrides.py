@@ -1,0 +1,81 @@
+"""Options of `assay eval` that take the place of what the file says."""
+
+from argparse import ArgumentTypeError, Namespace
+from dataclasses import replace
+from typing import Any
+
+from assay.endpoints import parse_model
+from assay.errors import ConfigError
+from assay.evaluation import EvalConfig, Resume
+from assay.models import Endpoint
+
+_OF_THE_SERVER = ("api_base", "api_key", "oauth_token", "headers", "extra_params")
+"""What of an endpoint belongs to its server; the rest says how a model is to answer."""
+
+
+def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
+    """The file's configuration with the options that were given."""
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("repeats", args.repeats),
+            ("max_samples", args.limit),
+            ("seed", args.seed),
+            ("name", args.name),
+        )
+        if value is not None
+    }
+    if args.model is not None:
+        changes["endpoint"] = other_model(config.endpoint, parse_model(args.model))
+    if args.concurrency is not None:
+        changes["concurrency"] = args.concurrency
+        changes["client"] = replace(config.client, concurrency=args.concurrency)
+    return replace(config, **changes)
+
+
+def other_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
+    """`wanted`, asked with the sampling settings of `own`.
+
+    The same provider without another address: only the model changes. Otherwise nothing that
+    belongs to the old server goes to the new one, its keys least of all.
+    """
+    if own is None:
+        return wanted
+    if wanted.provider == own.provider and wanted.api_base is None:
+        return own.model_copy(update={"model": wanted.model})
+    server = {name: getattr(wanted, name) for name in _OF_THE_SERVER}
+    changed = {"provider": wanted.provider, "model": wanted.model, **server}
+    known = {name: getattr(own, name) for name in Endpoint.model_fields}
+    # Made anew: fields that this version does not know may be secrets of the old server.
+    return Endpoint.model_validate(known | changed)
+
+
+def resume_from(args: Namespace) -> Resume | None:
+    """Which run to go on with. Raises `ConfigError` for options that only a resumed run has."""
+    if args.resume is not None:
+        return Resume(args.resume, args.allow_changed_dataset, args.take_over)
+    for option in ("allow_changed_dataset", "take_over"):
+        if getattr(args, option):
+            flag = f"--{option.replace('_', '-')}"
+            raise ConfigError(
+                f"{flag} is for a run that is resumed", hint=f"add --resume to {flag}"
+            )
+    return None
+
+
+def count(text: str) -> int:
+    """A number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time of 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value

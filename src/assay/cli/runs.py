@@ -1,0 +1,97 @@
+"""`assay runs`: the recorded runs, newest first."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from typing import Any
+
+from assay.record import RunRow
+
+from .overrides import count
+from .store_option import add_store_option, open_store
+from .terminal import cut, print_json
+
+_WIDTH = 80
+_COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument(
+        "--limit", type=count, default=20, metavar="N", help="the newest N (default: 20)"
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def main(args: Namespace) -> int:
+    """Print two lines for each run. Exit status 0."""
+    with open_store(args) as store:
+        # One more than is shown, to know whether there are more.
+        found = store.runs(limit=args.limit + 1)
+        where = store.where
+    shown, more = found[: args.limit], len(found) > args.limit
+    if args.json:
+        print_json({"store": where, "runs": [described(row) for row in shown], "more": more})
+    elif not shown:
+        print("there are no runs yet: `assay eval FILE.py` makes one")
+    else:
+        print("\n".join(table(shown)))
+        if more:
+            print("and older ones: --limit shows more")
+    return 0
+
+
+def table(rows: list[RunRow]) -> list[str]:
+    """Lines of at most 80 columns. An id is never cut: other commands ask for it."""
+    heads = ("status", "samples", "judged", "mean", "failed", "cost", "started (UTC)")
+    lines = [_COLUMNS.format(*heads)]
+    for row in rows:
+        lines += [_title(row), _COLUMNS.format(*_cells(row))]
+    return lines
+
+
+def _title(row: RunRow) -> str:
+    room = _WIDTH - len(row.id) - 2
+    return f"{row.id}  {cut(row.spec.name, room)}" if room > 1 else row.id
+
+
+def _cells(row: RunRow) -> tuple[str, ...]:
+    totals = row.totals
+    recorded = str(totals.recorded)
+    if row.spec.total is not None:
+        recorded += f"/{row.spec.total * row.spec.repeats}"
+    return (
+        row.status,
+        recorded,
+        str(totals.valid),
+        "none" if totals.mean is None else f"{totals.mean:.3f}",
+        str(totals.failed),
+        _cost(row),
+        row.spec.created_at[:16].replace("T", " "),
+    )
+
+
+def _cost(row: RunRow) -> str:
+    """A trailing `+` says that some results do not know their cost."""
+    totals = row.totals
+    if totals.cost_usd is None:
+        return "unknown"
+    return f"${totals.cost_usd:.4f}" + ("" if totals.cost_known == totals.recorded else "+")
+
+
+def described(row: RunRow) -> dict[str, Any]:
+    """A run as plain values."""
+    return {
+        "id": row.id,
+        "name": row.spec.name,
+        "status": row.status,
+        "dataset": row.spec.dataset,
+        "dataset_changed": row.dataset_changed,
+        "config": row.spec.config,
+        "total": row.spec.total,
+        "repeats": row.spec.repeats,
+        "created_at": row.spec.created_at,
+        "finished_at": row.finished_at,
+        "mean": row.totals.mean,
+        **asdict(row.totals),
+    }

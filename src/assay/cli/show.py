@@ -1,0 +1,181 @@
+"""`assay show`: a run and its worst samples, or the transcript of one sample."""
+
+import heapq
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.models import Sample
+from assay.record import ResultRow, Run
+from assay.report import summarise
+
+from .overrides import count
+from .runs import described
+from .store_option import add_store_option, follow_up, open_store
+from .terminal import cut, padded, plain, plain_lines, print_json, render
+from .transcript import Transcript
+
+_ID_WIDTH = 26
+_SCORE_WIDTH = 18
+_WIDTH = 80
+_NAMED = 5
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("run", metavar="RUN", help="a run's id, its beginning, or latest")
+    parser.add_argument(
+        "sample", metavar="SAMPLE", nargs="?", help="a sample's id or its beginning: its transcript"
+    )
+    parser.add_argument(
+        "--limit", type=count, default=20, metavar="N", help="list N samples (default: 20)"
+    )
+    parser.add_argument("--failed", action="store_true", help="list only samples that failed")
+    parser.add_argument("--repeat", type=int, metavar="N", help="which rollout of the sample")
+    parser.add_argument("--full", action="store_true", help="do not cut long texts")
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def main(args: Namespace) -> int:
+    """Print a run, or a sample of it. Exit status 0."""
+    with open_store(args) as store:
+        run = store.run(args.run)
+        if args.sample is None:
+            _show_run(run, args)
+        else:
+            _show_sample(run, args)
+    return 0
+
+
+def _show_run(run: Run, args: Namespace) -> None:
+    row = run.row()
+    summary = summarise(run.results())
+    listed = worst(run.results(), limit=args.limit, failed_only=args.failed)
+    entries = [(each, reason_of(find_body(run, each))) for each in listed]
+    if args.json:
+        print_json(
+            {
+                "run": described(row),
+                "summary": json.loads(summary.model_dump_json()),
+                "samples": [_entry(each, reason) for each, reason in entries],
+            }
+        )
+        return
+    total = sum(summary.failed.values()) if args.failed else summary.results
+    lines = [
+        f"{'run':<14}{run.id}",
+        f"{'name':<14}{cut(run.spec.name, _WIDTH - 14)}",
+        f"{'status':<14}{row.status}",
+        f"{'dataset':<14}{cut(run.spec.dataset, _WIDTH - 14)}"
+        + (" (changed since it was started)" if row.dataset_changed else ""),
+        *summary.lines(),
+        *_list_lines(entries, total, args),
+    ]
+    print(plain_lines("\n".join(lines)))
+
+
+def worst(rows: Iterator[ResultRow], *, limit: int, failed_only: bool) -> list[ResultRow]:
+    """Failed samples first, then from the lowest score up, then those that were not judged."""
+    chosen = (row for row in rows if row.boundary is not None or not failed_only)
+    # The place in the run decides between equals; rows themselves have no order.
+    numbered = ((_badness(row), place, row) for place, row in enumerate(chosen))
+    return [row for _, _, row in heapq.nsmallest(limit, numbered, key=lambda each: each[:2])]
+
+
+def _badness(row: ResultRow) -> tuple[int, float]:
+    if row.boundary is not None:
+        return (0, 0.0)
+    return (1, row.score) if row.valid and row.score is not None else (2, 0.0)
+
+
+def _list_lines(entries: list[tuple[ResultRow, str]], total: int, args: Namespace) -> Iterator[str]:
+    if not entries:
+        yield "no sample failed" if args.failed else "no sample is recorded"
+        return
+    yield "failed samples" if args.failed else "samples, worst first"
+    room = _WIDTH - _ID_WIDTH - _SCORE_WIDTH - 4
+    for row, reason in entries:
+        name = row.sample_id if not row.repeat else f"{row.sample_id} #{row.repeat}"
+        cells = padded(name, _ID_WIDTH), padded(_judgement(row), _SCORE_WIDTH), cut(reason, room)
+        yield f"  {cells[0]} {cells[1]} {cells[2]}".rstrip()
+    if len(entries) < total:
+        yield f"  and {total - len(entries)} more: --limit shows more of them"
+    yield "next:"
+    yield f"  {follow_up(args, 'show', args.run, entries[0][0].sample_id)}"
+
+
+def _judgement(row: ResultRow) -> str:
+    if row.boundary is not None:
+        return f"{row.boundary} failed"
+    return f"{row.score:.3f}" if row.valid and row.score is not None else "not judged"
+
+
+def _entry(row: ResultRow, reason: str) -> dict[str, Any]:
+    return {
+        "id": row.sample_id,
+        "repeat": row.repeat,
+        "status": row.status,
+        "score": row.score if row.valid else None,
+        "failed": row.boundary,
+        "reason": reason,
+    }
+
+
+def reason_of(sample: Sample) -> str:
+    """Why a sample has the result it has, in the words of whoever gave it."""
+    if sample.failure is not None:
+        return f"{sample.failure.kind}: {sample.failure.message}"
+    return (sample.score.reason or sample.score.error or "") if sample.score is not None else ""
+
+
+def find_body(run: Run, row: ResultRow) -> Sample:
+    """The whole sample behind a narrow row."""
+    rows = run.results(sample_id=row.sample_id)
+    for each, sample in zip(rows, run.samples(sample_id=row.sample_id), strict=False):
+        if each.key == row.key:
+            return sample
+    raise ConfigError(f"sample {row.sample_id!r} is gone", where=f"run {run.id!r}")
+
+
+def _show_sample(run: Run, args: Namespace) -> None:
+    rows = find_rows(run, args.sample)
+    row = _chosen_repeat(rows, args.repeat)
+    sample = find_body(run, row)
+    if args.json:
+        print_json({"run": run.id, "repeat": row.repeat, "sample": json.loads(sample.to_json())})
+        return
+    for part in Transcript(sample, row.repeat, len(rows), full=args.full).parts():
+        render(part)
+
+
+def find_rows(run: Run, wanted: str) -> list[ResultRow]:
+    """The rows of the sample with this id, or with the only id that begins so."""
+    if exact := list(run.results(sample_id=wanted)):
+        return exact
+    found: dict[str, list[ResultRow]] = {}
+    for row in run.results():
+        if row.sample_id.startswith(wanted) and len(found) <= _NAMED:
+            found.setdefault(row.sample_id, []).append(row)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    where = f"run {run.id!r}"
+    if not found:
+        hint = f"`assay show {run.id}` lists its samples"
+        raise ConfigError(f"there is no sample {wanted!r}", where=where, hint=hint)
+    named = ", ".join(map(repr, list(found)[:_NAMED])) + (", …" if len(found) > _NAMED else "")
+    raise ConfigError(f"{wanted!r} begins the ids of several samples: {named}", where=where)
+
+
+def _chosen_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
+    if repeat is None:
+        return rows[0]
+    for row in rows:
+        if row.repeat == repeat:
+            return row
+    known = ", ".join(str(row.repeat) for row in rows)
+    raise ConfigError(
+        f"there is no repeat {repeat}; there is {known}", where=f"sample {plain(rows[0].sample_id)}"
+    )

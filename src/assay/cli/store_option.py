@@ -1,0 +1,42 @@
+"""Where the commands look for runs: `--store`, else the environment, else `.assay/` here."""
+
+import os
+import shlex
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from assay.record import Store
+
+from .resumption import without_secrets
+
+_HELP = "file or postgresql:// URL of the store (default: $ASSAY_STORE, else .assay/)"
+
+
+def add_store_option(parser: ArgumentParser) -> None:
+    """Declare `--store`."""
+    parser.add_argument("--store", metavar="PATH|URL", help=_HELP)
+
+
+def store_location(args: Namespace) -> str | Path | None:
+    """What to open. None: the store in the current folder.
+
+    `ASSAY_STORE` is a whole path or URL, `ASSAY_HOME` a folder that takes the place of `.assay/`.
+    """
+    if args.store:
+        return str(args.store)
+    if where := os.environ.get("ASSAY_STORE"):
+        return where
+    if home := os.environ.get("ASSAY_HOME"):
+        return Path(home) / "assay.db"
+    return None
+
+
+def open_store(args: Namespace) -> Store:
+    """The store to read from. Raises `StoreError` where there is none: reading makes nothing."""
+    return Store.open(store_location(args), create=False)
+
+
+def follow_up(args: Namespace, *words: str) -> str:
+    """A command to run next on the same store, in a form that may be shown."""
+    store = [] if args.store is None else ["--store", without_secrets(args.store)]
+    return shlex.join(["assay", *words, *store])

@@ -1,0 +1,325 @@
+"""The evaluation record of a session: Gemini contents, tool events by turn, flat texts.
+
+`turn` is the 1-based place in `request.contents` of the model's turn that made a call. Turns are
+merged first: consecutive messages of one side are one content.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic_core import to_json
+
+from assay.errors import WireError
+
+from ..message import Message, ToolCall
+from ..sample import Sample, Status
+from ..trajectory import Trajectory
+from .conversion import Converted, Lost, mapping_at, sequence_at, storable, text_at, validated
+from .eval_turns import OF_EVENT, SEPARATOR, Turn, Turns
+
+ResponseMode = Literal["final", "turn"]
+"""Whether the response is what was said after the last tool call, or the whole last turn."""
+
+_PASSED = ("parent_id", "skipped", "compactions", "user_shell", "reverted_messages", "subagents")
+_COMPUTED = frozenset(
+    """
+    total_turns total_tools user_turns model_turns distinct_tools tool_errors turn_base
+    response_mode response_precedes_tools finish_reason
+    """.split()
+)
+
+
+@cache
+def eval_record_schema() -> dict[str, Any]:
+    """The JSON Schema of a record, as shipped with the package."""
+    path = files(__package__) / "eval_record.schema.json"
+    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return schema
+
+
+def to_eval_record(
+    sample: Sample,
+    *,
+    response_mode: ResponseMode = "final",
+    tool_names: Mapping[str, str] | None = None,
+) -> Converted[dict[str, Any]]:
+    """The record of a sample. `tool_names` gives tools the names that checks know them by."""
+    writer = Turns(tool_names or {})
+    for index, message in enumerate(sample.messages):
+        writer.take(message, f"messages[{index}]")
+    if sample.trajectory is not None and sample.trajectory.calls:
+        writer.lost.append(Lost("trajectory.calls", "what each model call consumed; left out"))
+    return Converted(_record(sample, writer, response_mode), tuple(writer.lost))
+
+
+def _record(sample: Sample, writer: Turns, mode: ResponseMode) -> dict[str, Any]:
+    turns = writer.turns
+    asked = [place for place, turn in enumerate(turns) if turn.role == "user"]
+    contents = [turn.content for turn in turns]
+    response, early = _response(turns, mode)
+    candidates = [] if response is None else [{"content": _content("model", response)}]
+    created = sample.input.get("created")
+    return {
+        "session_id": sample.id,
+        "title": str(sample.input.get("title", "")),
+        "created": created if isinstance(created, str) else _first_time(sample),
+        "request": {"contents": contents},
+        "response": {"candidates": candidates},
+        "intermediate_events": writer.events,
+        "prompt": turns[asked[-1]].text if asked else "",
+        "prompt_concat": _joined(turns, "user"),
+        "response_concat": _joined(turns, "model"),
+        "conversation_history": contents[: asked[-1]] if asked else [],
+        "generated_trajectory": [_legacy(event) for event in writer.events],
+        "metadata": _metadata(sample, writer, mode, early=early),
+    }
+
+
+def _response(turns: list[Turn], mode: ResponseMode) -> tuple[str | None, bool]:
+    """The final response, None when the user spoke last, and if a tool was called after it."""
+    if not turns or turns[-1].role != "model":
+        return None, False
+    last = turns[-1]
+    if mode == "turn":
+        return last.text, False
+    if last.after_tools:
+        return last.after_tools[-1], False
+    return (last.texts[-1] if last.texts else ""), bool(last.texts)
+
+
+def _content(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"text": text}]}
+
+
+def _joined(turns: list[Turn], role: str) -> str:
+    return SEPARATOR.join(turn.text for turn in turns if turn.role == role and turn.text)
+
+
+def _first_time(sample: Sample) -> str | None:
+    return next((message.timestamp for message in sample.messages if message.timestamp), None)
+
+
+def _legacy(event: dict[str, Any]) -> dict[str, Any]:
+    answer = event["function_response"]["response"]
+    output = answer.get("output", answer.get("error"))
+    if not isinstance(output, str):
+        output = to_json(answer).decode()
+    call = event["function_call"]
+    return {"tool": call["name"], "args": call["args"], "output": output, "turn": event["turn"]}
+
+
+def _metadata(sample: Sample, writer: Turns, mode: ResponseMode, *, early: bool) -> dict[str, Any]:
+    roles = [turn.role for turn in writer.turns]
+    events = writer.events
+    found = {
+        "total_turns": len(roles),
+        "total_tools": len(events),
+        "user_turns": roles.count("user"),
+        "model_turns": roles.count("model"),
+        "distinct_tools": len({event["function_call"]["name"] for event in events}),
+        "tool_errors": sum(event["is_error"] for event in events),
+        "turn_base": "contents",
+        "response_mode": mode,
+        "finish_reason": sample.trajectory.termination_reason if sample.trajectory else None,
+    }
+    if early:
+        found["response_precedes_tools"] = True
+    for key in _PASSED:
+        if sample.metadata.get(key):
+            found[key] = _passed(sample.metadata[key])
+    kept = sample.metadata.get("eval_record")
+    return {**kept, **found} if isinstance(kept, Mapping) else found
+
+
+def _passed(value: Any) -> Any:
+    """What a record says of things that are whole elsewhere: their ids, titles and reasons."""
+    if not isinstance(value, list):
+        return value
+    return [_named(each) if isinstance(each, dict) else each for each in value]
+
+
+def _named(value: dict[str, Any]) -> dict[str, Any]:
+    if "trajectory" in value or "parts" in value:
+        title = value.get("input", {}).get("title") if "trajectory" in value else None
+        brief = {"id": value.get("id"), "why": value.get("why"), "title": title}
+        return {key: text for key, text in brief.items() if text is not None}
+    return value
+
+
+def from_eval_record(record: Mapping[str, Any]) -> Sample:
+    """The sample that a record holds, as far as a record can hold it.
+
+    Reads records whose `turn` counts contents, as written here, and those that count model turns
+    or name the user's content. Raises `WireError` for what is not a record.
+    """
+    data = mapping_at(storable(dict(mapping_at(record, "record"))), "record")
+    contents = [
+        _read_content(each, f"request.contents[{place}]")
+        for place, each in enumerate(
+            sequence_at(
+                mapping_at(data.get("request"), "request").get("contents"), "request.contents"
+            )
+        )
+    ]
+    metadata = mapping_at(data.get("metadata", {}), "metadata")
+    by_turn = _events_by_turn(data, [role for role, _ in contents], metadata)
+    messages: list[Message] = []
+    for place, (role, text) in enumerate(contents):
+        if role == "user":
+            messages.append(Message(role="user", content=text))
+            continue
+        final = _final_text(data, metadata) if place == len(contents) - 1 else None
+        messages += _model_messages(text, by_turn.get(place, []), final)
+    return _sample(data, metadata, messages)
+
+
+def _read_content(value: object, where: str) -> tuple[str, str]:
+    content = mapping_at(value, where)
+    role = content.get("role")
+    if role not in ("user", "model"):
+        raise WireError(f"{role!r} is neither 'user' nor 'model'", where=f"{where}.role")
+    parts = sequence_at(content.get("parts"), f"{where}.parts")
+    texts = [
+        text_at(mapping_at(part, f"{where}.parts[{n}]").get("text"), f"{where}.parts[{n}].text")
+        for n, part in enumerate(parts)
+    ]
+    return str(role), SEPARATOR.join(texts)
+
+
+def _events_by_turn(
+    data: Mapping[str, Any], roles: list[str], metadata: Mapping[str, Any]
+) -> dict[int, list[Mapping[str, Any]]]:
+    """The events of each content, by its place from 0."""
+    events = [
+        mapping_at(each, f"intermediate_events[{n}]")
+        for n, each in enumerate(
+            sequence_at(data.get("intermediate_events", []), "intermediate_events")
+        )
+    ]
+    turns = [event.get("turn") for event in events]
+    places = _places(turns, roles, known=metadata.get("turn_base") == "contents")
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for event, place in zip(events, places, strict=True):
+        found.setdefault(place, []).append(event)
+    return found
+
+
+def _places(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
+    """Where the turns of the events are, in the one of three readings that fits them all."""
+    models = [place for place, role in enumerate(roles) if role == "model"]
+    whole = [turn for turn in turns if type(turn) is int]
+    if len(whole) == len(turns):
+        if all(turn - 1 in models for turn in whole):
+            return [turn - 1 for turn in whole]
+        if not known and all(0 < turn <= len(models) for turn in whole):
+            return [models[turn - 1] for turn in whole]
+        if not known and all(turn in models for turn in whole):
+            return whole
+    wrong = next((n for n, turn in enumerate(turns) if turn not in [m + 1 for m in models]), 0)
+    raise WireError(
+        f"turn {turns[wrong]!r} is no turn of the model's",
+        where=f"intermediate_events[{wrong}].turn",
+        hint="it counts `request.contents` from 1",
+    )
+
+
+def _final_text(data: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
+    candidates = mapping_at(data.get("response", {}), "response").get("candidates")
+    if not candidates or metadata.get("response_precedes_tools") is True:
+        return None
+    where = "response.candidates[0]"
+    first = mapping_at(sequence_at(candidates, "response.candidates")[0], where)
+    return _read_content(first.get("content"), f"{where}.content")[1]
+
+
+def _model_messages(text: str, events: list[Mapping[str, Any]], final: str | None) -> list[Message]:
+    before, after = text, None
+    if events and final is not None and text.endswith(final):
+        before = text[: len(text) - len(final)].removesuffix(SEPARATOR)
+        after = final
+    messages: list[Message] = []
+    for group in _grouped(events):
+        messages += _step_messages(group, None if messages else before or None)
+    if not events:
+        messages.append(Message(role="assistant", content=text))
+    elif after is not None:
+        messages.append(Message(role="assistant", content=after))
+    return messages
+
+
+def _grouped(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Events of one step stand together: they were asked for in one answer of the model."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for event in events:
+        step = event.get("step")
+        if groups and step is not None and groups[-1][0].get("step") == step:
+            groups[-1].append(event)
+        else:
+            groups.append([event])
+    return groups
+
+
+def _step_messages(events: list[Mapping[str, Any]], text: str | None) -> list[Message]:
+    calls, answers = [], []
+    for event in events:
+        where = "intermediate_events"
+        call = mapping_at(event.get("function_call"), f"{where}[].function_call")
+        given = {
+            "id": event.get("call_id"),
+            "name": call.get("name"),
+            "arguments": call.get("args"),
+        }
+        calls.append(validated(ToolCall, given, f"{where}[].function_call"))
+        if event.get("status") != "unanswered":
+            answers.append(_read_answer(event, calls[-1]))
+    message_id, step = events[0].get("message_id"), str(events[0].get("step") or "")
+    details: dict[str, Any] = {} if message_id is None else {"id": message_id}
+    number = step.rpartition("#")[2]
+    if message_id is not None and step != message_id and number.isdecimal():
+        details["step"] = int(number)
+    said = {"role": "assistant", "content": text, "tool_calls": calls, "details": details or None}
+    return [validated(Message, said, "intermediate_events"), *answers]
+
+
+def _read_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
+    where = "intermediate_events[].function_response"
+    answer = mapping_at(event.get("function_response"), where)
+    response = mapping_at(answer.get("response", {}), f"{where}.response")
+    details = {key: event[key] for key in OF_EVENT if event.get(key) is not None}
+    details["failed"] = "error" in response and "output" not in response
+    text = response.get("error" if details["failed"] else "output")
+    if not isinstance(text, str) or len(response) != 1:
+        details["response"] = dict(response)
+        text = to_json(dict(response)).decode()
+    data = {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": text}
+    return validated(Message, {**data, "details": details}, where)
+
+
+def _sample(
+    data: Mapping[str, Any], metadata: Mapping[str, Any], messages: list[Message]
+) -> Sample:
+    opening = next(
+        (n for n, each in enumerate(messages) if each.role == "assistant"), len(messages)
+    )
+    kept = {key: metadata[key] for key in _PASSED if key in metadata}
+    rest = {k: v for k, v in metadata.items() if k not in _COMPUTED and k not in _PASSED}
+    if rest:
+        kept["eval_record"] = rest
+    reason = metadata.get("finish_reason")
+    answered = bool(messages) and messages[-1].role != "user"
+    fields = {
+        "id": text_at(data.get("session_id"), "session_id"),
+        "input": {key: data[key] for key in ("title", "created") if data.get(key) is not None},
+        "prompt": messages[:opening],
+        "trajectory": Trajectory(
+            messages=messages,
+            termination_reason=reason if isinstance(reason, str) else None,
+            terminated=answered,
+        ),
+        "status": Status.COMPLETED if answered else Status.ABORTED,
+        "metadata": kept,
+    }
+    return validated(Sample, fields, "record")

@@ -1,0 +1,67 @@
+"""`assay compare` from the inside."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli.compare import main
+from assay.models import EvaluateResult, Sample
+from recorded_runs import judged_by_metadata, record, samples
+
+NAMES = [f"s{number}" for number in range(8)]
+
+
+def given(store: Path, a: str, b: str, **options: Any) -> Namespace:
+    plain = {"limit": 20, "json": False, "fail_on_regression": False}
+    return Namespace(store=str(store), a=a, b=b, **{**plain, **options})
+
+
+def runs(store: Path, before: float, after: float, count: int = 8) -> tuple[str, str]:
+    """Two runs of the same samples with these scores."""
+    scores = (dict.fromkeys(NAMES[:count], score) for score in (before, after))
+    first, second = (record(store, *samples(**each)) for each in scores)
+    return first, second
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "count", "status"),
+    [(1.0, 0.0, 8, 1), (0.0, 1.0, 8, 0), (1.0, 1.0, 8, 0), (1.0, 0.0, 2, 3)],
+)
+def test_only_a_regression_that_is_asked_about_is_a_no(
+    before: float, after: float, count: int, status: int, tmp_path: Path
+) -> None:
+    a, b = runs(tmp_path / "a.db", before, after, count)
+
+    assert main(given(tmp_path / "a.db", a, b)) == 0
+    assert main(given(tmp_path / "a.db", a, b, fail_on_regression=True)) == status
+
+
+def test_the_lines_name_both_runs_and_what_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def other(sample: Sample) -> EvaluateResult:
+        return judged_by_metadata(sample)
+
+    store = tmp_path / "a.db"
+    a = record(store, *samples(a=1.0))
+    b = record(store, *samples(a=0.0), score_fn=other)
+
+    main(given(store, a, "latest"))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [f"first run     {a}", f"second run    {b}", "differ in     score_fn"]
+    assert "regressions (1)" in lines
+
+
+def test_json_says_what_the_lines_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = runs(tmp_path / "a.db", 1.0, 0.0)
+
+    main(given(tmp_path / "a.db", a, b, json=True, limit=3))
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["a"], said["b"], said["conclusion"]) == (a, b, "worse")
+    assert (said["losses"], len(said["regressions"])) == (8, 3)
+    assert said["configurations_differ_in"] == []

@@ -1,0 +1,179 @@
+"""`assay doctor` from the inside."""
+
+import asyncio
+import json
+import socket
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import doctor
+from assay.cli.doctor import (
+    Asked,
+    Extra,
+    Findings,
+    StoreFinding,
+    checked,
+    found_by_key,
+    installed_extras,
+    main,
+)
+from assay.endpoints import EndpointCheck
+from assay.errors import ConfigError
+from assay.models import Endpoint
+from recorded_runs import record, samples
+
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (*KEYS, "ASSAY_STORE", "ASSAY_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def given(**options: Any) -> Namespace:
+    return Namespace(**{"model": [], "store": None, "json": False, **options})
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def test_without_a_model_or_a_key_nothing_is_asked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def asks(endpoint: Endpoint) -> EndpointCheck:
+        raise AssertionError("an endpoint was asked")
+
+    monkeypatch.setattr(doctor, "check_endpoint", asks)
+
+    assert main(given()) == 0
+
+    printed = capsys.readouterr().out
+    assert "assay         0." in printed
+    assert "none here yet; `assay eval` makes one" in printed
+    assert "none asked: give --model" in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_extras_come_from_the_packages_own_requirements() -> None:
+    found = list(
+        installed_extras(
+            [
+                "pydantic>=2",
+                "pytest>=8; extra == 'here'",
+                "no-such-thing[x]>=1; python_version > '3' and extra == \"gone\"",
+                "ruff; extra == 'dev'",
+            ]
+        )
+    )
+
+    assert [(extra.name, extra.package) for extra in found] == [
+        ("here", "pytest"),
+        ("gone", "no-such-thing"),
+    ]
+    assert found[0].words == f"pytest {pytest.__version__}"
+    assert found[1].words == "not installed: pip install 'assay[gone]'"
+
+
+def test_the_shipped_extras_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(given(json=True))
+
+    said = json.loads(capsys.readouterr().out)
+    assert {each["name"] for each in said["extras"]} >= {"gym", "hf", "parquet", "postgres"}
+    assert said["well"] is True
+
+
+def test_a_store_that_opens_names_its_newest_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = record(tmp_path / "a.db", *samples(a=1.0))
+
+    assert main(given(store="a.db")) == 0
+
+    assert f"opens; its newest run is {run}" in capsys.readouterr().out
+
+
+def test_a_store_that_does_not_open_is_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.db").write_text("this is no database, but quite a long text" * 100)
+
+    assert main(given(store="a.db")) == 3
+    assert "the file is not a store" in capsys.readouterr().out
+
+
+def test_models_are_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"http://user:canary@127.0.0.1:{free_port()}/v1"
+
+    assert main(given(model=["mock:echo"])) == 0
+    assert main(given(model=["mock:echo", f"vllm:m@{address}"])) == 3
+
+    printed = capsys.readouterr().out
+    assert "endpoint      mock:echo\n              answers: a mock, in this process\n" in printed
+    assert "endpoint      vllm:m@http://***@127.0.0.1" in printed
+    assert "unreachable: " in printed
+    assert "canary" not in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_a_model_string_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a model is written `provider:model`"):
+        main(given(model=["gpt"]))
+
+
+def test_a_key_in_the_environment_is_a_reason_to_ask() -> None:
+    found = list(found_by_key({"OPENAI_API_KEY": "canary", "ANTHROPIC_API_KEY": " "}))
+
+    assert [(each.name, each.by_key) for each in found] == [("openai", "OPENAI_API_KEY")]
+    assert "canary" not in repr(found)
+
+
+def finding(asked: Asked, check: EndpointCheck) -> Findings:
+    return Findings(
+        [Extra("x", "y", "1")], StoreFinding("a.db", "opens", well=True), [(asked, check)]
+    )
+
+
+def test_a_model_that_is_missing_counts_only_where_it_was_asked_for() -> None:
+    check = EndpointCheck("answers", "2 models", 0.5, ("a", "b"), False, "'any' is not among them")
+    endpoint = Endpoint(provider="openai", model="any")
+
+    asked = finding(Asked("openai:any", endpoint), check)
+    found = finding(Asked("openai", endpoint, by_key="OPENAI_API_KEY"), check)
+
+    assert not asked.well
+    assert "              hint: 'any' is not among them" in asked.lines()
+    assert found.well
+    assert "endpoint      openai (by OPENAI_API_KEY)" in found.lines()
+    assert "hint" not in "".join(found.lines())
+    assert found.plain()["endpoints"][0]["models"] == ["a", "b"]
+
+
+def test_text_of_a_server_does_not_act_on_the_terminal() -> None:
+    check = EndpointCheck("refused", "says \x1b[2J", 0.5)
+
+    lines = finding(Asked("vllm:m", Endpoint(provider="vllm", model="m")), check).lines()
+
+    assert "says \ufffd[2J" in "".join(lines)
+
+
+def test_endpoints_are_asked_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def both() -> None:
+        barrier = asyncio.Barrier(2)
+
+        async def asks(endpoint: Endpoint) -> EndpointCheck:
+            await asyncio.wait_for(barrier.wait(), 10)
+            return EndpointCheck("answers", "")
+
+        monkeypatch.setattr(doctor, "check_endpoint", asks)
+        endpoint = Endpoint(provider="mock", model="echo")
+        assert len(await checked([Asked("a", endpoint), Asked("b", endpoint)])) == 2
+
+    asyncio.run(both())

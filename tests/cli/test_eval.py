@@ -1,0 +1,251 @@
+"""`assay eval` from the inside: files, options, exit statuses. Processes are in `tests/flows/`."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.record import Store
+
+FILE = """
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint
+
+def score(sample):
+    print("a word of the scorer")
+    return sample.response == sample.ground_truth
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="mock", model="echo", temperature=0.5), score_fn=score
+)
+dataset = "rows.jsonl"
+"""
+ROWS = [{"id": f"q{n}", "question": str(n), "answer": str(n % 3)} for n in range(4)]
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes an evaluation and its rows into the current folder; its path."""
+    for variable in ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+
+    def file(text: str = FILE, name: str = "made_up_evaluation.py") -> str:
+        (tmp_path / name).write_text(text, "utf-8")
+        return name
+
+    yield file
+    sys.modules.pop("made_up_evaluation", None)
+
+
+def newest() -> Store:
+    return Store.open(create=False)
+
+
+def test_a_run_ends_with_its_summary_and_the_next_commands(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", write()]) == 0
+
+    printed = capsys.readouterr()
+    with newest() as store:
+        run = store.run().id
+    assert printed.out.startswith("score         0.750 [")
+    assert f"\nrun           {run}\n" in printed.out
+    assert printed.out.endswith(f"next:\n  assay show {run}\n  assay compare OTHER_RUN {run}\n")
+    assert "a word of the scorer" not in printed.out
+    assert printed.err.startswith(f"run {run}\na word of the scorer\n")
+
+
+def test_json_is_one_object_whatever_the_users_code_prints(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", write("print('importing')\n" + FILE), "--json", "--quiet"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["interrupted"] is False
+    assert said["summary"]["score"]["interval"]["mean"] == 0.75
+    assert said["problem"] is None
+
+
+def test_options_take_the_place_of_the_files_settings(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--limit", "2", "--repeats", "3", "--seed", "7", "--name", "other"]
+    model = ["--model", "mock:echo", "--concurrency", "1", "--store", "own.db"]
+
+    assert main(["eval", write(), *options, *model, "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["summary"]["samples"], said["summary"]["results"]) == (2, 6)
+    with Store.open("own.db", create=False) as store:
+        spec = store.run().spec
+    assert (spec.name, spec.config["seed"]) == ("other", 7)
+    assert spec.config["endpoint"]["temperature"] == 0.5
+    assert said["next"][0] == f"assay show {spec.id} --store own.db"
+
+
+def test_failed_samples_are_3_and_resuming_tries_only_them_again(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    broken = FILE.replace(
+        "    print(",
+        "    if sample.id == 'q2' and not __import__('os').path.exists('mended'):\n"
+        "        raise RuntimeError('not yet')\n    print(",
+    )
+
+    assert main(["eval", write(broken), "--limit", "3"]) == 3
+
+    printed = capsys.readouterr()
+    command = printed.err.strip().splitlines()[-1].split()
+    assert "1 failed (1 scorer). See why, and try them again, with:" in printed.err
+    assert command[:4] == ["assay", "eval", "made_up_evaluation.py", "--limit"]
+
+    (tmp_path / "mended").touch()
+    assert main(command[1:]) == 0
+
+    assert capsys.readouterr().err.count("a word of the scorer") == 1
+    with newest() as store:
+        assert len(store.runs()) == 1
+        assert [row.sample_id for row in store.run().results()] == ["q0", "q1", "q2"]
+
+
+def test_a_dataset_that_breaks_in_the_middle_is_3_and_keeps_what_was_done(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with (tmp_path / "rows.jsonl").open("a") as rows:
+        rows.write("not json\n")
+
+    assert main(["eval", write(), "--concurrency", "1"]) == 3
+
+    said = capsys.readouterr().err
+    assert "rows.jsonl:5:" in said
+    assert "what was recorded is kept; go on with:\n  assay eval made_up_evaluation.py" in said
+    with newest() as store:
+        assert (store.run().status, store.run().totals.recorded) == ("failed", 4)
+
+
+def test_a_dataset_of_the_users_that_raises_shows_their_traceback(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = (
+        "def rows():\n    yield {'question': '1'}\n    raise KeyError('gone')\ndataset = rows()\n"
+    )
+
+    assert main(["eval", write(FILE + rows)]) == 3
+
+    said = capsys.readouterr().err
+    assert "the run broke off in your code\nTraceback (most recent call last):\n" in said
+    assert "KeyError: 'gone'\nwhat was recorded is kept" in said
+    assert "/evaluation/engine.py" not in said
+
+
+def test_a_bug_during_a_run_is_not_hidden(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.cli import eval as command
+
+    async def broken(*args: object, store: Store, **options: object) -> None:
+        from assay.record import RunSpec
+
+        store.start_run(RunSpec("r", "r", {}, "f", "rows"))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(command, "evaluate", broken)
+
+    with pytest.raises(ZeroDivisionError):
+        main(["eval", write()])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "gpt"], "a model is written `provider:model`"),
+        (["--limit", "0"], "argument --limit: '0' is not a number of 1 or more"),
+        (["--grace", "-1"], "argument --grace: '-1' is not a number of seconds"),
+        (["--resume", "none"], "there is no run 'none'"),
+        (["--resume"], "there are no runs yet"),
+        (["--take-over"], "--take-over is for a run that is resumed"),
+        (["--model", "openai:gpt"], "no key for openai"),
+    ],
+)
+def test_a_wrong_request_is_2(
+    options: list[str], message: str, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", write(), *options]) == 2
+
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
+
+
+def test_a_mistake_in_the_file_is_2(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", write("1 / 0\n")]) == 2
+
+    assert "line 1, in <module>\n    1 / 0\n" in capsys.readouterr().err
+
+
+def test_resuming_something_else_is_2_and_says_what_differs(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["eval", write()])
+
+    assert main(["eval", write(), "--resume", "--seed", "4"]) == 2
+    assert "seed: None -> 4" in capsys.readouterr().err
+
+
+def test_a_changed_dataset_is_resumed_only_on_demand(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    main(["eval", write()])
+    with (tmp_path / "rows.jsonl").open("a") as rows:
+        rows.write('{"id": "q9", "question": "9", "answer": "9"}\n')
+
+    assert main(["eval", write(), "--resume"]) == 2
+    assert "the dataset changed" in capsys.readouterr().err
+    assert main(["eval", write(), "--resume", "--allow-changed-dataset"]) == 0
+
+    with newest() as store:
+        assert store.run().totals.recorded == 5
+
+
+def test_a_refused_key_stops_the_run_with_one_message(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = 'model="script", extra_params={"replies": [{"error": {"status": 401}}], "loop": True}'
+
+    assert main(["eval", write(FILE.replace('model="echo"', script))]) == 3
+
+    said = capsys.readouterr().err
+    assert said.count("mock:script") == 1
+    assert "  hint: this denial is rehearsed by the mock\n" in said
+    assert "go on with:\n  assay eval made_up_evaluation.py --resume " in said
+    assert "Traceback" not in said
+
+
+def test_no_secret_is_printed_or_stored(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    endpoint = """Endpoint(
+        provider="openai", model="m", api_base="http://127.0.0.1:9/v1", max_retries=0,
+        api_key="canary-key", headers={"X-Token": "canary-header"},
+    )"""
+    text = FILE.replace('Endpoint(provider="mock", model="echo", temperature=0.5)', endpoint)
+    address = "http://canary-user:canary-password@127.0.0.1:9/v1?key=canary-query"
+
+    assert main(["eval", write(text), "--limit", "1"]) == 3
+    assert main(["eval", write(text), "--limit", "1", "--model", f"vllm:m@{address}"]) == 3
+    assert main(["show", "latest", "q0", "--full"]) == 0
+    assert main(["show", "latest", "--json"]) == 0
+
+    printed = capsys.readouterr()
+    assert "canary" not in printed.out + printed.err
+    assert "--model 'vllm:m@http://***@127.0.0.1:9/v1?***'" in printed.err
+    for path in (tmp_path / ".assay").iterdir():
+        assert b"canary" not in path.read_bytes(), path

@@ -1,0 +1,24 @@
+"""Which error comes to which exit status."""
+
+import pytest
+
+from assay.cli.exit_status import CouldNotTell, status_of
+from assay.errors import (
+    AccessDenied,
+    AssayError,
+    ConfigError,
+    DatasetError,
+    EndpointError,
+    MissingExtra,
+    StoreError,
+)
+
+
+@pytest.mark.parametrize("kind", [ConfigError, MissingExtra, DatasetError, AssayError])
+def test_a_wrong_request_is_2(kind: type[AssayError]) -> None:
+    assert status_of(kind("no")) == 2
+
+
+@pytest.mark.parametrize("kind", [CouldNotTell, EndpointError, AccessDenied, StoreError])
+def test_what_is_out_of_reach_is_3(kind: type[AssayError]) -> None:
+    assert status_of(kind("no")) == 3

@@ -1,0 +1,107 @@
+"""`assay gate` from the inside: it says no, and it says when it cannot tell."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli.gate import main
+from assay.errors import ConfigError
+from assay.evaluation import Stop
+from assay.models import Sample
+from recorded_runs import record, samples, stopped
+
+NAMES = [f"s{number}" for number in range(10)]
+
+
+def given(store: Path, **options: Any) -> Namespace:
+    plain: dict[str, Any] = {
+        "run": "latest",
+        "minimum": None,
+        "proven": False,
+        "baseline": None,
+        "tolerance": None,
+        "max_not_judged": 0.05,
+        "allow_unfinished": False,
+        "json": False,
+    }
+    return Namespace(store=str(store), **{**plain, **options})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store whose newest run has a mean of 0.9."""
+    path = tmp_path / "a.db"
+    record(path, *samples(**{**dict.fromkeys(NAMES, 1.0), "s0": 0.0}), name="nine")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"minimum": 0.9}, 0),
+        ({"minimum": 0.91}, 1),
+        ({"minimum": 0.9, "proven": True}, 1),
+        ({"minimum": 0.5, "proven": True}, 0),
+    ],
+)
+def test_a_run_is_held_to_the_minimum(options: dict[str, Any], status: int, store: Path) -> None:
+    assert main(given(store, **options)) == status
+
+
+def test_a_run_is_held_to_a_baseline(store: Path) -> None:
+    record(store, *samples(**dict.fromkeys(NAMES, 0.0)), name="bad")
+
+    assert main(given(store, run="bad", baseline="nine")) == 1
+    assert main(given(store, run="nine", baseline="bad")) == 0
+    assert main(given(store, run="bad", baseline="nine", tolerance=1.0)) == 0
+
+
+def test_too_few_judged_samples_cannot_tell(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, *samples(a=1.0, b=None))
+
+    assert main(given(store, minimum=0.5)) == 3
+    assert "1 of 2 results not judged" in capsys.readouterr().out
+    assert main(given(store, minimum=0.5, max_not_judged=0.5)) == 0
+
+
+def test_a_run_that_was_not_finished_does_not_pass(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = record(store, *samples(**dict.fromkeys(NAMES, 1.0)), stop=stopped())
+
+    assert main(given(store, minimum=0.5)) == 3
+
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"run           {half}\ngate          could not tell\nfinished ")
+    assert "the run is interrupted, with 0 of 10 results" in " ".join(printed.split())
+
+
+def test_an_unfinished_run_is_judged_when_that_is_allowed(store: Path) -> None:
+    stop = Stop(grace_s=30)
+
+    def last_to_be_scored(sample: Sample) -> float:
+        stop.request()
+        return 1.0
+
+    record(store, *samples(a=1.0, b=1.0), score_fn=last_to_be_scored, stop=stop)
+
+    assert main(given(store, minimum=0.5)) == 3
+    assert main(given(store, minimum=0.5, allow_unfinished=True)) == 0
+
+
+def test_json_has_every_check(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(given(store, minimum=0.95, json=True)) == 1
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["outcome"], said["exit_status"]) == ("failed", 1)
+    assert [check["name"] for check in said["checks"]] == ["judged", "minimum"]
+
+
+def test_a_gate_without_a_bar_is_refused(store: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing to hold the run to"):
+        main(given(store))

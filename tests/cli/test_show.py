@@ -1,0 +1,151 @@
+"""`assay show` from the inside."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from assay.cli.show import main
+from assay.errors import ConfigError
+from recorded_runs import record, samples
+
+
+def given(store: Path, **options: Any) -> Namespace:
+    plain: dict[str, Any] = {
+        "run": "latest",
+        "sample": None,
+        "limit": 20,
+        "failed": False,
+        "repeat": None,
+        "full": False,
+        "json": False,
+    }
+    return Namespace(store=str(store), **{**plain, **options})
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COLUMNS", "80")
+    path = tmp_path / "a.db"
+    record(path, *samples(good=1.0, unjudged=None, bad=0.0, fair=0.5, broken="broken"))
+    return path
+
+
+def listed(printed: str, title: str) -> list[str]:
+    lines = printed.splitlines()
+    start = lines.index(title) + 1
+    return [line.split()[0] for line in lines[start : lines.index("next:")]]
+
+
+def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(given(store)) == 0
+
+    printed = capsys.readouterr().out
+    assert "status        completed\n" in printed
+    assert "not judged    2 of 5 results: scorer failed 1, no valid score 1\n" in printed
+    names = listed(printed, "samples, worst first")
+    assert names == ["broken", "bad", "fair", "good", "unjudged"]
+    assert "because of bad" in printed
+    assert "scorer failed      RuntimeError: the scorer" in printed
+    assert f"  assay show latest broken --store {store}" in printed
+
+
+def test_the_list_is_bounded_and_says_so(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(given(store, limit=2))
+
+    assert "  and 3 more: --limit shows more of them\n" in capsys.readouterr().out
+
+
+def test_only_failed_samples_are_listed_on_demand(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(given(store, failed=True))
+    assert listed(capsys.readouterr().out, "failed samples") == ["broken"]
+
+    record(store, *samples(good=1.0))
+    main(given(store, failed=True))
+    assert capsys.readouterr().out.endswith("no sample failed\n")
+
+    record(store)
+    main(given(store))
+    assert capsys.readouterr().out.endswith("no sample is recorded\n")
+
+
+def test_everything_fits_80_columns(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(store, *samples(**{"漢" * 50: 1.0, "x" * 300: 0.0}), name="n" * 200)
+
+    main(given(store))
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "assay show" not in line]
+    assert max(map(cell_len, lines)) <= 80
+
+
+def test_a_run_as_json(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(given(store, json=True))
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["summary"]["judged_samples"] == 3
+    assert [(each["id"], each["score"]) for each in said["samples"][:2]] == [
+        ("broken", None),
+        ("bad", 0.0),
+    ]
+    assert said["samples"][0]["failed"] == "scorer"
+
+
+@pytest.mark.parametrize("wanted", ["bad", "ba"])
+def test_a_sample_is_found_by_its_id_or_its_beginning(
+    wanted: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(given(store, sample=wanted)) == 0
+
+    printed = capsys.readouterr().out
+    assert printed.startswith("sample    bad\nstatus    completed\n")
+    assert "--- 0 user\nbad?\n" in printed
+    assert "score     0\nreason    because of bad\n" in printed
+
+
+def test_a_failed_sample_is_shown_with_its_failure(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(given(store, sample="broken"))
+
+    printed = capsys.readouterr().out
+    assert "--- failed: scorer\nRuntimeError: the scorer broke \ufffd[2J" in printed
+    assert "Traceback (most recent call last):" in printed
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("none", "there is no sample 'none'"),
+        ("b", "'b' begins the ids of several samples: 'bad', 'broken'"),
+    ],
+)
+def test_a_sample_that_is_not_one_is_refused(wanted: str, message: str, store: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        main(given(store, sample=wanted))
+
+
+def test_one_of_several_repeats_is_chosen(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(store, *samples(a=1.0, b=0.0), repeats=3)
+
+    main(given(store, sample="a"))
+    assert "repeat    0 of 3; --repeat N shows another" in capsys.readouterr().out
+    main(given(store, sample="a", repeat=2, json=True))
+    said = json.loads(capsys.readouterr().out)
+    assert (said["repeat"], said["sample"]["rollout_id"]) == (2, "a#2")
+    with pytest.raises(ConfigError, match="there is no repeat 3; there is 0, 1, 2"):
+        main(given(store, sample="a", repeat=3))
+
+
+def test_the_transcript_fits_80_columns(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from recorded_runs import conversation
+
+    record(store, conversation("long", "漢" * 300 + "x" * 300, metadata={"score": 1.0}))
+
+    main(given(store, sample="long"))
+
+    assert max(map(cell_len, capsys.readouterr().out.splitlines())) <= 80

@@ -1,0 +1,55 @@
+"""Where commands look for a store."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import pytest
+
+from assay.cli.store_option import add_store_option, follow_up, open_store, store_location
+from assay.errors import StoreError
+
+
+def given(*words: str) -> Namespace:
+    parser = ArgumentParser()
+    add_store_option(parser)
+    return parser.parse_args(words)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASSAY_STORE", raising=False)
+    monkeypatch.delenv("ASSAY_HOME", raising=False)
+
+
+def test_the_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store_location(given()) is None
+
+    monkeypatch.setenv("ASSAY_HOME", "state")
+    assert store_location(given()) == Path("state/assay.db")
+
+    monkeypatch.setenv("ASSAY_STORE", "postgresql://db/team")
+    assert store_location(given()) == "postgresql://db/team"
+
+    assert store_location(given("--store", "own.db")) == "own.db"
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_STORE", "")
+    monkeypatch.setenv("ASSAY_HOME", "")
+
+    assert store_location(given()) is None
+
+
+def test_reading_makes_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no store here"):
+        open_store(given("--store", str(tmp_path / "none.db")))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_command_names_the_store_without_its_password() -> None:
+    assert follow_up(given(), "show", "a run") == "assay show 'a run'"
+
+    shown = follow_up(given("--store", "postgresql://me:pass@db/team"), "show", "r")
+
+    assert shown == "assay show r --store 'postgresql://***@db/team'"

@@ -1,0 +1,172 @@
+"""Evaluations in a process of their own: `python program.py '[{"dataset": …, "store": …}]'`.
+
+Writes a line of JSON for each thing that tests wait for: an acknowledged sample, a recorded
+failure, an error, the report. An error also goes to stderr with its traceback, as everything does
+that is logged.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import os
+import resource
+import sqlite3
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from assay.endpoints import ClientSettings
+from assay.errors import AssayError
+from assay.evaluation import EvalConfig, EvalReport, Resume, evaluate
+from assay.models import Endpoint, EvaluateResult, Sample
+from assay.record import Store, StoreSettings, Writer
+
+
+def right(sample: Sample) -> bool:
+    return bool(sample.response == sample.ground_truth)
+
+
+def raises_on_three(sample: Sample) -> bool:
+    if sample.id in ("r3", "r7"):
+        raise KeyError("no such column")
+    if sample.id == "r50":
+        sys.exit(0)
+    return True
+
+
+def returns_what_it_is_told(sample: Sample) -> object:
+    values: dict[str, object] = {
+        "nan": math.nan,
+        "inf": math.inf,
+        "-inf": -math.inf,
+        "none": None,
+        "text": "1.0",
+        "list": [1.0],
+        "huge": 10**400,
+        "nearly-inf": 1e308,
+        "complex": 1j,
+        "invalid": EvaluateResult(score=1.0, is_score_valid=False, reason="cannot say"),
+        "large": 7.0,
+        "one": 1,
+    }
+    return values[str(sample.ground_truth)]
+
+
+async def never_returns(sample: Sample) -> bool:
+    if sample.id == "r3":
+        await asyncio.Event().wait()
+    return True
+
+
+SCORERS: dict[str, Callable[[Sample], object]] = {
+    function.__name__: function
+    for function in (right, raises_on_three, returns_what_it_is_told, never_returns)
+}
+
+acknowledged = 0
+
+
+def say(kind: str, value: object) -> None:
+    # In one write and at once: a line that was seen is a thing that has happened.
+    os.write(1, json.dumps({kind: value}).encode() + b"\n")
+
+
+def tell_acknowledgements(after: dict[int, Callable[[], None]]) -> None:
+    """Say when the store has confirmed a sample, and do what is to happen after so many."""
+    submit = Writer.submit
+
+    def told(
+        self: Writer, key: str, sample: Sample, *, repeat: int = 0, failed: bool = False
+    ) -> asyncio.Future[bool]:
+        written = submit(self, key, sample, repeat=repeat, failed=failed)
+        written.add_done_callback(lambda done: tell(sample, done, failed=failed))
+        return written
+
+    def tell(sample: Sample, done: asyncio.Future[bool], *, failed: bool) -> None:
+        global acknowledged
+        if done.exception() is not None:
+            return
+        if failed:
+            say("failed", sample.id)
+        elif done.result():
+            say("kept", sample.id)
+            acknowledged += 1
+            after.get(acknowledged, lambda: None)()
+
+    Writer.submit = told  # type: ignore[method-assign]  # the process is only for watching this
+
+
+def break_store(how: str, store: Path) -> Callable[[], None]:
+    """What makes writing fail from then on."""
+
+    def no_file_may_grow() -> None:
+        size = max(path.stat().st_size for path in store.parent.glob(f"{store.name}*"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    def each_connection(statement: str) -> None:
+        def prepare(connection: sqlite3.Connection, *_: object) -> None:
+            connection.execute(statement)
+
+        sa.event.listen(sa.pool.Pool, "checkout", prepare)
+
+    return {
+        "no file may grow": no_file_may_grow,
+        "no page is left": lambda: each_connection("PRAGMA max_page_count = 1"),
+        "read-only": lambda: each_connection("PRAGMA query_only = ON"),
+    }[how]
+
+
+def peak_bytes() -> int:
+    """The most memory this process had, not counting what its parent had before it."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+async def evaluated(options: dict[str, Any]) -> EvalReport:
+    client = dict(options.get("client", {}))
+    if "cache" in client:
+        client["cache"] = Path(client["cache"])
+    config = EvalConfig(
+        endpoint=Endpoint(**options["endpoint"]),
+        score_fn=SCORERS[options.get("scorer", "right")],
+        client=ClientSettings(**client),
+        **options.get("config", {}),
+    )
+    resume = Resume(**options["resume"]) if "resume" in options else None
+    settings = StoreSettings(**options.get("store_settings", {}))
+    with Store.open(options["store"], settings=settings) as store:
+        return await evaluate(Path(options["dataset"]), config, store=store, resume=resume)
+
+
+async def main(options: dict[str, Any]) -> int:
+    try:
+        report = await evaluated(options)
+    except AssayError as error:
+        traceback.print_exc()
+        say("error", {"kind": type(error).__name__, "text": str(error)})
+        return 3
+    else:
+        say("report", {"run": report.run_id, "summary": report.summary.model_dump(mode="json")})
+        return 0
+    finally:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        say("left", [repr(task) for task in left])
+        say("peak_bytes", peak_bytes())
+
+
+if __name__ == "__main__":
+    every = json.loads(sys.argv[1])
+    logging.basicConfig(level=logging.DEBUG if every[0].get("verbose") else logging.WARNING)
+    then = {}
+    if "breaks" in every[0]:
+        then[every[0]["breaks_after"]] = break_store(every[0]["breaks"], Path(every[0]["store"]))
+    tell_acknowledgements(then)
+    sys.exit(max(asyncio.run(main(options)) for options in every))

@@ -1,0 +1,136 @@
+"""Scorers that raise, return what is no score, or never return."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from assay.errors import AssayError
+from assay.evaluation import EvalConfig, Progress, evaluate
+from assay.models import Endpoint, Sample
+from assay.record import Store
+from assay.report import GateRule, Outcome, judge_gate, summarise
+from faults.processes import Evaluation, Recorded, names, program, write_rows
+
+Start = Callable[..., Evaluation]
+ECHO = {"provider": "mock", "model": "echo"}
+
+
+def standard_json(text: str) -> Any:
+    """Read JSON that any reader can read: without NaN and infinity."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_samples_whose_scorer_raises_are_counted_and_decide_with_the_gate(
+    tmp_path: Path, store: Path, start: Start
+) -> None:
+    dataset = write_rows(tmp_path / "data.jsonl", names(100))
+
+    run = start(program(dataset=dataset, store=store, endpoint=ECHO, scorer="raises_on_three"))
+
+    assert run.ended() == 0, run.stderr
+    assert run.summary["judged_samples"] == 97
+    assert run.summary["failed"] == {"scorer": 3}
+    assert run.summary["score"]["interval"]["mean"] == 1.0
+    recorded = Recorded(store)
+    assert sorted(recorded.attempts) == ["r3", "r50", "r7"]
+    failed = recorded.samples["r7"]
+    assert failed.score is not None
+    assert not failed.score.is_score_valid
+    assert failed.failure is not None
+    assert "raises_on_three" in str(failed.failure.traceback)
+    with Store.open(store, create=False) as opened:
+        summary = summarise(opened.run().results())
+    lenient = judge_gate(summary, GateRule(minimum=0.9, max_not_judged=0.03))
+    strict = judge_gate(summary, GateRule(minimum=0.9, max_not_judged=0.02))
+    assert lenient.exit_status == 0
+    assert strict.outcome is Outcome.COULD_NOT_TELL
+    assert strict.exit_status != 0
+
+
+def test_what_is_no_score_is_not_averaged_and_output_stays_standard_json(
+    tmp_path: Path, store: Path, start: Start
+) -> None:
+    bad = ["nan", "inf", "-inf", "none", "text", "list", "huge", "nearly-inf", "complex"]
+    good = ["one", "large"]
+    dataset = write_rows(tmp_path / "data.jsonl", [*bad, "invalid", *good])
+
+    run = start(
+        program(dataset=dataset, store=store, endpoint=ECHO, scorer="returns_what_it_is_told")
+    )
+
+    assert run.ended() == 0, run.stderr
+    for line in run.stdout.splitlines():
+        standard_json(line)
+    assert run.summary["failed"] == {"scorer": len(bad)}
+    assert run.summary["invalid"] == 1
+    assert run.summary["judged_samples"] == len(good)
+    assert run.summary["score"]["interval"]["mean"] == 4.0
+    recorded = Recorded(store)
+    assert sorted(recorded.results) == ["invalid", "large", "one"]
+    assert all(recorded.samples[name].reward is None for name in [*bad, "invalid"])
+    for sample in recorded.samples.values():
+        standard_json(sample.to_json())
+
+
+def test_a_scorer_that_never_returns_fails_its_sample_when_time_is_up(
+    tmp_path: Path, store: Path, start: Start
+) -> None:
+    dataset = write_rows(tmp_path / "data.jsonl", names(10))
+
+    run = start(
+        program(
+            dataset=dataset,
+            store=store,
+            endpoint=ECHO,
+            scorer="never_returns",
+            config={"sample_timeout_s": 0.5},
+        )
+    )
+
+    assert run.ended() == 0, run.stderr
+    assert run.summary["judged_samples"] == 9
+    assert run.summary["failed"] == {"scorer": 1}
+    assert Recorded(store).attempts["r3"].message == "the sample was not finished within 0.5 s"
+    assert run.said("left") == [[]]
+
+
+def test_a_sample_that_is_cancelled_from_within_does_not_vanish_from_a_completed_run(
+    tmp_path: Path, store: Path
+) -> None:
+    async def gives_up(sample: Sample) -> bool:
+        if sample.id == "r3":
+            raise asyncio.CancelledError
+        return True
+
+    dataset = write_rows(tmp_path / "data.jsonl", names(10))
+    config = EvalConfig(endpoint=Endpoint(**ECHO), score_fn=gives_up, concurrency=1)
+
+    with pytest.raises(AssayError, match="cancelled from within"):
+        asyncio.run(evaluate(dataset, config, store=store))
+
+    recorded = Recorded(store)
+    assert recorded.status == "failed"
+    assert recorded.results == ["r0", "r1", "r2"]
+
+
+def test_a_callback_that_breaks_ends_the_run_rather_than_being_passed_over(
+    tmp_path: Path, store: Path
+) -> None:
+    def broken(progress: Progress) -> None:
+        raise ValueError("no terminal")
+
+    dataset = write_rows(tmp_path / "data.jsonl", names(10))
+    config = EvalConfig(endpoint=Endpoint(**ECHO), score_fn=lambda sample: 1.0)
+
+    with pytest.raises(ValueError, match="no terminal"):
+        asyncio.run(evaluate(dataset, config, store=store, watch=broken))
+
+    assert Recorded(store).status == "failed"

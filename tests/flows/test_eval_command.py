@@ -1,0 +1,287 @@
+"""`assay eval` and the commands after it, as processes: output, exit statuses, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.record import Store
+
+FILE = """
+import asyncio
+import os
+
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint
+
+async def score(sample):
+    while os.path.exists("hold"):
+        await asyncio.sleep(0.01)
+    with open("scored.txt", "a") as file:
+        file.write(sample.id + "\\n")
+    return sample.response == sample.ground_truth
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="mock", model="echo", extra_params={"latency_s": LATENCY}),
+    score_fn=score,
+    concurrency=2,
+    name="sums",
+)
+dataset = [{"id": f"q{n}", "question": str(n), "answer": str(n % 30)} for n in range(40)]
+"""
+
+
+def environment() -> dict[str, str]:
+    hidden = ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return {**kept, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "assay", *arguments]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+def write(folder: Path, *, latency_s: float = 0.0) -> None:
+    (folder / "sums.py").write_text(FILE.replace("LATENCY", str(latency_s)))
+
+
+def scored(folder: Path) -> list[str]:
+    path = folder / "scored.txt"
+    return path.read_text().split() if path.exists() else []
+
+
+def wait_until_scored(folder: Path, count: int, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 30
+    while len(scored(folder)) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def started(folder: Path, *options: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        command("eval", "sums.py", *options),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+
+
+def recorded(folder: Path) -> list[str]:
+    with Store.open(folder / ".assay", create=False) as store:
+        return [row.sample_id for row in store.run().results()]
+
+
+def test_a_run_is_recorded_shown_compared_and_gated(tmp_path: Path) -> None:
+    write(tmp_path)
+
+    first, second = run(tmp_path, "eval", "sums.py"), run(tmp_path, "eval", "sums.py", "--json")
+    said = json.loads(second.stdout)
+    before = first.stdout.split("\nrun ")[1].split()[0]
+
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert first.stdout.startswith("score         0.750 [")
+    assert first.stderr == f"run {before}\n"
+    assert all(len(line) <= 80 for line in first.stdout.splitlines() if "store" not in line)
+
+    listed = run(tmp_path, "runs")
+    assert [said["run"], before] == [
+        line.split()[0] for line in listed.stdout.splitlines() if line.startswith("sums-")
+    ]
+    shown = run(tmp_path, "show", "latest", "--limit", "3")
+    assert "  q30                        0.000\n" in shown.stdout
+    assert "and 37 more" in shown.stdout
+    transcript = run(tmp_path, "show", before, "q30")
+    assert "--- 1 assistant\n30\n\n--- result\nscore     0\n" in transcript.stdout
+    compared = run(tmp_path, "compare", before, "latest", "--fail-on-regression")
+    assert "40: 0 better, 0 worse, 40 the same" in compared.stdout
+    assert [each.returncode for each in (listed, shown, transcript, compared)] == [0, 0, 0, 0]
+
+    gates = [run(tmp_path, "gate", "latest", "--min", bar) for bar in ("0.75", "0.8")]
+    assert [gate.returncode for gate in gates] == [0, 1]
+    assert "minimum       failed: mean 0.750 is below 0.800" in gates[1].stdout
+    assert run(tmp_path, "gate", "latest", "--baseline", before).returncode == 0
+
+
+def test_commands_without_a_store_say_what_makes_one(tmp_path: Path) -> None:
+    for words in (["runs"], ["show", "latest"], ["compare", "a", "b"], ["gate", "a", "--min", "1"]):
+        done = run(tmp_path, *words)
+
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "there is no store here\n  hint: `assay eval` makes one" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_doctor_reports_and_shows_no_key(tmp_path: Path) -> None:
+    done = run(tmp_path, "doctor", "--model", "mock:echo", "--json")
+
+    said = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said["endpoints"][0]["verdict"] == "answers"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_its_results_and_is_resumed(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    write(tmp_path, latency_s=0.05)
+    process = started(tmp_path)
+    wait_until_scored(tmp_path, 4, process)
+
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 130, errors
+    assert "stopping: samples in flight have 30 s to end; again to stop now\n" in errors
+    assert "Traceback" not in errors
+    kept = recorded(tmp_path)
+    # What was in flight was finished and kept: whatever was scored is recorded.
+    assert sorted(kept) == sorted(scored(tmp_path))
+    assert 4 <= len(kept) < 40
+    assert f"samples       {len(kept)}, {len(kept)} judged\n" in output
+    resume = errors.strip().splitlines()[-1].split()
+    assert resume[:4] == ["assay", "eval", "sums.py", "--resume"]
+
+    done = run(tmp_path, *resume[1:])
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(recorded(tmp_path)) == sorted(f"q{n}" for n in range(40))
+    # Nothing was run twice.
+    assert len(scored(tmp_path)) == len(set(scored(tmp_path))) == 40
+    assert "samples       40, 40 judged\n" in done.stdout
+
+
+def test_a_second_signal_stops_now_and_the_store_stays_consistent(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert run(tmp_path, "eval", "sums.py", "--limit", "2").returncode == 0
+    (tmp_path / "hold").touch()
+    process = started(tmp_path)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("run sums-")
+
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline().startswith("stopping: ")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert errors.startswith("stopping now\n")
+    with Store.open(tmp_path / ".assay", create=False) as store:
+        assert [row.status for row in store.runs()] == ["interrupted", "completed"]
+        assert store.run().totals.recorded == store.run().totals.failed == 0
+    (tmp_path / "hold").unlink()
+    assert run(tmp_path, "eval", "sums.py", "--resume").returncode == 0
+    assert len(recorded(tmp_path)) == 40
+
+
+def test_the_grace_time_ends_what_takes_too_long(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "hold").touch()
+    process = started(tmp_path, "--grace", "0.1")
+    assert process.stderr is not None
+    process.stderr.readline()
+
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert "samples in flight have 0.1 s to end" in errors
+    assert output.startswith("score         none: no sample was judged")
+
+
+def test_a_scorer_that_does_not_return_cannot_hold_the_process(tmp_path: Path) -> None:
+    blocking = "def score(sample):\n    open('begun', 'w').close()\n    time.sleep(600)\n"
+    text = FILE.replace("LATENCY", "0") + f"\nimport dataclasses, time\n{blocking}"
+    text += "config = dataclasses.replace(config, score_fn=score)\n"
+    (tmp_path / "sums.py").write_text(text)
+    process = started(tmp_path, "--grace", "0.1")
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "next:\n  assay show sums-" in output
+    assert " --resume sums-" in errors.strip().splitlines()[-1]
+
+
+def test_a_killed_run_is_resumed_too(tmp_path: Path) -> None:
+    write(tmp_path, latency_s=0.05)
+    process = started(tmp_path)
+    wait_until_scored(tmp_path, 6, process)
+    process.kill()
+    process.communicate(timeout=30)
+    kept = recorded(tmp_path)
+
+    done = run(tmp_path, "eval", "sums.py", "--resume")
+
+    assert done.returncode == 0, done.stderr
+    assert len(recorded(tmp_path)) == 40
+    assert set(kept) <= set(recorded(tmp_path))
+    again = [name for name in kept if scored(tmp_path).count(name) > 1]
+    assert again == []
+
+
+def test_an_endpoint_out_of_reach_is_3(tmp_path: Path) -> None:
+    write(tmp_path)
+    text = (tmp_path / "sums.py").read_text()
+    (tmp_path / "sums.py").write_text(text.replace('model="echo"', 'model="echo", max_retries=0'))
+
+    done = run(
+        tmp_path, "eval", "sums.py", "--limit", "2", "--model", "vllm:m@http://127.0.0.1:9/v1"
+    )
+
+    assert done.returncode == 3
+    assert "2 failed (2 endpoint)" in done.stderr
+
+
+def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    write(tmp_path, latency_s=0.05)
+    reading, writing = pty.openpty()
+    process = subprocess.Popen(
+        command("eval", "sums.py"),
+        cwd=tmp_path,
+        env={**environment(), "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=writing,
+    )
+    os.close(writing)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(reading, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(reading)
+    output, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert b"/40" in seen
+    assert b"mean" in seen
+    assert output.startswith(b"score ")
+    assert b"\x1b" not in output

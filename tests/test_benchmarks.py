@@ -1,0 +1,95 @@
+"""The benchmarks run and print figures that can be true. How fast anything is, is not tested."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(BENCHMARKS / script), *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def printed(script: str, *options: str) -> str:
+    done = run(script, *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def figures(script: str, *options: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(printed(script, *options, "--json"))
+    return found
+
+
+def test_the_models_are_timed_beside_plain_pydantic_and_json() -> None:
+    found = figures("models.py", "--rounds", "1")
+
+    times = found["us_per_sample"]
+    assert {"load, assay, its own form", "load, plain pydantic", "dump, json.dumps"} <= set(times)
+    assert all(us > 0 for us in times.values())
+
+
+def test_both_contenders_meet_the_same_server_at_the_same_concurrency() -> None:
+    found = figures("harness.py", "throughput", "--rounds", "1", "--loads", "4:40,20:100")
+
+    assert list(found) == ["throughput"]
+    small, large = found["throughput"]
+    assert (small["concurrency"], small["requests"]) == (4, 40)
+    for contender in ("bare", "assay"):
+        assert small[contender]["most_in_flight"] == small[contender]["connections"] == 4
+        assert 0 < large[contender]["most_in_flight"] <= 20
+        # No faster than its concurrency allows: the latency is really there.
+        assert 0 < small[contender]["requests_per_s"] <= 4 / 0.05 * 1.05
+        assert small[contender]["cpu_ms"] > 0
+    paces = [small[name]["requests_per_s"] for name in ("assay", "bare")]
+    assert small["ratio"] == pytest.approx(paces[0] / paces[1])
+
+
+def test_cpu_is_given_for_each_size_beside_its_budget() -> None:
+    found = figures("harness.py", "cpu", "--rounds", "1", "--samples", "20,60")
+
+    cpu = found["cpu"]
+    assert list(cpu["cpu_ms_per_sample"]) == ["20", "60"]
+    assert all(ms > 0 for ms in cpu["cpu_ms_per_sample"].values())
+    assert cpu["budget_ms"] == 0.15
+    assert cpu["yardstick_ns"] > 0
+
+
+def test_peak_memory_is_that_of_a_process_of_its_own() -> None:
+    found = figures("harness.py", "memory", "--rows", "20,60")
+
+    peaks = found["memory"]["peak_bytes"]
+    assert list(peaks) == ["20", "60"]
+    # An interpreter with the libraries in it, and not the machine's memory.
+    assert all(20e6 < peak < 1e9 for peak in peaks.values())
+    assert found["memory"]["ratio"] == pytest.approx(peaks["60"] / peaks["20"])
+
+
+def test_a_person_is_shown_every_part_with_its_budget() -> None:
+    sizes = ["--rounds", "1", "--loads", "5:20", "--samples", "20", "--rows", "20"]
+    text = printed("harness.py", *sizes)
+
+    assert "concurrency" in text
+    assert "ms CPU each, budget 0.15" in text
+    assert "MB at most" in text
+
+
+@pytest.mark.parametrize(
+    "wrong", [["speed"], ["--loads", "10"], ["--samples", "many"], ["--samples", "0"]]
+)
+def test_what_cannot_be_measured_is_refused(wrong: list[str]) -> None:
+    done = run("harness.py", *wrong)
+
+    assert done.returncode == 2
+    assert wrong[-1] in done.stderr
+    assert "Traceback" not in done.stderr
