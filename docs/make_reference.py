@@ -15,6 +15,7 @@ UNITS = (
     "assay.sources",
     "assay.endpoints",
     "assay.rollout",
+    "assay.rollout.remote",
     "assay.scoring",
     "assay.evaluation",
     "assay.record",

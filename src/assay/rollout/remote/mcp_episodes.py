@@ -1,0 +1,170 @@
+"""Episodes that MCP clients name themselves, each with a session once it is looked at."""
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.models import Message, ToolCall
+
+from ..environment import Step
+from .sessions import AtCapacity, NoSuchSession, Session, Sessions
+
+_LONGEST_NAME = 200
+_NAMES_PER_SESSION = 100
+
+
+@dataclass(eq=False)
+class Episode:
+    """One name of a client's. Its session is opened when something of it is first asked for."""
+
+    sessions: Sessions
+    seed: int | None = None
+    task: Mapping[str, Any] = field(default_factory=dict)
+    used: float = 0.0
+    _session: Session | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _calls: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a session that has not expired."""
+        return self._session is not None and not self._session.closed
+
+    async def session(self) -> Session:
+        """Its session. Raises `NoSuchSession` if that has expired: an episode has one only."""
+        async with self._lock:
+            return await self._opened()
+
+    async def step(self, name: str, arguments: Mapping[str, Any]) -> tuple[Message, ...]:
+        """Let the environment answer one tool call."""
+        async with self._lock:
+            session = await self._opened()
+            call = ToolCall(id=f"call_{next(self._calls)}", name=name, arguments=dict(arguments))
+            action = Message(role="assistant", tool_calls=(call,))
+            stored = await self.sessions.step(session.id, action, len(session.steps))
+        return stored.step.replies
+
+    def steps(self) -> list[Step]:
+        """What was done so far. Raises the fault that broke the environment."""
+        if self._session is None:
+            return []
+        session = self.sessions.find(self._session.id)
+        if session.fault is not None:
+            raise session.fault
+        return [stored.step for stored in session.steps]
+
+    async def close(self) -> None:
+        async with self._lock:
+            if self._session is not None and self.is_open:
+                await self.sessions.close(self._session.id)
+
+    async def _opened(self) -> Session:
+        if self._session is None:
+            self._session = await self.sessions.open(seed=self.seed, task=self.task)
+        return self.sessions.find(self._session.id)
+
+
+class Episodes:
+    """All names in use, and the lines of clients of the handshake era.
+
+    A name costs nothing until its session is opened. Names without one are forgotten when they
+    were not used for as long as a session may idle.
+    """
+
+    def __init__(self, sessions: Sessions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._named: dict[str, Episode] = {}
+        self._lines: dict[str, tuple[str, float]] = {}
+        """From the id of a line to the name of its episode, and when it was last used."""
+
+    def named(self, name: str, extra: Mapping[str, Any] | None = None) -> Episode:
+        """The episode of this name, begun if there is none."""
+        episode = self._named.get(name)
+        if episode is None:
+            self._make_room(name)
+            episode = self._named[name] = self._begun(extra or {})
+        episode.used = self._clock()
+        return episode
+
+    def known(self, name: str) -> Episode:
+        """The episode of this name. Raises `NoSuchSession` if there is none."""
+        if name not in self._named:
+            raise NoSuchSession(f"Session {name[:6]}… not found", hint="ask for its initial state")
+        return self.named(name)
+
+    async def reset(
+        self, name: str, seed: int | None, task: Mapping[str, Any] | None = None
+    ) -> None:
+        """Begin the episode anew, with its old task unless there is another.
+
+        The seed is there before its environment is.
+        """
+        old = self._named.pop(name, None)
+        if task is None:
+            task = {} if old is None else old.task
+        if old is not None:
+            await old.close()
+        self._make_room(name)
+        self._named[name] = Episode(self._sessions, seed, task, self._clock())
+
+    async def close(self, name: str) -> None:
+        """End the episode and forget its name. Raises `NoSuchSession` if there is none."""
+        episode = self.known(name)
+        del self._named[name]
+        await episode.close()
+
+    def pick_up(self, extra: Mapping[str, Any]) -> str:
+        """A line for a client of the handshake era; its id."""
+        line = secrets.token_hex(16)
+        name = extra.get("session_id")
+        if not isinstance(name, str) or not name:
+            name = line
+        self._make_room(name)
+        self.named(name, extra)
+        self._lines[line] = (name, self._clock())
+        return line
+
+    def on_line(self, line: str) -> Episode | None:
+        """The episode of a line; None if there is no such line, or its episode was closed."""
+        name, _ = self._lines.get(line, ("", 0.0))
+        if name not in self._named:
+            return None
+        self._lines[line] = (name, self._clock())
+        return self.named(name)
+
+    async def hang_up(self, line: str) -> bool:
+        """End a line and its episode; False if there is no such line."""
+        name, _ = self._lines.pop(line, ("", 0.0))
+        if name in self._named:
+            await self.close(name)
+        return bool(name)
+
+    def _begun(self, extra: Mapping[str, Any]) -> Episode:
+        seed, task = extra.get("seed"), extra.get("config")
+        return Episode(
+            self._sessions,
+            seed if type(seed) is int else None,
+            task if isinstance(task, dict) else {},
+        )
+
+    def _make_room(self, name: str) -> None:
+        """Forget what is idle. Raises `AtCapacity` if that does not help."""
+        if len(name) > _LONGEST_NAME:
+            raise NoSuchSession(f"a name of {len(name)} characters is too long")
+        most = _NAMES_PER_SESSION * self._sessions.capacity
+        if max(len(self._named), len(self._lines)) < most:
+            return
+        limit = self._clock() - self._sessions.idle_s
+        self._named = {
+            name: episode
+            for name, episode in self._named.items()
+            if episode.is_open or episode.used > limit
+        }
+        self._lines = {line: entry for line, entry in self._lines.items() if entry[1] > limit}
+        if max(len(self._named), len(self._lines)) >= most:
+            raise AtCapacity(f"{most} episodes are named already", retry_after_s=1.0)
