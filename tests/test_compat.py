@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assay import compat, models
+from assay import compat, evaluation_test, models
+from assay.scoring import reward_function
 
 FOREIGN = ("eval_protocol", "rollouts")
 
@@ -43,6 +44,24 @@ def test_the_names_are_assays_own_classes() -> None:
     assert names["EvaluateResult"] is names["Score"] is models.EvaluateResult
     assert names["MetricResult"] is names["Metric"] is models.Metric
     assert names["Status"] is models.Status
+
+
+def test_evaluations_are_answered_under_each_name_they_had() -> None:
+    compat.install()
+
+    names = run(
+        "from eval_protocol import evaluation_test, reward_function\n"
+        "from eval_protocol.pytest import evaluation_test as second\n"
+        "from eval_protocol.pytest_utils import evaluation_test as third\n"
+        "@reward_function\n"
+        "def judge(messages): return 0.5\n"
+    )
+
+    assert names["evaluation_test"] is names["second"] is names["third"] is evaluation_test
+    assert names["reward_function"] is reward_function
+    judge = names["judge"]
+    assert callable(judge)
+    assert judge([]).score == 0.5
 
 
 def test_every_name_that_is_offered_is_there() -> None:

@@ -54,6 +54,10 @@ PUBLIC = {
         BasicEnvironment CalculatorEnvironment Environment GymEnvironment Limits RolloutFailed
         Step ToolEnvironment ToolError environment_by_name run_agent tool
     """,
+    "assay.rollout.remote": """
+        EnvironmentServer Kind Launched MakeEnvironment RemoteEnvironments ServerSettings
+        is_loopback launched wait_until_ready
+    """,
     "assay.scoring": """
         ScoreCaller ScoreFunction Scorer Wanted exact_answer read_outcome reward_function wanted
     """,

@@ -9,6 +9,8 @@ import asyncio
 import dataclasses
 import json
 import re
+import socket
+import subprocess
 import sys
 import typing
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ import pydantic
 import pytest
 
 from assay import compat, models, rollout
+from evaluation_sessions import run as run_session
 from make import asked, said, sample
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
@@ -27,7 +30,6 @@ pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are no
 
 NEEDS_MORE = {
     ("000", 3): "shows the code that it replaces",
-    ("001", 0): "needs `evaluation_test`",
     ("003", 0): "needs the manifest types",
     ("003", 1): "needs the manifest types",
     ("003", 2): "needs `Manifest.load`",
@@ -77,7 +79,11 @@ def run(block: str, **names: Any) -> dict[str, Any]:
 def test_every_block_is_either_run_here_or_named_with_its_reason() -> None:
     run_here = {(d, n) for d, n in blocks() if (d, n) not in NEEDS_MORE}
 
-    assert run_here == {*(("000", n) for n in (0, 1, 2, 4, 5)), *(("004", n) for n in range(6))}
+    assert run_here == {
+        *(("000", n) for n in (0, 1, 2, 4, 5)),
+        ("001", 0),
+        *(("004", n) for n in range(6)),
+    }
 
 
 def test_the_result_class_of_the_proposal_reads_what_assay_writes() -> None:
@@ -200,3 +206,68 @@ def test_the_type_changes_of_the_second_phase_run(block: int) -> None:
         if proposed is not getattr(models, name):
             ours = getattr(models, name).model_fields
             assert set(getattr(proposed, "__annotations__", {})) <= set(ours)
+
+
+@pytest.fixture
+def environment_server() -> Iterator[None]:
+    """A real environment server at the address that the block names."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", 8000))
+        except OSError:
+            pytest.skip("port 8000, which the block names, is taken")
+    command = ("-m", "assay", "env", "serve", "served_environments:Counting", "--port", "8000")
+    server = subprocess.Popen(
+        [sys.executable, *command], cwd=Path(__file__).parent, stdout=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+CONFTEST = """
+import builtins
+import assay.compat
+
+assay.compat.install()
+builtins.calculate_accuracy = lambda messages, expected: float(messages[-1].text == expected)
+"""
+
+
+def test_the_evaluation_of_the_proposal_runs_in_pytest_as_written(
+    tmp_path: Path, environment_server: None
+) -> None:
+    (tmp_path / "test_seed.py").write_text(blocks()["001", 0], "utf-8")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "path" / "to").mkdir(parents=True)
+    answers = {"right": "4", "wrong": "5"}
+    (tmp_path / "path" / "to" / "dataset.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "id": name,
+                    "messages": [
+                        {"role": "user", "content": "2+2?"},
+                        {"role": "assistant", "content": answer},
+                    ],
+                    "ground_truth": "4",
+                    "level": 1,
+                }
+            )
+            + "\n"
+            for name, answer in answers.items()
+        )
+    )
+
+    session = run_session(tmp_path)
+
+    assert session.status == 0, session.output
+    assert session.tests["test_math_accuracy"]["score"] == 0.5
+    assert session.tests["test_math_accuracy"]["config"]["env_url"] == "http://localhost:8000/mcp/"
+    right, wrong = session.rows("::test_math_accuracy")
+    assert (right.ground_truth, right.reward, wrong.reward) == ("4", 1.0, 0.0)
+    assert right.evaluation_result is not None
+    assert right.evaluation_result.reason == "Mathematical accuracy evaluation"
+    assert right.evaluation_result.metrics["accuracy"].reason == "Direct comparison"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         StepOutput,
         Trajectory,
     )
+    from assay.pytest_plugin import evaluation_test
     from assay.sources import load_samples
 
 __version__ = "0.1.0"
@@ -42,12 +43,14 @@ __all__ = [
     "Trajectory",
     "__version__",
     "evaluate",
+    "evaluation_test",
     "load_samples",
 ]
 
 _UNIT_OF = dict.fromkeys(__all__, "assay.models") | {
     "EvalConfig": "assay.evaluation",
     "evaluate": "assay.evaluation",
+    "evaluation_test": "assay.pytest_plugin",
     "load_samples": "assay.sources",
 }
 del _UNIT_OF["__version__"]

@@ -18,6 +18,7 @@ _EVAL_PROTOCOL = {
     "MetricResult": "assay.models",
     "StepOutput": "assay.models",
 }
+_PYTEST = {"evaluation_test": "assay.pytest_plugin"}
 _ROLLOUTS = {
     "AgentSession": "assay.models",
     "BasicEnvironment": "assay.rollout",
@@ -37,8 +38,10 @@ _ROLLOUTS = {
     "run_agent": "assay.rollout",
 }
 _MODULES = {
-    "eval_protocol": _EVAL_PROTOCOL,
+    "eval_protocol": {**_EVAL_PROTOCOL, **_PYTEST, "reward_function": "assay.scoring"},
     "eval_protocol.models": _EVAL_PROTOCOL,
+    "eval_protocol.pytest": _PYTEST,
+    "eval_protocol.pytest_utils": _PYTEST,
     "rollouts": _ROLLOUTS,
     "rollouts.dtypes": _ROLLOUTS,
     "rollouts.training": {"Sample": "assay.models", "Status": "assay.models"},

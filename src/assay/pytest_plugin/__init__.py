@@ -3,14 +3,167 @@
 It therefore imports the standard library only; the work is imported when an evaluation runs.
 """
 
+import os
+import time
+
+from .decorator import ENDPOINT, asked_of, evaluation_test
+
 # Not imported from `typing`: see the module docstring.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     import pytest
 
-__all__ = ["pytest_configure"]
+    from .session import Evaluations
+
+__all__ = ["evaluation_test"]
+
+SUMMARY = ".assay/summary.json"
+
+
+def pytest_addoption(parser: "pytest.Parser") -> None:
+    """Declare the options that concern all evaluations of a session."""
+    group = parser.getgroup("assay", "evaluations")
+    group.addoption(
+        "--assay-summary",
+        metavar="PATH",
+        default=SUMMARY,
+        help=f"where the summary of all evaluations is written (default: {SUMMARY})",
+    )
+    group.addoption(
+        "--assay-baseline",
+        metavar="PATH",
+        help="fail when an evaluation is worse than in this earlier summary",
+    )
+    group.addoption(
+        "--assay-tolerance",
+        type=float,
+        metavar="X",
+        help="with --assay-baseline: how far a mean may fall; without it, no fall that is "
+        "statistically significant",
+    )
+    group.addoption(
+        "--assay-update-baseline",
+        action="store_true",
+        help="write this session's summary to --assay-baseline instead of comparing with it",
+    )
+    group.addoption(
+        "--assay-store", metavar="PATH|URL", help="where runs are kept (default: .assay/assay.db)"
+    )
+    group.addoption("--assay-limit", type=int, metavar="N", help="at most N samples of each test")
+    group.addoption("--assay-model", metavar="NAME", help="ask this model in every evaluation")
 
 
 def pytest_configure(config: "pytest.Config") -> None:
-    """Register the marker that tells evaluations from other tests."""
+    """Register the marker that tells evaluations from other tests, and check the options."""
     config.addinivalue_line("markers", "evaluation: a test that scores samples")
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        config._assay_session = worker["assay_session"]  # type: ignore[attr-defined]  # ours
+        return
+    config._assay_session = f"{os.getpid()}-{time.time_ns()}"  # type: ignore[attr-defined]  # ours
+    asked = ("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit")
+    changed = config.getoption("--assay-summary") != SUMMARY
+    if changed or any(config.getoption(option) not in (None, False) for option in asked):
+        from .settings import check_settings, read_settings
+
+        check_settings(read_settings(config))
+
+
+def pytest_configure_node(node: "Any") -> None:
+    """Tell a worker of pytest-xdist which session it works for."""
+    node.workerinput["assay_session"] = node.config._assay_session
+
+
+def pytest_pycollect_makeitem(collector: "pytest.Collector", name: str, obj: object) -> None:
+    """Show pytest only those parameters of an evaluation that are fixtures.
+
+    The others come from each sample. pytest reads a function's `__signature__`.
+    """
+    asked = asked_of(obj)
+    if asked is None:
+        return
+    from .collection import visible_signature
+
+    shown = visible_signature(asked, collector, name)
+    asked.function.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect
+
+
+def pytest_generate_tests(metafunc: "pytest.Metafunc") -> None:
+    """Make one test for each endpoint."""
+    asked = asked_of(metafunc.function)
+    if asked is not None and asked.endpoints and not asked.groupwise:
+        from .collection import endpoint_names
+
+        model = metafunc.config.getoption("--assay-model")
+        endpoints = asked.endpoints if model is None else (model,)
+        metafunc.parametrize(ENDPOINT, endpoints, ids=endpoint_names(endpoints))
+
+
+def pytest_itemcollected(item: "pytest.Item") -> None:
+    """Mark evaluations, so that `-m evaluation` selects them."""
+    if asked_of(getattr(item, "function", None)) is None:
+        return
+    from .collection import check_item
+
+    check_item(item)
+    item.add_marker("evaluation")
+
+
+def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
+    """Run an evaluation in place of calling its function once."""
+    asked = asked_of(pyfuncitem.obj)
+    if asked is None:
+        return None
+    from .verdict import run_test
+
+    run_test(pyfuncitem, asked, _evaluations(pyfuncitem.config))
+    return True
+
+
+def pytest_runtest_makereport(item: "pytest.Item", call: "pytest.CallInfo[None]") -> None:
+    """Put an evaluation whose fixtures failed into the summary as well."""
+    if call.when != "setup" or call.excinfo is None:
+        return
+    asked = asked_of(getattr(item, "function", None))
+    if asked is not None:
+        from .verdict import record_setup
+
+        record_setup(item, asked, call.excinfo.value, _evaluations(item.config))
+
+
+def pytest_sessionfinish(session: "pytest.Session") -> None:
+    """Write the summary of this process and its workers, and compare it with the baseline."""
+    config = session.config
+    if hasattr(config, "workerinput"):
+        return
+    option = config.getoption("--assay-summary")
+    if (config.rootpath / f"{option}.parts" / config._assay_session).is_dir():  # type: ignore[attr-defined]  # ours
+        _evaluations(config).finish(session)
+
+
+def pytest_terminal_summary(
+    terminalreporter: "pytest.TerminalReporter", config: "pytest.Config"
+) -> None:
+    """Say what the evaluations of this session came to."""
+    found = getattr(config, "_assay_evaluations", None)
+    if found is not None:
+        found.tell(terminalreporter)
+
+
+# Read by pluggy, as `pytest.hookimpl` writes it. The first hook exists only where pytest-xdist is
+# installed; the second must come before plugins that would run an async function themselves.
+pytest_configure_node.pytest_impl = {"optionalhook": True}  # type: ignore[attr-defined]  # see above
+pytest_pyfunc_call.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]  # see above
+
+
+def _evaluations(config: "pytest.Config") -> "Evaluations":
+    """What this session evaluated so far. Made when the first evaluation runs."""
+    found = getattr(config, "_assay_evaluations", None)
+    if found is None:
+        from .session import Evaluations
+
+        found = Evaluations(config, config._assay_session)  # type: ignore[attr-defined]  # ours
+        config._assay_evaluations = found  # type: ignore[attr-defined]  # ours
+    return found

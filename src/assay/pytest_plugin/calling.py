@@ -1,0 +1,76 @@
+"""The user's function, with everything that it takes besides the samples."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import ScorerFault
+from assay.models import Sample
+from assay.scoring import Wanted, wanted
+
+from .collection import receiver
+from .decorator import ENDPOINT, Asked
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """Calls the function of a test with what it names."""
+
+    function: Callable[..., Any]
+    takes: Wanted
+    fixtures: Mapping[str, Any]
+    tells_endpoints: bool = False
+    """Whether it takes `endpoints`: which endpoint each of a group's samples was asked of."""
+
+    def of_sample(self, sample: Sample) -> object:
+        """What it says of one sample; an awaitable when it is async."""
+        return self._called(self.takes.of(sample))
+
+    def of_group(self, samples: Sequence[Sample], endpoints: Sequence[str | None]) -> object:
+        """What it says of several samples: each parameter gets a list."""
+        values = self.takes.lists(samples)
+        if self.tells_endpoints:
+            values["endpoints"] = list(endpoints)
+        return self._called(values)
+
+    def _called(self, values: dict[str, object]) -> object:
+        with _as_faults():
+            returned = self.function(**{**values, **self.fixtures})
+        return _awaited(returned) if inspect.isawaitable(returned) else returned
+
+
+async def _awaited(returned: Awaitable[object]) -> object:
+    with _as_faults():
+        return await returned
+
+
+@contextmanager
+def _as_faults() -> Iterator[None]:
+    """Keep one sample's `pytest.fail()` or `sys.exit()` from ending all the others."""
+    import pytest
+
+    try:
+        yield
+    except (pytest.fail.Exception, pytest.skip.Exception, SystemExit) as error:
+        raise ScorerFault(f"the function ended with {type(error).__name__}: {error}") from error
+
+
+def user_function(item: "pytest.Function", asked: Asked) -> UserFunction:
+    """The function of a test, bound to its instance and its fixtures."""
+    function, signature = asked.function, asked.signature
+    kind = receiver(item.cls, item.originalname)
+    if kind is not None:
+        function = function.__get__(item.cls if kind == "class" else item.instance)
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    names = [name for name in item._fixtureinfo.argnames if name != ENDPOINT]
+    fixtures = {name: item.funcargs[name] for name in names}
+    tells = asked.groupwise and "endpoints" in signature.parameters
+    given = (*names, "endpoints") if tells else names
+    takes = wanted(function, given=given, signature=signature)
+    # A field of the row that has the name of a fixture must not be given twice.
+    return UserFunction(function, replace(takes, where=item.name), fixtures, tells)

@@ -1,0 +1,84 @@
+"""What pytest sees of an evaluation test while it collects."""
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .decorator import ENDPOINT, Asked
+
+if TYPE_CHECKING:
+    import pytest
+
+_ALWAYS_THE_SAMPLES = frozenset({"messages", "ground_truth", "sample", "row"})
+
+
+def visible_signature(asked: Asked, collector: "pytest.Collector", name: str) -> inspect.Signature:
+    """The parameters of the function that pytest fills: fixtures and parametrised arguments."""
+    import pytest
+
+    marks = [*getattr(asked.function, "pytestmark", ()), *collector.iter_markers("parametrize")]
+    parametrised = set(_parametrised(marks))
+    parameters = list(asked.signature.parameters.values())
+    owner = collector.obj if isinstance(collector, pytest.Class) else None
+    first = 0 if receiver(owner, name) is None else 1
+    kept = parameters[:first] + [
+        parameter
+        for parameter in parameters[first:]
+        if parameter.name in parametrised or _is_fixture(parameter, asked, collector)
+    ]
+    if asked.endpoints and not asked.groupwise:
+        kept.append(inspect.Parameter(ENDPOINT, inspect.Parameter.KEYWORD_ONLY))
+    return inspect.Signature(sorted(kept, key=lambda parameter: parameter.kind))
+
+
+def receiver(owner: type | None, name: str) -> str | None:
+    """What the first parameter of a test stands for: an `instance`, a `class`, or nothing."""
+    if owner is None:
+        return None
+    found = inspect.getattr_static(owner, name, None)
+    if isinstance(found, staticmethod):
+        return None
+    return "class" if isinstance(found, classmethod) else "instance"
+
+
+def _is_fixture(parameter: inspect.Parameter, asked: Asked, collector: "pytest.Collector") -> bool:
+    if parameter.name in _ALWAYS_THE_SAMPLES or parameter.default is not parameter.empty:
+        return False
+    if asked.groupwise and parameter.name == "endpoints":
+        return False
+    if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        return False
+    manager = collector.session._fixturemanager
+    return parameter.name == "request" or bool(manager.getfixturedefs(parameter.name, collector))
+
+
+def _parametrised(marks: Iterable[Any]) -> Iterator[str]:
+    for mark in marks:
+        if mark.name == "parametrize":
+            names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+            yield from names.replace(" ", "").split(",") if isinstance(names, str) else names
+
+
+def endpoint_names(endpoints: Sequence[Any]) -> list[str]:
+    """One name for each endpoint of a test, as the list of tests shows it; no two are equal."""
+    names: list[str] = []
+    for endpoint in endpoints:
+        whole = isinstance(endpoint, str)
+        name = endpoint if whole else f"{endpoint.provider}:{endpoint.model}"
+        again = sum(each == name or each.startswith(f"{name}#") for each in names)
+        names.append(f"{name}#{again + 1}" if again else name)
+    return names
+
+
+def check_item(item: "pytest.Item") -> None:
+    """Raise `pytest.UsageError` for an evaluation that pytest would not run as one."""
+    import pytest
+
+    unittest = sys.modules.get("unittest")
+    owner = getattr(item, "cls", None)
+    if unittest is not None and owner is not None and issubclass(owner, unittest.TestCase):
+        raise pytest.UsageError(
+            f"{item.nodeid}: an evaluation cannot be a method of a unittest.TestCase; "
+            "make it a function or a method of a plain class"
+        )

@@ -1,0 +1,221 @@
+"""`@evaluation_test`: records what was asked. The work is imported when a test runs."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
+
+from assay.errors import ConfigError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+MARK = "__assay_evaluation__"
+ENDPOINT = "assay_endpoint"
+"""The argument that a test is parametrised by when it has several endpoints."""
+
+_WHERE = "@evaluation_test"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an evaluation test asks for."""
+
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    """As it was written: pytest is shown less of it."""
+
+    samples: Any = None
+    """A path, a dataset name, or rows in memory."""
+
+    batch: bool = False
+    """Call the function once, with lists."""
+
+    groupwise: bool = False
+    """Call the function once for all repeats and endpoints of a sample, with lists."""
+
+    max_samples: int | None = None
+    endpoint: Any = None
+    """An Endpoint or a name such as `openai:gpt-5`. None: the samples are scored as they are."""
+
+    endpoints: tuple[Any, ...] = ()
+    """One test for each; with `groupwise`, one test for all of them."""
+
+    environment: Any = None
+    """A class, a factory that takes the sample, or a name such as `gym:FrozenLake-v1`."""
+
+    env_url: str | None = None
+    env_command: Any = None
+    """Starts the environment's server; `{port}` in it and in `env_url` is a free port."""
+
+    env_kind: Any = None
+    """The protocol of the server: own, mcp or openenv. None: found out by asking it."""
+
+    env_deadline_s: float = 60.0
+    threshold: Any = None
+    """The lowest mean that passes: a number, or a `GateRule` for more than that."""
+
+    repeats: int = 1
+    max_concurrent: int = 100
+    seed: int | None = None
+    tags: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    """For each sample."""
+
+    retries: int = 0
+    """How often samples that failed are tried again."""
+
+    max_turns: int = 50
+    prepare_messages: Callable[..., Any] | None = None
+    on_bad_row: str = "fail"
+    adapter: Callable[..., Any] | None = None
+
+    @property
+    def together(self) -> bool:
+        """Whether the function judges several results in one call."""
+        return self.batch or self.groupwise
+
+
+class Options(TypedDict, total=False):
+    """The options of `evaluation_test`, as type checkers see them; `Asked` describes each."""
+
+    batch: bool
+    groupwise: bool
+    max_samples: int | None
+    endpoint: Any
+    endpoints: Iterable[Any]
+    environment: Any
+    env_url: str | None
+    env_command: Any
+    env_kind: Literal["own", "mcp", "openenv"] | None
+    env_deadline_s: float
+    threshold: Any
+    repeats: int
+    max_concurrent: int
+    seed: int | None
+    tags: Iterable[str]
+    timeout_s: float | None
+    retries: int
+    max_turns: int
+    prepare_messages: Callable[..., Any] | None
+    on_bad_row: Literal["fail", "skip"]
+    adapter: Callable[..., Any] | None
+
+
+_OPTIONS = {each.name for each in fields(Asked)} - {"function", "signature", "samples"}
+
+
+def evaluation_test(
+    samples: Any = None, **options: Unpack[Options]
+) -> Callable[[Function], Function]:
+    """Make a function an evaluation: pytest runs it over every sample and judges the whole.
+
+    The function takes what it names: `messages`, `ground_truth`, `sample`, any field of the
+    dataset, fixtures, `**kwargs`. It returns a result, a number, a bool, or the sample with its
+    result set. Called directly it is the plain function. The options are the fields of `Asked`.
+    """
+    if inspect.isroutine(samples) or inspect.isclass(samples):
+        raise ConfigError(
+            "is used without brackets", where=_WHERE, hint="write @evaluation_test(...)"
+        )
+    given: dict[str, Any] = dict(options)
+    _check_names(given)
+    _check(samples, given)
+    for name in ("endpoints", "tags"):
+        if name in given:
+            given[name] = tuple(given[name])
+    # What can be read once only is needed again: by a retry, or by the next endpoint.
+    rows = list(samples) if isinstance(samples, Iterator) else samples
+
+    def mark(function: Function) -> Function:
+        if not inspect.isfunction(function):
+            raise ConfigError(
+                f"is on a {type(function).__name__}, not on a function",
+                where=_WHERE,
+                hint="it goes below @staticmethod and @classmethod, and on each method of a class",
+            )
+        setattr(function, MARK, Asked(function, inspect.signature(function), rows, **given))
+        return function
+
+    return mark
+
+
+def _check_names(options: dict[str, Any]) -> None:
+    for name in sorted(options.keys() - _OPTIONS):
+        near = difflib.get_close_matches(name, sorted(_OPTIONS), n=1)
+        known = f"the options are {', '.join(sorted(_OPTIONS))}"
+        raise ConfigError(
+            f"there is no option {name!r}",
+            where=_WHERE,
+            hint=f"did you mean {near[0]!r}?" if near else known,
+        )
+
+
+_LEAST = {"repeats": 1, "max_concurrent": 1, "max_turns": 1, "retries": 0, "max_samples": 1}
+_EITHER = (("endpoint", "endpoints"), ("batch", "groupwise"), ("environment", "env_url"))
+_NEEDS_URL = ("env_command", "env_kind", "env_deadline_s")
+
+
+def _check(samples: Any, options: dict[str, Any]) -> None:
+    """Refuse what cannot work, where it is written."""
+    if samples is None:
+        raise ConfigError("has no samples", where=_WHERE, hint="give a path, a name or a list")
+    for one, other in _EITHER:
+        if options.get(one) and options.get(other):
+            raise ConfigError(f"give `{one}` or `{other}`, not both", where=_WHERE)
+    for name in _NEEDS_URL:
+        if options.get(name) is not None and options.get("env_url") is None:
+            raise ConfigError(f"`{name}` needs the `env_url` of the server", where=_WHERE)
+    _check_lists(options)
+    _check_numbers(options)
+    if options.get("on_bad_row", "fail") not in ("fail", "skip"):
+        raise ConfigError(
+            f"on_bad_row={options['on_bad_row']!r} is neither 'fail' nor 'skip'", where=_WHERE
+        )
+
+
+def _check_lists(options: dict[str, Any]) -> None:
+    for name in ("endpoints", "tags"):
+        value = options.get(name)
+        if isinstance(value, str):
+            raise ConfigError(f"{name}={value!r} is not a list", where=_WHERE)
+    if "endpoints" in options and not options["endpoints"]:
+        raise ConfigError("`endpoints` is empty", where=_WHERE, hint="leave it out to ask none")
+    for endpoint in (options.get("endpoint"), *options.get("endpoints", ())):
+        known = endpoint is None or isinstance(endpoint, str)
+        if not known and not (hasattr(endpoint, "provider") and hasattr(endpoint, "model")):
+            raise ConfigError(
+                f"{endpoint!r} is no endpoint",
+                where=_WHERE,
+                hint="give an Endpoint or a name such as 'openai:gpt-5'",
+            )
+
+
+def _check_numbers(options: dict[str, Any]) -> None:
+    for name, least in _LEAST.items():
+        value = options.get(name)
+        if value is not None and (type(value) is not int or value < least):
+            raise ConfigError(f"{name}={value!r} is not a number from {least} on", where=_WHERE)
+    for name in ("timeout_s", "env_deadline_s"):
+        value = options.get(name)
+        if value is not None and not (_is_number(value) and value > 0):
+            raise ConfigError(f"{name}={value!r} is not a time above 0", where=_WHERE)
+    threshold = options.get("threshold")
+    if threshold is not None and not _is_number(threshold) and not hasattr(threshold, "minimum"):
+        raise ConfigError(
+            f"threshold={threshold!r} is not a number",
+            where=_WHERE,
+            hint="give a number, or a GateRule of assay.report",
+        )
+
+
+def _is_number(value: object) -> bool:
+    # NaN is the one number that is not itself: nothing could be compared with it.
+    return type(value) is not bool and isinstance(value, Real) and bool(value == value)
+
+
+def asked_of(function: object) -> Asked | None:
+    """What an evaluation test asks for; None for any other function."""
+    # What a class holds of a static or class method is a wrapper around the function.
+    found = getattr(getattr(function, "__func__", function), MARK, None)
+    return found if isinstance(found, Asked) else None

@@ -1,0 +1,61 @@
+"""Where the rollouts of a test take place: in this process, or behind an address."""
+
+import functools
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from assay.models import Sample
+
+from .decorator import Asked
+
+_SAMPLE = inspect.Signature([inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)])
+
+
+@asynccontextmanager
+async def environment_of(asked: Asked, *, rolled_out: bool) -> AsyncIterator[Any]:
+    """What makes the environments of a test; for an address, after its server is ready.
+
+    A server that `env_command` starts is stopped at the end. Nothing else is asked of a server
+    when no sample is rolled out.
+    """
+    if asked.env_url is None:
+        yield _factory(asked.environment)
+        return
+    from assay.rollout.remote import RemoteEnvironments, launched, wait_until_ready
+
+    async with AsyncExitStack() as stack:
+        url = asked.env_url
+        if asked.env_command is None:
+            await wait_until_ready(url, deadline_s=asked.env_deadline_s)
+        else:
+            server = launched(asked.env_command, url, deadline_s=asked.env_deadline_s)
+            url = (await stack.enter_async_context(server)).url
+        if not rolled_out:
+            yield None
+            return
+        remote = RemoteEnvironments(url, kind=asked.env_kind)
+        await stack.enter_async_context(remote)
+        yield lambda sample: remote.make(sample.input)
+
+
+def _factory(environment: Any) -> Any:
+    """A class that takes nothing is made without the sample; all else is given it."""
+    if not isinstance(environment, type):
+        return environment
+    try:
+        inspect.signature(environment).bind()
+    except TypeError:
+        return environment
+    except ValueError:
+        pass  # some built-in classes do not tell their signature
+
+    # Under the name and source of the class, by which a run knows its environment.
+    @functools.wraps(environment, updated=())
+    def make(sample: Sample) -> Any:
+        return environment()
+
+    # Otherwise inspect would look through to the parameters of the class.
+    make.__signature__ = _SAMPLE  # type: ignore[attr-defined]  # read by inspect
+    return make

@@ -1,0 +1,95 @@
+"""What GitHub Actions shows: a table on the run's page, and annotations beside the code."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from assay.report.wording import number, plain
+
+from .baseline import TestComparison
+from .records import Record
+
+_LONGEST_CELL = 300
+
+
+def write_step_summary(records: Sequence[Record], comparisons: Sequence[TestComparison]) -> None:
+    """Append a Markdown table to the step summary, where there is one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(markdown(records, comparisons))
+
+
+def markdown(records: Sequence[Record], comparisons: Sequence[TestComparison]) -> str:
+    """The table: one line for each test."""
+    against = {comparison.test: comparison for comparison in comparisons}
+    lines = [
+        "### Evaluations",
+        "",
+        "| test | score | interval | judged | threshold | baseline | |",
+        "|---|---|---|---|---|---|---|",
+        *(_row(record, against.pop(record.test, None)) for record in records),
+        "",
+    ]
+    rest = [f"- {_cell(each.test)} {_cell(each.text)}" for each in against.values()]
+    return "\n".join([*lines, *rest, *([""] if rest else [])])
+
+
+def _row(record: Record, found: TestComparison | None) -> str:
+    low, high = record.interval
+    bad = not record.passed or (found is not None and found.regressed)
+    cells = [
+        _cell(record.test),
+        "none" if record.score is None else number(record.score),
+        "" if low is None or high is None else f"{number(low)} to {number(high)}",
+        f"{record.judged} of {record.results}",
+        "" if record.threshold is None else number(record.threshold, beside=record.score),
+        "" if found is None else _cell(found.text),
+        f"❌ {_cell(record.reason)}".strip() if bad else "✅",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def annotate(
+    records: Sequence[Record], comparisons: Sequence[TestComparison], *, root: Path
+) -> Iterator[str]:
+    """Workflow commands that put each failure beside its test."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    places = {record.test: record for record in records}
+    for record in records:
+        if not record.passed:
+            yield _error(record, f"{record.headline()}: {record.reason}", root)
+    for comparison in comparisons:
+        if comparison.regressed and comparison.test in places:
+            text = f"worse than the baseline: {comparison.text}"
+            yield _error(places[comparison.test], text, root)
+
+
+def _error(record: Record, text: str, root: Path) -> str:
+    file = _as_property(_in_repository(record.file, root))
+    return f"::error file={file},line={record.line}::{_as_data(f'{record.test}: {text}')}"
+
+
+def _in_repository(file: str, root: Path) -> str:
+    """A path from the top of the checkout, which is what annotations are attached to."""
+    workspace = os.environ.get("GITHUB_WORKSPACE")
+    path = root / file
+    if workspace and path.is_relative_to(workspace):
+        return path.relative_to(workspace).as_posix()
+    return file
+
+
+def _as_data(text: str) -> str:
+    # A line break would end the command, and what follows could be another one.
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _as_property(text: str) -> str:
+    return _as_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _cell(text: str) -> str:
+    """Text as text: nothing in it is read as Markdown or HTML."""
+    shown = plain(text, _LONGEST_CELL).replace("&", "&amp;").replace("<", "&lt;")
+    return "".join(f"\\{each}" if each in "\\`*_[]|~#!@" else each for each in shown)

@@ -1,0 +1,111 @@
+"""What each test leaves on disk as soon as it ends, for the end of the session to join.
+
+Every session has a folder of its own, and every test two files in it: its samples, then its
+record. So the processes of pytest-xdist need not talk to each other, a worker that dies loses
+only the test it died in, and what a killed session left is neither lost nor mixed into the next.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from assay.models import Sample
+
+from .records import Record, failed
+
+
+@dataclass(frozen=True)
+class Part:
+    """One test on disk."""
+
+    record: Record
+    rows: Path | None
+    """None for a test that never came to its end."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one session."""
+
+    summary: Path
+    session: str
+    """Begins with the process that it belongs to."""
+
+    @property
+    def folder(self) -> Path:
+        return _home(self.summary) / self.session
+
+    @contextmanager
+    def running(self, record: Record) -> Iterator[None]:
+        """Leave a note while a test runs: it stays if the process ends in the middle."""
+        note = self._named(".begun")
+        self._put(failed(record, "the process ended while the test ran"), note)
+        try:
+            yield
+        finally:
+            # Whatever became of the test has been written by now.
+            note.unlink()
+
+    def write(self, record: Record, samples: Iterable[Sample]) -> None:
+        """Stream the samples of one test to a file; the record behind it makes it whole."""
+        rows = self._named(".jsonl")
+        with rows.open("w", encoding="utf-8") as file:
+            for sample in samples:
+                named = sample.model_copy(update={"test": record.test})
+                file.write(f"{named.to_json()}\n")
+        self._put(record, rows.with_suffix(".json"))
+
+    def _named(self, suffix: str) -> Path:
+        """A new file, whose name no other process takes; later ones come later."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / f"{time.time_ns()}-{os.getpid()}{suffix}"
+
+    def _put(self, record: Record, path: Path) -> None:
+        unfinished = path.with_suffix(".new")
+        unfinished.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        os.replace(unfinished, path)
+
+    def read(self) -> list[Part]:
+        """The tests of the session by name. A test that ran again counts as its last time."""
+        found: dict[str, Part] = {}
+        for path in sorted([*self.folder.glob("*.json"), *self.folder.glob("*.begun")]):
+            record = Record.from_plain(json.loads(path.read_text(encoding="utf-8")))
+            if (earlier := found.get(record.test)) is not None:
+                record = replace(record, attempts=earlier.record.attempts + 1)
+            whole = path.suffix == ".json"
+            found[record.test] = Part(record, path.with_suffix(".jsonl") if whole else None)
+        return [found[test] for test in sorted(found)]
+
+    def remove(self) -> None:
+        """Let go of them, once they are joined."""
+        shutil.rmtree(self.folder)
+        home = _home(self.summary)
+        if not any(home.iterdir()):
+            home.rmdir()
+
+
+def leftovers(summary: Path) -> list[Path]:
+    """Folders of sessions that never came to their end: their process is gone."""
+    home = _home(summary)
+    if not home.is_dir():
+        return []
+    return sorted(path for path in home.iterdir() if not _is_running(path.name.partition("-")[0]))
+
+
+def _home(summary: Path) -> Path:
+    return summary.with_name(f"{summary.name}.parts")
+
+
+def _is_running(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,174 @@
+"""One evaluation test as the summary tells of it."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from assay.models import stable_id
+from assay.report import RunSummary
+from assay.report.wording import number, plain, plural
+
+from .decorator import Asked
+
+if TYPE_CHECKING:
+    import pytest
+
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a test came to, in plain values. Unknown is None."""
+
+    test: str
+    """The test's id; where one test judges several endpoints together, one record for each."""
+
+    file: str
+    line: int
+    passed: bool = False
+    reason: str = ""
+    """Why it did not pass."""
+
+    run: str | None = None
+    """Where its samples are recorded, for `assay show`."""
+
+    score: float | None = None
+    interval: tuple[float | None, float | None] = (None, None)
+    threshold: float | None = None
+    proven: bool = False
+    """Whether the lower bound had to reach the threshold, rather than the mean."""
+
+    samples: int = 0
+    results: int = 0
+    judged: int = 0
+    invalid: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    skipped: str = ""
+    """Rows of the dataset that were left out, and why."""
+
+    metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    dataset: str | None = None
+    dataset_fingerprint: str | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    config_fingerprint: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    tags: tuple[str, ...] = ()
+    attempts: int = 1
+    """How often the session ran this test. The record tells of the last time."""
+
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Self:
+        """Read a record back from its part file."""
+        record = cls(**{each.name: given[each.name] for each in fields(cls)})
+        low, high = record.interval
+        return replace(record, interval=(low, high), tags=tuple(record.tags))
+
+    @property
+    def too_few(self) -> bool:
+        """Whether the threshold lies inside the interval: more samples could turn the verdict."""
+        low, high = self.interval
+        if self.threshold is None or self.score is None:
+            return False
+        return low is None or high is None or low < self.threshold <= high
+
+    def headline(self) -> str:
+        """Score, interval and counts in one sentence."""
+        return self._score_words() + (f"; {self.skipped}" if self.skipped else "")
+
+    def _score_words(self) -> str:
+        if not self.results:
+            return "no score: no sample was evaluated"
+        if self.score is None:
+            return f"no score: none of {plural(self.results, 'result')} was judged"
+        low, high = self.interval
+        between = "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
+        words = f"score {number(self.score, beside=self.threshold)}{between}"
+        if self.threshold is not None:
+            words += f", threshold {number(self.threshold, beside=self.score)}"
+        words += f", {self.judged} of {plural(self.results, 'result')} judged"
+        if self.too_few:
+            words += "; too few samples to tell which side of the threshold the true mean is on"
+        return words
+
+    def properties(self) -> list[tuple[str, object]]:
+        """What a JUnit report says of the test. What is not known is left out."""
+        values = {
+            "assay_score": self.score,
+            "assay_interval_low": self.interval[0],
+            "assay_interval_high": self.interval[1],
+            "assay_threshold": self.threshold,
+            "assay_results": self.results,
+            "assay_judged": self.judged,
+            "assay_cost_usd": self.cost_usd,
+            "assay_run": self.run,
+        }
+        return [(name, value) for name, value in values.items() if value is not None]
+
+
+def blank_record(item: "pytest.Function", asked: Asked, endpoint: str | None = None) -> Record:
+    """A record of a test of which nothing is known but what was asked."""
+    file, line, _ = item.location
+    minimum = getattr(asked.threshold, "minimum", asked.threshold)
+    return Record(
+        test=item.nodeid if endpoint is None else f"{item.nodeid}[{endpoint}]",
+        file=file,
+        line=(line or 0) + 1,
+        threshold=None if minimum is None else float(minimum),
+        proven=bool(getattr(asked.threshold, "proven", False)),
+        tags=asked.tags,
+    )
+
+
+def with_numbers(record: Record, summary: RunSummary) -> Record:
+    """The same record, filled with what a run came to."""
+    score = summary.score
+    return replace(
+        record,
+        score=score.mean,
+        interval=(score.interval.low, score.interval.high),
+        samples=summary.samples,
+        results=summary.results,
+        judged=summary.judged_results,
+        invalid=summary.invalid,
+        failed=dict(summary.failed),
+        metrics={
+            name: {
+                "mean": metric.mean,
+                "low": metric.interval.low,
+                "high": metric.interval.high,
+            }
+            for name, metric in summary.metrics.items()
+        },
+        input_tokens=_whole(summary.input_tokens.value),
+        output_tokens=_whole(summary.output_tokens.value),
+        cost_usd=summary.cost_usd.value,
+    )
+
+
+def with_config(record: Record, asked: Asked, config: dict[str, Any]) -> Record:
+    """The same record with what decides what its numbers mean."""
+    whole = {
+        **config,
+        "mode": "batch" if asked.batch else "groupwise" if asked.groupwise else "each",
+        "repeats": asked.repeats,
+        "max_samples": asked.max_samples,
+        "env_url": None if asked.env_url is None else _without_secrets(asked.env_url),
+    }
+    return replace(record, config=whole, config_fingerprint=stable_id(whole))
+
+
+def failed(record: Record, reason: str) -> Record:
+    """The same record of a test that did not pass, with the reason on one line."""
+    return replace(record, passed=False, reason=plain(reason, _LONGEST_REASON))
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

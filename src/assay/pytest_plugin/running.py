@@ -1,0 +1,211 @@
+"""One evaluation test: from its samples to its runs."""
+
+import asyncio
+import functools
+import inspect
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.endpoints import parse_model
+from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate, rescore
+from assay.models import Endpoint, EvaluateResult, Sample
+from assay.rollout import Limits
+from assay.scoring import ScoreFunction
+from assay.sources import SampleStream, load_samples
+
+from .calling import UserFunction, user_function
+from .collection import endpoint_names
+from .decorator import ENDPOINT, Asked
+from .environments import environment_of
+from .session import Evaluations
+from .together import Said, by_sample, judge_groups, members
+
+if TYPE_CHECKING:
+    import pytest
+
+_SAMPLE = inspect.Signature([inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)])
+
+
+@dataclass
+class TestRun:
+    """What a test did with one endpoint, or without any."""
+
+    __test__ = False
+
+    endpoint: str | None
+    """Its name, where one test has several."""
+
+    report: EvalReport
+    skipped: str
+    """What was left out of the dataset; "" for nothing."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    """The configuration of the rollouts, whichever run their results stand in."""
+
+
+@dataclass
+class Evaluation:
+    """One test on its way."""
+
+    item: "pytest.Function"
+    asked: Asked
+    evaluations: Evaluations
+    runs: list[TestRun] = field(default_factory=list)
+    """What is done already, also when the rest was interrupted."""
+
+    def run(self) -> None:
+        """Evaluate every sample with every endpoint of this test. Fills `runs`."""
+        function = user_function(self.item, self.asked)
+        asyncio.run(self._roll_out(function))
+        if self.asked.together and not self.interrupted:
+            self._judge_together(function)
+
+    @property
+    def interrupted(self) -> bool:
+        return any(run.report.interrupted for run in self.runs)
+
+    async def _roll_out(self, function: UserFunction) -> None:
+        endpoints = self._endpoints()
+        asks = any(endpoint is not None for _, endpoint in endpoints)
+        async with environment_of(self.asked, rolled_out=asks) as environment:
+            for name, endpoint in endpoints:
+                config = self._config(function, environment, endpoint)
+                stop = Stop()
+                with _stopped_by_ctrl_c(stop):
+                    run = await self._evaluated(config, stop)
+                run.endpoint, run.config = name, run.report.spec.config
+                self.runs.append(run)
+                if self.interrupted:
+                    return
+
+    def _config(
+        self, function: UserFunction, environment: Any, endpoint: Endpoint | None
+    ) -> EvalConfig:
+        asked = self.asked
+        score: Callable[[Sample], object] = (
+            _awaits_the_others if asked.together else function.of_sample
+        )
+        return EvalConfig(
+            endpoint=endpoint,
+            score_fn=_as_users(score, asked),
+            prepare_messages=asked.prepare_messages,
+            environment_factory=environment,
+            name=self.item.name,
+            limits=Limits(max_turns=asked.max_turns),
+            repeats=asked.repeats,
+            concurrency=asked.max_concurrent,
+            sample_timeout_s=asked.timeout_s,
+            seed=asked.seed,
+        )
+
+    async def _evaluated(self, config: EvalConfig, stop: Stop) -> TestRun:
+        store = self.evaluations.store
+        samples = self._samples()
+        report = await evaluate(samples, config, store=store, stop=stop)
+        for _ in range(self.asked.retries):
+            if not report.summary.failed or report.interrupted:
+                break
+            resume = Resume(report.run_id, allow_changed_dataset=True)
+            samples = self._samples()
+            report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
+        return TestRun(None, report, str(samples.skipped) if samples.skipped else "")
+
+    def _samples(self) -> SampleStream:
+        limits = [self.asked.max_samples, self.evaluations.limit]
+        known = [limit for limit in limits if limit is not None]
+        return load_samples(
+            _located(self.asked.samples, self.item.path),
+            min(known) if known else None,
+            on_bad_row="skip" if self.asked.on_bad_row == "skip" else "fail",
+            adapter=self.asked.adapter,
+        )
+
+    def _endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
+        """Whom this test asks, by name where there are several."""
+        one = self.evaluations.model or self.item.funcargs.get(ENDPOINT, self.asked.endpoint)
+        if not self.asked.groupwise or not self.asked.endpoints or self.evaluations.model:
+            return [(None, _parsed(one))]
+        names = endpoint_names(self.asked.endpoints)
+        return list(zip(names, map(_parsed, self.asked.endpoints), strict=True))
+
+    def _judge_together(self, function: UserFunction) -> None:
+        """Score all results at once, or all of each sample at once."""
+        found = [
+            member for run in self.runs for member in members(run.endpoint, run.report.samples)
+        ]
+        groups = by_sample(found) if self.asked.groupwise else [found]
+        said = judge_groups(
+            function,
+            [group for group in groups if group],
+            max_concurrent=self.asked.max_concurrent,
+        )
+        for run in self.runs:
+            if run.report.summary.results:
+                run.report = asyncio.run(self._rescored(run, said))
+
+    async def _rescored(self, run: TestRun, said: Said) -> EvalReport:
+        return await rescore(
+            run.report.run_id,
+            _as_users(lambda sample: said.of(run.endpoint, sample), self.asked),
+            store=self.evaluations.store,
+            name=self.item.name,
+            keep_failed=True,
+        )
+
+
+def _awaits_the_others(sample: Sample) -> EvaluateResult:
+    return EvaluateResult(is_score_valid=False, reason="judged together with the others")
+
+
+def _as_users(score: Callable[[Sample], object], asked: Asked) -> ScoreFunction:
+    """A scorer under the name and source of the user's function, by which a run knows it."""
+
+    @functools.wraps(asked.function)
+    def scorer(sample: Sample) -> object:
+        return score(sample)
+
+    # Otherwise inspect would look through to the parameters of the user's function.
+    scorer.__signature__ = _SAMPLE  # type: ignore[attr-defined]  # read by inspect
+    return scorer
+
+
+def _parsed(endpoint: Any) -> Endpoint | None:
+    found: Endpoint | None = parse_model(endpoint) if isinstance(endpoint, str) else endpoint
+    return found
+
+
+@contextmanager
+def _stopped_by_ctrl_c(stop: Stop) -> Iterator[None]:
+    """The first Ctrl-C ends the run and keeps what is recorded; the next one is as usual."""
+    loop = asyncio.get_running_loop()
+    usual = signal.getsignal(signal.SIGINT)
+
+    def stop_now() -> None:
+        signal.signal(signal.SIGINT, usual)
+        stop.request()
+        stop.request()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, stop_now)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Not the main thread, or a system without signals: cancellation will do.
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, usual)
+
+
+def _located(samples: Any, test_file: Path) -> Any:
+    """A path as it is, or beside the test file."""
+    if isinstance(samples, str | Path) and not Path(samples).exists():
+        beside = test_file.parent / samples
+        if beside.exists():
+            return beside
+    return samples

@@ -1,0 +1,148 @@
+"""The summary file of a session, and beside it every sample as one line of JSON."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from assay import __version__
+from assay.errors import ConfigError
+from assay.models import Sample
+
+from .parts import Part
+from .records import Record
+
+FORMAT = 1
+
+
+def rows_beside(summary: Path) -> Path:
+    """Where the samples of a summary stand."""
+    return summary.with_suffix(".jsonl")
+
+
+def write_summary(summary: Path, parts: Sequence[Part], *, root: Path) -> None:
+    """Join the parts and write the summary, each file in one piece or not at all."""
+    rows = rows_beside(summary)
+    unfinished = _unfinished(rows)
+    with unfinished.open("wb") as joined:
+        for rows_of_test in (part.rows for part in parts if part.rows is not None):
+            with rows_of_test.open("rb") as file:
+                shutil.copyfileobj(file, joined)
+    digest = _digest(unfinished)
+    os.replace(unfinished, rows)
+    plain = _plain([part.record for part in parts], root)
+    _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest})
+
+
+def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
+    scores = [record.score for record in records if record.score is not None]
+    return {
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": _git_commit(root),
+        "versions": {"assay": __version__, "python": platform.python_version()},
+        "score": sum(scores) / len(scores) if scores else None,
+        "passed": all(record.passed for record in records),
+        "results": sum(record.results for record in records),
+        "judged": sum(record.judged for record in records),
+        "invalid": sum(record.invalid for record in records),
+        "failed": sum(sum(record.failed.values()) for record in records),
+        "input_tokens": _total([record.input_tokens for record in records]),
+        "output_tokens": _total([record.output_tokens for record in records]),
+        "cost_usd": _total([record.cost_usd for record in records]),
+        "tests": [asdict(record) for record in records],
+    }
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    """A sum, known only if each part is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _write_json(path: Path, plain: dict[str, Any]) -> None:
+    unfinished = _unfinished(path)
+    unfinished.write_text(f"{json.dumps(plain, indent=2)}\n", encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+def _unfinished(path: Path) -> Path:
+    # With the process in its name: two sessions may end at the same time.
+    return path.with_name(f".{path.name}.{os.getpid()}.new")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _git_commit(root: Path) -> str | None:
+    """The commit that was evaluated; None outside a repository."""
+    try:
+        asked = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.stdout.strip() if asked.returncode == 0 else None
+
+
+def copy_summary(summary: Path, target: Path) -> None:
+    """Make a summary and its samples the baseline at `target`."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = rows_beside(target)
+    shutil.copyfile(rows_beside(summary), _unfinished(rows))
+    os.replace(_unfinished(rows), rows)
+    _write_json(target, {**read_summary(summary), "rows": rows.name})
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """A summary of a format that is known. Raises `ConfigError` for anything else."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        known = plain["format"] == FORMAT
+        names = [test["test"] for test in plain["tests"]] if known else []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"is not a summary of evaluations: {type(error).__name__}: {error}", where=str(path)
+        ) from error
+    if not known:
+        raise ConfigError(
+            f"has format {plain['format']!r}, not {FORMAT}",
+            where=str(path),
+            hint="write it anew with --assay-update-baseline",
+        )
+    if len(set(names)) != len(names):
+        raise ConfigError("names a test twice", where=str(path))
+    return dict(plain)
+
+
+def check_rows(summary: Path) -> None:
+    """Raise `ConfigError` unless the samples beside a summary are the ones it was made from."""
+    rows = rows_beside(summary)
+    if not rows.is_file():
+        raise ConfigError(
+            "the samples of the summary are not beside it",
+            where=str(rows),
+            hint="keep both files of a baseline together",
+        )
+    if _digest(rows) != read_summary(summary).get("rows_sha256"):
+        raise ConfigError(
+            "holds other samples than the summary beside it was made from",
+            where=str(rows),
+            hint="keep both files of a baseline together, unchanged, line ends included",
+        )
+
+
+def read_rows(summary: Path) -> Iterator[Sample]:
+    """The samples of a summary, one at a time."""
+    with rows_beside(summary).open(encoding="utf-8") as file:
+        for line in file:
+            yield Sample.from_json(line)

@@ -1,0 +1,199 @@
+"""Whether a test passes, decided after all of its samples are recorded."""
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from assay.errors import AssayError
+from assay.models import Sample
+from assay.report import GateRule, Outcome, Verdict, judge_gate
+from assay.report.wording import plain, plural
+
+from .decorator import Asked
+from .records import Record, blank_record, failed, with_config, with_numbers
+from .running import Evaluation, TestRun
+from .session import Evaluations
+
+if TYPE_CHECKING:
+    import pytest
+
+_MOST_LISTED = 20
+_LONGEST_LINE = 300
+
+
+def run_test(item: "pytest.Function", asked: Asked, evaluations: Evaluations) -> None:
+    """Evaluate every sample, record them all, and only then fail the test if it must fail."""
+    import pytest
+
+    evaluation = Evaluation(item, asked, evaluations)
+    with evaluations.running(blank_record(item, asked)):
+        problem = _verdict(evaluation)
+    if problem is not None:
+        # Says by itself what happened, where and what to do; a traceback would hide it.
+        pytest.fail(problem, pytrace=False)
+
+
+def _verdict(evaluation: Evaluation) -> str | None:
+    """Why the test fails; None when it passes. Raises what is no verdict, after recording it."""
+    try:
+        # Before anything is paid for: a rule that no run could be held to raises.
+        rule = rule_of(evaluation.asked.threshold)
+        evaluation.run()
+    except AssayError as error:
+        _stop(evaluation, str(error))
+        return f"{evaluation.item.name}: {error}"
+    except BaseException as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        _stop(evaluation, "interrupted" if interrupted else f"{type(error).__name__}: {error}")
+        raise
+    return _conclude(evaluation, rule)
+
+
+def record_setup(
+    item: "pytest.Item", asked: Asked, error: BaseException, evaluations: Evaluations
+) -> None:
+    """Record a test that never ran because a fixture failed; one that is skipped is no test."""
+    import pytest
+
+    if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
+        reason = f"setup: {type(error).__name__}: {error}"
+        evaluations.add(failed(blank_record(item, asked), reason), ())
+
+
+def rule_of(threshold: object) -> GateRule | None:
+    """What a test is held to. Raises `ConfigError` for a rule that nothing could fulfil."""
+    if threshold is None:
+        return None
+    if not isinstance(threshold, GateRule):
+        return GateRule(minimum=float(threshold))  # type: ignore[arg-type]  # checked when written
+    if threshold.minimum is None or threshold.tolerance is not None:
+        raise AssayError(
+            "a threshold is a GateRule with a minimum and without a tolerance",
+            where="@evaluation_test",
+            hint="hold a test to a baseline with --assay-baseline and --assay-tolerance",
+        )
+    return threshold
+
+
+def _stop(evaluation: Evaluation, reason: str) -> None:
+    """Put a test that did not come to its end into the summary, with what it has."""
+    for run in evaluation.runs:
+        record = failed(_record(evaluation, run), reason)
+        evaluation.evaluations.add(record, run.report.samples)
+    if not evaluation.runs:
+        blank = blank_record(evaluation.item, evaluation.asked)
+        evaluation.evaluations.add(failed(blank, reason), ())
+
+
+def _record(evaluation: Evaluation, run: TestRun) -> Record:
+    asked, spec = evaluation.asked, run.report.spec
+    blank = replace(
+        blank_record(evaluation.item, asked, run.endpoint),
+        run=run.report.run_id,
+        skipped=plain(run.skipped, _LONGEST_LINE),
+        dataset=spec.dataset,
+        dataset_fingerprint=spec.dataset_fingerprint,
+    )
+    return with_config(with_numbers(blank, run.report.summary), asked, run.config)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One run of a test: its record, and what to say when it did not pass."""
+
+    record: Record
+    problems: list[str]
+
+
+def _conclude(evaluation: Evaluation, rule: GateRule | None) -> str | None:
+    """Record every run of the test; what to fail it for, if anything."""
+    lines: list[str] = []
+    for run in evaluation.runs:
+        judged = judge(_record(evaluation, run), run, rule, evaluation.evaluations)
+        evaluation.evaluations.add(judged.record, run.report.samples)
+        if run.endpoint is None or len(evaluation.runs) == 1:
+            evaluation.item.user_properties.extend(judged.record.properties())
+        else:
+            evaluation.item.user_properties.extend(
+                (f"{name}[{run.endpoint}]", value) for name, value in judged.record.properties()
+            )
+        if judged.problems:
+            name = plain(judged.record.test.rpartition("::")[2], _LONGEST_LINE)
+            lines += [f"{name}: {judged.record.headline()}", *judged.problems]
+    if evaluation.interrupted:
+        raise KeyboardInterrupt
+    return "\n".join(lines) or None
+
+
+def judge(
+    record: Record, run: TestRun, rule: GateRule | None, evaluations: Evaluations
+) -> Judgement:
+    """Pass or fail one run, and say why."""
+    problems: list[str] = []
+    reasons: list[str] = []
+    if run.report.interrupted:
+        reasons.append("interrupted")
+    if not record.results:
+        reasons.append("there was no sample to judge")
+        problems += reasons[-1:]
+    if has_invalid(record):
+        reasons.append(f"without a valid score: {plural(record.results - record.judged, 'result')}")
+        problems += _bad_samples(run, evaluations)
+    if rule is not None and record.score is not None:
+        verdict = judge_gate(run.report.summary, rule)
+        if misses(verdict):
+            problems += verdict.lines()
+            reasons += [check.text for check in verdict.checks if not _ok(check.outcome)]
+    if reasons:
+        return Judgement(failed(record, "; ".join(reasons)), problems)
+    return Judgement(replace(record, passed=True), [])
+
+
+def has_invalid(record: Record) -> bool:
+    """The gate on scores: every result must have a valid one."""
+    return record.judged != record.results
+
+
+def misses(verdict: Verdict) -> bool:
+    """The gate on the threshold: what could not be told does not pass either."""
+    return not _ok(verdict.outcome)
+
+
+def _ok(outcome: Outcome) -> bool:
+    return outcome is Outcome.PASSED
+
+
+def _bad_samples(run: TestRun, evaluations: Evaluations) -> list[str]:
+    """Each sample without a valid score: which, why, and where its transcript is."""
+    bad = run.report.summary.not_judged_results
+    of = plural(run.report.summary.results, "result")
+    lines = [f"{bad} of {of} without a valid score:"]
+    listed = 0
+    for sample in run.report.samples:
+        if sample.reward is not None:
+            continue
+        if listed == _MOST_LISTED:
+            lines.append(f"  and {bad - listed} more: {_show(run, evaluations)}")
+            break
+        listed += 1
+        name = plain(sample.id, _LONGEST_LINE)
+        lines.append(f"  sample {name}: {plain(_why(sample), _LONGEST_LINE)}")
+        lines.append(f"    transcript: {_show(run, evaluations, sample.id)}")
+    return lines
+
+
+def _why(sample: Sample) -> str:
+    if sample.failure is not None:
+        return f"{sample.failure.boundary}: {sample.failure.kind}: {sample.failure.message}"
+    if sample.score is not None and sample.score.error:
+        return sample.score.error
+    return (sample.score.reason if sample.score is not None else None) or "not judged"
+
+
+def _show(run: TestRun, evaluations: Evaluations, *sample: str) -> str:
+    """The command that shows it, in a form that may be shown itself."""
+    store = ["--store", run.report.store] if evaluations.store_must_be_named else []
+    # An id that looks like an option must not be taken for one.
+    guard = ["--"] if any(word.startswith("-") for word in sample) else []
+    words = ["assay", "show", *store, *guard, run.report.run_id, *sample]
+    return plain(shlex.join(words), _LONGEST_LINE)

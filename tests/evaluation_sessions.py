@@ -1,0 +1,110 @@
+"""Whole pytest sessions in a process of their own, and what they leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.models import Sample
+
+HEAD = """
+import asyncio, os, pytest
+from assay import Endpoint, EvaluateResult, Message, Metric, Sample, evaluation_test
+from assay.report import GateRule
+
+def rows(**replies):
+    return [
+        {"id": name, "question": f"{name}?", "answer": "yes", "reply": reply}
+        for name, reply in replies.items()
+    ]
+
+def says(text):
+    return Endpoint(provider="mock", model="fixed", extra_params={"text": text})
+
+"""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session that has ended."""
+
+    folder: Path
+    status: int
+    output: str
+    junit: Path
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """What became of each test, by its name."""
+        return {case.get("name", ""): _outcome(case) for case in self._cases()}
+
+    def properties(self, test: str) -> dict[str, str]:
+        """What the JUnit report says of a test."""
+        (case,) = [case for case in self._cases() if case.get("name") == test]
+        return {each.get("name", ""): each.get("value", "") for each in case.iter("property")}
+
+    def _cases(self) -> list[ElementTree.Element]:
+        return list(ElementTree.parse(self.junit).getroot().iter("testcase"))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        plain: dict[str, Any] = json.loads((self.folder / ".assay" / "summary.json").read_text())
+        return plain
+
+    @property
+    def tests(self) -> dict[str, dict[str, Any]]:
+        """The tests of the summary, by what follows the file's name."""
+        return {test["test"].partition("::")[2]: test for test in self.summary["tests"]}
+
+    def rows(self, test: str) -> list[Sample]:
+        """The samples of one test."""
+        lines = (self.folder / ".assay" / "summary.jsonl").read_text("utf-8").splitlines()
+        samples = [Sample.from_json(line) for line in lines]
+        return [each for each in samples if str((each.model_extra or {})["test"]).endswith(test)]
+
+
+def _outcome(case: ElementTree.Element) -> str:
+    found = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
+    return found[0] if found else "passed"
+
+
+def write_tests(folder: Path, code: str, name: str = "test_evals.py") -> None:
+    """Write a file of tests that has the usual imports at its top."""
+    (folder / name).write_text(HEAD + textwrap.dedent(code), encoding="utf-8")
+
+
+def start(
+    folder: Path, *options: str, env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[str]":
+    """Start a session without waiting for it."""
+    ours = ("ASSAY_STORE", "ASSAY_HOME", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
+    surroundings = {name: value for name, value in os.environ.items() if name not in ours}
+    quiet = ["-p", "no:cacheprovider", "-W", "error", "--junitxml=junit.xml"]
+    # Plugins that are no part of what is tested, and cost more than the session itself.
+    quiet += ["-p", "no:hypothesispytest", "-p", "no:anyio"]
+    if not any(option.startswith("--asyncio-mode") for option in options):
+        quiet += ["-p", "no:asyncio"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", *quiet, *options],
+        cwd=folder,
+        env={**surroundings, "COLUMNS": "80", **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finished(process: "subprocess.Popen[str]", folder: Path) -> Session:
+    output, _ = process.communicate(timeout=120)
+    return Session(folder, process.returncode, output, folder / "junit.xml")
+
+
+def run(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Session:
+    """A whole session over the tests in `folder`."""
+    return finished(start(folder, *options, env=env), folder)

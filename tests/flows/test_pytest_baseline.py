@@ -1,0 +1,154 @@
+"""Baselines in whole pytest sessions: written, compared with, and what is said of the rest."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from evaluation_sessions import run, write_tests
+
+EVALUATIONS = """
+    NAMES = os.environ.get("NAMES", "abcdefghij")
+    SCORE = float(os.environ.get("SCORE", "1"))
+
+    @evaluation_test(rows(**dict.fromkeys(NAMES, "yes")))
+    def test_kept(reply):
+        return SCORE
+
+    if "NAMES" not in os.environ:
+        @evaluation_test(rows(a="yes"))
+        def test_gone(reply):
+            return 1.0
+    else:
+        @evaluation_test(rows(a="yes"))
+        def test_new(reply):
+            return 1.0
+"""
+BASELINE = "--assay-baseline=kept/base.json"
+
+
+def test_a_baseline_is_written_compared_with_and_what_is_missing_is_said(tmp_path: Path) -> None:
+    write_tests(tmp_path, EVALUATIONS)
+
+    written = run(tmp_path, BASELINE, "--assay-update-baseline")
+    assert written.status == 0, written.output
+    assert "baseline written: kept/base.json" in written.output
+
+    smaller = run(
+        tmp_path, BASELINE, "--assay-tolerance=0.2", env={"NAMES": "abcdx", "SCORE": "0.9"}
+    )
+    assert smaller.status == 0, smaller.output
+    told = " ".join(smaller.output.split())
+    assert "-0.100 over 4 pairs, within the tolerance of 0.200; 6 baseline samples missing" in told
+    assert "test_gone is not in this session" in told
+    assert "test_new is not in the baseline" in told
+
+    page = tmp_path / "step.md"
+    fallen = run(
+        tmp_path,
+        BASELINE,
+        "--assay-tolerance=0.2",
+        env={"SCORE": "0.7", "GITHUB_STEP_SUMMARY": str(page), "GITHUB_ACTIONS": "true"},
+    )
+    assert fallen.status == 1
+    assert fallen.outcomes == {"test_kept": "passed", "test_gone": "passed"}
+    assert fallen.summary["passed"] is True
+    assert "-0.300 over 10 pairs, more than the tolerance of 0.200" in page.read_text("utf-8")
+    assert "::worse than the baseline" not in fallen.output
+    assert "worse than the baseline: -0.300 over 10 pairs" in fallen.output
+
+    again = run(tmp_path, BASELINE, "--assay-update-baseline", env={"NAMES": "ab"})
+    assert "no longer in the baseline" in again.output
+    assert "test_evals.py::test_gone" in again.output
+
+
+def test_a_baseline_that_was_changed_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    write_tests(tmp_path, EVALUATIONS)
+    run(tmp_path, BASELINE, "--assay-update-baseline")
+    rows = tmp_path / "kept" / "base.jsonl"
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[1:]))
+    before = (tmp_path / ".assay" / "summary.json").read_text()
+
+    session = run(tmp_path, BASELINE)
+
+    assert session.status == 4
+    assert "holds other samples than the summary beside it" in session.output
+    assert (tmp_path / ".assay" / "summary.json").read_text() == before
+
+
+def test_what_a_killed_session_left_is_told_and_not_mixed_in(tmp_path: Path) -> None:
+    write_tests(
+        tmp_path,
+        """
+        @evaluation_test(rows(a="yes"))
+        def test_done(reply):
+            return 1.0
+
+        @evaluation_test(rows(a="yes"))
+        def test_killed(reply):
+            if "KILL" in os.environ:
+                os.kill(os.getpid(), 9)
+            return 1.0
+        """,
+    )
+
+    killed = run(tmp_path, env={"KILL": "1"})
+    assert killed.status == -9
+    assert not (tmp_path / ".assay" / "summary.json").exists()
+
+    session = run(tmp_path, "-k", "killed")
+    assert session.status == 0
+    assert list(session.tests) == ["test_killed"]
+    assert len(session.rows("")) == 1
+    told = " ".join(session.output.split())
+    assert "a session that was killed left its samples in .assay/summary.json.parts/" in told
+    (left,) = (tmp_path / ".assay" / "summary.json.parts").iterdir()
+    (record,) = left.glob("*.json")
+    assert json.loads(record.read_text())["test"] == "test_evals.py::test_done"
+    (note,) = left.glob("*.begun")
+    assert json.loads(note.read_text())["test"] == "test_evals.py::test_killed"
+
+
+def test_a_summary_that_cannot_be_written_fails_the_session(tmp_path: Path) -> None:
+    write_tests(tmp_path, EVALUATIONS)
+    (tmp_path / ".assay" / "summary.jsonl").mkdir(parents=True)
+
+    session = run(tmp_path)
+
+    assert session.status == 1
+    assert "NOT DONE: " in session.output
+    assert list((tmp_path / ".assay" / "summary.json.parts").iterdir())
+
+
+def test_the_commands_find_what_a_session_recorded(tmp_path: Path) -> None:
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    write_tests(
+        tmp_path / "evals",
+        """
+        @evaluation_test("data.jsonl", on_bad_row="skip")
+        def test_file(question):
+            raise ValueError("no")
+        """,
+    )
+    (tmp_path / "evals" / "data.jsonl").write_text('{"id": "a", "question": "?"}\n{broken\n')
+    (tmp_path / "deep").mkdir()
+
+    process = run(tmp_path / "deep", "../evals")
+    (line,) = [each for each in process.output.splitlines() if "transcript: " in each]
+    shown = subprocess.run(
+        [sys.executable, "-m", *line.partition("transcript: ")[2].split()],
+        cwd=tmp_path / "deep",
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+        timeout=60,
+    )
+
+    assert shown.returncode == 0, shown.stderr
+    assert "ValueError" in shown.stdout
+    assert "1 of 2 rows skipped" in " ".join(process.output.split())
+    record = json.loads((tmp_path / ".assay" / "summary.json").read_text())["tests"][0]
+    assert record["dataset_fingerprint"] is not None
+    assert record["skipped"].startswith("1 of 2 rows skipped")

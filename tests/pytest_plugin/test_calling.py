@@ -1,0 +1,71 @@
+"""The user's function: what one sample does must not end the others."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from assay.errors import ScorerFault
+from assay.models import Sample
+from assay.pytest_plugin.calling import UserFunction
+from assay.scoring import wanted
+
+SAMPLE = Sample(input={"question": "1+1?", "level": 3}, prompt="1+1?", ground_truth="2")
+
+
+def user(function: Callable[..., Any], **fixtures: Any) -> UserFunction:
+    return UserFunction(function, wanted(function, given=fixtures), fixtures)
+
+
+def test_it_is_given_what_it_names_and_its_fixtures() -> None:
+    def judge(ground_truth: str, level: int, judge: str, **rest: object) -> object:
+        return ground_truth, level, judge, rest
+
+    assert user(judge, judge="a fixture").of_sample(SAMPLE) == (
+        "2",
+        3,
+        "a fixture",
+        {"question": "1+1?"},
+    )
+
+
+def test_a_fixture_wins_over_a_field_of_the_same_name() -> None:
+    def judge(level: int, **rest: object) -> object:
+        return level, rest
+
+    assert user(judge, level="fixture").of_sample(SAMPLE) == ("fixture", {"question": "1+1?"})
+
+
+ENDINGS: list[Callable[[], object]] = [
+    lambda: pytest.fail("no"),
+    lambda: pytest.skip("no"),
+    lambda: sys.exit("no"),
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_would_end_the_test_is_a_fault_of_one_sample(ending: Callable[[], object]) -> None:
+    def judge(sample: Sample) -> object:
+        return ending()
+
+    async def judge_later(sample: Sample) -> object:
+        return ending()
+
+    with pytest.raises(ScorerFault, match=r"the function ended with .*: no"):
+        user(judge).of_sample(SAMPLE)
+    with pytest.raises(ScorerFault, match=r"the function ended with .*: no"):
+        asyncio.run(_awaited(user(judge_later).of_sample(SAMPLE)))
+
+
+async def _awaited(value: object) -> object:
+    return await cast(Awaitable[object], value)
+
+
+def test_an_interrupt_passes_through() -> None:
+    def judge(sample: Sample) -> object:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        user(judge).of_sample(SAMPLE)

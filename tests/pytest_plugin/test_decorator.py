@@ -1,0 +1,120 @@
+"""`evaluation_test`: what it records, what it refuses, and that it changes nothing else."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from assay import evaluation_test as offered
+from assay.errors import ConfigError
+from assay.models import Endpoint
+from assay.pytest_plugin import evaluation_test
+from assay.pytest_plugin.decorator import Asked, Options, asked_of
+from assay.report import GateRule
+
+ROWS = [{"question": "1+1?", "answer": "2"}]
+
+
+def test_called_directly_it_is_the_plain_function() -> None:
+    def judge(messages: object, ground_truth: object, **rest: object) -> tuple[object, ...]:
+        return messages, ground_truth, rest
+
+    async def judge_later(messages: object) -> object:
+        return messages
+
+    assert evaluation_test(samples=ROWS)(judge) is judge
+    assert judge("m", "g", level=3) == ("m", "g", {"level": 3})
+    assert asyncio.run(evaluation_test(ROWS)(judge_later)("m")) == "m"
+
+
+def test_the_options_are_recorded_as_they_were_written() -> None:
+    rule = GateRule(minimum=0.9, proven=True)
+
+    @offered("file.jsonl", max_samples=3, endpoints=["mock:echo"], threshold=rule, tags=["slow"])
+    def judge(messages: object) -> float:
+        return 1.0
+
+    asked = asked_of(judge)
+    assert asked is not None
+    assert (asked.samples, asked.max_samples, asked.threshold) == ("file.jsonl", 3, rule)
+    assert (asked.endpoints, asked.tags, asked.batch) == (("mock:echo",), ("slow",), False)
+    assert asked_of(len) is asked_of(None) is None
+
+
+def test_type_checkers_are_told_of_every_option() -> None:
+    assert {each.name for each in fields(Asked)} == set(Options.__annotations__) | {
+        "function",
+        "signature",
+        "samples",
+    }
+
+
+def test_rows_that_can_be_read_once_are_kept() -> None:
+    @evaluation_test(row for row in ROWS)
+    def judge(messages: object) -> float:
+        return 1.0
+
+    asked = asked_of(judge)
+    assert asked is not None
+    assert asked.samples == ROWS
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no samples": ({}, "has no samples"),
+    "a misspelled option": ({"treshold": 1}, "no option 'treshold'.*did you mean 'threshold'"),
+    "an option of no name": ({"xyzzy": 1}, "the options are adapter, batch"),
+    "a threshold in words": ({"threshold": "0.5"}, "threshold='0.5' is not a number"),
+    "a threshold of True": ({"threshold": True}, "threshold=True is not a number"),
+    "a threshold of NaN": ({"threshold": float("nan")}, "threshold=nan is not a number"),
+    "both endpoints": ({"endpoint": "mock:echo", "endpoints": ["mock:echo"]}, "not both"),
+    "both modes": ({"batch": True, "groupwise": True}, "give `batch` or `groupwise`"),
+    "both environments": ({"environment": "basic", "env_url": "http://h"}, "not both"),
+    "a command without address": ({"env_command": "serve"}, "`env_command` needs the `env_url`"),
+    "a kind without address": ({"env_kind": "mcp"}, "`env_kind` needs the `env_url`"),
+    "no endpoint at all": ({"endpoints": []}, "`endpoints` is empty"),
+    "one endpoint as several": ({"endpoints": "mock:echo"}, "is not a list"),
+    "a word as tags": ({"tags": "slow"}, "tags='slow' is not a list"),
+    "something else as endpoint": ({"endpoint": 3}, "3 is no endpoint"),
+    "no repeats": ({"repeats": 0}, "repeats=0 is not a number from 1 on"),
+    "half a sample": ({"max_samples": 0.5}, "max_samples=0.5 is not a number"),
+    "no samples allowed": ({"max_samples": 0}, "max_samples=0 is not a number from 1 on"),
+    "no time": ({"timeout_s": 0}, "timeout_s=0 is not a time above 0"),
+    "another way with bad rows": ({"on_bad_row": "ignore"}, "neither 'fail' nor 'skip'"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_work_is_refused_where_it_is_written(
+    options: dict[str, Any], message: str
+) -> None:
+    samples = None if message == "has no samples" else ROWS
+
+    with pytest.raises(ConfigError, match=rf"(?s)@evaluation_test: .*{message}"):
+        evaluation_test(samples, **options)
+
+
+@pytest.mark.parametrize("threshold", [1, 0.5, GateRule(minimum=0.5)])
+def test_every_kind_of_threshold_is_taken(threshold: object) -> None:
+    assert callable(evaluation_test(ROWS, threshold=threshold))
+
+
+def test_an_endpoint_is_taken_whole_or_by_name() -> None:
+    whole = Endpoint(provider="mock", model="echo")
+
+    assert callable(evaluation_test(ROWS, endpoints=[whole, "mock:echo"]))
+
+
+def test_brackets_are_needed() -> None:
+    def judge(messages: object) -> float:
+        return 1.0
+
+    with pytest.raises(ConfigError, match="is used without brackets"):
+        evaluation_test(judge)
+
+
+@pytest.mark.parametrize("target", [staticmethod(len), int])
+def test_only_a_function_can_be_an_evaluation(target: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="not on a function"):
+        evaluation_test(ROWS)(target)

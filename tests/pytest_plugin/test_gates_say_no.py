@@ -1,0 +1,110 @@
+"""A gate that always passes is noticed: the same session, with one gate broken, ends otherwise.
+
+Each of these sessions must fail, and does so for one reason only. With the gate behind that
+reason taken out it no longer does. So a change that disables a gate fails the first test here.
+"""
+
+import textwrap
+
+import pytest
+
+from evaluation_sessions import Session, finished, run, start, write_tests
+
+EVALUATIONS = """
+    @evaluation_test(rows(a="yes", b="no"), threshold=1)
+    def test_threshold(reply, ground_truth):
+        return reply == ground_truth
+
+    @evaluation_test(rows(a="yes", b="no"))
+    def test_invalid(reply):
+        return 1.0 if reply == "yes" else None
+
+    @evaluation_test(rows(**{f"s{n}": "yes" for n in range(10)}))
+    def test_fell(reply):
+        return float("FELL" not in os.environ)
+"""
+BREAKING = """
+    import os
+    from assay.pytest_plugin import baseline, settings, verdict
+
+    broken = os.environ.get("BROKEN")
+    if broken == "threshold":
+        verdict.misses = lambda verdict: False
+    if broken == "invalid":
+        verdict.has_invalid = lambda record: False
+    if broken == "significance":
+        baseline.is_significant = lambda comparison: False
+    if broken == "tolerance":
+        baseline.is_beyond = lambda difference, tolerance: False
+    if broken == "missing baseline":
+        settings._check_baseline = lambda baseline, settings: None
+"""
+USAGE, FAILED, PASSED = 4, 1, 0
+GATES = {
+    "threshold": (("-k", "threshold"), FAILED, PASSED),
+    "invalid": (("-k", "invalid"), FAILED, PASSED),
+    "significance": (("-k", "fell", "--assay-baseline=base.json"), FAILED, PASSED),
+    "tolerance": (
+        ("-k", "fell", "--assay-baseline=base.json", "--assay-tolerance=0.5"),
+        FAILED,
+        PASSED,
+    ),
+    # A second check, at the end of the session, still says no.
+    "missing baseline": (("-k", "fell", "--assay-baseline=gone.json"), USAGE, FAILED),
+}
+"""What is run to meet a gate, how it ends, and how it ends without the gate."""
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Session]:
+    """All sessions, by gate and by whether it was broken. They run in one folder, at once."""
+    folder = tmp_path_factory.mktemp("gates")
+    write_tests(folder, EVALUATIONS)
+    (folder / "conftest.py").write_text(textwrap.dedent(BREAKING))
+    made = run(folder, "-k", "fell", "--assay-baseline=base.json", "--assay-update-baseline")
+    assert made.status == 0, made.output
+    running = {}
+    for gate, (options, _, _) in GATES.items():
+        for broken in (False, True):
+            own = f"--assay-summary=out/{gate.replace(' ', '-')}-{broken}.json"
+            env = {"FELL": "1", "BROKEN": gate if broken else ""}
+            running[gate, broken] = start(folder, *options, own, env=env)
+    return {each: finished(process, folder) for each, process in running.items()}
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_the_gate_says_no(gate: str, sessions: dict[tuple[str, bool], Session]) -> None:
+    assert sessions[gate, False].status == GATES[gate][1], sessions[gate, False].output
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_without_the_gate_nothing_would(
+    gate: str, sessions: dict[tuple[str, bool], Session]
+) -> None:
+    assert sessions[gate, True].status == GATES[gate][2], sessions[gate, True].output
+
+
+def test_sessions_in_one_folder_each_have_their_own_summary(
+    sessions: dict[tuple[str, bool], Session],
+) -> None:
+    folder = sessions["threshold", False].folder
+    written = {path.name for path in (folder / "out").glob("*.json")}
+
+    assert written == {
+        f"{gate.replace(' ', '-')}-{broken}.json"
+        for gate in GATES
+        for broken in (False, True)
+        if (gate, broken) != ("missing baseline", False)
+    }
+    assert not list((folder / "out").glob("*.parts"))
+
+
+def test_a_regression_is_told_with_its_samples(
+    sessions: dict[tuple[str, bool], Session],
+) -> None:
+    output = sessions["significance", False].output
+
+    assert "WORSE   test_evals.py::test_fell" in output
+    assert "-1.000 over 10 pairs, worse" in output
+    assert "regressions (10)" in output
+    assert "1 passed" in output
