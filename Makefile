@@ -24,7 +24,7 @@ types: .venv/.installed-dev
 	$(BIN)/mypy
 
 tests: .venv/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 reference: .venv/.installed-dev
 	$(BIN)/python docs/make_reference.py
@@ -32,6 +32,7 @@ reference: .venv/.installed-dev
 benchmark: .venv/.installed-dev
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/harness.py
+	$(BIN)/python benchmarks/environments.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
