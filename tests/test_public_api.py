@@ -31,8 +31,9 @@ PUBLIC = {
     "assay.models": """
         AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult EvaluationRow Failure
         Message Metric MetricResult ModelCall Role Sample Score Status StepOutput TextBlock
-        ToolCall ToolSpec Trajectory Usage attach_result attach_trajectory_result info_schema
-        read_result read_trajectory_result stable_id
+        ToolCall ToolSpec Trajectory Usage attach_result attach_trajectory_result
+        eval_record_schema from_atif from_eval_record info_schema read_result
+        read_trajectory_result stable_id to_atif to_eval_record
     """,
     "assay.models.wire": """
         AnthropicChat Converted GeminiChat Lost from_anthropic from_gemini from_huggingface
@@ -59,10 +60,18 @@ PUBLIC = {
         is_loopback launched wait_until_ready
     """,
     "assay.scoring": """
-        ScoreCaller ScoreFunction Scorer Wanted exact_answer read_outcome reward_function wanted
+        Checks ScoreCaller ScoreFunction Scorer Wanted checks_from exact_answer read_outcome
+        reward_function wanted
+    """,
+    "assay.scoring.judges": """
+        Calibration Calibrator Criterion Judge JudgeSettings Label PairJudge PairTally Preference
+        Rubric Spending calibrate judge prefer read_labels read_rubric rubric_names
     """,
     "assay.sources": """
         Adapter OnBadRow ReadLimits SampleStream SkippedRows Source load_samples
+    """,
+    "assay.sources.opencode": """
+        Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_opencode
     """,
 }
 

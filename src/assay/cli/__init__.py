@@ -25,6 +25,8 @@ COMMANDS = {
     "quickstart": "score the shipped example samples and print a table",
     "eval": "run the evaluation that a file defines, and record it",
     "ingest": "make samples of recorded agent sessions",
+    "check": "hold recorded conversations to rules, without a model",
+    "judge": "grade samples by a rubric with a model as judge",
     "runs": "list the recorded runs, newest first",
     "show": "show a run, or what happened in one of its samples",
     "compare": "compare two runs sample by sample",

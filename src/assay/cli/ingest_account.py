@@ -6,8 +6,7 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, StoreError
 from assay.models import Sample
-from assay.sources.opencode import SessionStream
-from assay.sources.opencode.archive import Unreadable
+from assay.sources.opencode import SessionStream, Unreadable
 
 from .ingest_output import Output, line_of
 

@@ -9,6 +9,8 @@ from .sample import Sample, Status
 from .session import AgentSession
 from .tool import ToolSpec
 from .trajectory import ModelCall, Trajectory, Usage
+from .wire.atif import from_atif, to_atif
+from .wire.eval_record import eval_record_schema, from_eval_record, to_eval_record
 from .wire.message_metadata import (
     attach_result,
     attach_trajectory_result,
@@ -46,8 +48,13 @@ __all__ = [
     "Usage",
     "attach_result",
     "attach_trajectory_result",
+    "eval_record_schema",
+    "from_atif",
+    "from_eval_record",
     "info_schema",
     "read_result",
     "read_trajectory_result",
     "stable_id",
+    "to_atif",
+    "to_eval_record",
 ]

@@ -126,11 +126,14 @@ class Toolbox:
         return tuple(task.result() for task in tasks)
 
     async def _answer(self, call: ToolCall) -> Message:
+        details = None
         try:
             content = _as_text(await self._run(call))
         except ToolError as mistake:
-            content = f"Error: {mistake}"
-        return Message(role="tool", content=content, tool_call_id=call.id, name=call.name)
+            content, details = f"Error: {mistake}", {"failed": True}
+        return Message(
+            role="tool", content=content, tool_call_id=call.id, name=call.name, details=details
+        )
 
     async def _run(self, call: ToolCall) -> object:
         if call.name not in self._functions:

@@ -3,15 +3,18 @@
 from .answer import exact_answer
 from .arguments import Wanted, wanted
 from .caller import ScoreCaller, ScoreFunction
+from .checks import Checks, checks_from
 from .outcome import read_outcome
 from .reward import reward_function
 from .scorer import Scorer
 
 __all__ = [
+    "Checks",
     "ScoreCaller",
     "ScoreFunction",
     "Scorer",
     "Wanted",
+    "checks_from",
     "exact_answer",
     "read_outcome",
     "reward_function",

@@ -5,6 +5,8 @@ has no field for travels in its `extra` objects, so that a sample comes back as 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -110,9 +112,10 @@ class _Writer:
             self.lost.append(Lost(where, f"no step for a {message.role} message; left out"))
             return
         step: dict[str, Any] = {"step_id": len(self._steps) + 1, "source": source}
-        if message.timestamp is not None:
-            step["timestamp"] = message.timestamp
         extra = _extra_of(message)
+        if message.timestamp is not None:
+            # A time in other words than ISO 8601 would make the document invalid.
+            (step if _is_iso(message.timestamp) else extra)["timestamp"] = message.timestamp
         step["message"] = self._said(message, where, extra)
         if source == "agent":
             self._fill_agent(step, message, index)
@@ -184,7 +187,7 @@ class _Writer:
         if isinstance(sample.prompt, list):
             same = sample.prompt == sample.messages[: len(sample.prompt)]
             rest["prompt"] = len(sample.prompt) if same else to_jsonable_python(sample.prompt)
-        elif sample.prompt:
+        else:
             rest["prompt"] = sample.prompt
         if sample.trajectory is not None:
             rest["trajectory"] = sample.trajectory.model_dump(
@@ -203,6 +206,12 @@ def _extra_of(message: Message) -> dict[str, Any]:
     if message.__pydantic_extra__:
         extra["fields"] = dict(message.__pydantic_extra__)
     return extra
+
+
+def _is_iso(text: str) -> bool:
+    with suppress(ValueError):
+        return datetime.fromisoformat(text.replace("Z", "+00:00")) is not None
+    return False
 
 
 def _written_call(call: ToolCall, made_id: str) -> dict[str, Any]:
@@ -227,10 +236,12 @@ def _metrics(call: ModelCall) -> dict[str, Any]:
     for own, name in _CALL_METRICS.items():
         if own in rest:
             metrics[name] = rest.pop(own)
-    usage = rest.get("usage", {})
-    for own, name in _USAGE_METRICS.items():
-        if own in usage:
-            metrics[name] = usage.pop(own)
+    usage = rest.pop("usage", None)
+    counted = {n: usage.pop(own) for own, n in _USAGE_METRICS.items() if own in (usage or ())}
+    metrics |= counted
+    # An empty usage is not the same as none, unless the counts beside it make it again.
+    if usage or (usage is not None and not counted):
+        rest["usage"] = usage
     if rest:
         metrics["extra"] = {_OURS: rest}
     return metrics
@@ -349,11 +360,11 @@ def _read_metrics(step: Mapping[str, Any], index: int, where: str) -> ModelCall 
     where = f"{where}.metrics"
     metrics = mapping_at(step["metrics"], where)
     own, foreign = _ours(metrics, where)
-    usage = dict(own.pop("usage", {}))
+    usage = dict(own.get("usage", {}))
     usage |= {o: metrics[n] for o, n in _USAGE_METRICS.items() if metrics.get(n) is not None}
     data: dict[str, Any] = {"model": step.get("model_name"), **own, "message_index": index}
     data |= {o: metrics[n] for o, n in _CALL_METRICS.items() if metrics.get(n) is not None}
-    if usage:
+    if usage or "usage" in own:
         data["usage"] = usage
     if foreign:
         data["atif"] = {"extra": foreign}
@@ -362,6 +373,8 @@ def _read_metrics(step: Mapping[str, Any], index: int, where: str) -> ModelCall 
 
 def _sample(data: Mapping[str, Any], messages: list[Message], calls: list[ModelCall]) -> Sample:
     own, foreign = _ours(data, "document")
+    ours = _OURS in (data.get("extra") or ())
+    happened = not ours or "trajectory" in own
     fields = {"messages": messages, "calls": calls, **own.pop("trajectory", {})}
     opening = own.pop("prompt", None)
     if opening is None:
@@ -369,7 +382,7 @@ def _sample(data: Mapping[str, Any], messages: list[Message], calls: list[ModelC
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
     metadata = dict(own.pop("metadata", {}))
     known = ("schema_version", "session_id", "trajectory_id", "steps", "final_metrics", "extra")
-    if not own and not metadata:
+    if not ours:
         rest = {k: v for k, v in data.items() if k not in (*known, "subagent_trajectories")}
         metadata["atif"] = {**rest, **({"extra": foreign} if foreign else {})}
         metadata["source"] = mapping_at(data.get("agent", {}), "agent").get("name", "unknown")
@@ -381,7 +394,7 @@ def _sample(data: Mapping[str, Any], messages: list[Message], calls: list[ModelC
         **own,
         "id": name,
         "prompt": messages[:opening] if isinstance(opening, int) else opening,
-        "trajectory": validated(Trajectory, fields, "document"),
+        "trajectory": validated(Trajectory, fields, "document") if happened else None,
         "metadata": metadata,
     }
     return validated(Sample, built, "document")

@@ -1,5 +1,6 @@
 """Messages merged into turns of user and model, and tool calls placed in them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class Turns:
 
     def __init__(self, tool_names: Mapping[str, str]) -> None:
         self.turns: list[Turn] = []
+        self._counts: Counter[str] = Counter()
         self.events: list[dict[str, Any]] = []
         self.lost: list[Lost] = []
         self._names = tool_names
@@ -59,6 +61,7 @@ class Turns:
     def _turn(self, role: str) -> Turn:
         if not self.turns or self.turns[-1].role != role:
             self.turns.append(Turn(role))
+            self._counts[role] += 1
         return self.turns[-1]
 
     def _words(self, message: Message, where: str) -> list[str]:
@@ -97,8 +100,8 @@ class Turns:
             "function_response": {"name": name, "response": {"error": UNANSWERED}},
             "turn": len(self.turns),
             "content_role": "model",
-            "turn_index": max(sum(turn.role == "user" for turn in self.turns) - 1, 0),
-            "model_turn": sum(turn.role == "model" for turn in self.turns),
+            "turn_index": max(self._counts["user"] - 1, 0),
+            "model_turn": self._counts["model"],
             "message_id": message_id,
             "step": step,
             "call_id": call.id,

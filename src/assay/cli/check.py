@@ -1,0 +1,249 @@
+"""`assay check`: hold recorded conversations to rules, without a model."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError, DatasetError
+from assay.models import Sample
+from assay.models.wire.eval_record import from_eval_record
+from assay.record import Run
+from assay.scoring.checks import Checks, checks_from
+from assay.sources import SampleStream, load_samples
+
+from .exit_status import COULD_NOT_TELL, NO, YES, CouldNotTell
+from .ingest_output import write_file, write_stdout
+from .overrides import count
+from .store_option import add_store_option, open_store
+from .terminal import cut, padded, plain_lines, print_json
+
+_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
+_OF_RECORD = frozenset({"session_id", "request", "intermediate_events"})
+_LISTED = 20
+_LABEL = 14
+_WIDTH = 80
+_NAME_WIDTH = 30
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument(
+        "source",
+        metavar="FILE|RUN",
+        help="a file of samples or evaluation records, or a run's id, its beginning, or latest",
+    )
+    parser.add_argument(
+        "--checks", metavar="FILE", required=True, help="the YAML file that lists the checks"
+    )
+    parser.add_argument("--limit", type=count, metavar="N", help="check the first N samples only")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the samples with their results, - for stdout"
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 all pass, 1 some check failed, 3 something could not be judged or read."""
+    checks = checks_from(args.checks)
+    _refuse_inputs(args)
+    account = Account(checks, args.source, args.output)
+    with ExitStack() as stack:
+        samples = _judged(_opened(args, account, stack), account)
+        if args.output is None:
+            for _ in samples:
+                pass
+        elif args.output == "-":
+            write_stdout(samples, Sample.to_json)
+        else:
+            write_file(Path(args.output), samples, Sample.to_json)
+    if args.output == "-":
+        print(plain_lines("\n".join(account.lines())), file=sys.stderr)
+    elif args.json:
+        print_json(account.json())
+    else:
+        print(plain_lines("\n".join(account.lines())))
+    return account.exit_status
+
+
+def _refuse_inputs(args: Namespace) -> None:
+    if args.output == "-" and args.json:
+        raise ConfigError("--json and `-o -` both write to stdout", hint="give -o a file")
+    for given in (args.source, args.checks):
+        same = args.output and os.path.exists(args.output) and os.path.exists(given)
+        if same and os.path.samefile(args.output, given):
+            raise ConfigError("is what is read: it would be lost", where=f"-o {args.output}")
+
+
+@dataclass
+class Tally:
+    """How often one check passed, failed and could not be judged."""
+
+    passed: int = 0
+    failed: int = 0
+    not_judged: int = 0
+
+
+@dataclass
+class Account:
+    """What was found, in constant memory: counts, and the first of what is worth showing."""
+
+    checks: Checks
+    source: str
+    output: str | None
+    samples: int = 0
+    passed: int = 0
+    """Samples on which every check that decides passed."""
+
+    stream: SampleStream | None = None
+    unfinished: str | None = None
+    tallies: list[Tally] = field(init=False)
+    listed: dict[str, list[tuple[str, str, str]]] = field(init=False)
+    """The first failed and not judged: sample, check and reason."""
+
+    def __post_init__(self) -> None:
+        self.tallies = [Tally() for _ in self.checks.checks]
+        self.listed = {"failed": [], "not judged": []}
+
+    def judge(self, sample: Sample) -> Sample:
+        """The sample with its result."""
+        findings = self.checks.findings(sample)
+        self.samples += 1
+        good = True
+        for check, finding, tally in zip(self.checks.checks, findings, self.tallies, strict=True):
+            if finding.passed:
+                tally.passed += 1
+                continue
+            good = good and not check.decides
+            kind = "not judged" if finding.passed is None else "failed"
+            tally.failed += finding.passed is False
+            tally.not_judged += finding.passed is None
+            if len(self.listed[kind]) < _LISTED:
+                self.listed[kind].append((sample.id, check.name, finding.reason))
+        self.passed += good
+        return sample.model_copy(update={"score": self.checks.result(findings)})
+
+    @property
+    def unread(self) -> int:
+        return self.stream.skipped.count if self.stream is not None else 0
+
+    @property
+    def exit_status(self) -> int:
+        """A no stands whatever else is missing; a yes needs everything to be judged."""
+        pairs = zip(self.checks.checks, self.tallies, strict=True)
+        deciding = [tally for check, tally in pairs if check.decides]
+        if any(tally.failed for tally in deciding):
+            return NO
+        missing = self.unread or self.unfinished or any(tally.not_judged for tally in deciding)
+        return COULD_NOT_TELL if missing or not self.samples else YES
+
+    def lines(self) -> Iterator[str]:
+        """The same as `json`, for people."""
+        yield _line("source", cut(self.source, _WIDTH - _LABEL))
+        yield _line("samples", f"{self.samples} checked, {self.passed} pass every check")
+        if self.stream is not None and self.unread:
+            yield _line("not read", str(self.stream.skipped))
+        if self.unfinished is not None:
+            yield _line("unfinished", self.unfinished)
+        yield "checks"
+        for check, tally in zip(self.checks.checks, self.tallies, strict=True):
+            counts = f"{tally.passed} passed, {tally.failed} failed"
+            unjudged = f", {tally.not_judged} not judged" if tally.not_judged else ""
+            tracked = "" if check.decides else " (tracked only)"
+            yield f"  {padded(check.name, _NAME_WIDTH)} {counts}{unjudged}{tracked}"
+        for kind in self.listed:
+            yield from self._list(kind)
+        if self.output is not None and self.output != "-":
+            yield _line("file", self.output)
+
+    def _list(self, kind: str) -> Iterator[str]:
+        found = self.listed[kind]
+        if not found:
+            return
+        yield kind
+        for sample_id, name, reason in found:
+            yield f"  {cut(sample_id, 40)}: {cut(name, _NAME_WIDTH)}"
+            yield f"    {cut(reason, 4 * _WIDTH)}"
+        if more := self._total(kind) - len(found):
+            yield f"  and {more} more: -o FILE writes every result"
+
+    def _total(self, kind: str) -> int:
+        return sum(t.failed if kind == "failed" else t.not_judged for t in self.tallies)
+
+    def json(self) -> dict[str, Any]:
+        pairs = zip(self.checks.checks, self.tallies, strict=True)
+        keys = ("sample", "check", "reason")
+        problems = [] if self.stream is None else self.stream.skipped.problems
+        return {
+            "source": self.source,
+            "exit_status": self.exit_status,
+            "samples": self.samples,
+            "passed": self.passed,
+            "checks": [
+                {"name": check.name, "weight": check.weight, **vars(tally)}
+                for check, tally in pairs
+            ],
+            "failed": [dict(zip(keys, each, strict=True)) for each in self.listed["failed"]],
+            "not_judged": [
+                dict(zip(keys, each, strict=True)) for each in self.listed["not judged"]
+            ],
+            "more": {
+                kind.replace(" ", "_"): self._total(kind) - len(found)
+                for kind, found in self.listed.items()
+            },
+            "not_read": {"count": self.unread, "problems": [str(each) for each in problems]},
+            "unfinished": self.unfinished,
+            "file": self.output,
+        }
+
+
+def _opened(args: Namespace, account: Account, stack: ExitStack) -> Iterator[Sample]:
+    """The samples of a file or of a run. What is not there is refused before one is read."""
+    if is_file(args.source):
+        account.stream = load_samples(
+            args.source, args.limit, on_bad_row="skip", adapter=read_record
+        )
+        return iter(account.stream)
+    run = stack.enter_context(open_store(args)).run(args.source)
+    account.source = f"run {run.id}"
+    account.unfinished = _unfinished(run)
+    return islice(run.samples(), args.limit)
+
+
+def is_file(source: str) -> bool:
+    """Whether a name is a file's or a dataset's, rather than a run's."""
+    looks_so = source.lower().endswith(_FILES) or "/" in source or os.sep in source
+    return looks_so or os.path.exists(source)
+
+
+def read_record(row: dict[str, Any]) -> Sample | dict[str, Any]:
+    """A row that is an evaluation record as a sample; any other as it came."""
+    return from_eval_record(row) if row.keys() >= _OF_RECORD else row
+
+
+def _unfinished(run: Run) -> str | None:
+    row = run.row()
+    if row.status == "completed":
+        return None
+    return f"the run is {row.status}, with {row.totals.recorded} results"
+
+
+def _judged(samples: Iterator[Sample], account: Account) -> Iterator[Sample]:
+    try:
+        for sample in samples:
+            yield account.judge(sample)
+    except DatasetError as error:
+        if not account.samples:
+            raise
+        # What was read was judged; what is behind the fault may be just what would have failed.
+        raise CouldNotTell(error.message, where=error.where, hint=error.hint) from error
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}{text}"

@@ -1,0 +1,66 @@
+"""Rules about how long a conversation was and what it consumed. What is unknown is not judged."""
+
+from collections.abc import Callable
+
+from assay.models import Usage
+
+from .findings import Finding, Rule, not_judged
+from .located import Located
+from .reading import Reading
+
+
+def read_max_turns(check: Located) -> Rule:
+    """Passes when the conversation has at most so many turns, of both sides together."""
+    most = check.at("max_turns").whole_number(lowest=1)
+
+    def rule(reading: Reading) -> Finding:
+        if why := reading.unjudgeable:
+            return not_judged(why)
+        count = len(reading.turns)
+        turns = "1 turn" if count == 1 else f"{count} turns"
+        return Finding(count <= most, f"{turns}, at most {most} allowed")
+
+    return rule
+
+
+def read_max_tokens(check: Located) -> Rule:
+    """Passes when all model calls together took at most so many tokens, input and output."""
+    return _spent_at_most(check.at("max_tokens").whole_number(lowest=0), _tokens, "{:g} tokens")
+
+
+def read_max_cost(check: Located) -> Rule:
+    """Passes when all model calls together cost at most so many US dollars."""
+    most = check.at("max_cost").number(lowest=0)
+    return _spent_at_most(most, lambda usage: usage.cost_usd, "${:.6g}")
+
+
+def _tokens(usage: Usage) -> float | None:
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    return usage.input_tokens + usage.output_tokens
+
+
+def _spent_at_most(most: float, spent_by: Callable[[Usage], float | None], shown: str) -> Rule:
+    def rule(reading: Reading) -> Finding:
+        if why := reading.unjudgeable:
+            return not_judged(why)
+        trajectory = reading.sample.trajectory
+        calls = trajectory.calls if trajectory is not None else []
+        if not calls:
+            return not_judged("no model call is recorded, so what was spent is not known")
+        found = [None if call.usage is None else spent_by(call.usage) for call in calls]
+        known = [amount for amount in found if amount is not None]
+        total, allowed = sum(known), f"at most {shown.format(most)} allowed"
+        if total > most:
+            # Whatever the others took, it can only be more.
+            return Finding(False, f"{shown.format(total)} in {_calls(len(known))}, {allowed}")
+        if len(known) < len(calls):
+            unknown = f"not known for {len(calls) - len(known)} of {_calls(len(calls))}"
+            return not_judged(f"what was spent is {unknown}; {allowed}")
+        return Finding(True, f"{shown.format(total)} in {_calls(len(calls))}, {allowed}")
+
+    return rule
+
+
+def _calls(count: int) -> str:
+    return "1 model call" if count == 1 else f"{count} model calls"

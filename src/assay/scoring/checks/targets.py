@@ -1,0 +1,136 @@
+"""What a check reads: a text of the conversation, or a part of its tool calls."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .located import Located
+from .reading import Call, Passage, Reading
+
+_SIDES = {
+    "prompt": "user",
+    "prompt_concat": "user",
+    "response": "model",
+    "response_concat": "model",
+}
+_PARTS: dict[str, Callable[[Call], Passage | None]] = {
+    "tool.name": lambda call: Passage(call.name, _at(call), "name of a tool"),
+    "tool.args": lambda call: Passage(
+        call.asked.arguments_text,
+        _at(call),
+        f"arguments of {call.name!r:.80}",
+        None if call.asked.malformed else call.asked.arguments,
+    ),
+    "tool.output": lambda call: _part(call, call.output, "output"),
+    "tool.error": lambda call: _part(call, call.error, "error"),
+}
+TARGETS = (*_SIDES, "reasoning", *_PARTS)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which turn and which tool a check is about; None is any."""
+
+    turn: int | None = None
+    """Counted from 1, or from the end when below 0."""
+
+    tool: str | None = None
+
+    def turn_of(self, reading: Reading) -> int | None:
+        """The number of the turn, or None where the conversation has no such turn."""
+        if self.turn is None:
+            return None
+        count = len(reading.turns)
+        number = self.turn if self.turn > 0 else count + 1 + self.turn
+        return number if 1 <= number <= count else None
+
+    def calls(self, reading: Reading) -> list[Call]:
+        """The calls that the check is about."""
+        turn = self.turn_of(reading)
+        if self.turn is not None and turn is None:
+            return []
+        return [
+            call
+            for call in reading.calls
+            if (turn is None or call.turn == turn) and (self.tool is None or call.name == self.tool)
+        ]
+
+    @property
+    def words(self) -> str:
+        """` of 'bash' in turn 2`, as far as it is bounded."""
+        tool = "" if self.tool is None else f" of {self.tool!r:.80}"
+        return tool + ("" if self.turn is None else f" in turn {self.turn}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A named text of the conversation, or one part of its tool calls."""
+
+    name: str
+    scope: Scope
+
+    @property
+    def of_agent(self) -> bool:
+        """Whether it is something that the agent did."""
+        return _SIDES.get(self.name) != "user"
+
+    @property
+    def words(self) -> str:
+        return f"`{self.name}`{self.scope.words}"
+
+    def passages(self, reading: Reading) -> list[Passage]:
+        """What there is to read."""
+        if part := _PARTS.get(self.name):
+            parts = map(part, self.scope.calls(reading))
+            return [passage for passage in parts if passage is not None]
+        turn = self.scope.turn_of(reading)
+        if self.scope.turn is not None and turn is None:
+            return []
+        if self.name == "reasoning":
+            return [each for each in reading.thoughts if turn in (None, each.turn_at(0))]
+        found = self._said(reading) if turn is None else self._said_in(reading, turn)
+        return [] if found is None else [found]
+
+    def _said(self, reading: Reading) -> Passage | None:
+        if self.name == "response":
+            return reading.response
+        if self.name != "prompt":
+            return reading.joined(_SIDES[self.name], self.name)
+        asked = [n for n, turn in enumerate(reading.turns, start=1) if turn.role == "user"]
+        return reading.said_in(asked[-1], self.name) if asked else None
+
+    def _said_in(self, reading: Reading, turn: int) -> Passage | None:
+        if reading.turns[turn - 1].role != _SIDES[self.name]:
+            return None
+        return reading.said_in(turn, self.name)
+
+
+def read_target(check: Located) -> Target:
+    """The target that a check names, with its scope. `response` where it names none."""
+    given = check.get("target")
+    name = "response" if given is None else given.one_of(TARGETS)
+    scope = read_scope(check)
+    if scope.tool is not None and name not in _PARTS:
+        raise check.at("tool").wrong(
+            f"`{name}` is not a part of a tool call", hint=f"targets with a tool: {[*_PARTS]}"
+        )
+    return Target(name, scope)
+
+
+def read_scope(check: Located) -> Scope:
+    """The turn and the tool that a check is bounded to."""
+    turn = check.get("turn")
+    number = None if turn is None else turn.whole_number()
+    if turn is not None and number == 0:
+        raise turn.wrong("turns count from 1", hint="1 is the first turn and -1 the last")
+    tool = check.get("tool")
+    return Scope(number, None if tool is None else tool.text())
+
+
+def _at(call: Call) -> tuple[tuple[int, int], ...]:
+    return ((0, call.turn),)
+
+
+def _part(call: Call, text: str | None, part: str) -> Passage | None:
+    if text is None:
+        return None
+    return Passage(text, _at(call), f"{part} of {call.name!r:.80}")

@@ -1,0 +1,178 @@
+"""Reading what a judge answered, however it wrapped it. What cannot be read is never a number."""
+
+import ast
+import json
+import math
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .evidence import Quotable
+
+_LONGEST = 200_000
+_MOST_TRIES = 200
+_LONGEST_TEXT = 4000
+_THOUGHTS_END = ("</think>", "</thinking>")
+_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_NUMBER = re.compile(r"[01](?:\.\d+)?|\.\d+")
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one answer says of one criterion."""
+
+    score: float | None
+    """None: the judge says that it cannot be judged."""
+
+    reason: str
+    quotes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer as far as it could be read."""
+
+    opinions: dict[str, Opinion] = field(default_factory=dict)
+    problem: str | None = None
+    """Why it is not whole."""
+
+
+class Unusable(Exception):
+    """An answer, or a part of it, that is not in the form that was asked for."""
+
+
+def read_answer(text: str, names: Sequence[str], *, key: str, material: Quotable) -> Answer:
+    """The opinions on the criteria `names`; those that could not be read are missing."""
+    try:
+        found = answer_object(text, key=key, material=material, has=("criteria",))
+        criteria = _by_name(found["criteria"])
+    except Unusable as error:
+        return Answer(problem=str(error))
+    opinions: dict[str, Opinion] = {}
+    problems = []
+    for name in names:
+        try:
+            opinions[name] = _opinion(criteria, name)
+        except Unusable as error:
+            problems.append(str(error))
+    return Answer(opinions, "; ".join(problems) or None)
+
+
+def answer_object(text: str, *, key: str, material: Quotable, has: Sequence[str]) -> dict[str, Any]:
+    """The one object of a reply that answers the question. Raises `Unusable`.
+
+    An object with the key of the question is the answer. Without the key it is taken only when it
+    is alone and does not stand in the material: what a judge quotes is no verdict.
+    """
+    candidates = _candidates(text, has)
+    if not candidates:
+        raise Unusable(f"there is no JSON object with {', '.join(map(repr, has))} in it")
+    keyed = [value for _, value in candidates if value.get("key") == key]
+    if keyed:
+        return keyed[-1]
+    bare = [(raw, value) for raw, value in candidates if value.get("key") is None]
+    if not bare:
+        raise Unusable('the "key" is not the one that was given')
+    if len(bare) > 1:
+        raise Unusable("there is more than one answer, and none has the key")
+    raw, value = bare[0]
+    if material.holds(raw):
+        raise Unusable("the answer is copied from the material, and has no key")
+    return value
+
+
+def _candidates(text: str, has: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Objects with these fields: of strict JSON, else of what can be repaired to it."""
+    text = text[:_LONGEST]
+    for end in _THOUGHTS_END:
+        text = text.rpartition(end)[2]
+    for read, repaired in (
+        (_decoded, text),
+        (_decoded, _TRAILING_COMMA.sub(r"\1", text)),
+        (_python_literal, text),
+    ):
+        found = [each for each in read(repaired) if all(name in each[1] for name in has)]
+        if found:
+            return found
+    return []
+
+
+def _decoded(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
+    place = text.find("{")
+    for _ in range(_MOST_TRIES):
+        if place < 0:
+            return
+        try:
+            value, end = decoder.raw_decode(text, place)
+            yield text[place:end], value
+        except (ValueError, RecursionError):
+            end = place + 1
+        place = text.find("{", end)
+
+
+def _python_literal(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An object in Python's spelling, as some models write it."""
+    raw = text[text.find("{") : text.rfind("}") + 1]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = ast.literal_eval(raw)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return
+    if isinstance(value, dict):
+        yield raw, value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _by_name(criteria: Any) -> dict[str, Any]:
+    """The criteria by name; some models write a list of them."""
+    if isinstance(criteria, list):
+        named = [each for each in criteria if isinstance(each, dict) and "name" in each]
+        if len({str(each["name"]) for each in named}) == len(criteria):
+            return {str(each["name"]): each for each in named}
+    if not isinstance(criteria, dict):
+        raise Unusable('"criteria" is not an object with the names of the criteria')
+    return criteria
+
+
+def _opinion(criteria: dict[str, Any], name: str) -> Opinion:
+    given = criteria.get(name)
+    if not isinstance(given, dict):
+        raise Unusable(f'the criterion "{name}" is missing')
+    if "score" not in given:
+        raise Unusable(f'"{name}" has no "score"')
+    reason = given.get("reason")
+    if not isinstance(reason, str) or not reason.strip():
+        raise Unusable(f'"{name}" has no "reason"')
+    score = _score(given["score"], name)
+    return Opinion(score, _kept(reason.strip()), _quotes(given.get("evidence")))
+
+
+def _score(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Unusable(f'the "score" of "{name}" is not a number from 0 to 1')
+    if not 0 <= value <= 1:
+        raise Unusable(f'the "score" of "{name}" is {value:g}, not from 0 to 1')
+    return float(value)
+
+
+def _quotes(evidence: Any) -> tuple[str, ...]:
+    """The quotes, also where a model gave a single one, or objects with a `quote` in them."""
+    given = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
+    texts = [each.get("quote", each) if isinstance(each, dict) else each for each in given]
+    return tuple(_kept(str(text)) for text in texts)
+
+
+def _kept(text: str) -> str:
+    """`text` as far as it is worth keeping, with `…` where it was cut."""
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

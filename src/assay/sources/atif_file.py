@@ -1,0 +1,120 @@
+"""Files in ATIF: one `trajectory.json` for each session, or a document on each line."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.errors import AssayError, BadRow, DatasetError
+from assay.models import Sample
+from assay.models.wire.atif import from_atif
+
+from .opencode import Children, SessionChoice
+from .opencode.archive import Head, Unreadable, parse_object, read_object
+from .session_lines import numbered_lines
+from .session_times import milliseconds
+from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
+
+
+def read_atif(
+    path: str | Path,
+    choice: SessionChoice | None = None,
+    *,
+    children: Children = "inline",
+    redact: Callable[[Sample], Sample] | None = None,
+) -> TranscriptStream:
+    """Stream the trajectories of ATIF files as samples.
+
+    `path` is a `.json` file with one document, a `.jsonl` file with one on each line, or a folder
+    with such files at any depth; in it, `.json` files of other kinds are passed over. `redact`
+    sees each sample before anybody else and returns what may be shown.
+    """
+    wanted = Wanted(choice or SessionChoice(), children, redact)
+    return TranscriptStream(Path(path), _find, wanted)
+
+
+def _find(path: Path) -> Iterator[Recorded | Unreadable]:
+    if path.is_file():
+        yield from _of_file(path)
+        return
+    if not path.is_dir():
+        raise DatasetError("there is no such file or folder", where=str(path))
+    files = [file for file in sorted(path.rglob("*.json*")) if _looks_like_atif(file)]
+    if not files:
+        raise DatasetError("holds no files in ATIF", where=str(path))
+    for file in files:
+        yield from _of_file(file)
+
+
+def _looks_like_atif(file: Path) -> bool:
+    """Whether a file names the format near its beginning, where every writer puts it."""
+    if file.suffix not in (".json", ".jsonl") or not file.is_file():
+        return False
+    try:
+        with file.open("rb") as opened:
+            return b"ATIF-v" in opened.read(4096)
+    except OSError:
+        return False
+
+
+def _of_file(path: Path) -> Iterator[Recorded | Unreadable]:
+    if path.suffix == ".jsonl":
+        for number, line in numbered_lines(path):
+            yield _found(line, where=f"{path}:{number}", name=f"{path.stem}:{number}")
+        return
+    yield _found(path, where=str(path), name=path.stem)
+
+
+def _found(source: Any, *, where: str, name: str) -> Recorded | Unreadable:
+    try:
+        if isinstance(source, BadRow):
+            raise source
+        document = (
+            read_object(source) if isinstance(source, Path) else parse_object(source, where=where)
+        )
+        return _recorded(document, where, name)
+    except BadRow as problem:
+        return Unreadable(name, problem.with_traceback(None))
+
+
+def _recorded(document: Mapping[str, Any], where: str, name: str) -> Recorded:
+    session_id = text_or_none(document.get("trajectory_id")) or text_or_none(
+        document.get("session_id")
+    )
+    steps = document.get("steps")
+    stamps = [each.get("timestamp") for each in steps or () if isinstance(each, Mapping)]
+    times = [at for at in map(milliseconds, stamps) if at is not None]
+    inner = document.get("subagent_trajectories")
+    found = [each for each in inner if isinstance(each, dict)] if isinstance(inner, list) else []
+    head = Head(
+        id=session_id or name,
+        created=min(times, default=None),
+        updated=max(times, default=None),
+    )
+    return Recorded(
+        head,
+        partial(_sample, document, head.id, where),
+        partial(_children, found, head.id, where),
+    )
+
+
+def _children(documents: Iterable[dict[str, Any]], parent: str, where: str) -> list[Recorded]:
+    return [
+        _recorded(document, f"{where} subagent {place}", f"{parent}/{place}")
+        for place, document in enumerate(documents)
+    ]
+
+
+def _sample(document: Mapping[str, Any], session_id: str, where: str) -> Sample:
+    # Subagents are put back where they are asked for, by the stream.
+    alone = {key: value for key, value in document.items() if key != "subagent_trajectories"}
+    try:
+        sample = from_atif(alone)
+    except AssayError as error:
+        raise BadRow(error.message, where=f"{where}: {error.where}", hint=error.hint) from None
+    if sample.id != session_id:
+        sample = sample.model_copy(update={"id": session_id})
+    if reference := document.get("continued_trajectory_ref"):
+        sample.metadata["continued_in"] = json.loads(json.dumps(reference))
+    return sample

@@ -1,0 +1,232 @@
+"""Transcripts of Claude Code: `~/.claude/projects/<folder>/<session>.jsonl`, one record a line.
+
+Records form a tree. What the user went back on is a branch that does not lead to the last record.
+An answer of the model is stored as one record for each of its blocks, each with the whole usage.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow
+from assay.models import Sample
+
+from .claude_code_conversation import ClaudeConversation
+from .claude_code_tree import Branches, message_of, with_sound_names
+from .opencode import Children, SampleOptions, SessionChoice
+from .opencode.archive import Head, Unreadable
+from .session_lines import SessionLines, read_lines, session_files
+from .session_times import milliseconds
+from .transcripts import (
+    Recorded,
+    TranscriptStream,
+    Wanted,
+    text_or_none,
+)
+
+_TITLES = ("custom-title", "ai-title", "summary")
+
+
+def read_claude_code(
+    path: str | Path,
+    choice: SessionChoice | None = None,
+    *,
+    children: Children = "inline",
+    options: SampleOptions | None = None,
+    redact: Callable[[Sample], Sample] | None = None,
+) -> TranscriptStream:
+    """Stream the sessions that Claude Code recorded as samples.
+
+    `path` is a transcript, the folder of a project, or the folder of all projects. `redact` sees
+    each sample before anybody else and returns what may be shown.
+    """
+    find = partial(_find, options=options or SampleOptions())
+    return TranscriptStream(Path(path), find, Wanted(choice or SessionChoice(), children, redact))
+
+
+def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:
+    folder = path / "projects" if (path / "projects").is_dir() else path
+    files = session_files(folder, "*.jsonl", kind="transcripts of Claude Code")
+    sessions = {file.stem for file in files if not _is_agent(file)}
+    agents: dict[str, list[Path]] = {}
+    for file in files if path.is_dir() else _beside(path):
+        if _is_agent(file):
+            agents.setdefault(_parent_of(file), []).append(file)
+    for file in files:
+        if _is_agent(file) and _parent_of(file) in sessions:
+            continue
+        try:
+            yield _Transcript(read_lines(file), agents, options).recorded()
+        except BadRow as problem:
+            yield Unreadable(file.stem, problem.with_traceback(None))
+
+
+def _is_agent(file: Path) -> bool:
+    return file.name.startswith("agent-")
+
+
+def _beside(path: Path) -> list[Path]:
+    """The transcripts of the subagents of one session, in both places where they are kept."""
+    own = path.parent / path.stem / "subagents"
+    return sorted([*path.parent.glob("agent-*.jsonl"), *own.glob("agent-*.jsonl")])
+
+
+def _parent_of(file: Path) -> str:
+    """The session that a subagent's transcript belongs to, or "" when it does not say."""
+    if file.parent.name == "subagents":
+        return file.parent.parent.name
+    try:
+        records = read_lines(file).records
+    except BadRow:
+        return ""
+    return next((str(r["sessionId"]) for r in records if isinstance(r.get("sessionId"), str)), "")
+
+
+@dataclass
+class _Transcript:
+    """One file, or the records of one subagent in it."""
+
+    lines: SessionLines
+    agents: Mapping[str, list[Path]]
+    options: SampleOptions
+    parent: str | None = None
+
+    def __post_init__(self) -> None:
+        self.lines.records = [with_sound_names(record) for record in self.lines.records]
+
+    def recorded(self) -> Recorded:
+        records = self.lines.records
+        self._refuse_other_files()
+        session_id = self._id()
+        own, apart = self._split(session_id)
+        times = [at for at in (milliseconds(each.get("timestamp")) for each in records) if at]
+        parent = self.parent
+        if parent is None and _is_agent(self.lines.path):
+            parent = next((str(r["sessionId"]) for r in records if r.get("sessionId")), None)
+        folder = next((r["cwd"] for r in records if isinstance(r.get("cwd"), str)), None)
+        head = Head(
+            id=session_id,
+            title=_title(records) or "",
+            parent_id=parent,
+            created=min(times, default=None),
+            updated=max(times, default=None),
+            project=folder,
+            directory=folder,
+        )
+        build = partial(_sample, own, head, self.options, {key: _asked(r) for key, r in apart})
+        children = partial(self._children, session_id, apart)
+        return Recorded(head, build, children, tuple(self.lines.bad))
+
+    def _refuse_other_files(self) -> None:
+        marks = ("sessionId", "leafUuid", "messageId")
+        if any(mark in record for record in self.lines.records for mark in marks):
+            return
+        if self.lines.bad:
+            raise self.lines.bad[0]
+        raise BadRow(
+            "is no transcript of Claude Code",
+            where=str(self.lines.path),
+            hint="its records have a `type` and a `sessionId`",
+        )
+
+    def _id(self) -> str:
+        if self.parent is not None:
+            return f"{self.parent}/{self.lines.path.stem}"
+        return self.lines.path.stem
+
+    def _split(
+        self, session_id: str
+    ) -> tuple[list[dict[str, Any]], list[tuple[str, list[dict[str, Any]]]]]:
+        """The session's own records, and those of each subagent in the same file with its id."""
+        records = self.lines.records
+        if all(record.get("isSidechain") for record in records if "message" in record):
+            return records, []
+        chains: dict[str, list[dict[str, Any]]] = {}
+        root: dict[Any, str] = {}
+        for record in records:
+            if record.get("isSidechain"):
+                named = record.get("agentId") or root.get(record.get("parentUuid"))
+                name = str(named or record.get("uuid"))
+                root[record.get("uuid")] = name
+                chains.setdefault(name, []).append(record)
+        own = [record for record in records if not record.get("isSidechain")]
+        return own, [(f"{session_id}/agent-{name}", each) for name, each in chains.items()]
+
+    def _children(
+        self, session_id: str, apart: list[tuple[str, list[dict[str, Any]]]]
+    ) -> Iterator[Recorded | Unreadable]:
+        for child, records in apart:
+            file = self.lines.path.with_name(f"{child.rpartition('/')[2]}.jsonl")
+            lines = SessionLines(file, records)
+            yield _read_child(partial(_Transcript, lines), child, session_id, self.options)
+        for file in self.agents.get(session_id, ()) if self.parent is None else ():
+            name = f"{session_id}/{file.stem}"
+            make = partial(_of_file, file)
+            yield _read_child(make, name, session_id, self.options)
+
+
+def _of_file(
+    file: Path, agents: Mapping[str, list[Path]], options: SampleOptions, parent: str | None
+) -> _Transcript:
+    return _Transcript(read_lines(file), agents, options, parent)
+
+
+def _read_child(
+    make: Callable[..., _Transcript], name: str, parent: str, options: SampleOptions
+) -> Recorded | Unreadable:
+    try:
+        return make({}, options, parent).recorded()
+    except BadRow as problem:
+        return Unreadable(name, problem.with_traceback(None))
+
+
+def _title(records: list[dict[str, Any]]) -> str | None:
+    """The title that the user gave, else the program's. Summaries of other sessions are none."""
+    known = {record.get("uuid") for record in records}
+    for kind in _TITLES:
+        for record in reversed(records):
+            if record.get("type") != kind:
+                continue
+            text = record.get("customTitle") or record.get("aiTitle") or record.get("summary")
+            if text_or_none(text) and (kind != "summary" or record.get("leafUuid") in known):
+                return str(text)
+    return None
+
+
+def _asked(records: list[dict[str, Any]]) -> str:
+    """What a subagent was asked: it is the `prompt` of the call that started it."""
+    content = message_of(records[0]).get("content") if records else None
+    if isinstance(content, list):
+        content = "".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _sample(
+    records: list[dict[str, Any]], head: Head, options: SampleOptions, apart: dict[str, str]
+) -> Sample:
+    branches = Branches(records)
+    kept = branches.all if options.keep_reverted else branches.kept
+    reader = ClaudeConversation(head, options, apart)
+    for record in kept:
+        reader.take(record)
+    talk = reader.finished()
+    talk.reverted = [
+        record.get("uuid") for record in branches.abandoned if not options.keep_reverted
+    ]
+    talk.records += [] if options.keep_reverted else branches.abandoned
+    stamps = [text for text in (r.get("timestamp") for r in records) if isinstance(text, str)]
+    given = {
+        "title": head.title or None,
+        "created": min(stamps, default=None),
+        "updated": max(stamps, default=None),
+        "directory": head.directory,
+        "version": _last(records, "version"),
+        "branch": _last(records, "gitBranch"),
+    }
+    return talk.to_sample(head.id, given, {"source": "claude-code", "parent_id": head.parent_id})
+
+
+def _last(records: list[dict[str, Any]], key: str) -> str | None:
+    return next((t for r in reversed(records) if (t := text_or_none(r.get(key)))), None)

@@ -1,0 +1,115 @@
+"""Which records of a Claude Code transcript lead to its end, and which the user went back on."""
+
+from typing import Any
+
+_NAMES = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sessionId", "agentId")
+
+
+def with_sound_names(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose names are strings; one that is anything else names nothing."""
+    wrong = [key for key in _NAMES if not isinstance(record.get(key), str | None)]
+    return {**record, **dict.fromkeys(wrong)} if wrong else record
+
+
+def message_of(record: dict[str, Any]) -> dict[str, Any]:
+    """The message in a record; empty for records without one."""
+    message = record.get("message")
+    return message if isinstance(message, dict) else {}
+
+
+def message_id(record: dict[str, Any]) -> str | None:
+    """The id of the model's answer that a record is a block of."""
+    name = message_of(record).get("id")
+    return name if isinstance(name, str) and name else None
+
+
+class Branches:
+    """Records in the order of the file, in two lists: on the way to the last one, and not."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        self.all = _once(records)
+        parents = _parents(self.all)
+        on_path = _way_to(_leaf(self.all), parents)
+        self._widen(on_path)
+        self.kept = [each for each in self.all if _kept(each, on_path)]
+        self.abandoned = [each for each in self.all if not _kept(each, on_path)]
+
+    def _widen(self, on_path: set[str]) -> None:
+        """Add what belongs to the path though it does not lie on it.
+
+        Calls of one answer that run at the same time are a fork in the tree: each result hangs on
+        the block with its call, and only one of them leads on.
+        """
+        answers = {message_id(each) for each in self.all if each.get("uuid") in on_path}
+        calls: set[str] = set()
+        for record in self.all:
+            if record.get("uuid") in on_path or message_id(record) in answers - {None}:
+                on_path.add(str(record.get("uuid")))
+                calls |= {str(block.get("id")) for block in _blocks(record, "tool_use")}
+        for record in self.all:
+            if any(
+                str(each.get("tool_use_id")) in calls for each in _blocks(record, "tool_result")
+            ):
+                on_path.add(str(record.get("uuid")))
+
+
+def _once(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each record once: a session that is taken up again may repeat those that are there."""
+    seen: set[Any] = set()
+    found = []
+    for record in records:
+        name = record.get("uuid")
+        if name is None or name not in seen:
+            found.append(record)
+            seen.add(name)
+    return found
+
+
+def _parents(records: list[dict[str, Any]]) -> dict[str, str | None]:
+    known = {record.get("uuid") for record in records}
+    parents: dict[str, str | None] = {}
+    previous: str | None = None
+    for record in records:
+        name = record.get("uuid")
+        if not isinstance(name, str):
+            continue
+        parent = record.get("parentUuid")
+        boundary = record.get("subtype") == "compact_boundary"
+        if parent is None and boundary:
+            parent = record.get("logicalParentUuid") or previous
+        if parent is not None and parent not in known:
+            # The record it hangs on is gone or cannot be read; the one before it still is there.
+            parent = previous
+        parents[name] = parent
+        previous = name
+    return parents
+
+
+def _leaf(records: list[dict[str, Any]]) -> str | None:
+    for record in reversed(records):
+        if record.get("type") in ("user", "assistant") and isinstance(record.get("uuid"), str):
+            return str(record["uuid"])
+    return None
+
+
+def _way_to(leaf: str | None, parents: dict[str, str | None]) -> set[str]:
+    found: set[str] = set()
+    while leaf is not None and leaf not in found:
+        found.add(leaf)
+        leaf = parents.get(leaf)
+    return found
+
+
+def _kept(record: dict[str, Any], on_path: set[str]) -> bool:
+    spoken = record.get("type") in ("user", "assistant") and record.get("uuid") is not None
+    # What has no name cannot be gone back on.
+    return not spoken or record["uuid"] in on_path
+
+
+def _blocks(record: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    content = message_of(record).get("content")
+    return [
+        block
+        for block in (content if isinstance(content, list) else ())
+        if isinstance(block, dict) and block.get("type") == kind
+    ]

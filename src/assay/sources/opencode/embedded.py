@@ -1,0 +1,67 @@
+"""Messages of OpenCode 0.1 and 0.2, which hold their parts, in the shape of later versions."""
+
+from typing import Any
+
+from assay.errors import BadRow
+
+from .archive import StoredMessage
+
+_NEVER_RAN = "request was aborted"
+"""What was recorded as the result of a call to a tool that did not exist."""
+
+
+def is_embedded(message: dict[str, Any]) -> bool:
+    """Whether a message is of the oldest layout."""
+    return isinstance(message.get("parts"), list) and isinstance(message.get("metadata"), dict)
+
+
+def with_parts_apart(message: dict[str, Any], *, where: str) -> StoredMessage:
+    """The message as later versions keep it. Keys that are not known are kept."""
+    metadata: dict[str, Any] = message["metadata"]
+    info = {key: value for key, value in message.items() if key not in ("parts", "metadata")}
+    tools = metadata.get("tool")
+    tools = tools if isinstance(tools, dict) else {}
+    info |= {key: value for key, value in metadata.items() if key not in ("tool", "assistant")}
+    assistant = metadata.get("assistant")
+    if isinstance(assistant, dict):
+        info |= assistant
+    parts: list[dict[str, Any]] = []
+    for number, part in enumerate(message["parts"]):
+        if not isinstance(part, dict):
+            raise BadRow(f"part {number} is not an object", where=where)
+        own = {"id": f"{info['id']}:{number:05}", **_part(part, tools)}
+        if parts and own.get("type") == parts[-1].get("type") == "text":
+            # A text was stored in the pieces in which it was streamed.
+            parts[-1]["text"] = f"{parts[-1].get('text', '')}{own.get('text', '')}"
+        else:
+            parts.append(own)
+    return StoredMessage(info, parts)
+
+
+def _part(part: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
+    call = part.get("toolInvocation")
+    if part.get("type") != "tool-invocation" or not isinstance(call, dict):
+        return part
+    details = tools.get(str(call.get("toolCallId")))
+    return {
+        "type": "tool",
+        "callID": call.get("toolCallId"),
+        "tool": call.get("toolName"),
+        "state": _state(call, details if isinstance(details, dict) else None),
+    }
+
+
+def _state(call: dict[str, Any], details: dict[str, Any] | None) -> dict[str, Any]:
+    """The state of a call. That it failed is only written among the details."""
+    state: dict[str, Any] = {"input": call.get("args") or {}}
+    if details is not None:
+        state["metadata"] = {k: v for k, v in details.items() if k not in ("title", "time")}
+        state |= {key: details[key] for key in ("title", "time") if key in details}
+    result = call.get("result")
+    if call.get("state") != "result":
+        state["status"] = "running" if call.get("state") == "call" else "pending"
+    elif (details or {}).get("error") is True or (details is None and result == _NEVER_RAN):
+        state |= {"status": "error", "error": str(result)}
+    else:
+        state |= {"status": "completed", "output": result}
+    return state

@@ -1,0 +1,66 @@
+"""An assistant message cut into its steps: one step is one call of the model."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+_STUB = frozenset("id type text time sessionID messageID synthetic ignored".split())
+"""What is known of a text part once its text is in the message."""
+
+
+@dataclass
+class StepParts:
+    """The parts of one step, by what they are."""
+
+    texts: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    files: list[dict[str, Any]] = field(default_factory=list)
+    others: list[dict[str, Any]] = field(default_factory=list)
+    """Kept as they came: kinds that are not known here, and what a message has no field for."""
+
+    finish: dict[str, Any] | None = None
+    started: bool = False
+
+    @property
+    def says_something(self) -> bool:
+        return bool(self.texts or self.reasoning or self.tools or self.files)
+
+
+def steps_of(parts: list[dict[str, Any]]) -> list[StepParts]:
+    """At least one step. Since 1.0 there is exactly one in a message."""
+    steps = [StepParts()]
+    for part in parts:
+        if part.get("type") == "step-start" and (steps[-1].says_something or steps[-1].finish):
+            steps.append(StepParts())
+        _take(steps[-1], part)
+    return steps
+
+
+def _take(step: StepParts, part: dict[str, Any]) -> None:
+    kind, text = part.get("type"), part.get("text")
+    if kind == "tool":
+        step.tools.append(part)
+    elif kind == "text" and isinstance(text, str) and not part.get("ignored"):
+        step.texts.append(text)
+        _keep_stub(step, part)
+    elif kind == "reasoning" and isinstance(text, str):
+        step.reasoning.append(text)
+        _keep_stub(step, part)
+    elif kind == "file":
+        step.files.append(part)
+    else:
+        step.started |= kind == "step-start"
+        if kind == "step-finish":
+            step.finish = part
+        step.others.append(without_places(part))
+
+
+def _keep_stub(step: StepParts, part: dict[str, Any]) -> None:
+    """Keep what a provider attached to a text, such as a signature."""
+    if not part.keys() <= _STUB:
+        step.others.append({key: value for key, value in part.items() if key != "text"})
+
+
+def without_places(part: dict[str, Any]) -> dict[str, Any]:
+    """A part without the ids of what it stands in."""
+    return {key: value for key, value in part.items() if key not in ("sessionID", "messageID")}

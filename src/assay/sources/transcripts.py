@@ -1,0 +1,270 @@
+"""Recorded sessions of any agent as a stream of samples, with an account of the rest."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from assay.errors import AssayError, BadRow, ConfigError
+from assay.models import Message, ModelCall, Sample, Status, Trajectory, stable_id
+
+from .opencode import Children, SessionChoice, SessionReading
+from .opencode.archive import Head, Unreadable
+
+_DEEPEST = 8
+_NAMED = 20
+"""Damaged lines that are named in the notes of a pass; all of them are in its `damaged`."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One session that was found: what it is chosen by, and how to read it."""
+
+    head: Head
+    sample: Callable[[], Sample]
+    children: Callable[[], Iterable["Recorded | Unreadable"]] = tuple
+    """The sessions of the subagents that it started."""
+
+    damage: tuple[BadRow, ...] = ()
+    """Lines of it that cannot be read. The sample holds the others."""
+
+
+Finding = Callable[[Path], Iterable[Recorded | Unreadable]]
+
+
+@dataclass
+class TranscriptReading(SessionReading):
+    """What one pass over the sessions came to."""
+
+    damaged: list[Unreadable] = field(default_factory=list)
+    """Lines that cannot be read, of sessions that were read without them."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of recorded sessions, the same for every agent."""
+
+    choice: SessionChoice = field(default_factory=SessionChoice)
+    children: Children = "inline"
+    redact: Callable[[Sample], Sample] | None = None
+
+    def __post_init__(self) -> None:
+        if self.children not in get_args(Children):
+            raise ConfigError(
+                f"children={self.children!r} is none of {', '.join(get_args(Children))}",
+                where="recorded sessions",
+            )
+
+
+class TranscriptStream:
+    """Samples of recorded sessions, one in memory at a time.
+
+    Each `for` loop is a pass of its own. `reading` tells of the pass begun last.
+    """
+
+    def __init__(self, path: Path, find: Finding, wanted: Wanted) -> None:
+        self.path = path
+        self._find = find
+        self._wanted = wanted
+        self.reading = TranscriptReading()
+
+    def __iter__(self) -> Iterator[Sample]:
+        self.reading = TranscriptReading()
+        return self._pass(self.reading)
+
+    def _pass(self, reading: TranscriptReading) -> Iterator[Sample]:
+        missing = set(self._wanted.choice.sessions)
+        for found in self._find(self.path):
+            if isinstance(found, Unreadable):
+                self._note_unreadable(found, reading, missing)
+                continue
+            yield from self._samples(found, reading, missing, depth=0)
+        reading.missing = sorted(missing)
+        if len(reading.damaged) > _NAMED:
+            reading.notes.append(f"and {len(reading.damaged) - _NAMED} more lines")
+
+    def _note_unreadable(
+        self, found: Unreadable, reading: TranscriptReading, missing: set[str]
+    ) -> None:
+        chosen = self._wanted.choice.sessions
+        if chosen and found.session_id not in chosen:
+            reading.not_chosen += 1
+            return
+        missing.discard(found.session_id)
+        reading.skipped.append(found)
+
+    def _samples(
+        self, found: Recorded, reading: TranscriptReading, missing: set[str], *, depth: int
+    ) -> Iterator[Sample]:
+        choice = self._wanted.choice
+        missing.discard(found.head.id)
+        if choice.fits(found.head):
+            sample = self._read(found, reading)
+            if sample is not None:
+                reading.read += 1
+                yield sample
+        else:
+            reading.not_chosen += 1
+        # Asked for by name, a subagent's session is a sample of its own in any case.
+        if depth < _DEEPEST and (self._wanted.children == "separate" or choice.sessions):
+            for child in found.children():
+                if isinstance(child, Unreadable):
+                    self._note_unreadable(child, reading, missing)
+                elif self._wanted.children == "separate" or child.head.id in choice.sessions:
+                    yield from self._samples(child, reading, missing, depth=depth + 1)
+
+    def _read(self, found: Recorded, reading: TranscriptReading) -> Sample | None:
+        try:
+            sample = self._built(found, reading)
+            if not sample.messages and not sample.metadata.get("skipped"):
+                reading.empty += 1
+                return None
+        except BadRow as problem:
+            reading.skipped.append(Unreadable(found.head.id, problem.with_traceback(None)))
+            return None
+        if inner := self._subagents(found, reading, depth=0):
+            sample.metadata["subagents"] = inner
+        return sample if self._wanted.redact is None else self._wanted.redact(sample)
+
+    def _built(self, found: Recorded, reading: TranscriptReading) -> Sample:
+        try:
+            sample = found.sample()
+        except BadRow:
+            raise
+        except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
+            raise BadRow(
+                f"holds values that make no sample: {error}", where=f"session {found.head.id}"
+            ) from None
+        for problem in found.damage:
+            reading.damaged.append(Unreadable(found.head.id, problem))
+            if len(reading.damaged) <= _NAMED:
+                reading.notes.append(f"{problem.where}: {problem.message}; read without it")
+        if found.damage:
+            sample.metadata["unreadable_lines"] = [
+                {"where": problem.where, "why": problem.message} for problem in found.damage
+            ]
+        return sample
+
+    def _subagents(
+        self, found: Recorded, reading: TranscriptReading, *, depth: int
+    ) -> list[dict[str, Any]]:
+        """The sessions that this one started, as plain samples, where they are asked for.
+
+        One that cannot be read is reported like any other; its parent is read without it.
+        """
+        if self._wanted.children == "separate":
+            return []
+        children = list(found.children())
+        if self._wanted.children == "drop":
+            reading.dropped += len(children)
+            return []
+        samples = []
+        for child in children:
+            try:
+                if isinstance(child, Unreadable):
+                    raise child.problem
+                if depth >= _DEEPEST:
+                    raise BadRow("is inside too many others", where=f"session {child.head.id}")
+                sample = self._built(child, reading)
+            except BadRow as problem:
+                name = child.session_id if isinstance(child, Unreadable) else child.head.id
+                reading.skipped.append(Unreadable(name, problem.with_traceback(None)))
+                continue
+            if inner := self._subagents(child, reading, depth=depth + 1):
+                sample.metadata["subagents"] = inner
+            samples.append(sample.to_dict())
+            reading.inlined += 1
+        return samples
+
+
+@dataclass
+class Conversation:
+    """What a session came to, while it is read."""
+
+    messages: list[Message] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    """What is not part of the conversation, with why: texts that the program put into it."""
+
+    user_shell: list[dict[str, Any]] = field(default_factory=list)
+    reverted: list[Any] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)
+    """Records of other kinds, as they are in the file."""
+
+    compactions: int = 0
+    interrupted: bool = False
+    """Whether the user stopped the last turn."""
+
+    def skip(self, record_id: Any, why: str, part: Any, *, synthetic: bool = True) -> None:
+        """Put something beside the conversation."""
+        entry = {"id": record_id, "why": why, "parts": [part]}
+        self.skipped.append({**entry, "synthetic": True} if synthetic else entry)
+
+    def to_sample(self, session_id: str, given: dict[str, Any], metadata: dict[str, Any]) -> Sample:
+        """The sample, with what is unknown left out of `input` and `metadata`."""
+        found = {
+            "skipped": self.skipped,
+            "user_shell": self.user_shell,
+            "reverted_messages": self.reverted,
+            "compactions": self.compactions,
+            "records": self.records,
+            "content_id": _content_id(self.messages),
+        }
+        roles = [message.role for message in self.messages]
+        opening = roles.index("assistant") if "assistant" in roles else len(roles)
+        status = self._status()
+        return Sample(
+            id=session_id,
+            input={key: value for key, value in given.items() if value is not None},
+            prompt=list(self.messages[:opening]),
+            trajectory=Trajectory(
+                messages=self.messages,
+                calls=self.calls,
+                steps=len(self.calls),
+                terminated=status is Status.COMPLETED,
+                truncated=status is Status.TRUNCATED,
+                termination_reason=self._ending(),
+            ),
+            status=status,
+            metadata={k: v for k, v in {**metadata, **found}.items() if v not in (None, [], 0)},
+        )
+
+    def _ending(self) -> str | None:
+        if self.interrupted:
+            return "interrupted"
+        if not self.calls or not self.messages or self.messages[-1].role == "user":
+            return None
+        return self.calls[-1].error or self.calls[-1].finish_reason
+
+    def _status(self) -> Status:
+        if self.interrupted or not self.messages or self.messages[-1].role != "assistant":
+            return Status.ABORTED
+        last = self.calls[-1] if self.calls else ModelCall()
+        if last.error is not None or self.messages[-1].tool_calls:
+            return Status.ABORTED
+        cut = last.finish_reason in ("length", "max_tokens", "max_output_tokens")
+        return Status.TRUNCATED if cut else Status.COMPLETED
+
+
+def _content_id(messages: list[Message]) -> str:
+    """The same for sessions that say the same, such as a fork, which is a copy under new ids."""
+    return stable_id(
+        [
+            [each.role, each.text, [[call.name, call.arguments] for call in each.tool_calls]]
+            for each in messages
+        ]
+    )
+
+
+def count_at(value: object) -> int | None:
+    """A number of tokens, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return None
+    return int(value)
+
+
+def text_or_none(value: object) -> str | None:
+    """A string with something in it, or None."""
+    return value if isinstance(value, str) and value else None

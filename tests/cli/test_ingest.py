@@ -1,0 +1,277 @@
+"""`assay ingest`: what it writes, what it says, and what its exit status tells."""
+
+import json
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.cli.ingest import default_path, moment
+from assay.models import Sample
+from assay.models.wire.atif import from_atif
+from assay.models.wire.eval_record import from_eval_record
+from assay.record import Store
+from opencode_archives import (
+    RECORDED,
+    agent,
+    recorded,
+    session,
+    text,
+    tool,
+    user,
+    write_database,
+    write_export,
+)
+
+DATA = str(RECORDED / "1.18.33")
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def ingest(*arguments: str) -> int:
+    return main(["ingest", "opencode", *arguments])
+
+
+def test_a_file_of_samples_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "s.jsonl"
+
+    assert ingest(DATA, "-o", str(target)) == 0
+
+    samples = [Sample.from_dict(each) for each in lines_of(target)]
+    assert len(samples) == 8
+    said = capsys.readouterr().out
+    assert "sessions      8 written, 1 of subagents inside them\n" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("form", "read"),
+    [("eval", from_eval_record), ("atif", from_atif), ("sample", Sample.from_dict)],
+)
+def test_each_format_holds_every_session(form: str, read: Any, tmp_path: Path) -> None:
+    target = tmp_path / "s.jsonl"
+
+    assert ingest(DATA, "-o", str(target), "--format", form, "--children", "separate") == 0
+
+    assert len({read(each).id for each in lines_of(target)}) == 9
+
+
+def test_without_a_file_sessions_go_to_the_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "assay.db"
+
+    assert ingest(DATA, "--store", str(where)) == 0
+
+    with Store.open(where, create=False) as store:
+        run = store.run("latest")
+        samples = list(run.samples())
+        assert run.status == "completed"
+        assert run.spec.dataset == DATA
+    assert len(samples) == 8
+    assert samples[0].metadata["source"] == "opencode"
+    assert f"assay show {run.id} --store {where}" in capsys.readouterr().out
+
+
+def test_the_store_gets_a_run_though_nothing_was_found(tmp_path: Path) -> None:
+    assert ingest(DATA, "--store", str(tmp_path / "a.db"), "--title", "no such title") == 0
+
+    with Store.open(tmp_path / "a.db", create=False) as store:
+        assert list(store.run("latest").samples()) == []
+
+
+def test_a_session_that_cannot_be_stored_is_skipped(tmp_path: Path) -> None:
+    database = broken_database(tmp_path)
+
+    assert ingest(str(database), "--store", str(tmp_path / "a.db")) == 3
+
+    with Store.open(tmp_path / "a.db", create=False) as store:
+        assert [sample.id for sample in store.run("latest").samples()] == ["ses_2"]
+
+
+def broken_database(folder: Path) -> Path:
+    """Two sessions, of which the first has a message that is cut off."""
+    made = [
+        session(user(text("a"), id="msg_a"), agent(tool("x", output="1"), id="msg_b")),
+        session(user(text("c"), id="msg_c"), id="ses_2"),
+    ]
+    for place, part in enumerate(p for each in made for m in each.messages for p in m.parts):
+        part["id"] = f"prt_{place}"
+    path = write_database(folder / "opencode.db", made)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE message SET data = '{' WHERE id = 'msg_b'")
+    connection.close()
+    return path
+
+
+def test_a_corrupt_session_is_named_and_exit_status_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "s.jsonl"
+
+    assert ingest(str(broken_database(tmp_path)), "-o", str(target), "--json") == 3
+
+    captured = capsys.readouterr()
+    assert captured.err.startswith("skipped ses_1: message msg_b: is not JSON")
+    told = json.loads(captured.out)
+    assert (told["written"], [each["session"] for each in told["skipped"]]) == (1, ["ses_1"])
+    assert [each["id"] for each in lines_of(target)] == ["ses_2"]
+
+
+def test_a_session_that_cannot_be_written_is_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = session(user(text("a")))
+    path = write_export(tmp_path / "ses_1.json", made)
+    # Read as an infinity, for which JSON has no word.
+    path.write_text(path.read_text().replace('"A session"', '"A session", "odd": 1e999'))
+
+    assert ingest(str(path), "-o", str(tmp_path / "s.jsonl")) == 3
+
+    assert "skipped ses_1: cannot be written: Sample: holds Infinity" in capsys.readouterr().err
+    assert lines_of(tmp_path / "s.jsonl") == []
+
+
+def test_a_session_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ingest(DATA, "-o", str(tmp_path / "s.jsonl"), "--session", "ses_x") == 3
+
+    assert "not there     ses_x\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (["--title", "compacted"], 1),
+        (["--project", "projects"], 8),
+        (["--project", "elsewhere"], 0),
+        (["--since", "2099-01-01"], 0),
+        (["--since", "2026-11-15"], 8),
+        (["--session", "ses_e1f964decffeQnEYQ9ONT4kNzs"], 1),
+        (["--children", "drop"], 8),
+    ],
+)
+def test_sessions_can_be_chosen(options: list[str], count: int, tmp_path: Path) -> None:
+    target = tmp_path / "s.jsonl"
+
+    assert ingest(DATA, "-o", str(target), *options) == 0
+
+    assert len(lines_of(target)) == count
+
+
+def test_reverted_and_synthetic_texts_can_be_kept(tmp_path: Path) -> None:
+    target = tmp_path / "s.jsonl"
+    ingest(DATA, "-o", str(target))
+    plain = target.read_text("utf-8")
+
+    ingest(DATA, "-o", str(target), "--keep-reverted", "--synthetic")
+
+    assert len(target.read_text("utf-8")) > len(plain)
+
+
+def test_lines_can_go_to_stdout_with_the_account_on_stderr(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    assert ingest(DATA, "-o", "-") == 0
+
+    captured = capfdbinary.readouterr()
+    assert len(captured.out.splitlines()) == 8
+    assert b"sessions      8 written" in captured.err
+
+
+def test_this_machines_sessions_are_found_without_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded("1.1.65", tmp_path).rename(tmp_path / "opencode")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("OPENCODE_DB", raising=False)
+
+    assert ingest("-o", str(tmp_path / "s.jsonl")) == 0
+
+    assert len(lines_of(tmp_path / "s.jsonl")) == 8
+
+
+def test_the_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    share = {"XDG_DATA_HOME": str(tmp_path)}
+
+    assert default_path({}) == Path.home() / ".local/share/opencode"
+    assert default_path(share) == tmp_path / "opencode"
+    assert default_path({**share, "OPENCODE_DB": "x.db"}) == tmp_path / "opencode/x.db"
+    assert default_path({**share, "OPENCODE_DB": "/a/x.db"}) == Path("/a/x.db")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "-o", "s.jsonl"], "nowhere: there is no such file or folder"),
+        ([DATA, "--format", "eval"], "--format eval is the format of a file"),
+        ([DATA, "-o", "s", "--format", "vertex"], "rows for Vertex are not written"),
+        ([DATA, "-o", "s", "--since", "yesterday"], "'yesterday' is neither a date"),
+        ([DATA, "-o", "none/s.jsonl"], "none/s.jsonl: cannot be written: No such file"),
+        ([DATA, "-o", "s", "--children", "all"], "argument --children: invalid choice"),
+    ],
+)
+def test_a_wrong_request_exits_2_and_writes_nothing(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert ingest(*arguments) == 2
+
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_read_is_never_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = recorded("1.18.33", tmp_path)
+    before = (folder / "opencode.db").read_bytes()
+
+    assert ingest(str(folder), "-o", str(folder / "opencode.db")) == 2
+
+    assert "is what is read" in capsys.readouterr().err
+    assert (folder / "opencode.db").read_bytes() == before
+
+
+def test_an_earlier_file_stays_when_reading_fails(tmp_path: Path) -> None:
+    target = tmp_path / "s.jsonl"
+    target.write_text("kept\n")
+
+    assert ingest(str(tmp_path / "none"), "-o", str(target)) == 2
+
+    assert target.read_text() == "kept\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
+
+
+def test_foreign_text_never_reaches_the_terminal_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ses_\x1b[2J.json").write_text('{"info": 1}')
+    write_export(tmp_path / "ses_1.json", session(user(text("a"))))
+
+    assert ingest(str(tmp_path), "-o", str(tmp_path / "s.jsonl")) == 3
+
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "hours"), [("2h", 2), ("3d", 72), ("1w", 168)])
+def test_a_time_ago_is_understood(given: str, hours: int) -> None:
+    before = datetime.now(UTC)
+
+    assert before <= moment(given) + timedelta(hours=hours) <= datetime.now(UTC)
+
+
+def test_a_date_without_a_zone_is_in_utc() -> None:
+    assert moment("2026-02-14") == datetime(2026, 2, 14, tzinfo=UTC)
+    assert moment("2026-02-14T01:00+01:00") == datetime(2026, 2, 14, tzinfo=UTC)

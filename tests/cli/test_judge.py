@@ -1,0 +1,231 @@
+"""`assay judge` from the inside: what it reads, refuses, records and tells."""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli.exit_status import CouldNotTell
+from assay.cli.judge import configure, main, read_endpoint
+from assay.errors import AccessDenied, ConfigError, DatasetError, StoreError
+from assay.models import Sample
+from assay.record import Store
+from judge_answers import conversation, graded
+from recorded_runs import record, samples
+
+RUBRIC = """\
+name: done
+description: Is it done?
+criteria: [{name: done, description: It is done}]
+"""
+GOOD, BAD = graded("x", "All done.", done=1).text, graded(done=0).text
+REFUSED = {"error": {"status": 401}}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a rubric, two samples and a judge, and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rubric.yaml").write_text(RUBRIC)
+    given = [conversation(id=name).to_json() for name in ("one", "two")]
+    (tmp_path / "samples.jsonl").write_text("\n".join(given))
+    script(GOOD, BAD)
+    return tmp_path
+
+
+def script(*replies: Any, name: str = "judge.json") -> None:
+    params = {"replies": replies, "loop": True}
+    endpoint = {"provider": "mock", "model": "script", "max_retries": 0, "extra_params": params}
+    Path(name).write_text(json.dumps(endpoint))
+
+
+def run(target: str = "samples.jsonl", *options: str) -> int:
+    parser = ArgumentParser()
+    configure(parser)
+    words = [target, "--rubric", "rubric.yaml", "--endpoint", "judge.json", "--quiet"]
+    return main(parser.parse_args([*words, "--concurrency", "1", *options]))
+
+
+def test_a_file_is_judged_recorded_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 0
+
+    printed = capsys.readouterr().out
+    assert "score         0.500" in printed
+    assert "evidence      1 quote, 0 not found in the transcript" in printed
+    assert "judge calls   2" in printed
+    with Store.open(create=False) as store:
+        run_ = store.run("latest")
+        assert run_.id in printed
+        assert [row.score for row in run_.results()] == [1.0, 0.0]
+
+
+def test_a_recorded_run_is_judged_as_a_new_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = record(folder / ".assay" / "assay.db", *samples(a=0.0, b=0.0))
+
+    assert run("latest", "--json") == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["run"] != old
+    assert told["judged"] == 2
+    assert told["summary"]["score"]["interval"]["mean"] == 0.5
+
+
+def test_judged_samples_are_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("samples.jsonl", "-o", "judged.jsonl")
+    run("samples.jsonl", "-o", "-", "--json")
+
+    written = list(map(Sample.from_json, (folder / "judged.jsonl").read_text().splitlines()))
+    assert [(each.id, each.reward) for each in written] == [("one", 1.0), ("two", 0.0)]
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()[-2:]
+    assert [Sample.from_json(line).id for line in lines] == ["one", "two"]
+    assert json.loads(captured.err)["judged"] == 2
+
+
+def test_what_cannot_be_judged_is_told_and_is_no_success(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script("I would say 9 of 10.")
+
+    assert run() == 3
+
+    captured = capsys.readouterr()
+    assert "score         none: no sample was judged" in captured.out
+    assert "not judged: one: no majority of usable votes on done" in captured.err
+
+
+def test_a_judge_that_fails_leaves_failed_samples_and_the_rest() -> None:
+    script(GOOD, {"error": {"status": 500}})
+
+    assert run() == 3
+
+    with Store.open(create=False) as store:
+        first, second = store.run("latest").results()
+    assert (first.score, second.score, second.boundary) == (1.0, None, "scorer")
+
+
+def test_a_refused_key_ends_the_run_and_says_how_to_go_on(folder: Path) -> None:
+    script(REFUSED)
+
+    with pytest.raises(CouldNotTell, match=r"go on with:\n  assay judge samples.* --resume latest"):
+        run()
+
+    record(folder / ".assay" / "assay.db", *samples(a=0.0))
+    with pytest.raises(AccessDenied):
+        run("latest")
+
+
+def test_an_interrupted_judging_is_resumed_without_paying_twice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script(GOOD, {"error": {"status": 500}})
+    run()
+    capsys.readouterr()
+
+    run("samples.jsonl", "--resume", "latest", "--json")
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["judged"] == 2
+    assert told["spending"]["calls"] == 1
+
+
+def test_a_panel_and_votes_are_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    script(BAD, name="strict.json")
+
+    assert run("samples.jsonl", "--panel", "strict.json", "--votes", "3", "--json") == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["spending"]["calls"] == 12
+    assert told["panel"]["mock:script #2"] == 0.0
+
+
+def test_labels_of_people_are_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "labels.jsonl").write_text(
+        '{"id": "one", "label": "pass"}\n{"id": "two", "label": "fail"}'
+    )
+
+    run("samples.jsonl", "--labels", "labels.jsonl")
+
+    assert "kappa       1.000" in capsys.readouterr().out
+
+
+def test_no_samples_at_all_are_refused(folder: Path) -> None:
+    (folder / "none.jsonl").write_text("")
+
+    with pytest.raises(ConfigError):
+        run("none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--rubric", "rubrik.yaml"), "cannot be read"),
+        (("--rubric", "generl"), "the rubrics are"),
+        (("--endpoint", "nobody"), "provider:model"),
+        (("--endpoint", "missing.json"), "cannot be read"),
+        (("--panel", "mock:echo,"), "provider:model"),
+        (("--labels", "missing.jsonl"), "cannot be read"),
+        (("-o", "samples.jsonl"), "is what is read"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_a_store_is_made(
+    options: tuple[str, str], problem: str, folder: Path
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        run("samples.jsonl", *options)
+
+    assert not (folder / ".assay").exists()
+
+
+def test_labels_of_an_unknown_criterion_are_refused(folder: Path) -> None:
+    (folder / "labels.jsonl").write_text('{"id": "one", "label": 1, "criterion": "tone"}')
+
+    with pytest.raises(ConfigError, match="'tone', which is no criterion"):
+        run("samples.jsonl", "--labels", "labels.jsonl")
+
+
+def test_a_bad_line_is_met_before_a_judge_is_asked(folder: Path) -> None:
+    with (folder / "samples.jsonl").open("a") as file:
+        file.write("\n{broken")
+
+    with pytest.raises(DatasetError):
+        run()
+    assert not (folder / ".assay").exists()
+
+
+@pytest.mark.parametrize("option", ["--limit", "--resume"])
+def test_options_of_a_file_are_refused_for_a_run(option: str) -> None:
+    with pytest.raises(ConfigError, match="is for a file of samples"):
+        run("latest", option, "1")
+
+
+def test_a_run_that_is_not_there_makes_no_store(folder: Path) -> None:
+    with pytest.raises(StoreError):
+        run("latest")
+    assert not (folder / ".assay").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "not an endpoint"),
+        ('{"provider": "mock"}', "not an endpoint: model"),
+        ('{"provider": "mock", "model": "echo", "api_key": "k"}', "`api_key` does not belong"),
+        ('{"provider": "mock", "model": "echo", "temprature": 1}', "`temprature` does not belong"),
+    ],
+)
+def test_an_endpoint_file_with_a_mistake_is_refused(text: str, problem: str, folder: Path) -> None:
+    (folder / "e.json").write_text(text)
+
+    with pytest.raises(ConfigError, match=problem):
+        read_endpoint("e.json")
+
+
+def test_an_endpoint_is_a_word_or_a_file() -> None:
+    assert read_endpoint("mock:echo").model == "echo"
+    assert read_endpoint("judge.json").model == "script"

@@ -1,0 +1,169 @@
+"""`assay check` as a process: output, exit statuses, hostile input, flat memory."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.models import Sample
+from make import answered, asked, called, said, sample
+
+CHECKS = r"""
+checks:
+  - name: no_force
+    target: tool.args
+    tool: bash
+    not_matches: 'rm\s+-rf'
+  - name: looks_first
+    tool_order: [read, bash]
+  - name: answers
+    matches: (a+)+$
+"""
+
+
+def conversation(name: str, command: str, answer: str) -> Sample:
+    return sample(
+        asked("clean up"),
+        said(None, called("read", "1", path="a"), called("bash", "2", command=command)),
+        answered("x", "1"),
+        answered("done", "2"),
+        said(answer),
+        id=name,
+    )
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    hidden = ("ASSAY_STORE", "ASSAY_HOME")
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "assay", "check", *arguments],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "checks.yaml").write_text(CHECKS)
+    return tmp_path
+
+
+def write(folder: Path, *given: Sample) -> None:
+    (folder / "s.jsonl").write_text("".join(f"{each.to_json()}\n" for each in given))
+
+
+def test_conversations_that_keep_every_rule_pass(folder: Path) -> None:
+    write(folder, conversation("good", "ls", "aa"))
+
+    done = run(folder, "s.jsonl", "--checks", "checks.yaml")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_one_that_breaks_a_rule_is_shown_with_turn_and_excerpt(folder: Path) -> None:
+    write(folder, conversation("good", "ls", "aa"), conversation("bad", "rm -rf /", "aa"))
+
+    done = run(folder, "s.jsonl", "--checks", "checks.yaml")
+
+    assert done.returncode == 1
+    assert (
+        "  bad: no_force\n    arguments of 'bash' in turn 2: match in "
+        '\'{"command":"rm -rf /"}\'\n' in done.stdout
+    )
+
+
+def test_hostile_text_does_not_hang_a_pattern(folder: Path) -> None:
+    write(folder, *(conversation(f"s{n}", "ls", "a" * 5000 + "!") for n in range(20)))
+    started = time.monotonic()
+
+    done = run(folder, "s.jsonl", "--checks", "checks.yaml")
+
+    assert done.returncode == 1
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("s.jsonl",), 2, "the following arguments are required: --checks"),
+        (("s.jsonl", "--checks", "none.yaml"), 2, "none.yaml: cannot be read"),
+        (("none.jsonl", "--checks", "checks.yaml"), 2, "none.jsonl: there is no such file"),
+        (("latest", "--checks", "checks.yaml"), 3, "assay.db"),
+        (("s.jsonl", "--checks", "checks.yaml", "--limit", "0"), 2, "'0' is not a number"),
+    ],
+)
+def test_a_wrong_request_is_refused(
+    arguments: tuple[str, ...], status: int, said: str, folder: Path
+) -> None:
+    write(folder, conversation("good", "ls", "aa"))
+
+    done = run(folder, *arguments)
+
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr
+
+
+def test_results_can_be_piped_on(folder: Path) -> None:
+    write(folder, conversation("good", "ls", "aa"))
+
+    done = run(folder, "s.jsonl", "--checks", "checks.yaml", "-o", "-")
+
+    assert json.loads(done.stdout)["score"]["metrics"]["no_force"]["score"] == 1.0
+
+
+def peak_kib(folder: Path, count: int) -> int:
+    """The most memory a check of so many samples of 20 kB takes."""
+    line = conversation("NAME", "ls", "aa " * 7000 + "aa").to_json()
+    with (folder / "s.jsonl").open("w") as file:
+        file.writelines(line.replace("NAME", f"s{n}") + "\n" for n in range(count))
+    code = (
+        "import resource, sys\n"
+        "from assay.cli import main\n"
+        "main(['check', 's.jsonl', '--checks', 'checks.yaml', '-o', 'out.jsonl'])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    return int(done.stdout.split()[-1])
+
+
+def test_memory_stays_flat(folder: Path) -> None:
+    few, many = peak_kib(folder, 50), peak_kib(folder, 2000)
+
+    # 2000 samples are 40 MB as text alone.
+    assert many - few < 15_000
+
+
+IN_PYTEST = """
+from assay import evaluation_test
+from assay.scoring.checks import checks_from
+
+keeps_the_rules = checks_from("checks.yaml")
+
+@evaluation_test("s.jsonl", threshold=0.9)
+def test_sessions(sample):
+    return keeps_the_rules(sample)
+"""
+
+
+@pytest.mark.parametrize(("command", "status"), [("ls", 0), ("rm -rf /", 1)])
+def test_checks_judge_inside_an_evaluation_test(command: str, status: int, folder: Path) -> None:
+    write(folder, conversation("only", command, "aa"))
+    (folder / "test_it.py").write_text(IN_PYTEST)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+    assert done.returncode == status, done.stdout

@@ -1,0 +1,89 @@
+"""What a judge is shown of a sample: everything on its own line, and nothing cut in silence."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.models import Message
+from assay.scoring.judges.transcript import TooLong, show
+from make import answered, asked, called, said, sample
+
+
+def test_each_message_is_one_numbered_line_of_json() -> None:
+    shown = show(
+        sample(
+            asked("List it."),
+            said("Looking.", called("ls", path="src")),
+            answered("a.py"),
+            said("Done."),
+        ),
+        longest=10_000,
+    )
+
+    lines = [json.loads(line) for line in shown.lines]
+    assert lines[1] == {
+        "turn": 2,
+        "role": "assistant",
+        "text": "Looking.",
+        "tool_calls": [{"name": "ls", "arguments": '{"path":"src"}'}],
+    }
+    assert lines[2] == {"turn": 3, "role": "tool", "tool": "ls", "text": "a.py"}
+    assert shown.left_out == 0
+
+
+@given(st.text(), st.text())
+def test_no_text_can_begin_a_line_or_hide_in_one(user: str, answer: str) -> None:
+    shown = show(sample(asked(user), said(answer)), longest=10_000)
+
+    assert len("\n".join(shown.lines).splitlines()) == 2
+    assert all(line.isprintable() or line.replace("\ufffd", "").strip() for line in shown.lines)
+    assert not {"\u202e", "\u200b", "\U000e0041", "\x1b", "\x7f", "\u2028"} & set(
+        "".join(shown.lines)
+    )
+
+
+def test_hidden_characters_are_shown_as_their_numbers() -> None:
+    shown = show(sample(asked("x"), said("a\u202eb\U000e0041c\x7f")), longest=10_000)
+
+    assert r"a\u202eb\udb40\udc41c\u007f" in shown.lines[1]
+
+
+def test_reasoning_and_reference_are_shown_only_when_asked_for() -> None:
+    thinking = Message(role="assistant", content="4", reasoning="two and two")
+    given_ = sample(asked("2+2"), thinking, ground_truth={"answer": 4})
+
+    plain = show(given_, longest=10_000)
+    full = show(given_, longest=10_000, reasoning=True, reference=True)
+
+    assert "two and two" not in "".join(plain.lines)
+    assert json.loads(full.lines[0]) == {"reference": '{"answer": 4}'}
+    assert json.loads(full.lines[2])["reasoning"] == "two and two"
+
+
+def test_what_is_no_text_is_named() -> None:
+    picture = Message.model_validate(
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+    )
+
+    shown = show(sample(picture, said("A cat.")), longest=10_000)
+
+    assert json.loads(shown.lines[0])["not_shown"] == ["image_url"]
+
+
+def test_the_longest_texts_are_cut_first_and_say_so() -> None:
+    shown = show(sample(asked("short"), said("x" * 50_000), said("end")), longest=10_000)
+
+    assert sum(map(len, shown.lines)) < 10_200
+    assert "characters are not shown" in shown.lines[1]
+    assert shown.left_out > 40_000
+    assert json.loads(shown.lines[0])["text"] == "short"
+    assert len(shown.turns[1].text) == 50_000
+
+
+def test_too_many_messages_are_refused_rather_than_dropped() -> None:
+    with pytest.raises(TooLong):
+        show(sample(*[said("word " * 20)] * 1000), longest=5_000)
+    with pytest.raises(TooLong):
+        show(sample(*[said("")] * 1000), longest=5_000)

@@ -1,0 +1,134 @@
+"""Files in ATIF, checked with the format's own package."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import DatasetError
+from assay.models import Message, Sample
+from assay.models.wire.atif import to_atif
+from assay.sources.atif_file import read_atif
+from assay.sources.opencode import SessionChoice
+from make import asked, called, said, sample
+
+
+def document(name: str, **more: Any) -> dict[str, Any]:
+    """What another harness might write: only fields of the format itself."""
+    return {
+        "schema_version": "ATIF-v1.6",
+        "session_id": name,
+        "agent": {"name": "harness", "version": "1"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "Hi", "timestamp": "2026-03-01T09:00:00Z"},
+            {
+                "step_id": 2,
+                "source": "agent",
+                "message": "",
+                "model_name": "m",
+                "tool_calls": [
+                    {"tool_call_id": "c1", "function_name": "ls", "arguments": {"path": "."}}
+                ],
+                "observation": {"results": [{"source_call_id": "c1", "content": "a.py"}]},
+                "metrics": {"prompt_tokens": 7, "completion_tokens": 2},
+            },
+            {"step_id": 3, "source": "agent", "message": "One file."},
+        ],
+        **more,
+    }
+
+
+def test_a_document_of_another_harness_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "trajectory.json"
+    path.write_text(json.dumps(document("s1"), indent=2))
+
+    (read,) = read_atif(path)
+
+    assert read.id == "s1"
+    assert [message.role for message in read.messages] == ["user", "assistant", "tool", "assistant"]
+    assert read.trajectory is not None
+    assert read.trajectory.calls[0].usage is not None
+    assert read.trajectory.calls[0].usage.input_tokens == 7
+
+
+def test_the_fixture_is_what_the_format_s_own_package_accepts() -> None:
+    atif = pytest.importorskip("atif")
+
+    assert atif.Trajectory.model_validate(document("s1")).session_id == "s1"
+
+
+def test_lines_that_ingest_wrote_come_back_as_the_same_samples(tmp_path: Path) -> None:
+    child = sample(asked("Count."), said("4"), id="kid")
+    answer = Message(
+        role="tool", name="task", content="4", tool_call_id="c", details={"subagent": "kid"}
+    )
+    parent = sample(
+        asked("Ask."),
+        said(None, called("task", "c")),
+        answer,
+        said("Four."),
+        id="s1",
+        metadata={"source": "opencode", "subagents": [child.to_dict()]},
+    )
+    path = tmp_path / "out.jsonl"
+    path.write_text(f"{json.dumps(to_atif(parent).value)}\n")
+
+    (read,) = read_atif(path)
+
+    assert read.messages == parent.messages
+    inner = Sample.from_dict(read.metadata["subagents"][0])
+    assert (inner.id, inner.messages) == ("kid", child.messages)
+    assert [each.id for each in read_atif(path, children="separate")] == ["s1", "kid"]
+    assert "subagents" not in next(iter(read_atif(path, children="drop"))).metadata
+
+
+def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trajectory.json").write_text(json.dumps(document(name)))
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("ATIF-v1.6")
+
+    stream = read_atif(tmp_path, SessionChoice(sessions=frozenset({"b"})))
+
+    assert [each.id for each in stream] == ["b"]
+    assert stream.reading.not_chosen == 1
+
+
+def test_bad_documents_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    newer = document("s2", schema_version="ATIF-v9.0")
+    no_steps = document("s3", steps=None)
+    lines = [json.dumps(each) for each in (document("s1"), newer, no_steps)]
+    path.write_text("\n".join([*lines, "{", json.dumps(document("s5"))]) + "\n")
+
+    stream = read_atif(path)
+
+    assert [each.id for each in stream] == ["s1", "s5"]
+    assert [each.session_id for each in stream.reading.skipped] == ["s2", "s3", "out:4"]
+    problems = [str(each.problem) for each in stream.reading.skipped]
+    assert f"{path}:2" in problems[0]
+    assert "'ATIF-v9.0' is not a version" in problems[0]
+    assert f"{path}:4" in problems[2]
+
+
+def test_a_trajectory_that_goes_on_elsewhere_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(document("s1", continued_trajectory_ref="t2.json")))
+
+    assert next(iter(read_atif(path))).metadata["continued_in"] == "t2.json"
+
+
+def test_a_document_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "run7.json"
+    path.write_text(json.dumps({**document("x"), "session_id": None}))
+
+    assert [each.id for each in read_atif(path)] == ["run7"]
+
+
+def test_places_without_documents_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="holds no files in ATIF"):
+        list(read_atif(tmp_path))
+    with pytest.raises(DatasetError, match="no such file or folder"):
+        list(read_atif(tmp_path / "none"))

@@ -1,0 +1,201 @@
+"""Rollouts of Codex: what is found, what becomes of it, and what is told of the rest."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay.errors import DatasetError
+from assay.models import Sample
+from assay.sources.codex import parent_of, read_codex
+from assay.sources.opencode import SampleOptions, SessionChoice
+from assay.sources.transcripts import TranscriptStream
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "codex"
+MAIN, CHILD, OLD = (f"019ca000-0000-7000-8000-00000000000{letter}" for letter in "abc")
+
+
+def by_id(stream: TranscriptStream) -> dict[str, Sample]:
+    return {sample.id: sample for sample in stream}
+
+
+def said_in(sample: Sample) -> list[tuple[str, str]]:
+    return [(message.role, message.text) for message in sample.messages]
+
+
+def rollout(session_id: str) -> Path:
+    return next(FOLDER.rglob(f"*{session_id}.jsonl"))
+
+
+def test_a_session_reads_as_the_user_and_the_agent_said_it() -> None:
+    sample = by_id(read_codex(FOLDER))[MAIN]
+
+    assert [role for role, _ in said_in(sample)] == [
+        *("system", "user", "assistant", "tool", "tool", "assistant"),
+        *("user", "assistant", "tool", "assistant", "tool", "assistant"),
+    ]
+    assert said_in(sample)[-1] == ("assistant", "The helper agrees: `sum(items)`.")
+    assert [call.name for message in sample.messages for call in message.tool_calls] == [
+        "exec_command",
+        "apply_patch",
+        "spawn_agent",
+        "web_search",
+    ]
+    assert sample.messages[2].reasoning == "**Running the test**"
+    assert sample.messages[2].model == "gpt-5.2-codex"
+    assert sample.status == "completed"
+    assert sample.input["version"] == "0.98.0"
+
+
+def test_every_sample_survives_being_written() -> None:
+    for sample in read_codex(FOLDER, children="separate"):
+        assert Sample.from_json(sample.to_json()) == sample
+
+
+def test_tokens_are_counted_once_though_the_count_is_written_again() -> None:
+    trajectory = by_id(read_codex(FOLDER))[MAIN].trajectory
+
+    assert trajectory is not None
+    used = [call.usage for call in trajectory.calls if call.usage is not None]
+    assert [
+        (u.input_tokens, u.cached_tokens, u.output_tokens, u.reasoning_tokens) for u in used
+    ] == [
+        (1000, 400, 60, 20),
+        (1200, 1000, 15, 0),
+        (1500, 0, 20, 0),
+    ]
+
+
+def test_injected_context_is_marked_synthetic_and_can_be_kept() -> None:
+    skipped = by_id(read_codex(FOLDER))[MAIN].metadata["skipped"]
+    kept = by_id(read_codex(FOLDER, options=SampleOptions(synthetic=True)))[MAIN]
+
+    assert [each["why"] for each in skipped] == [
+        *["injected by the program"] * 3,
+        "compaction summary",
+    ]
+    assert all(each["synthetic"] for each in skipped)
+    marked = [m for m in kept.messages if (m.details or {}).get("synthetic")]
+    assert [m.role for m in marked] == ["developer", "user", "user"]
+
+
+def test_turns_that_were_rolled_back_are_left_out_unless_asked_for() -> None:
+    plain = by_id(read_codex(FOLDER))[MAIN]
+    kept = by_id(read_codex(FOLDER, options=SampleOptions(keep_reverted=True)))[MAIN]
+
+    assert [each["content"] for each in plain.metadata["reverted_messages"]] == [
+        "Delete the test.",
+        "Deleted.",
+    ]
+    assert ("user", "Delete the test.") in said_in(kept)
+
+
+def test_shell_commands_of_the_user_and_compactions_are_beside_the_conversation() -> None:
+    metadata = by_id(read_codex(FOLDER))[MAIN].metadata
+
+    assert metadata["user_shell"] == [
+        {
+            "tool": "shell",
+            "args": {"command": "git status"},
+            "output": "Exit code: 0\nOutput:\nclean",
+        }
+    ]
+    assert metadata["compactions"] == 1
+
+
+def test_lines_of_other_types_are_kept_as_they_are_and_repetitions_counted() -> None:
+    metadata = by_id(read_codex(FOLDER))[MAIN].metadata
+
+    kinds = [(each["type"], each["payload"].get("type")) for each in metadata["records"]]
+    assert ("world_state", None) in kinds
+    assert ("response_item", "ghost_snapshot") in kinds
+    assert metadata["repeated_events"] == 3
+
+
+def test_exit_codes_are_read_from_both_ways_of_writing_them() -> None:
+    tools = [m.details or {} for m in by_id(read_codex(FOLDER))[MAIN].messages if m.role == "tool"]
+
+    assert [(each.get("exit_code"), each.get("is_error")) for each in tools[:2]] == [
+        (1, True),
+        (0, False),
+    ]
+
+
+def test_subagents_stand_inside_their_parent_and_are_linked_to_their_call() -> None:
+    samples = by_id(read_codex(FOLDER))
+
+    assert set(samples) == {MAIN, OLD}
+    assert [each["id"] for each in samples[MAIN].metadata["subagents"]] == [CHILD]
+    spawned = next(m for m in samples[MAIN].messages if m.name == "spawn_agent")
+    assert (spawned.details or {})["subagent"] == CHILD
+
+
+def test_subagents_can_be_samples_of_their_own_or_left_out() -> None:
+    separate = by_id(read_codex(FOLDER, children="separate"))
+    stream = read_codex(FOLDER, children="drop")
+    list(stream)
+
+    assert separate[CHILD].metadata["parent_id"] == MAIN
+    assert stream.reading.dropped == 1
+
+
+def test_a_subagent_is_read_when_its_file_is_named_or_its_parent_is_not_there(
+    tmp_path: Path,
+) -> None:
+    shutil.copy(rollout(CHILD), tmp_path)
+
+    assert [sample.id for sample in read_codex(rollout(CHILD))] == [CHILD]
+    assert [sample.id for sample in read_codex(tmp_path)] == [CHILD]
+
+
+def test_lines_of_old_versions_without_an_envelope_are_read() -> None:
+    sample = by_id(read_codex(FOLDER))[OLD]
+
+    assert [role for role, _ in said_in(sample)] == ["user", "assistant", "tool", "assistant"]
+    assert sample.metadata["records"][0]["payload"] == {"record_type": "state"}
+
+
+def test_sessions_are_chosen() -> None:
+    stream = read_codex(FOLDER, SessionChoice(sessions=frozenset({OLD, "nowhere"})))
+
+    assert set(by_id(stream)) == {OLD}
+    assert stream.reading.missing == ["nowhere"]
+
+
+def test_a_corrupt_line_is_named_by_file_and_line_and_the_rest_is_read(tmp_path: Path) -> None:
+    lines = rollout(MAIN).read_text("utf-8").splitlines()
+    path = tmp_path / "rollout-x.jsonl"
+    path.write_text("\n".join([*lines[:6], "{not json", *lines[6:]]) + "\n", "utf-8")
+
+    stream = read_codex(path)
+    sample = next(iter(stream))
+
+    assert len(sample.messages) == 12
+    assert [each.problem.where for each in stream.reading.damaged] == [f"{path}:7"]
+
+
+def test_a_file_of_something_else_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
+    shutil.copy(rollout(OLD), tmp_path)
+    (tmp_path / "rollout-other.jsonl").write_text('{"prompt": "a dataset"}\n')
+    (tmp_path / "rollout-broken.jsonl").write_text("{\n")
+    (tmp_path / "rollout-empty.jsonl").write_text("")
+
+    stream = read_codex(tmp_path)
+
+    assert set(by_id(stream)) == {OLD}
+    assert [each.session_id for each in stream.reading.skipped] == [
+        "rollout-broken",
+        "rollout-empty",
+        "rollout-other",
+    ]
+
+
+def test_places_without_rollouts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="holds no rollouts of Codex"):
+        list(read_codex(tmp_path))
+
+
+def test_only_a_spawned_session_has_a_parent() -> None:
+    assert parent_of({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p"}}}}) == "p"
+    assert parent_of({"source": {"subagent": "review"}}) is None
+    assert parent_of({"source": "cli"}) is None
