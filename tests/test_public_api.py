@@ -32,8 +32,8 @@ PUBLIC = {
         AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult EvaluationRow Failure
         Message Metric MetricResult ModelCall Role Sample Score Status StepOutput TextBlock
         ToolCall ToolSpec Trajectory Usage attach_result attach_trajectory_result
-        eval_record_schema from_atif from_eval_record info_schema read_result
-        read_trajectory_result stable_id to_atif to_eval_record
+        eval_record_schema from_atif from_eval_record from_vertex info_schema read_result
+        read_trajectory_result stable_id to_atif to_eval_record to_vertex
     """,
     "assay.models.wire": """
         AnthropicChat Converted GeminiChat Lost from_anthropic from_gemini from_huggingface

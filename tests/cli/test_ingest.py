@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.ingest import default_path, moment
+from assay.cli.ingest import moment
+from assay.cli.ingest_sources import default_path
 from assay.models import Sample
 from assay.models.wire.atif import from_atif
 from assay.models.wire.eval_record import from_eval_record
@@ -200,10 +201,10 @@ def test_this_machines_sessions_are_found_without_a_path(
 def test_the_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
     share = {"XDG_DATA_HOME": str(tmp_path)}
 
-    assert default_path({}) == Path.home() / ".local/share/opencode"
-    assert default_path(share) == tmp_path / "opencode"
-    assert default_path({**share, "OPENCODE_DB": "x.db"}) == tmp_path / "opencode/x.db"
-    assert default_path({**share, "OPENCODE_DB": "/a/x.db"}) == Path("/a/x.db")
+    assert default_path("opencode", {}) == Path.home() / ".local/share/opencode"
+    assert default_path("opencode", share) == tmp_path / "opencode"
+    assert default_path("opencode", {**share, "OPENCODE_DB": "x.db"}) == tmp_path / "opencode/x.db"
+    assert default_path("opencode", {**share, "OPENCODE_DB": "/a/x.db"}) == Path("/a/x.db")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,6 @@ def test_the_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
     [
         (["nowhere", "-o", "s.jsonl"], "nowhere: there is no such file or folder"),
         ([DATA, "--format", "eval"], "--format eval is the format of a file"),
-        ([DATA, "-o", "s", "--format", "vertex"], "rows for Vertex are not written"),
         ([DATA, "-o", "s", "--since", "yesterday"], "'yesterday' is neither a date"),
         ([DATA, "-o", "none/s.jsonl"], "none/s.jsonl: cannot be written: No such file"),
         ([DATA, "-o", "s", "--children", "all"], "argument --children: invalid choice"),
@@ -275,3 +275,52 @@ def test_a_time_ago_is_understood(given: str, hours: int) -> None:
 def test_a_date_without_a_zone_is_in_utc() -> None:
     assert moment("2026-02-14") == datetime(2026, 2, 14, tzinfo=UTC)
     assert moment("2026-02-14T01:00+01:00") == datetime(2026, 2, 14, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("source", ["claude-code", "codex"])
+def test_other_recorders_are_ingested_too(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fixtures = Path(__file__).parents[1] / "fixtures" / source.replace("-", "_")
+    target = tmp_path / "samples.jsonl"
+
+    status = main(["ingest", source, str(fixtures), "-o", str(target), "--format", "sample"])
+
+    samples = [Sample.from_json(line) for line in target.read_text("utf-8").splitlines()]
+    assert status in (0, 3), capsys.readouterr().err
+    assert samples
+    assert all(sample.trajectory is not None for sample in samples)
+
+
+def test_rows_for_vertex_are_written(tmp_path: Path) -> None:
+    fixtures = Path(__file__).parents[1] / "fixtures" / "codex"
+    target = tmp_path / "rows.jsonl"
+
+    main(["ingest", "codex", str(fixtures), "-o", str(target), "--format", "vertex"])
+
+    rows = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    assert rows
+    assert all(row.keys() == rows[0].keys() for row in rows)
+    assert all("agent_data" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["atif", "x", "--synthetic"], "--synthetic has no meaning for atif"),
+        (["inspect", "x", "--children", "drop"], "--children has no meaning for inspect"),
+        (["atif"], "atif has no folder of its own"),
+    ],
+)
+def test_what_a_source_does_not_know_is_refused(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ingest", *words]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_each_recorder_has_its_folder(tmp_path: Path) -> None:
+    assert default_path("claude-code", {}) == Path.home() / ".claude"
+    assert default_path("claude-code", {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c")
+    assert default_path("codex", {}) == Path.home() / ".codex"
+    assert default_path("codex", {"CODEX_HOME": "/x"}) == Path("/x")

@@ -14,21 +14,15 @@ from typing import get_args
 from assay.errors import AssayError, BadRow, ConfigError
 from assay.models import Sample, stable_id
 from assay.record import Run, RunSpec, Store, sample_key
-from assay.sources.opencode import (
-    Children,
-    SampleOptions,
-    SessionChoice,
-    SessionStream,
-    read_opencode,
-)
+from assay.sources.opencode import Children
 
 from .exit_status import COULD_NOT_TELL, YES
 from .ingest_account import Account
 from .ingest_output import FORMATS, write_file, write_stdout
+from .ingest_sources import SOURCES, Stream, default_path, read_sessions
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines
 
-SOURCES = ("opencode",)
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _BATCH = 64
 """Samples that wait together for the store; more would be held in memory."""
@@ -42,7 +36,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PATH",
         nargs="?",
         type=Path,
-        help="a data folder, a database, or exported files (default: this machine's)",
+        help="a data folder, a database, or recorded files (default: this machine's)",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write JSON lines here, - for stdout; not the store"
@@ -87,13 +81,8 @@ def add_choice_options(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 all sessions were read, 3 some could not be; what could is written."""
     _check(args)
-    path = args.path if args.path is not None else default_path(os.environ)
-    stream = read_opencode(
-        path,
-        SessionChoice(args.since, args.project, frozenset(args.session), args.title),
-        children=args.children,
-        options=SampleOptions(keep_reverted=args.keep_reverted, synthetic=args.synthetic),
-    )
+    path = args.path if args.path is not None else default_path(args.source, os.environ)
+    stream = read_sessions(args, path)
     account = Account(stream, output=args.output, format=args.format)
     if args.output == "-":
         write_stdout(_samples(stream, account), account.output_to(args.format))
@@ -113,21 +102,6 @@ def _check(args: Namespace) -> None:
             f"--format {args.format} is the format of a file, and none is named",
             hint="add -o FILE; the store keeps whole samples, which `assay show` reads",
         )
-    if args.format == "vertex":
-        raise ConfigError(
-            "--format vertex: rows for Vertex are not written by this version",
-            hint="--format eval writes the evaluation record, which holds the same session",
-        )
-
-
-def default_path(environment: "os._Environ[str] | dict[str, str]") -> Path:
-    """Where OpenCode keeps its sessions on this machine."""
-    share = environment.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    root = Path(share) / "opencode"
-    if database := environment.get("OPENCODE_DB"):
-        # An absolute one replaces the folder.
-        return root / database
-    return root
 
 
 def _refuse_source(target: Path, source: Path) -> None:
@@ -150,7 +124,7 @@ def moment(text: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _samples(stream: SessionStream, account: Account) -> Iterator[Sample]:
+def _samples(stream: Stream, account: Account) -> Iterator[Sample]:
     """The samples, with each session that cannot be read told of when it is met."""
     told = 0
     for sample in stream:
@@ -167,7 +141,7 @@ def _complain(account: Account, told: int) -> int:
     return len(skipped)
 
 
-def _store(stream: SessionStream, account: Account, args: Namespace) -> None:
+def _store(stream: Stream, account: Account, args: Namespace) -> None:
     config = {
         "ingest": args.source,
         "since": None if args.since is None else args.since.isoformat(),

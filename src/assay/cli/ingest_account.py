@@ -6,9 +6,11 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, StoreError
 from assay.models import Sample
-from assay.sources.opencode import SessionStream, Unreadable
+from assay.sources.opencode import Unreadable
+from assay.sources.transcripts import TranscriptReading
 
 from .ingest_output import Output, line_of
+from .ingest_sources import Stream
 
 _LABEL = 14
 _NAMED = 20
@@ -18,7 +20,7 @@ _NAMED = 20
 class Account:
     """Counts of one ingestion, filled in while it goes on."""
 
-    stream: SessionStream
+    stream: Stream
     output: str | None
     format: str
     store: str | None = None
@@ -36,7 +38,9 @@ class Account:
     @property
     def complete(self) -> bool:
         """Whether every session that was asked for is written."""
-        return not self.skipped and not self.stream.reading.missing
+        reading = self.stream.reading
+        damaged = isinstance(reading, TranscriptReading) and reading.damaged
+        return not (self.skipped or reading.missing or damaged)
 
     @property
     def written(self) -> int:

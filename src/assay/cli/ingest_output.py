@@ -12,6 +12,7 @@ from assay.models import Sample
 from assay.models.wire.atif import to_atif
 from assay.models.wire.conversion import Converted
 from assay.models.wire.eval_record import to_eval_record
+from assay.models.wire.vertex import to_vertex
 
 FORMATS = ("sample", "eval", "atif", "vertex")
 
@@ -21,6 +22,7 @@ Output = Callable[[Sample], str | None]
 _CONVERSIONS: dict[str, Callable[[Sample], Converted[dict[str, Any]]]] = {
     "eval": to_eval_record,
     "atif": to_atif,
+    "vertex": to_vertex,
 }
 
 

@@ -18,6 +18,7 @@ from .wire.message_metadata import (
     read_trajectory_result,
 )
 from .wire.result_info import info_schema
+from .wire.vertex import from_vertex, to_vertex
 
 EvaluationRow = Sample
 MetricResult = Metric
@@ -51,10 +52,12 @@ __all__ = [
     "eval_record_schema",
     "from_atif",
     "from_eval_record",
+    "from_vertex",
     "info_schema",
     "read_result",
     "read_trajectory_result",
     "stable_id",
     "to_atif",
     "to_eval_record",
+    "to_vertex",
 ]

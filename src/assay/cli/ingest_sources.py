@@ -1,0 +1,64 @@
+"""The readers of recorded sessions, by the name of what recorded them."""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.sources.atif_file import read_atif
+from assay.sources.claude_code import read_claude_code
+from assay.sources.codex import read_codex
+from assay.sources.inspect_logs import read_inspect
+from assay.sources.opencode import SampleOptions, SessionChoice, SessionStream, read_opencode
+from assay.sources.transcripts import TranscriptStream
+
+Stream = SessionStream | TranscriptStream
+
+SOURCES = ("opencode", "claude-code", "codex", "atif", "inspect")
+_WITHOUT_OPTIONS = ("atif", "inspect")
+"""Files that tell nothing of reverted or synthetic messages."""
+
+
+def read_sessions(args: Namespace, path: Path) -> Stream:
+    """The sessions that a command line asks for, not read yet."""
+    choice = SessionChoice(args.since, args.project, frozenset(args.session), args.title)
+    options = SampleOptions(keep_reverted=args.keep_reverted, synthetic=args.synthetic)
+    _check_options(args)
+    if args.source == "opencode":
+        return read_opencode(path, choice, children=args.children, options=options)
+    if args.source == "claude-code":
+        return read_claude_code(path, choice, children=args.children, options=options)
+    if args.source == "codex":
+        return read_codex(path, choice, children=args.children, options=options)
+    if args.source == "atif":
+        return read_atif(path, choice, children=args.children)
+    return read_inspect(path, choice)
+
+
+def _check_options(args: Namespace) -> None:
+    meaningless = [
+        flag
+        for flag, given in (
+            ("--keep-reverted", args.keep_reverted and args.source in _WITHOUT_OPTIONS),
+            ("--synthetic", args.synthetic and args.source in _WITHOUT_OPTIONS),
+            ("--children", args.children != "inline" and args.source == "inspect"),
+        )
+        if given
+    ]
+    if meaningless:
+        raise ConfigError(f"{meaningless[0]} has no meaning for {args.source}")
+
+
+def default_path(source: str, environment: Mapping[str, str]) -> Path:
+    """Where a program keeps its sessions on this machine."""
+    home = Path.home()
+    if source == "opencode":
+        share = environment.get("XDG_DATA_HOME") or str(home / ".local" / "share")
+        root = Path(share) / "opencode"
+        # A database of another name; an absolute one replaces the folder.
+        return root / environment["OPENCODE_DB"] if environment.get("OPENCODE_DB") else root
+    if source == "claude-code":
+        return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    if source == "codex":
+        return Path(environment.get("CODEX_HOME") or home / ".codex")
+    raise ConfigError(f"{source} has no folder of its own", hint="name the file or folder to read")
