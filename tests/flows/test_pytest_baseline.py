@@ -136,7 +136,8 @@ def test_the_commands_find_what_a_session_recorded(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
 
     process = run(tmp_path / "deep", "../evals")
-    (line,) = [each for each in process.output.splitlines() if "transcript: " in each]
+    lines = [each.strip() for each in process.output.splitlines()]
+    line = next(each for each in lines if each.startswith("transcript: "))
     shown = subprocess.run(
         [sys.executable, "-m", *line.partition("transcript: ")[2].split()],
         cwd=tmp_path / "deep",
