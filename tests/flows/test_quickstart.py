@@ -26,7 +26,9 @@ def test_the_table_ends_with_the_mean_and_the_next_step(tmp_path: Path) -> None:
     done = run(tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "mean score 0.69 over 13 judged samples; 1 not judged\nnext:\n" in done.stdout
+    assert (
+        "mean score 0.69 [0.39, 0.91] over 13 judged samples; 1 not judged\nnext:\n" in done.stdout
+    )
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert list(tmp_path.iterdir()) == []
 
@@ -34,7 +36,9 @@ def test_the_table_ends_with_the_mean_and_the_next_step(tmp_path: Path) -> None:
 def test_json_and_table_agree(tmp_path: Path) -> None:
     table, said = run(tmp_path).stdout, json.loads(run(tmp_path, "--json").stdout)
 
-    assert f"mean score {said['mean']:.2f} over {said['judged']} judged" in table
+    low, high = said["interval"]
+    mean = f"mean score {said['mean']:.2f} [{low:.2f}, {high:.2f}]"
+    assert f"{mean} over {said['judged']} judged" in table
     assert all(each["id"] in table for each in said["samples"])
     assert all(each["reason"] for each in said["samples"])
 

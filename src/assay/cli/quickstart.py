@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.models import Sample
+from assay.report import mean_interval
 from assay.scoring import exact_answer
 from assay.sources import load_samples
 
@@ -13,7 +14,8 @@ from .terminal import ascii_only, plain, print_json, render
 DATASET = Path(__file__).with_name("quickstart.jsonl")
 NEXT = (
     "assay quickstart --json: the reason for each score",
-    "load_samples() and exact_answer() in Python: the same with a file of yours",
+    "assay eval FILE.py: ask a model, record and score (docs/commands.md)",
+    "@evaluation_test in a pytest file: the same in CI (docs/pytest.md)",
 )
 _ANSWER_WIDTH = 18
 
@@ -45,6 +47,7 @@ def score_samples(dataset: Path) -> list[Sample]:
 def summary(samples: list[Sample]) -> dict[str, Any]:
     """What the table says, as plain values, with the reasons that it has no room for."""
     rewards = [sample.reward for sample in samples if sample.reward is not None]
+    interval = mean_interval(rewards)
     return {
         "samples": [
             {
@@ -57,7 +60,8 @@ def summary(samples: list[Sample]) -> dict[str, Any]:
             }
             for sample in samples
         ],
-        "mean": sum(rewards) / len(rewards) if rewards else None,
+        "mean": interval.mean,
+        "interval": None if interval.low is None else [interval.low, interval.high],
         "judged": len(rewards),
         "not_judged": len(samples) - len(rewards),
         "next": list(NEXT),
@@ -92,6 +96,8 @@ def print_table(samples: list[Sample]) -> None:
         table.add_row(*_cells(each))
     render(table)
     mean = "none" if said["mean"] is None else f"{said['mean']:.2f}"
+    if said["interval"] is not None:
+        mean += " [{:.2f}, {:.2f}]".format(*said["interval"])
     print(
         f"mean score {mean} over {said['judged']} judged samples; {said['not_judged']} not judged"
     )
