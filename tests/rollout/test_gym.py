@@ -44,7 +44,8 @@ def test_the_agent_sees_the_board_and_a_tool_with_named_actions() -> None:
     trajectory = play(lake(), *(act(action) for action in GOOD))
 
     assert trajectory.messages[1].text.startswith("Observation: 0\n")
-    assert "SFFF" in trajectory.messages[1].text.replace("\x1b[41m", "").replace("\x1b[0m", "")
+    assert "\n[S]FFF\n" in trajectory.messages[1].text
+    assert "\x1b" not in "".join(message.text for message in trajectory.messages)
     assert lake().tools[0].parameters["properties"]["action"] == {
         "type": "string",
         "enum": ["left", "down", "right", "up"],

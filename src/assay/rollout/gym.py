@@ -1,5 +1,6 @@
 """Gymnasium environments by name: `gym:FrozenLake-v1`."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -150,11 +151,17 @@ class GymEnvironment:
     def _shown(self, observation: Any, info: Mapping[str, Any]) -> str:
         words = f"Observation: {to_json(_plain(observation)).decode()}"
         if self._gym.render_mode == "ansi":
-            words += f"\n{self._gym.render()}"
+            words += f"\n{_without_colours(self._gym.render())}"
         return words
 
     async def close(self) -> None:
         self._gym.close()
+
+
+def _without_colours(text: str) -> str:
+    """A drawing for a reader without a terminal: what was highlighted stands in brackets."""
+    marked = re.sub(r"\x1b\[(?:4[0-7]|7)m(.*?)\x1b\[0m", r"[\1]", text)
+    return re.sub(r"\x1b\[[0-9;]*m", "", marked)
 
 
 def _made(name: str, options: dict[str, Any]) -> Any:
