@@ -6,7 +6,7 @@ from assay.models import Endpoint
 from assay.pytest_plugin.collection import endpoint_names, receiver
 
 
-class Tests:
+class Methods:
     def test_instance(self) -> None: ...
 
     @classmethod
@@ -32,5 +32,5 @@ def test_endpoints_are_named_and_no_two_alike() -> None:
     [("test_instance", "instance"), ("test_class", "class"), ("test_static", None)],
 )
 def test_the_first_parameter_of_a_method_is_known(name: str, kind: str | None) -> None:
-    assert receiver(Tests, name) == kind
+    assert receiver(Methods, name) == kind
     assert receiver(None, name) is None
