@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from assay import compat, evaluation_test, models
+from assay.models.manifest import Manifest
 from assay.scoring import reward_function
+from manifest_files import written
 
-FOREIGN = ("eval_protocol", "rollouts")
+FOREIGN = ("coreason_manifest", "eval_protocol", "rollouts")
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +66,27 @@ def test_evaluations_are_answered_under_each_name_they_had() -> None:
     assert judge([]).score == 0.5
 
 
+def test_a_manifest_is_loaded_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compat.install()
+    monkeypatch.chdir(written(tmp_path).parent)
+
+    names = run(
+        "from coreason_manifest import AgentDefinition, EvaluationProfile, Manifest\n"
+        "from coreason_manifest import SuccessCriterion\n"
+        "manifest = Manifest.load('agent.yaml')\n"
+        "teller = manifest.definitions['teller']\n"
+        "assert isinstance(teller, AgentDefinition)\n"
+        "profile = EvaluationProfile(grading_rubric=[\n"
+        "    SuccessCriterion(name='a', description='b', threshold=0.9)])\n"
+        "seen = [criterion.name for criterion in teller.evaluation.grading_rubric]\n"
+    )
+
+    assert names["seen"] == ["accuracy", "politeness"]
+    assert names["Manifest"] is Manifest
+
+
 def test_every_name_that_is_offered_is_there() -> None:
     compat.install()
 
@@ -93,7 +116,7 @@ def test_the_real_package_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "rollouts" / "__init__.py").write_text("Sample = 'the real one'\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert compat.install() == ("eval_protocol",)
+    assert compat.install() == ("coreason_manifest", "eval_protocol")
     assert run("from rollouts import Sample")["Sample"] == "the real one"
 
 

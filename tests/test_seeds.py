@@ -22,6 +22,7 @@ import pydantic
 import pytest
 
 from assay import compat, models, rollout
+from assay.models import manifest
 from evaluation_sessions import run as run_session
 from make import asked, said, sample
 
@@ -30,18 +31,15 @@ pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are no
 
 NEEDS_MORE = {
     ("000", 3): "shows the code that it replaces",
-    ("003", 0): "needs the manifest types",
-    ("003", 1): "needs the manifest types",
-    ("003", 2): "needs `Manifest.load`",
 }
-"""Blocks that cannot run yet, or never could, and why."""
+"""Blocks that never could run, and why."""
 
 
-def blocks() -> dict[tuple[str, int], str]:
+def blocks(language: str = "python") -> dict[tuple[str, int], str]:
     found: dict[tuple[str, int], str] = {}
     for path in sorted(SEEDS.glob("*.txt")):
         text = path.read_text(encoding="utf-8")
-        for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
+        for number, block in enumerate(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)):
             found[path.name[:3], number] = block
     return found
 
@@ -82,6 +80,7 @@ def test_every_block_is_either_run_here_or_named_with_its_reason() -> None:
     assert run_here == {
         *(("000", n) for n in (0, 1, 2, 4, 5)),
         ("001", 0),
+        *(("003", n) for n in range(3)),
         *(("004", n) for n in range(6)),
     }
 
@@ -206,6 +205,45 @@ def test_the_type_changes_of_the_second_phase_run(block: int) -> None:
         if proposed is not getattr(models, name):
             ours = getattr(models, name).model_fields
             assert set(getattr(proposed, "__annotations__", {})) <= set(ours)
+
+
+@pytest.mark.parametrize(("block", "name"), [(0, "EvaluationProfile"), (1, "SuccessCriterion")])
+def test_the_manifest_types_have_the_fields_and_defaults_of_the_specification(
+    block: int, name: str
+) -> None:
+    ours = getattr(manifest, name)
+    proposed = run(
+        blocks()["003", block],
+        CoReasonBaseModel=pydantic.BaseModel,
+        SuccessCriterion=manifest.SuccessCriterion,
+    )[name]
+
+    assert set(proposed.model_fields) <= set(ours.model_fields)
+    given = {"name": "a", "description": "b", "threshold": 0.9, "grading_rubric": []}
+    given |= dict.fromkeys(("expected_latency_ms", "golden_dataset_uri", "evaluator_model"))
+    theirs = proposed.model_validate({key: given[key] for key in given if key in ours.model_fields})
+    read = ours.model_validate(theirs.model_dump())
+    assert {
+        key: getattr(read, key) for key in proposed.model_fields if key != "grading_rubric"
+    } == {key: getattr(theirs, key) for key in proposed.model_fields if key != "grading_rubric"}
+
+
+def test_the_manifest_of_the_specification_is_loaded_and_read_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.yaml").write_text(blocks("yaml")["003", 0], "utf-8")
+
+    names = run(blocks()["003", 2])
+
+    assert capsys.readouterr().out == (
+        "Testing against: s3://coreason-datasets/finance-qa-v1.json\n"
+        " - factuality: Target 0.99\n"
+        " - conciseness: Target 0.8\n"
+    )
+    assert type(names["agent"]) is names["AgentDefinition"] is manifest.AgentDefinition
+    (tmp_path / "again.yaml").write_text(names["manifest"].dump(), "utf-8")
+    assert manifest.Manifest.load("again.yaml") == names["manifest"]
 
 
 @pytest.fixture

@@ -37,15 +37,25 @@ _ROLLOUTS = {
     "evaluate": "assay.evaluation",
     "run_agent": "assay.rollout",
 }
+_COREASON = dict.fromkeys(
+    """
+    AgentDefinition EvaluationProfile Manifest PlaceholderDefinition SkillDefinition
+    SuccessCriterion ToolDefinition ToolPackDefinition
+    """.split(),
+    "assay.models.manifest",
+)
+_SAMPLES = {"Sample": "assay.models", "Status": "assay.models"}
+_TRAINING = dict.fromkeys(("GRPOConfig", "agent_rollout_to_sample", "grpo_train"), "assay.training")
 _MODULES = {
+    "coreason_manifest": _COREASON,
     "eval_protocol": {**_EVAL_PROTOCOL, **_PYTEST, "reward_function": "assay.scoring"},
     "eval_protocol.models": _EVAL_PROTOCOL,
     "eval_protocol.pytest": _PYTEST,
     "eval_protocol.pytest_utils": _PYTEST,
     "rollouts": _ROLLOUTS,
     "rollouts.dtypes": _ROLLOUTS,
-    "rollouts.training": {"Sample": "assay.models", "Status": "assay.models"},
-    "rollouts.training.types": {"Sample": "assay.models", "Status": "assay.models"},
+    "rollouts.training": {**_SAMPLES, **_TRAINING},
+    "rollouts.training.types": _SAMPLES,
 }
 """Importable name of each stand-in, and where each of its names really lives."""
 

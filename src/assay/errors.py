@@ -2,14 +2,18 @@
 
     AssayError
     ├── ConfigError        the request is wrong: an argument, an option, a configuration file
+    │   ├── ManifestError  an agent's manifest is wrong: all that is, with lines and paths
     │   └── MissingExtra   an optional dependency is needed and not installed
     ├── DatasetError       a dataset cannot be read
-    │   └── BadRow         one row of it is wrong; the rest may be fine
+    │   ├── BadRow         one row of it is wrong; the rest may be fine
+    │   └── DatasetOutOfReach  it could not be asked for; nothing is known about it
     ├── WireError          a foreign shape cannot be read, or cannot hold what it is given
     ├── EndpointError      a model could not be asked, or its answer not understood
     │   └── AccessDenied   the endpoint refuses the key: no call of this run can succeed
     ├── EnvironmentFault   an environment broke; never the agent's mistake
     ├── ScorerFault        a scorer gave something that is not a result
+    ├── TokenError         tokens to train on cannot be had, or their mask not be trusted
+    ├── TrainingError      a training cannot go on, or not from this checkpoint
     └── StoreError         results cannot be written or read back
 
 Constructing a model from wrong values raises pydantic's own `ValidationError`.
@@ -44,6 +48,10 @@ class ConfigError(AssayError):
     """The request itself is wrong; nothing was run."""
 
 
+class ManifestError(ConfigError):
+    """An agent's manifest cannot be read, or says what it may not say."""
+
+
 class MissingExtra(ConfigError):
     """An optional dependency is needed and not installed."""
 
@@ -58,6 +66,10 @@ class DatasetError(AssayError):
 
 class BadRow(DatasetError):
     """One row of a dataset is wrong."""
+
+
+class DatasetOutOfReach(DatasetError):
+    """A dataset could not be asked for: it may be there, and it may be sound."""
 
 
 class WireError(AssayError):
@@ -95,6 +107,14 @@ class EnvironmentFault(AssayError):
 
 class ScorerFault(AssayError):
     """A scorer returned something that is not a result."""
+
+
+class TokenError(AssayError):
+    """Tokens to train on cannot be had, or it cannot be proven which of them were sampled."""
+
+
+class TrainingError(AssayError):
+    """A training cannot go on, or not from where it was asked to. Its checkpoints are kept."""
 
 
 class StoreError(AssayError):

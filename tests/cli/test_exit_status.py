@@ -8,6 +8,7 @@ from assay.errors import (
     AssayError,
     ConfigError,
     DatasetError,
+    DatasetOutOfReach,
     EndpointError,
     MissingExtra,
     StoreError,
@@ -19,6 +20,8 @@ def test_a_wrong_request_is_2(kind: type[AssayError]) -> None:
     assert status_of(kind("no")) == 2
 
 
-@pytest.mark.parametrize("kind", [CouldNotTell, EndpointError, AccessDenied, StoreError])
+@pytest.mark.parametrize(
+    "kind", [CouldNotTell, DatasetOutOfReach, EndpointError, AccessDenied, StoreError]
+)
 def test_what_is_out_of_reach_is_3(kind: type[AssayError]) -> None:
     assert status_of(kind("no")) == 3

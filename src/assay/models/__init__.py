@@ -1,4 +1,10 @@
-"""The data types: one sample, and what it is made of."""
+"""The data types: one sample, what it is made of, and the manifest that it is held to.
+
+The manifest's types are loaded when they are first asked for: most uses need none of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from .endpoint import Endpoint
 from .failure import Boundary, Failure
@@ -20,33 +26,67 @@ from .wire.message_metadata import (
 from .wire.result_info import info_schema
 from .wire.vertex import from_vertex, to_vertex
 
+if TYPE_CHECKING:
+    from .manifest import (
+        AgentDefinition,
+        EvaluationProfile,
+        InlineTool,
+        Manifest,
+        ManifestMetadata,
+        McpResourceDefinition,
+        PlaceholderDefinition,
+        RemoteTool,
+        SkillDefinition,
+        SourceFile,
+        SuccessCriterion,
+        ToolDefinition,
+        ToolPackDefinition,
+        Workflow,
+        WorkflowStep,
+    )
+
 EvaluationRow = Sample
 MetricResult = Metric
 Score = EvaluateResult
 
 __all__ = [
+    "AgentDefinition",
     "AgentSession",
     "Boundary",
     "ContentBlock",
     "DataBlock",
     "Endpoint",
     "EvaluateResult",
+    "EvaluationProfile",
     "EvaluationRow",
     "Failure",
+    "InlineTool",
+    "Manifest",
+    "ManifestMetadata",
+    "McpResourceDefinition",
     "Message",
     "Metric",
     "MetricResult",
     "ModelCall",
+    "PlaceholderDefinition",
+    "RemoteTool",
     "Role",
     "Sample",
     "Score",
+    "SkillDefinition",
+    "SourceFile",
     "Status",
     "StepOutput",
+    "SuccessCriterion",
     "TextBlock",
     "ToolCall",
+    "ToolDefinition",
+    "ToolPackDefinition",
     "ToolSpec",
     "Trajectory",
     "Usage",
+    "Workflow",
+    "WorkflowStep",
     "attach_result",
     "attach_trajectory_result",
     "eval_record_schema",
@@ -61,3 +101,20 @@ __all__ = [
     "to_eval_record",
     "to_vertex",
 ]
+
+_OF_MANIFEST = frozenset(
+    """
+    AgentDefinition EvaluationProfile InlineTool Manifest ManifestMetadata McpResourceDefinition
+    PlaceholderDefinition RemoteTool SkillDefinition SourceFile SuccessCriterion ToolDefinition
+    ToolPackDefinition Workflow WorkflowStep
+    """.split()
+)
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which would otherwise believe that every name exists.
+    def __getattr__(name: str) -> object:
+        if name not in _OF_MANIFEST:
+            raise AttributeError(f"module 'assay.models' has no attribute {name!r}")
+        value = getattr(import_module("assay.models.manifest"), name)
+        globals()[name] = value
+        return value

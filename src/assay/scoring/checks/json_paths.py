@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .located import Located, shown
+from assay.models.wire.problems import shown
+
+from .located import Located
 
 _STEP = re.compile(
     r"""\.(?P<name>[^\W\d][\w-]*|\*)

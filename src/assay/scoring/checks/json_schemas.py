@@ -6,8 +6,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from assay.errors import MissingExtra
+from assay.models.wire.problems import shown
 
-from .located import Located, brief, shown
+from .located import Located, brief
 from .patterns import Pattern, compile_pattern
 
 _SUBSCHEMAS_BY_NAME = ("$defs", "definitions", "properties", "dependentSchemas")

@@ -1,15 +1,12 @@
 """A value of a check file together with where it stands, so that a complaint can say so."""
 
-import difflib
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.errors import ConfigError
-
-Place = tuple[str | int, ...]
-"""The keys and positions that lead to a value from the top of the file."""
+from assay.models.wire.problems import Place, Problem, near_miss, nearest_line, refusal, shown
 
 
 @dataclass(frozen=True)
@@ -24,11 +21,8 @@ class Located:
 
     def wrong(self, message: str, *, hint: str | None = None) -> ConfigError:
         """The error that says this value is wrong, with file, line and key."""
-        line = self.lines.get(self.place)
-        spots = [self.file if line is None else f"{self.file}:{line}"]
-        if self.place:
-            spots.append(_written(self.place))
-        return ConfigError(message, where=": ".join(spots), hint=hint)
+        line = nearest_line(self.lines, self.place)
+        return refusal(ConfigError, [Problem(self.file, line, self.place, message, hint)])
 
     def at(self, key: str | int) -> "Located":
         """The value under a key or at a position that is known to be there."""
@@ -104,35 +98,6 @@ class Located:
         return self.value
 
 
-def near_miss(word: str, known: Collection[str]) -> str:
-    """What may have been meant instead of `word`, or all there is to choose from."""
-    close = difflib.get_close_matches(word[:100], known, n=1)
-    listed = ", ".join(map(repr, known))
-    return f"did you mean {close[0]!r}?" if close else f"known here: {listed}"
-
-
-def shown(value: object, longest: int = 60) -> str:
-    """A value as a message quotes it: escaped, and marked where it was cut."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    text = repr(value if not isinstance(value, str) else value[: longest + 1])
-    return text if len(text) <= longest + 2 else f"{text[:longest]}…"
-
-
 def brief(text: str, longest: int) -> str:
     """`text`, marked where it was cut."""
     return text if len(text) <= longest else f"{text[:longest]}…"
-
-
-def _written(place: Place) -> str:
-    text = ""
-    for part in place:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part[:80]}" if text else part[:80]
-    return text

@@ -8,8 +8,9 @@ from typing import Any
 
 from assay.errors import MissingExtra
 from assay.models.lenient import well_formed
+from assay.models.wire.problems import shown
 
-from .located import Located, shown
+from .located import Located
 
 _LONGEST = 2000
 _MEMORY_BYTES = 8 * 1024 * 1024

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from assay.models.wire.problems import near_miss
+
 from .findings import Rule
 from .function_rule import read_function_rule
-from .located import Located, near_miss
+from .located import Located
 from .spending_rules import read_max_cost, read_max_tokens, read_max_turns
 from .text_rules import TEXT_KEYS, TEXT_RULES, read_text_rule
 from .tool_rules import (
