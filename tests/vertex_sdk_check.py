@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from importlib import import_module
 from typing import Any
 
 
@@ -52,31 +53,50 @@ def described(case: Any) -> dict[str, Any]:
     }
 
 
-def main(path: str) -> None:
-    from agentplatform import types  # type: ignore[import-not-found]  # only in its own place
-    from agentplatform._genai import (  # type: ignore[import-not-found]  # as above
-        _evals_data_converters,
-        _evals_utils,
-    )
+def sent(types: Any, path: str) -> list[dict[str, Any]]:
+    """The cases that `assay judge` makes of rows, as plain values."""
+    from assay.scoring.judges.vertex_service import case_of
 
+    with open(path, encoding="utf-8") as file:
+        cases = [case_of(types, json.loads(line)) for line in file]
+    return [compared(case) for case in cases]
+
+
+def compared(case: Any) -> dict[str, Any]:
+    """What the service is told of a case: its own name and further columns are not."""
+    ours = {"eval_case_id", "session_id", "title", "created", "metadata"}
+    plain: dict[str, Any] = case.model_dump(mode="json", exclude_none=True, exclude=ours)
+    return plain
+
+
+def checked(path: str, complaints: Warnings) -> dict[str, Any]:
+    """What became of the rows of one file."""
+    types: Any = import_module("agentplatform.types")
+    converters: Any = import_module("agentplatform._genai._evals_data_converters")
+    utils: Any = import_module("agentplatform._genai._evals_utils")
+    complaints.texts = []
+    loader = utils.EvalDatasetLoader.__new__(utils.EvalDatasetLoader)
+    rows = loader.load(path)
+    schema = converters.auto_detect_dataset_schema(rows)
+    dataset = converters.get_dataset_converter(schema).convert(rows)
+    again = types.EvaluationDataset.model_validate(dataset.model_dump(mode="json"))
+    same = [] if complaints.texts else sent(types, path)
+    return {
+        "schema": str(getattr(schema, "value", schema)),
+        "warnings": complaints.texts,
+        "cases": [described(case) for case in dataset.eval_cases],
+        "round_trip": len(again.eval_cases) == len(dataset.eval_cases),
+        "same_as_sent": [
+            compared(case) == other for case, other in zip(dataset.eval_cases, same, strict=False)
+        ],
+    }
+
+
+def main(paths: list[str]) -> None:
     complaints = Warnings()
     logging.getLogger().addHandler(complaints)
-    loader = _evals_utils.EvalDatasetLoader.__new__(_evals_utils.EvalDatasetLoader)
-    rows = loader.load(path)
-    schema = _evals_data_converters.auto_detect_dataset_schema(rows)
-    dataset = _evals_data_converters.get_dataset_converter(schema).convert(rows)
-    again = types.EvaluationDataset.model_validate(dataset.model_dump(mode="json"))
-    print(
-        json.dumps(
-            {
-                "schema": str(getattr(schema, "value", schema)),
-                "warnings": complaints.texts,
-                "cases": [described(case) for case in dataset.eval_cases],
-                "round_trip": len(again.eval_cases) == len(dataset.eval_cases),
-            }
-        )
-    )
+    print(json.dumps([checked(path, complaints) for path in paths]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

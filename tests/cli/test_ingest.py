@@ -62,6 +62,41 @@ def test_each_format_holds_every_session(form: str, read: Any, tmp_path: Path) -
     assert len({read(each).id for each in lines_of(target)}) == 9
 
 
+def test_the_path_may_stand_after_options(tmp_path: Path) -> None:
+    target = tmp_path / "s.jsonl"
+
+    assert ingest("--children", "drop", DATA, "--json", "-o", str(target)) == 0
+    assert main(["ingest", "-o", str(target), "opencode", "--children", "drop", DATA]) == 0
+
+    assert len(lines_of(target)) == 8
+
+
+@pytest.mark.parametrize("form", ["sample", "eval", "atif", "vertex"])
+def test_outputs_are_cut_where_asked_and_the_account_says_so(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = session(user(text("a")), agent(tool("x", output="0123456789"), text("done")))
+    export = write_export(tmp_path / "ses_1.json", made)
+    target = tmp_path / "s.jsonl"
+
+    ingest(str(export), "-o", str(target), "--format", form)
+    whole = target.read_text("utf-8")
+    capsys.readouterr()
+    ingest(str(export), "-o", str(target), "--format", form, "--max-output-chars", "4")
+
+    cut = target.read_text("utf-8")
+    assert ("0123456789" in whole, "0123456789" in cut) == (True, False)
+    assert "0123… [6 more characters]" in cut
+    assert "outputs       1 cut after 4 characters\n" in capsys.readouterr().out
+
+
+def test_the_store_keeps_outputs_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ingest(DATA, "--store", str(tmp_path / "a.db"), "--max-output-chars", "4") == 2
+
+    assert "cuts outputs in a file, and none is named" in capsys.readouterr().err
+    assert not (tmp_path / "a.db").exists()
+
+
 def test_without_a_file_sessions_go_to_the_store(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from assay.cli.exit_status import CouldNotTell
-from assay.cli.judge import configure, main, read_endpoint
-from assay.errors import AccessDenied, ConfigError, DatasetError, StoreError
+from assay.cli.judge import configure, main
+from assay.errors import ConfigError, DatasetError, StoreError
 from assay.models import Sample
+from assay.models.wire.eval_record import to_eval_record
 from assay.record import Store
 from judge_answers import conversation, graded
 from recorded_runs import record, samples
@@ -114,8 +115,8 @@ def test_a_refused_key_ends_the_run_and_says_how_to_go_on(folder: Path) -> None:
     with pytest.raises(CouldNotTell, match=r"go on with:\n  assay judge samples.* --resume latest"):
         run()
 
-    record(folder / ".assay" / "assay.db", *samples(a=0.0))
-    with pytest.raises(AccessDenied):
+    old = record(folder / ".assay" / "assay.db", *samples(a=0.0))
+    with pytest.raises(CouldNotTell, match=rf"go on with:\n  assay judge {old} .*--resume latest"):
         run("latest")
 
 
@@ -197,35 +198,39 @@ def test_a_bad_line_is_met_before_a_judge_is_asked(folder: Path) -> None:
     assert not (folder / ".assay").exists()
 
 
-@pytest.mark.parametrize("option", ["--limit", "--resume"])
-def test_options_of_a_file_are_refused_for_a_run(option: str) -> None:
-    with pytest.raises(ConfigError, match="is for a file of samples"):
-        run("latest", option, "1")
+def test_a_run_is_judged_as_far_as_asked_and_gone_on_with(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = record(folder / ".assay" / "assay.db", *samples(a=0.0, b=0.0, c=0.0))
+    run("latest", "--limit", "1", "--json")
+    first = json.loads(capsys.readouterr().out)
+
+    assert run(old, "--resume", "latest", "--json") == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert first["judged"] == 1
+    assert (told["run"], told["judged"], told["spending"]["calls"]) == (first["run"], 3, 2)
+
+
+def test_a_judging_of_another_run_is_not_gone_on_with(folder: Path) -> None:
+    store = folder / ".assay" / "assay.db"
+    one, other = record(store, *samples(a=0.0)), record(store, *samples(a=0.0))
+    run(one)
+
+    with pytest.raises(ConfigError, match=f"rescored: '{one}' -> '{other}'"):
+        run(other, "--resume", "latest")
+
+
+def test_evaluation_records_are_judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [to_eval_record(conversation(id=name)).value for name in ("one", "two")]
+    (folder / "records.jsonl").write_text("\n".join(map(json.dumps, given)))
+
+    assert run("records.jsonl", "--json") == 0
+
+    assert json.loads(capsys.readouterr().out)["judged"] == 2
 
 
 def test_a_run_that_is_not_there_makes_no_store(folder: Path) -> None:
     with pytest.raises(StoreError):
         run("latest")
     assert not (folder / ".assay").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "not an endpoint"),
-        ('{"provider": "mock"}', "not an endpoint: model"),
-        ('{"provider": "mock", "model": "echo", "api_key": "k"}', "`api_key` does not belong"),
-        ('{"provider": "mock", "model": "echo", "temprature": 1}', "`temprature` does not belong"),
-    ],
-)
-def test_an_endpoint_file_with_a_mistake_is_refused(text: str, problem: str, folder: Path) -> None:
-    (folder / "e.json").write_text(text)
-
-    with pytest.raises(ConfigError, match=problem):
-        read_endpoint("e.json")
-
-
-def test_an_endpoint_is_a_word_or_a_file() -> None:
-    assert read_endpoint("mock:echo").model == "echo"
-    assert read_endpoint("judge.json").model == "script"

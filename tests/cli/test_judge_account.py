@@ -1,12 +1,15 @@
 """What is told of a judged run: every sample is counted somewhere."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from assay.cli.judge_account import JudgeAccount
 from assay.errors import EndpointError
 from assay.models import Boundary, EvaluateResult, Failure, Message, Sample
 from assay.scoring.judges import Calibrator, Label, judge
+from assay.scoring.judges.vertex import VertexJudge
+from assay.scoring.judges.vertex_metrics import metrics_named
+from assay.scoring.judges.vertex_service import Verdict, VertexAnswer, VertexService
 from judge_answers import DONE, conversation, graded
 from make import said
 from scripted import Scripted
@@ -98,3 +101,26 @@ def test_calibration_is_told_with_what_it_left_out() -> None:
     calibration = account.plain()["calibration"]
     assert calibration["labels_without_sample"] == ["gone"]
     assert calibration["samples_without_label"] == 1
+
+
+def test_verdicts_of_vertex_are_told_in_place_of_quotes() -> None:
+    met = Verdict("adds up", True, "it does")
+    answer = VertexAnswer(0.5, verdicts=(met, Verdict("is polite", False, "curt")))
+
+    class Service:
+        name = "vertex:nowhere"
+
+        def evaluate(self, row: Any, specs: list[str]) -> dict[str, VertexAnswer]:
+            return dict.fromkeys(specs, answer)
+
+    scorer = VertexJudge(metrics_named("safety"), cast(VertexService, Service()))
+    account = JudgeAccount(scorer)
+    sample = conversation(id="s")
+    sample.score = asyncio.run(scorer(sample))
+    account.add(sample)
+
+    lines = "\n".join(account.lines())
+    assert "judges        vertex:nowhere" in lines
+    assert "verdicts      2 rubrics, 1 not met" in lines
+    assert "evidence" not in lines
+    assert account.plain()["verdicts"] == {"rubrics": 2, "not_met": 1}

@@ -7,7 +7,8 @@ import pytest
 
 from assay.endpoints import ClientSettings
 from assay.errors import ConfigError
-from assay.evaluation import EvalConfig, evaluate, rescore
+from assay.evaluation import EvalConfig, Progress, Stop, evaluate
+from assay.evaluation.rescoring import Rescoring, rescore
 from assay.models import Endpoint, Sample
 from assay.record import Store
 
@@ -72,3 +73,63 @@ def test_a_run_without_rollouts_cannot_be_rescored(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="has no rollout to score"):
         asyncio.run(rescore(old, lambda sample: 1.0, store=store))
+
+
+def test_failed_rollouts_are_kept_as_failures_where_asked(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", {"error": {"status": 400}})
+
+    how = Rescoring(keep_failed=True)
+    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how))
+
+    assert report.summary.samples == 4
+    assert report.summary.judged_samples == 2
+
+
+def test_a_limit_counts_samples_with_all_their_repeats(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", repeats=2)
+    totals: list[int | None] = []
+
+    def watch(progress: Progress) -> None:
+        totals.append(progress.total)
+
+    how = Rescoring(limit=3)
+    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how, watch=watch))
+
+    assert report.summary.results == 6
+    assert set(totals) == {6}
+
+
+def test_a_stopped_rescoring_goes_on_without_scoring_twice(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes")
+    stop = Stop()
+    scored: list[str] = []
+
+    def score(sample: Sample) -> float:
+        scored.append(sample.id)
+        if sample.id == "r1":
+            stop.request()
+        return 1.0
+
+    how = Rescoring(concurrency=1)
+    stopped = asyncio.run(rescore(old, score, store=store, how=how, stop=stop))
+    how = Rescoring(resume=stopped.run_id)
+    report = asyncio.run(rescore(old, score, store=store, how=how))
+
+    assert (stopped.interrupted, stopped.summary.results) == (True, 2)
+    assert (report.interrupted, report.summary.results) == (False, 4)
+    assert sorted(scored) == ["r0", "r1", "r2", "r3"]
+
+
+def test_another_scorer_does_not_go_on_with_a_rescoring(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes")
+    begun = asyncio.run(rescore(old, lambda sample: 1.0, store=store))
+
+    def other(sample: Sample) -> float:
+        return 0.0
+
+    with pytest.raises(ConfigError, match="score_fn"):
+        asyncio.run(rescore(old, other, store=store, how=Rescoring(resume=begun.run_id)))

@@ -14,6 +14,7 @@ import pytest
 from assay.models import Sample
 from assay.record import Store
 from judge_answers import conversation, graded
+from recorded_runs import record
 
 PATIENCE_S = 60.0
 GRADES = graded("It says so.", "All done.", done=1, proven=0.5).text
@@ -34,8 +35,8 @@ def judge_file(folder: Path, *replies: Any, **params: Any) -> None:
     (folder / "judge.json").write_text(json.dumps(endpoint))
 
 
-def command(*words: str) -> list[str]:
-    judging = ["judge", "sessions.jsonl", "--rubric", "task_success", "--endpoint", "judge.json"]
+def command(*words: str, target: str = "sessions.jsonl") -> list[str]:
+    judging = ["judge", target, "--rubric", "task_success", "--endpoint", "judge.json"]
     wanted = words if words[:1] == ("show",) else [*judging, *words]
     return [sys.executable, "-m", "assay", *wanted]
 
@@ -117,13 +118,44 @@ def test_ctrl_c_keeps_what_was_judged_and_the_rest_is_resumed(folder: Path) -> N
     assert told["spending"]["calls"] < 5
 
 
-def _wait_for_first_result(folder: Path) -> None:
+def test_a_killed_judging_of_a_run_is_resumed_without_judging_twice(folder: Path) -> None:
+    judge_file(folder, GRADES, latency_s=0.5)
+    given = [conversation(id=f"ses_{place}") for place in range(3)]
+    old = record(folder / ".assay" / "assay.db", *given)
+    process = subprocess.Popen(
+        command("--concurrency", "1", "--quiet", target=old),
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for_first_result(folder, besides=old)
+    finally:
+        process.kill()
+        process.wait()
+
+    resumed = subprocess.run(
+        command("--resume", "latest", "--json", "--quiet", target=old),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+    told = json.loads(resumed.stdout)
+    assert (told["judged"], resumed.returncode) == (3, 0)
+    assert told["spending"]["calls"] < 3
+    with Store.open(folder / ".assay" / "assay.db", create=False) as store:
+        assert [run.id for run in store.runs()] == [told["run"], old]
+
+
+def _wait_for_first_result(folder: Path, *, besides: str = "") -> None:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if (folder / ".assay" / "assay.db").exists():
             with Store.open(folder / ".assay" / "assay.db", create=False) as store:
                 runs = store.runs(limit=1)
-                if runs and store.run(runs[0].id).totals.recorded:
+                if runs and runs[0].id != besides and runs[0].totals.recorded:
                     return
         time.sleep(0.05)
     raise AssertionError("nothing was recorded")

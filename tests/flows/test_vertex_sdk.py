@@ -1,56 +1,128 @@
-"""Rows for Vertex, loaded by Google's own SDK.
+"""Google's own SDK: it loads our rows whole, and its client is what `assay judge` asks with.
 
-The SDK is heavy and pins what others need newer, so it lives in a virtual environment of its own:
-`.venv-vertex` beside this package, or the folder that ASSAY_VERTEX_VENV names. With
-ASSAY_TEST_VERTEX=1 it is made when it is missing; without either these tests are skipped.
+It takes seconds to load, so that one process does everything, and reaches nothing but a stand-in
+on loopback.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.models import Sample
+from assay.models import Message, Sample, ToolCall
 from assay.models.wire.vertex import to_vertex
+from assay.record import Store
 from assay.sources.claude_code import read_claude_code
 from assay.sources.codex import read_codex
 from assay.sources.opencode import read_opencode
+from make import asked, said, sample
+from vertex_server import TOKEN, Service, refused, scored, serving
 
-ROOT = Path(__file__).parents[2]
-FIXTURES = ROOT / "tests" / "fixtures"
-PACKAGE = "google-cloud-aiplatform[evaluation]==2.6.0"
+TESTS = Path(__file__).parents[1]
+FIXTURES = TESTS / "fixtures"
+PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command came to."""
+
+    status: int
+    stdout: str
+    stderr: str
+    left: list[str]
+    """Hosts beyond this machine that were asked for."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """All that the process with the SDK did."""
+
+    folder: Path
+    rows: list[dict[str, Any]]
+    checked: Done
+    stopped: Done
+    resumed: Done
+    service: Service
 
 
 @pytest.fixture(scope="module")
-def sdk_python() -> Path:
-    """The interpreter of the virtual environment with the SDK."""
-    place = Path(os.environ.get("ASSAY_VERTEX_VENV") or ROOT / ".venv-vertex")
-    python = place / "bin" / "python"
-    if not python.exists():
-        if os.environ.get("ASSAY_TEST_VERTEX") != "1":
-            pytest.skip("needs Vertex's SDK; ASSAY_TEST_VERTEX=1 installs it (870 MB)")
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", PACKAGE], check=True, timeout=1800)
-    return python
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Rows are loaded; sessions are judged by a service that refuses, then by one that answers."""
+    folder = tmp_path_factory.mktemp("vertex")
+    rows = [to_vertex(sample).value for sample in answered_samples()]
+    # The proof that the check can say no: an event in another shape is lost with a warning.
+    other = [{"function_call": {"name": "f", "args": {}}, "turn": 1}]
+    write(folder / "rows.jsonl", map(json.dumps, rows))
+    write(folder / "lossy.jsonl", [json.dumps({**rows[0], "intermediate_events": other})])
+    write(folder / "sessions.jsonl", map(Sample.to_json, sessions()))
+    with (
+        serving(lambda request: refused(403, "PERMISSION_DENIED")) as refusing,
+        serving(answer) as service,
+    ):
+        check = {"module": "vertex_sdk_check", "words": ["rows.jsonl", "lossy.jsonl"], "env": {}}
+        further = ("--resume", "latest", "--json", "--quiet", "-o", "judged.jsonl")
+        commands = [judge(refusing, folder), judge(service, folder, *further), check]
+        stopped, resumed, checked = run(commands, folder)
+        yield Session(folder, rows, checked, stopped, resumed, service)
 
 
-def loaded(rows: list[dict[str, Any]], python: Path, folder: Path) -> dict[str, Any]:
-    """What the SDK makes of rows."""
-    path = folder / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+def write(path: Path, lines: Any) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def run(commands: list[dict[str, Any]], folder: Path) -> list[Done]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GOOGLE_")}
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [python, ROOT / "tests" / "vertex_sdk_check.py", path],
+        [sys.executable, str(TESTS / "loopback_only.py")],
+        input=json.dumps(commands),
+        cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
+        env={**kept, "COLUMNS": "80", "PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return [Done(**each) for each in json.loads(done.stdout)]
+
+
+def judge(service: Service, folder: Path, *words: str) -> dict[str, Any]:
+    target = ("judge", "sessions.jsonl", "--rubric", "task_success,tool_use_quality")
+    who = ("--backend", "vertex", "--project", "shop", "--endpoint", service.url)
+    account = service.credentials(folder / f"account-{service.server_port}.json")
+    env = {"GOOGLE_APPLICATION_CREDENTIALS": str(account)}
+    return {"module": "assay", "words": [*target, *who, *words], "env": env}
+
+
+def answer(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    if "A riddle?" in json.dumps(request):
+        return scored(0.0, error={"code": 3, "message": "cannot be judged"})
+    success = spec_name(request).startswith("multi")
+    return scored(1.0, True, True) if success else scored(0.5, True, False)
+
+
+def spec_name(request: dict[str, Any]) -> str:
+    return str(request["metrics"][0]["predefined_metric_spec"]["metric_spec_name"])
+
+
+def sessions() -> list[Sample]:
+    """With a tool, without, one that cannot be judged, one that was never answered."""
+    call = ToolCall(id="c1", name="lookup", arguments={"order": 7})
+    used = Message(role="assistant", tool_calls=[call])
+    told = Message(role="tool", name="lookup", tool_call_id="c1", content="Bremen")
+    return [
+        sample(asked("Where is order 7?"), used, told, said("In Bremen."), id="tool"),
+        sample(asked("What is 2+2?"), said("It is 4."), id="plain"),
+        sample(asked("A riddle?"), said("No idea."), id="riddle"),
+        sample(asked("Anybody there?"), id="silent"),
+    ]
 
 
 def answered_samples() -> list[Sample]:
@@ -67,13 +139,12 @@ def answered_samples() -> list[Sample]:
     ]
 
 
-def test_the_sdk_keeps_every_tool_call_of_every_turn(sdk_python: Path, tmp_path: Path) -> None:
-    samples = answered_samples()
-    rows = [to_vertex(sample).value for sample in samples]
+def test_the_sdk_keeps_every_tool_call_of_every_turn(session: Session) -> None:
+    found, lossy = json.loads(session.checked.stdout.splitlines()[-1])
 
-    found = loaded(rows, sdk_python, tmp_path)
-
+    rows = session.rows
     assert (found["schema"], found["warnings"], found["round_trip"]) == ("flatten", [], True)
+    assert found["same_as_sent"] == [True] * len(rows)
     assert len(found["cases"]) == len(rows) > 8
     for row, case in zip(rows, found["cases"], strict=True):
         assert case["session_id"] == row["session_id"]
@@ -87,6 +158,8 @@ def test_the_sdk_keeps_every_tool_call_of_every_turn(sdk_python: Path, tmp_path:
             for turn in row["agent_data"]["turns"]
         ]
     assert sum("call" in event for case in found["cases"] for t in case["turns"] for event in t) > 9
+    assert lossy["cases"][0]["events"] == []
+    assert any("intermediate event" in text for text in lossy["warnings"])
 
 
 def kind(part: dict[str, Any]) -> str:
@@ -95,12 +168,53 @@ def kind(part: dict[str, Any]) -> str:
     return "call" if "function_call" in part else "response"
 
 
-def test_the_check_sees_what_the_sdk_drops(sdk_python: Path, tmp_path: Path) -> None:
-    """The proof that the check can say no: an event in another shape is lost with a warning."""
-    row = to_vertex(answered_samples()[0]).value
-    row["intermediate_events"] = [{"function_call": {"name": "f", "args": {}}, "turn": 1}]
+def test_a_refused_project_ends_the_judging_and_says_how_to_go_on(session: Session) -> None:
+    stopped = session.stopped
 
-    found = loaded([row], sdk_python, tmp_path)
+    assert stopped.status == 3
+    assert "403 PERMISSION_DENIED" in stopped.stderr
+    assert "assay judge sessions.jsonl --rubric task_success,tool_use_quality" in stopped.stderr
+    assert "--project shop --resume latest" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
 
-    assert found["cases"][0]["events"] == []
-    assert any("intermediate event" in text for text in found["warnings"])
+
+def test_what_the_service_cannot_judge_is_told_and_is_no_zero(session: Session) -> None:
+    done = session.resumed
+
+    told = json.loads(done.stdout)
+    assert (done.status, told["judged"], told["unreadable"], told["failed"]) == (3, 2, 2, 0)
+    assert told["verdicts"] == {"rubrics": 6, "not_met": 1}
+    assert told["summary"]["score"]["interval"]["mean"] == 0.875
+    lines = (session.folder / "judged.jsonl").read_text().splitlines()
+    judged = {each.id: each.score for each in map(Sample.from_json, lines)}
+    rewards = {name: result and result.reward for name, result in judged.items()}
+    assert rewards == {"tool": 0.75, "plain": 1.0, "riddle": None, "silent": None}
+    # Not a word of the SDK's own: no bar, no traceback, no warning.
+    assert all(line.startswith("not judged: ") for line in done.stderr.splitlines())
+    with Store.open(session.folder / ".assay" / "assay.db", create=False) as store:
+        assert len(store.runs()) == 1
+
+
+def test_the_service_is_sent_every_tool_call_and_only_what_fits_a_metric(session: Session) -> None:
+    service = session.service
+
+    # Two metrics of the session with a tool, one of the two without; the silent one is not sent.
+    assert sorted(map(spec_name, service.asked)) == [
+        *["multi_turn_task_success_v1"] * 3,
+        "tool_use_quality_v1",
+    ]
+    assert set(service.paths) == {"/v1beta1/projects/shop/locations/us-central1/:evaluateInstances"}
+    sent = next(each for each in service.asked if spec_name(each).startswith("tool_use"))
+    events = sent["instance"]["agent_eval_data"]["turns"][0]["events"]
+    parts = [part for event in events for part in event["content"]["parts"]]
+    assert [part["function_call"]["args"] for part in parts if "function_call" in part] == [
+        {"order": 7}
+    ]
+
+
+def test_nothing_leaves_the_machine_and_the_token_is_nowhere(session: Session) -> None:
+    assert session.resumed.left == []
+    assert session.service.tokens == {f"Bearer {TOKEN}"}
+    for done in (session.stopped, session.resumed):
+        assert TOKEN not in done.stdout + done.stderr
+    assert TOKEN.encode() not in (session.folder / ".assay" / "assay.db").read_bytes()

@@ -7,7 +7,7 @@ import pytest
 from assay.errors import BadRow
 from assay.sources.claude_code_conversation import ClaudeConversation
 from assay.sources.opencode import SampleOptions
-from assay.sources.opencode.archive import Head
+from assay.sources.session_heads import Head
 from assay.sources.transcripts import Conversation
 
 

@@ -1,6 +1,7 @@
-"""Logs of Inspect, made and read by Inspect itself. Skipped where it is not installed."""
+"""Logs of Inspect, made and read by Inspect itself."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ def test_a_missing_package_is_named_before_anything_is_read(
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the log of two questions, one of which needs a tool."""
-    inspect_ai: Any = pytest.importorskip("inspect_ai")
-    dataset: Any = pytest.importorskip("inspect_ai.dataset")
-    model: Any = pytest.importorskip("inspect_ai.model")
-    solver: Any = pytest.importorskip("inspect_ai.solver")
-    lookup = order_tool(pytest.importorskip("inspect_ai.tool"))
+    inspect_ai: Any = import_module("inspect_ai")
+    dataset: Any = import_module("inspect_ai.dataset")
+    model: Any = import_module("inspect_ai.model")
+    solver: Any = import_module("inspect_ai.solver")
+    lookup = order_tool(import_module("inspect_ai.tool"))
 
     outputs = [
         model.ModelOutput.for_tool_call("mockllm/model", "lookup", {"order": 7}),
@@ -49,7 +50,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             solver.use_tools(lookup()),
             solver.generate(),
         ],
-        scorer=pytest.importorskip("inspect_ai.scorer").includes(),
+        scorer=import_module("inspect_ai.scorer").includes(),
         name="orders",
     )
     folder = tmp_path_factory.mktemp("logs")
@@ -127,7 +128,7 @@ def test_samples_are_chosen_and_broken_logs_reported(logs: Path, tmp_path: Path)
 
 
 def test_places_without_logs_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("inspect_ai")
+    import_module("inspect_ai")
 
     with pytest.raises(DatasetError, match="holds no logs of Inspect"):
         list(read_inspect(tmp_path))

@@ -251,3 +251,27 @@ def test_what_an_adapter_made_of_a_row_leaves_the_input_as_it_came() -> None:
 
     assert sample.input == came_as
     assert sample.id == stable_id(came_as)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": ASKED, "reward_model": {"style": "rule", "ground_truth": "2"}},
+        {"prompt": ASKED, "reward_spec": {"method": "rule", "ground_truth": "2"}},
+        {"messages": ASKED, "reference_answer": "2"},
+    ],
+)
+def test_the_ground_truth_of_a_row_made_for_a_trainer_is_found(row: dict[str, Any]) -> None:
+    assert read_row(row, index=0).ground_truth == "2"
+
+
+def test_a_written_sample_with_tokens_and_an_id_of_its_own_comes_back() -> None:
+    written = Sample(id="mine", prompt="?", tokens=[1, 2], loss_mask=[0.0, 1.0])
+
+    assert read_row(written.to_dict(), index=0) == written.model_copy(update={"index": 0})
+
+
+def test_a_dataset_with_a_column_named_like_a_field_of_ours_is_still_a_dataset() -> None:
+    row = {"id": "mine", "prompt": "?", "tokens": 7, "level": "hard"}
+
+    assert read_row(row, index=0).input == row

@@ -244,3 +244,13 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, form: str) -> None:
         peaks.append(peak)
 
     assert peaks[1] <= 1.2 * peaks[0]
+
+
+def test_rollouts_of_one_sample_keep_their_id_when_repeats_are_asked_for() -> None:
+    rows = [Sample(id="a", prompt="?"), Sample(id="a", prompt="?")]
+    stream = load_samples(rows)
+
+    with pytest.raises(BadRow, match="was used before"):
+        list(stream)
+
+    assert [sample.id for sample in stream.with_repeats()] == ["a", "a"]

@@ -9,7 +9,7 @@ import pytest
 from assay.errors import BadRow
 from assay.models import Message, ModelCall, Sample, Status
 from assay.sources.opencode import Children, SessionChoice
-from assay.sources.opencode.archive import Head, Unreadable
+from assay.sources.session_heads import Head, Unreadable
 from assay.sources.transcripts import (
     Conversation,
     Recorded,

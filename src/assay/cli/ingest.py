@@ -20,6 +20,7 @@ from .exit_status import COULD_NOT_TELL, YES
 from .ingest_account import Account
 from .ingest_output import FORMATS, write_file, write_stdout
 from .ingest_sources import SOURCES, Stream, default_path, read_sessions
+from .overrides import count
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines
 
@@ -43,6 +44,12 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format", choices=FORMATS, default="sample", help="of the file (default: sample)"
+    )
+    parser.add_argument(
+        "--max-output-chars",
+        type=count,
+        metavar="N",
+        help="cut longer outputs of tools in the file, and say so there (default: none is cut)",
     )
     add_choice_options(parser)
     parser.add_argument(
@@ -83,7 +90,12 @@ def main(args: Namespace) -> int:
     _check(args)
     path = args.path if args.path is not None else default_path(args.source, os.environ)
     stream = read_sessions(args, path)
-    account = Account(stream, output=args.output, format=args.format)
+    account = Account(
+        stream,
+        output=args.output,
+        format=args.format,
+        max_output_chars=args.max_output_chars,
+    )
     if args.output == "-":
         write_stdout(_samples(stream, account), account.output_to(args.format))
     elif args.output is not None:
@@ -101,6 +113,11 @@ def _check(args: Namespace) -> None:
         raise ConfigError(
             f"--format {args.format} is the format of a file, and none is named",
             hint="add -o FILE; the store keeps whole samples, which `assay show` reads",
+        )
+    if args.output is None and args.max_output_chars is not None:
+        raise ConfigError(
+            "--max-output-chars cuts outputs in a file, and none is named",
+            hint="add -o FILE; the store keeps whole samples",
         )
 
 

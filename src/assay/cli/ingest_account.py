@@ -6,6 +6,7 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, StoreError
 from assay.models import Sample
+from assay.models.wire.output_cutting import cut_outputs
 from assay.sources.opencode import Unreadable
 from assay.sources.transcripts import TranscriptReading
 
@@ -23,12 +24,14 @@ class Account:
     stream: Stream
     output: str | None
     format: str
+    max_output_chars: int | None = None
     store: str | None = None
     run: str | None = None
     next: str | None = None
     unplaced: int = 0
     """Things that the format has no place for."""
 
+    outputs_cut: int = 0
     unwritten: int = 0
 
     @property
@@ -51,6 +54,9 @@ class Account:
 
         def write(sample: Sample) -> str | None:
             try:
+                if self.max_output_chars is not None:
+                    sample, cut = cut_outputs(sample, self.max_output_chars)
+                    self.outputs_cut += cut
                 line, lost = line_of(sample, form)
             except (AssayError, ValueError) as error:
                 self.skip(sample.id, BadRow(f"cannot be written: {error}"))
@@ -89,7 +95,11 @@ class Account:
         if len(reading.missing) > _NAMED:
             lines.append(_line("", f"and {len(reading.missing) - _NAMED} more"))
         if self.unplaced:
-            lines.append(_line("format", f"{self.unplaced} things have no place in {self.format}"))
+            have = "thing has" if self.unplaced == 1 else "things have"
+            lines.append(_line("format", f"{self.unplaced} {have} no place in {self.format}"))
+        if self.max_output_chars is not None:
+            cut = f"{self.outputs_cut} cut after {self.max_output_chars} characters"
+            lines.append(_line("outputs", cut))
         lines += [_line("note", note) for note in reading.notes]
         if self.run is not None:
             lines += [_line("run", self.run), _line("store", str(self.store))]
@@ -112,6 +122,7 @@ class Account:
             ],
             "missing": reading.missing,
             "unplaced": self.unplaced,
+            "outputs_cut": self.outputs_cut,
             "notes": reading.notes,
             "file": self.output,
             "format": self.format,

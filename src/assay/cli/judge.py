@@ -9,31 +9,39 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from pydantic import ValidationError
-
-from assay.endpoints import parse_model
 from assay.errors import ConfigError, EndpointError
-from assay.evaluation import EvalConfig, EvalReport, Progress, Stop, evaluate, rescore
-from assay.models import Endpoint, Sample
+from assay.evaluation import EvalConfig, EvalReport, Progress, Stop, evaluate
+from assay.evaluation.progress import Watch
+from assay.evaluation.rescoring import Rescoring, rescore
+from assay.models import Sample
 from assay.record import Store
-from assay.scoring.judges import Calibrator, Judge, judge, read_labels, rubric_names
+from assay.scoring.judges import Calibrator, Judge, read_labels
+from assay.scoring.judges.vertex import VertexJudge
 from assay.sources import SampleStream, load_samples
 
+from .check import read_record
 from .exit_status import COULD_NOT_TELL, YES, CouldNotTell
 from .ingest_output import write_file, write_stdout
 from .interruption import leave_now, stopping_on_signals, ticking
 from .judge_account import JudgeAccount
+from .judge_backends import add_backend_options, judge_for
 from .overrides import count
-from .progress import Display, display_for
+from .progress import display_for
 from .resumption import without_secrets
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
 
 _DATA = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
 _CONCURRENCY = 20
-_SECRETS = ("api_key", "oauth_token")
+_REPEATED = (
+    *("rubric", "backend", "endpoint", "panel", "votes", "project", "location"),
+    *("labels", "limit", "concurrency", "name", "store"),
+)
+"""Options that a resumed judging is asked for again: they decide what it is, or how fast."""
+
+_DEFAULTS = {"backend": "llm", "votes": 1, "concurrency": _CONCURRENCY}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -43,26 +51,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="FILE|RUN",
         help="a file of samples; or a run: its id, its beginning, or latest",
     )
-    parser.add_argument(
-        "--rubric",
-        required=True,
-        metavar="NAME|FILE.yaml",
-        help=f"a file, or one of {', '.join(rubric_names())}",
-    )
-    parser.add_argument(
-        "--endpoint",
-        required=True,
-        metavar="PROVIDER:MODEL[@URL]|FILE.json",
-        help="who judges; a file holds the fields of an Endpoint, such as its temperature",
-    )
-    parser.add_argument(
-        "--panel",
-        metavar="MODEL,...",
-        help="further judges, written like --endpoint; each counts the same",
-    )
-    parser.add_argument(
-        "--votes", type=count, default=1, metavar="N", help="ask each judge N times (default: 1)"
-    )
+    add_backend_options(parser)
     parser.add_argument(
         "--labels",
         type=Path,
@@ -79,18 +68,16 @@ def _add_run_options(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="also write the judged samples as JSON lines here, - for stdout",
     )
-    parser.add_argument("--limit", type=count, metavar="N", help="only the first N of a file")
+    parser.add_argument("--limit", type=count, metavar="N", help="judge the first N samples only")
     parser.add_argument(
         "--concurrency",
         type=count,
         default=_CONCURRENCY,
         metavar="N",
-        help=f"samples of a file to judge at once (default: {_CONCURRENCY})",
+        help=f"samples to judge at once (default: {_CONCURRENCY})",
     )
     parser.add_argument("--name", help="what the new run is called")
-    parser.add_argument(
-        "--resume", metavar="RUN", help="go on with the judging of a file that was interrupted"
-    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with a judging that was interrupted")
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
@@ -98,16 +85,17 @@ def _add_run_options(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 judged, 3 some could not be, 130 interrupted; what was judged is kept."""
-    scorer = _judge(args)
+    scorer = judge_for(args)
     account = JudgeAccount(scorer, _calibrator(args, scorer))
     stream = _file(args)
     with Store.open(store_location(args), create=stream is not None) as store:
+        if stream is None:
+            # By its id from here on: soon the newest run is the one that is being made.
+            args.target = store.run(args.target).id
         try:
             report = asyncio.run(_judged(args, scorer, stream, store))
         except EndpointError as error:
             # A judge that refuses the key: nobody else would be judged either.
-            if stream is None:
-                raise
             go_on = f"what was judged is kept; go on with:\n  {_resume(args, 'latest')}"
             raise CouldNotTell(f"{error}\n{go_on}") from error
         _write(_counted(report, account), args)
@@ -117,41 +105,7 @@ def main(args: Namespace) -> int:
     return YES if account.complete and report.summary.results else COULD_NOT_TELL
 
 
-def _judge(args: Namespace) -> Judge:
-    """The judge that was asked for. Raises `ConfigError` for what is wrong with it."""
-    named = [args.endpoint, *(args.panel.split(",") if args.panel is not None else ())]
-    endpoints = [read_endpoint(each.strip()) for each in named]
-    return judge(args.rubric, endpoints, votes=args.votes)
-
-
-def read_endpoint(text: str) -> Endpoint:
-    """The endpoint that a word or a JSON file describes. Keys come from the environment only."""
-    if not text.lower().endswith(".json"):
-        return parse_model(text)
-    try:
-        data = json.loads(Path(text).read_bytes())
-        found = Endpoint.model_validate(data)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=text) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"not an endpoint: {place}: {first['msg']}", where=text) from None
-    except (ValueError, RecursionError):
-        raise ConfigError("is not JSON", where=text) from None
-    for name in (*_SECRETS, *(found.model_extra or {})):
-        if name in data:
-            raise ConfigError(
-                f"`{name}` does not belong into the file",
-                where=text,
-                hint="a key comes from the provider's environment variable"
-                if name in _SECRETS
-                else f"the fields are: {', '.join(Endpoint.model_fields)}",
-            )
-    return found
-
-
-def _calibrator(args: Namespace, scorer: Judge) -> Calibrator | None:
+def _calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrator | None:
     if args.labels is None:
         return None
     calibrator = Calibrator(read_labels(args.labels), scorer.rubric.threshold)
@@ -169,15 +123,10 @@ def _file(args: Namespace) -> SampleStream | None:
     """The samples of a file, or None for a run. Reads all of it before anything is paid for."""
     path = Path(args.target)
     if not path.is_file() and path.suffix.lower() not in _DATA:
-        for option in ("limit", "resume"):
-            if getattr(args, option) is not None:
-                raise ConfigError(
-                    f"--{option} is for a file of samples, and {args.target!r} is none"
-                )
         return None
     if args.output not in (None, "-") and path.exists() and _same(path, Path(args.output)):
         raise ConfigError(f"{args.output!r} is what is read", hint="name another file after -o")
-    stream = load_samples(path, args.limit)
+    stream = load_samples(path, args.limit, adapter=read_record)
     if not sum(1 for _ in stream):
         raise ConfigError("has no samples", where=str(path))
     return stream
@@ -188,7 +137,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 async def _judged(
-    args: Namespace, scorer: Judge, stream: SampleStream | None, store: Store
+    args: Namespace, scorer: Judge | VertexJudge, stream: SampleStream | None, store: Store
 ) -> EvalReport:
     def with_cost(progress: Progress) -> None:
         # The cost that goes up now is the judges', not that of the samples.
@@ -197,31 +146,28 @@ async def _judged(
             replace(progress, cost_usd=spent.known_cost_usd, cost_unknown=spent.cost_unknown)
         )
 
+    stop = Stop()
     name = args.name or f"judge {scorer.rubric.name}"
+    overseen: _Overseen = {"store": store, "watch": with_cost, "stop": stop}
     async with scorer:
-        with display_for(quiet=args.quiet) as display:
+        with display_for(quiet=args.quiet) as display, stopping_on_signals(stop, display):
             async with ticking(display):
                 if stream is None:
-                    return await rescore(
-                        args.target, scorer, store=store, name=name, watch=with_cost
+                    how = Rescoring(
+                        name=name,
+                        limit=args.limit,
+                        concurrency=args.concurrency,
+                        resume=args.resume,
                     )
+                    return await rescore(args.target, scorer, how=how, **overseen)
                 config = EvalConfig(score_fn=scorer, name=name, concurrency=args.concurrency)
-                return await _evaluated(stream, config, store, args, (display, with_cost))
+                return await evaluate(stream, config, resume=args.resume, **overseen)
 
 
-async def _evaluated(
-    stream: SampleStream,
-    config: EvalConfig,
-    store: Store,
-    args: Namespace,
-    shown: tuple[Display, Any],
-) -> EvalReport:
-    display, watch = shown
-    stop = Stop()
-    with stopping_on_signals(stop, display):
-        return await evaluate(
-            stream, config, store=store, resume=args.resume, watch=watch, stop=stop
-        )
+class _Overseen(TypedDict):
+    store: Store
+    watch: Watch
+    stop: Stop
 
 
 def _counted(report: EvalReport, account: JudgeAccount) -> Iterator[Sample]:
@@ -282,8 +228,8 @@ def _score_lines(report: EvalReport) -> list[str]:
 
 def _resume(args: Namespace, run_id: str) -> str:
     words = ["assay", "judge", args.target]
-    for name in ("rubric", "endpoint", "panel", "votes", "labels", "limit", "name", "store"):
+    for name in _REPEATED:
         value = getattr(args, name)
-        if value is not None:
+        if value is not None and value != _DEFAULTS.get(name):
             words += [f"--{name}", without_secrets(str(value))]
     return shlex.join([*words, "--resume", run_id])

@@ -6,6 +6,7 @@ from typing import Any
 from assay.models import EvaluateResult, Metric, Sample
 from assay.report.wording import labelled, number, plural
 from assay.scoring.judges import Calibrator, Judge
+from assay.scoring.judges.vertex import VertexJudge
 
 _NAMED = 5
 
@@ -28,7 +29,7 @@ class Votes:
 class JudgeAccount:
     """Counts of a judged run, filled in while its samples go by."""
 
-    judge: Judge
+    judge: Judge | VertexJudge
     calibrator: Calibrator | None = None
     judged: int = 0
     not_applicable: int = 0
@@ -40,6 +41,10 @@ class JudgeAccount:
     failed: int = 0
     quotes: int = 0
     quotes_missing: int = 0
+    verdicts: int = 0
+    """Rubrics that Vertex made up for the samples and gave a verdict on."""
+
+    verdicts_missed: int = 0
     cut: int = 0
     """Samples of which the judges were not shown everything."""
 
@@ -93,6 +98,9 @@ class JudgeAccount:
         evidence = extra.get("evidence") or []
         self.quotes += len(evidence)
         self.quotes_missing += sum(not each["turns"] for each in evidence)
+        verdicts = extra.get("verdicts") or []
+        self.verdicts += len(verdicts)
+        self.verdicts_missed += sum(not each["met"] for each in verdicts)
         if extra.get("agreement") is not None:
             votes = self.agreement.setdefault(name, Votes())
             votes.samples += 1
@@ -113,7 +121,7 @@ class JudgeAccount:
             *labelled("judges", f"{', '.join(self.judge.judges)}{votes}"),
             *self._panel_lines(),
             *self._agreement_lines(),
-            *labelled("evidence", self._evidence_words()),
+            *self._evidence_lines(),
             *self._left_out_lines(),
             *labelled("judge calls", self._call_words()),
             *labelled("judge cost", self.judge.spending.words()),
@@ -139,11 +147,14 @@ class JudgeAccount:
             lines += labelled("" if lines else "agreement", words)
         return lines
 
-    def _evidence_words(self) -> str:
+    def _evidence_lines(self) -> list[str]:
+        if isinstance(self.judge, VertexJudge):
+            rubrics = plural(self.verdicts, "rubric")
+            return labelled("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
         if not self.quotes:
-            return "no quotes were given"
+            return labelled("evidence", "no quotes were given")
         missing = f"{self.quotes_missing} not found in the transcript"
-        return f"{plural(self.quotes, 'quote')}, {missing}"
+        return labelled("evidence", f"{plural(self.quotes, 'quote')}, {missing}")
 
     def _left_out_lines(self) -> list[str]:
         counts = {
@@ -191,6 +202,7 @@ class JudgeAccount:
             },
             "panel": self.panel,
             "evidence": {"quotes": self.quotes, "not_found": self.quotes_missing},
+            "verdicts": {"rubrics": self.verdicts, "not_met": self.verdicts_missed},
             "spending": self.judge.spending.plain(),
             "calibration": self._calibration(),
         }

@@ -1,18 +1,42 @@
 """`rescore`: another scorer over rollouts that are already recorded. Calls no model."""
 
 from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import ConfigError
-from assay.models import Boundary, stable_id
+from assay.models import Boundary, Sample, stable_id
 from assay.record import Run, RunSpec, Store, sample_key
+from assay.record.reading import ResultRow
 from assay.scoring import ScoreFunction
 
+from .collecting import rare_collections
 from .config import EvalConfig
 from .engine import Unit
 from .progress import Oversight, Progress, Stop, Watch
 from .report import EvalReport, report_on
-from .running import new_run_id, work_through
+from .running import Resume, begun, new_run_id, work_through
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescoring:
+    """Which rollouts are scored again, and how."""
+
+    name: str | None = None
+    """Of the new run. None: after the old one."""
+
+    keep_failed: bool = False
+    """Samples that never had a whole rollout are failures of the new run as well; otherwise they
+    are left to the run that they belong to."""
+
+    limit: int | None = None
+    """Only the first so many samples, with all their repeats."""
+
+    concurrency: int = 100
+    """Samples in progress at once."""
+
+    resume: Resume | str | None = None
+    """Which rescoring to go on with: what it has scored is not scored again."""
 
 
 async def rescore(
@@ -20,54 +44,78 @@ async def rescore(
     score_fn: ScoreFunction,
     *,
     store: Store | str | Path | None = None,
-    name: str | None = None,
-    keep_failed: bool = False,
+    how: Rescoring | None = None,
     watch: Watch | None = None,
+    stop: Stop | None = None,
 ) -> EvalReport:
-    """Score the rollouts of a run again, as a new run.
+    """Score the rollouts of a run again, as a new run. Samples whose scorer failed are among them.
 
-    Samples whose scorer failed are among them. Those that never had a whole rollout are left to
-    the run that they belong to, or with `keep_failed` are failures of the new run as well.
+    Each result is recorded once, as it comes: after `stop`, or a killed process, the run can be
+    resumed.
     """
+    how, stop = how or Rescoring(), stop or Stop()
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
     try:
         old = opened.run(run_id)
-        config = EvalConfig(score_fn=score_fn, name=name or f"{old.spec.name} rescored")
-        description = {**config.describe(), "rescored": old.id}
-        spec = RunSpec(
-            id=new_run_id(config.name),
-            name=config.name,
-            config=description,
-            config_fingerprint=stable_id(description),
-            dataset=old.spec.dataset,
-            dataset_fingerprint=old.spec.dataset_fingerprint,
-            repeats=old.spec.repeats,
-        )
-        run = opened.start_run(spec)
+        name = how.name or f"{old.spec.name} rescored"
+        config = EvalConfig(score_fn=score_fn, name=name, concurrency=how.concurrency)
+        total = sum(1 for _ in _chosen(old, how))
+        if not total:
+            raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")
+        run = begun(opened, _spec(old, config, total), how.resume)
 
         def todo(done: Container[str]) -> Iterator[Unit]:
-            return _stripped(old, run, keep_failed=keep_failed)
+            return _stripped(old, run, how, done)
 
-        oversight = Oversight(Progress(), watch, Stop())
-        await work_through(run, todo, config, client=None, oversight=oversight)
-        report = report_on(opened, run.id, reopen=store, interrupted=False)
-        if not report.summary.results:
-            raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")
-        return report
+        oversight = Oversight(Progress(total=total), watch, stop)
+        with rare_collections():
+            await work_through(run, todo, config, client=None, oversight=oversight)
+        return report_on(opened, run.id, reopen=store, interrupted=stop.requested)
     finally:
         if opened is not store:
             opened.close()
 
 
-def _stripped(old: Run, new: Run, *, keep_failed: bool) -> Iterator[Unit]:
-    """The rollouts of `old` without what was said of them."""
-    for row, sample in zip(old.results(), old.samples(), strict=True):
-        whole = row.boundary in (None, Boundary.SCORER)
-        if whole:
-            sample.failure = None
-        if whole or keep_failed:
-            sample.score = None
-            fingerprint = new.spec.config_fingerprint
-            yield Unit(
-                sample, row.repeat, sample_key(new.id, row.sample_id, row.repeat, fingerprint)
-            )
+def _spec(old: Run, config: EvalConfig, total: int) -> RunSpec:
+    description = {**config.describe(), "rescored": old.id}
+    return RunSpec(
+        id=new_run_id(config.name),
+        name=config.name,
+        config=description,
+        config_fingerprint=stable_id(description),
+        dataset=old.spec.dataset,
+        dataset_fingerprint=old.spec.dataset_fingerprint,
+        total=total,
+        repeats=old.spec.repeats,
+    )
+
+
+def _chosen(old: Run, how: Rescoring) -> Iterator[tuple[int, ResultRow]]:
+    """The results that are scored again, with their place among all of the run."""
+    samples, last = 0, None
+    for place, row in enumerate(old.results()):
+        if not (how.keep_failed or row.boundary in (None, Boundary.SCORER)):
+            continue
+        if row.sample_id != last:
+            samples, last = samples + 1, row.sample_id
+        if how.limit is not None and samples > how.limit:
+            return
+        yield place, row
+
+
+def _stripped(old: Run, new: Run, how: Rescoring, done: Container[str]) -> Iterator[Unit]:
+    """The rollouts of `old` that are not done yet, without what was said of them."""
+    fingerprint = new.spec.config_fingerprint
+    samples = enumerate(old.samples())
+    for place, row in _chosen(old, how):
+        sample = next(sample for number, sample in samples if number == place)
+        key = sample_key(new.id, row.sample_id, row.repeat, fingerprint)
+        if key not in done:
+            yield Unit(_bare(sample, row), row.repeat, key)
+
+
+def _bare(sample: Sample, row: ResultRow) -> Sample:
+    if row.boundary in (None, Boundary.SCORER):
+        sample.failure = None
+    sample.score = None
+    return sample

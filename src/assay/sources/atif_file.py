@@ -11,9 +11,10 @@ from assay.models import Sample
 from assay.models.wire.atif import from_atif
 
 from .opencode import Children, SessionChoice
-from .opencode.archive import Head, Unreadable, parse_object, read_object
+from .session_heads import Head, Unreadable
 from .session_lines import numbered_lines
 from .session_times import milliseconds
+from .stored_json import parse_object, read_object
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
 
 

@@ -16,7 +16,7 @@ from assay.models import Sample
 from .claude_code_conversation import ClaudeConversation
 from .claude_code_tree import Branches, message_of, with_sound_names
 from .opencode import Children, SampleOptions, SessionChoice
-from .opencode.archive import Head, Unreadable
+from .session_heads import Head, Unreadable
 from .session_lines import SessionLines, read_lines, session_files
 from .session_times import milliseconds
 from .transcripts import (

@@ -10,7 +10,7 @@ from assay.models.wire.anthropic import from_anthropic
 
 from .claude_code_tree import message_id, message_of
 from .opencode import SampleOptions
-from .opencode.archive import Head
+from .session_heads import Head
 from .transcripts import Conversation, count_at, text_or_none
 
 _INTERRUPTED = "[Request interrupted by user"

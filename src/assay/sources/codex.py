@@ -14,9 +14,10 @@ from assay.models import Sample
 
 from .codex_conversation import CodexConversation
 from .opencode import Children, SampleOptions, SessionChoice
-from .opencode.archive import Head, Unreadable, parse_object
+from .session_heads import Head, Unreadable
 from .session_lines import numbered_lines, read_lines, session_files
 from .session_times import milliseconds
+from .stored_json import parse_object
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
 
 

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterable
-from hashlib import blake2b
 from types import TracebackType
 from typing import Self
 
@@ -35,9 +34,10 @@ class _Perhaps:
 
 
 def _places(key: str) -> tuple[int, int, int, int]:
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=12).digest()
-    number = int.from_bytes(digest, "little")
-    return number & _MASK, number >> 24 & _MASK, number >> 48 & _MASK, number >> 72 & _MASK
+    # Python's own hash: a string has it already, and nobody outside can choose ids by it.
+    number = hash(key)
+    first, step = number & _MASK, number >> 24 & _MASK | 1
+    return first, first + step & _MASK, first + 2 * step & _MASK, first + 3 * step & _MASK
 
 
 class SeenIds:

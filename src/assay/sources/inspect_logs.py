@@ -24,7 +24,7 @@ from assay.models import (
 )
 
 from .opencode import SessionChoice
-from .opencode.archive import Head, Unreadable
+from .session_heads import Head, Unreadable
 from .transcripts import Conversation, Recorded, TranscriptStream, Wanted
 
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from assay.errors import BadRow
 from assay.models import Sample, stable_id
+from assay.models.written import validated
 
 Row = dict[str, Any]
 Fields = dict[str, Any]
@@ -26,7 +27,11 @@ ANSWER_KEYS = (
     "expected_output",
     "ideal",
     "solution",
+    "reference_answer",
 )
+_REWARD_KEYS = ("reward_model", "reward_spec")
+"""Of verl and SkyRL: the ground truth is inside."""
+
 ID_KEYS = ("id", "row_id", "task_id", "sample_id", "uid")
 _EVAL_PROTOCOL_KEYS = frozenset(
     {"input_metadata", "evaluation_result", "rollout_status", "execution_metadata", "eval_metadata"}
@@ -39,6 +44,9 @@ _SAMPLE_NAMES = frozenset(Sample.model_fields) | {
 }
 _ONLY_OURS = frozenset({"prompt", "index", "group_index", "rollout_id", "status", "tokens"})
 """Any of them beside an `input` object: no other layout puts an object there."""
+
+_ONLY_WRITTEN = frozenset({"tokens", "loss_mask", "rollout_log_probs", "rollout_id", "failure"})
+"""Any of them, where all columns are fields of a sample."""
 
 _MADE_ID = re.compile(r"[0-9a-f]{20}")
 
@@ -81,7 +89,7 @@ def is_made_id(sample: Sample) -> bool:
 
 def _validated(layout: Layout, fields: Fields) -> Sample:
     try:
-        return Sample.model_validate(fields)
+        return validated(Sample, fields)
     except ValidationError as error:
         raise BadRow(
             f"does not fit a sample: {_first_problem(error)}",
@@ -101,7 +109,11 @@ def _written(row: Row) -> bool:
         if "messages" in row or any(key in row for key in ANSWER_KEYS[1:]):
             return False
         return not _ONLY_OURS.isdisjoint(row) or own == _made_id(given)
-    if "prompt" not in row or not _MADE_ID.fullmatch(own):
+    if "prompt" not in row:
+        return False
+    if row.keys() <= Sample.model_fields.keys() and not _ONLY_WRITTEN.isdisjoint(row):
+        return True
+    if not _MADE_ID.fullmatch(own):
         return False
     try:
         return Sample.model_validate({**row, "id": ""}).id == own
@@ -169,6 +181,9 @@ def _answer(row: Row) -> Any:
     for key in ANSWER_KEYS:
         if (answer := row.get(key)) is not None:
             return answer
+    for key in _REWARD_KEYS:
+        if isinstance(reward := row.get(key), dict):
+            return reward.get("ground_truth")
     return None
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from assay.errors import BadRow, DatasetError
 
 from .limits import ReadLimits
-from .opencode.archive import LARGEST_FILE, parse_object
 from .opened import open_bytes, pass_over_line
+from .stored_json import LARGEST_FILE, parse_object
 
 
 @dataclass

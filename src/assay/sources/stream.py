@@ -1,7 +1,7 @@
 """Rows made into samples one at a time, with an account of what was left out."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -58,6 +58,8 @@ class Plan:
     adapter: Adapter | None
     limits: ReadLimits
     name: str
+    repeats: bool = False
+    """Whether several samples may have one id, as several rollouts of one sample have."""
 
 
 class SampleStream:
@@ -73,6 +75,10 @@ class SampleStream:
         """The path or the name that was asked for, or what kind of rows these are."""
         self._own_pass: Iterator[Sample] | None = None
         self.skipped = SkippedRows()
+
+    def with_repeats(self) -> "SampleStream":
+        """The same samples with the ids they have, though several may have the same."""
+        return SampleStream(replace(self._plan, repeats=True))
 
     @property
     def file(self) -> Path | None:
@@ -110,7 +116,9 @@ def _samples(plan: Plan, skipped: SkippedRows) -> Iterator[Sample]:
             index = skipped.read
             skipped.read += 1
             try:
-                sample = _claimed(_sample(plan, found, index), plan.rows, seen, position)
+                sample = _sample(plan, found, index)
+                if not plan.repeats:
+                    sample = _claimed(sample, plan.rows, seen, position)
             except BadRow as problem:
                 problem.where = problem.where or plan.rows.where(position)
                 if plan.on_bad_row == "fail":
@@ -128,6 +136,8 @@ def _note(problem: BadRow, skipped: SkippedRows, limits: ReadLimits) -> None:
 
 
 def _sample(plan: Plan, found: Found, index: int) -> Sample:
+    if plan.adapter is None and type(found) is dict:
+        return read_row(found, index=index)
     if isinstance(found, BadRow):
         raise found
     if isinstance(found, Sample):

@@ -8,10 +8,11 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from assay.errors import AssayError, BadRow, ConfigError
-from assay.models import Message, ModelCall, Sample, Status, Trajectory, stable_id
+from assay.models import Message, ModelCall, Sample, Status, Trajectory
 
+from .content_ids import content_id
 from .opencode import Children, SessionChoice, SessionReading
-from .opencode.archive import Head, Unreadable
+from .session_heads import Head, Unreadable
 
 _DEEPEST = 8
 _NAMED = 20
@@ -210,7 +211,7 @@ class Conversation:
             "reverted_messages": self.reverted,
             "compactions": self.compactions,
             "records": self.records,
-            "content_id": _content_id(self.messages),
+            "content_id": content_id(self.messages),
         }
         roles = [message.role for message in self.messages]
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
@@ -246,16 +247,6 @@ class Conversation:
             return Status.ABORTED
         cut = last.finish_reason in ("length", "max_tokens", "max_output_tokens")
         return Status.TRUNCATED if cut else Status.COMPLETED
-
-
-def _content_id(messages: list[Message]) -> str:
-    """The same for sessions that say the same, such as a fork, which is a copy under new ids."""
-    return stable_id(
-        [
-            [each.role, each.text, [[call.name, call.arguments] for call in each.tool_calls]]
-            for each in messages
-        ]
-    )
 
 
 def count_at(value: object) -> int | None:

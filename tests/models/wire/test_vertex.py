@@ -162,6 +162,17 @@ def test_long_outputs_are_cut_when_asked_and_reported() -> None:
     assert "…" not in json.dumps(to_vertex(talk).value, ensure_ascii=False)
 
 
+def test_what_the_agent_thought_can_be_left_out_which_is_reported() -> None:
+    thinking = Message(role="assistant", content="4", reasoning="2 and 2")
+    talk = sample(asked("2+2?"), thinking)
+
+    converted = to_vertex(talk, reasoning=False)
+
+    assert "2 and 2" in json.dumps(to_vertex(talk).value)
+    assert "2 and 2" not in json.dumps(converted.value)
+    assert [loss.where for loss in converted.lost] == ["messages[1].reasoning"]
+
+
 def test_a_limit_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_output_chars=0"):
         to_vertex(two_turns(), max_output_chars=0)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assay.sources.opencode.archive import Head
 from assay.sources.opencode.choice import SessionChoice
+from assay.sources.session_heads import Head
 
 HEAD = Head(
     id="ses_1",

@@ -7,8 +7,9 @@ import pytest
 
 from assay.errors import BadRow, DatasetError
 from assay.sources.opencode import database as database_module
-from assay.sources.opencode.archive import Head, StoredMessage
+from assay.sources.opencode.archive import StoredMessage
 from assay.sources.opencode.database import READABLE, Database
+from assay.sources.session_heads import Head
 from opencode_archives import (
     RECORDED,
     agent,
@@ -64,14 +65,16 @@ def test_columns_of_an_older_version_are_enough(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_column_of_a_later_version_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mood", "group", 'a "b" c'])
+def test_a_column_of_a_later_version_is_kept(name: str, tmp_path: Path) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
+    quoted = name.replace('"', '""')
     with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE session ADD COLUMN mood text DEFAULT 'good'")
+        connection.execute(f"ALTER TABLE session ADD COLUMN \"{quoted}\" text DEFAULT 'good'")
     connection.close()
     database = Database(path)
 
-    assert database.load("ses_1").info["mood"] == "good"
+    assert database.load("ses_1").info[name] == "good"
     database.close()
 
 

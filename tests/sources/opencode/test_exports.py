@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from assay.errors import BadRow
-from assay.sources.opencode.archive import Head, Unreadable
 from assay.sources.opencode.exports import ExportFiles, is_export, read_export
+from assay.sources.session_heads import Head, Unreadable
 from opencode_archives import RECORDED, VERSIONS, exported, session, text, user, write_export
 
 

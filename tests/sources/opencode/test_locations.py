@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from assay.errors import DatasetError
-from assay.sources.opencode.archive import Head
 from assay.sources.opencode.database import Database
 from assay.sources.opencode.exports import ExportFiles
 from assay.sources.opencode.locations import open_archive
 from assay.sources.opencode.trees import GlobalTree, ProjectTrees
+from assay.sources.session_heads import Head
 from opencode_archives import RECORDED, recorded, session, text, user, write_database, write_tree
 
 FOUND = {

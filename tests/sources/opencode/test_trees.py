@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import BadRow
-from assay.sources.opencode.archive import Head, Unreadable
 from assay.sources.opencode.trees import GlobalTree, ProjectTrees
+from assay.sources.session_heads import Head, Unreadable
 from opencode_archives import RECORDED, agent, exported, recorded, session, text, user, write_tree
 
 

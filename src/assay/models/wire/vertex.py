@@ -49,11 +49,13 @@ def to_vertex(
     *,
     response_mode: ResponseMode = "final",
     max_output_chars: int | None = None,
+    reasoning: bool = True,
 ) -> Converted[dict[str, Any]]:
     """The row of a sample whose last word is the agent's. Raises `WireError` for any other.
 
     The service would put words into the mouth of an agent that did not answer, and judge them.
-    Texts of tools longer than `max_output_chars` are cut, which is reported as lost.
+    Texts of tools longer than `max_output_chars` are cut, and without `reasoning` what the agent
+    thought is left out; either is reported as lost.
     """
     if max_output_chars is not None and max_output_chars < 1:
         raise ConfigError(f"max_output_chars={max_output_chars} is less than 1", where="to_vertex")
@@ -68,7 +70,7 @@ def to_vertex(
             where=f"sample {sample.id}",
             hint="leave the session out",
         )
-    history = AgentHistory(max_output_chars)
+    history = AgentHistory(max_output_chars, reasoning)
     history.take_sample(sample)
     lost = list(history.lost)
     if sample.trajectory is not None and sample.trajectory.calls:

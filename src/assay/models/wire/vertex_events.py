@@ -26,9 +26,9 @@ from .conversion import (
 )
 from .eval_turns import UNANSWERED, marker
 from .gemini import from_gemini
+from .output_cutting import cut_text
 
 _DEEPEST = 8
-_CUT = "… [{left} more characters]"
 
 
 @dataclass
@@ -37,6 +37,9 @@ class AgentHistory:
 
     max_output_chars: int | None = None
     """Longer texts of tools are cut, and say so. None: none is."""
+
+    reasoning: bool = True
+    """Whether what the agent thought is told, marked as such."""
 
     agents: dict[str, dict[str, Any]] = field(default_factory=dict)
     turns: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -122,8 +125,10 @@ class _Speaker:
         self._author = named or self.name
         self._register(self._author)
         parts: list[dict[str, Any]] = []
-        if message.reasoning:
+        if message.reasoning and self.history.reasoning:
             parts.append({"text": message.reasoning, "thought": True})
+        elif message.reasoning:
+            self.history.lost.append(Lost(f"{where}.reasoning", "left out as asked"))
         parts += [part for part in self._words(message, where) if part["text"]]
         for place, call in enumerate(message.tool_calls):
             call_id = call.id or self.history.next_call_id()
@@ -170,7 +175,7 @@ class _Speaker:
         if limit is None or len(text) <= limit:
             return text
         self.history.lost.append(Lost(f"{where}.content", f"cut to {limit} characters"))
-        return text[:limit] + _CUT.format(left=len(text) - limit)
+        return cut_text(text, limit)
 
     def _respond(
         self, call: ToolCall, call_id: str, response: dict[str, Any], message: Message | None

@@ -7,6 +7,7 @@ from .pairs import PairJudge, PairTally, Preference, prefer
 from .rubric import Criterion, Rubric
 from .rubric_file import read_rubric, rubric_names
 from .spending import Spending
+from .vertex import VertexJudge, vertex_judge
 
 __all__ = [
     "Calibration",
@@ -20,10 +21,12 @@ __all__ = [
     "Preference",
     "Rubric",
     "Spending",
+    "VertexJudge",
     "calibrate",
     "judge",
     "prefer",
     "read_labels",
     "read_rubric",
     "rubric_names",
+    "vertex_judge",
 ]

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from assay.models import EvaluateResult, Sample
 
 from .bench import Bench, Judged, JudgeSettings, Vote
+from .closing import ClosedAfterUse
 from .evidence import Quotable
 from .layout import Asked, ask_to_grade
 from .reply import Answer, read_answer
@@ -21,7 +21,7 @@ JUDGEMENT = "judgement"
 """The field of a result that says who judged it, and what that cost."""
 
 
-class Judge:
+class Judge(ClosedAfterUse):
     """Scores samples by asking models: an async scorer, and a context manager."""
 
     def __init__(self, rubric: Rubric, bench: Bench, settings: JudgeSettings) -> None:
@@ -107,17 +107,6 @@ class Judge:
     async def close(self) -> None:
         """Let go of the judges' connections."""
         await self._bench.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 def judge(

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from assay.models import Sample
 
 from .bench import Bench, Judged, JudgeSettings, Vote
+from .closing import ClosedAfterUse
 from .evidence import Quotable
 from .layout import Asked, ask_to_compare
 from .reply import Unusable, answer_object
@@ -65,7 +65,7 @@ class _Verdict:
     reason: str
 
 
-class PairJudge:
+class PairJudge(ClosedAfterUse):
     """Prefers one of two samples. A context manager that closes itself."""
 
     def __init__(self, rubric: Rubric, bench: Bench, settings: JudgeSettings) -> None:
@@ -105,17 +105,6 @@ class PairJudge:
     async def close(self) -> None:
         """Let go of the judges' connections."""
         await self._bench.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 def prefer(

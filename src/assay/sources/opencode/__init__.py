@@ -1,6 +1,6 @@
 """Recorded OpenCode sessions of every version, streamed as samples."""
 
-from .archive import Unreadable
+from ..session_heads import Unreadable
 from .assembly import SampleOptions
 from .choice import SessionChoice
 from .stream import Children, SessionReading, SessionStream, read_opencode

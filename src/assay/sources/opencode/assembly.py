@@ -11,9 +11,9 @@ from assay.models import (
     Status,
     TextBlock,
     Trajectory,
-    stable_id,
 )
 
+from ..content_ids import content_id
 from .archive import StoredMessage, StoredSession, millis
 from .reverting import without_reverted
 from .steps import StepParts, steps_of, without_places
@@ -235,7 +235,7 @@ class _Assembly:
             "stray_parts": [without_places(part) for part in self.session.stray_parts],
         }
         metadata |= {key: value for key, value in found.items() if value}
-        metadata["content_id"] = _content_id(self.messages)
+        metadata["content_id"] = content_id(self.messages)
         opening = next(
             (n for n, each in enumerate(self.messages) if each.role == "assistant"),
             len(self.messages),
@@ -316,16 +316,6 @@ def _ran_by_user(info: dict[str, Any], steps: list[StepParts], asked: StoredMess
         return False
     return bool(asked.parts) and all(
         part.get("type") == "text" and part.get("synthetic") for part in asked.parts
-    )
-
-
-def _content_id(messages: list[Message]) -> str:
-    """The same for sessions that say the same: a fork is a whole copy under new ids."""
-    return stable_id(
-        [
-            [each.role, each.text, [[call.name, call.arguments] for call in each.tool_calls]]
-            for each in messages
-        ]
     )
 
 

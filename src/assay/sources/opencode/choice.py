@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from .archive import Head
+from ..session_heads import Head
 
 
 @dataclass(frozen=True)

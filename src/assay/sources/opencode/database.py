@@ -10,15 +10,9 @@ from typing import Any
 
 from assay.errors import BadRow, DatasetError
 
-from .archive import (
-    Head,
-    StoredMessage,
-    StoredSession,
-    Unreadable,
-    millis,
-    parse_json,
-    parse_object,
-)
+from ..session_heads import Head, Unreadable
+from ..stored_json import parse_json, parse_object
+from .archive import StoredMessage, StoredSession, millis
 
 READABLE = frozenset(
     "session message part todo session_message sqlite_master sqlite_schema".split()
@@ -77,7 +71,7 @@ class Database:
     def heads(self) -> Iterator[Head | Unreadable]:
         wanted = "id title parent_id time_created time_updated project_id directory".split()
         present = [name for name in wanted if name in self._columns["session"]]
-        query = f"SELECT {', '.join(present)} FROM session ORDER BY time_created, id"
+        query = f"SELECT {_named(present)} FROM session ORDER BY time_created, id"
         try:
             for row in self._connection.execute(query):
                 yield _head(dict(zip(present, row, strict=True)))
@@ -95,7 +89,7 @@ class Database:
 
     def load(self, session_id: str) -> StoredSession:
         columns = sorted(self._columns["session"])
-        found = self._rows(f"SELECT {', '.join(columns)} FROM session WHERE id = ?", session_id)
+        found = self._rows(f"SELECT {_named(columns)} FROM session WHERE id = ?", session_id)
         where = f"session {session_id}"
         if not found:
             raise BadRow("is not in the database any more", where=where)
@@ -198,6 +192,11 @@ def _authorize(action: int, first: str | None, *_: str | None) -> int:
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _named(columns: list[str]) -> str:
+    """Columns for a query. Those of a later version may have the names of keywords."""
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
 
 
 def _broken(error: sqlite3.Error, where: str) -> DatasetError:

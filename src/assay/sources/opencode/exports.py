@@ -7,15 +7,9 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from .archive import (
-    Head,
-    StoredMessage,
-    StoredSession,
-    Unreadable,
-    head_of,
-    parse_object,
-    read_bytes,
-)
+from ..session_heads import Head, Unreadable
+from ..stored_json import parse_object, read_bytes
+from .archive import StoredMessage, StoredSession, head_of
 
 _ANNOUNCEMENT = re.compile(rb"\s*Exporting session:[^{\n]*\n?")
 """Goes to stderr, and so into the file when both were sent there."""

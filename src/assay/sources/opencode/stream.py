@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from assay.errors import AssayError, BadRow, ConfigError
 from assay.models import Sample
 
-from .archive import Archive, Head, Unreadable
+from ..session_heads import Head, Unreadable
+from .archive import Archive
 from .assembly import SampleOptions, assemble
 from .choice import SessionChoice
 from .locations import open_archive

@@ -11,17 +11,9 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from .archive import (
-    Head,
-    StoredMessage,
-    StoredSession,
-    Unreadable,
-    head_of,
-    in_order,
-    parse_json,
-    read_bytes,
-    read_object,
-)
+from ..session_heads import Head, Unreadable
+from ..stored_json import parse_json, read_bytes, read_object
+from .archive import StoredMessage, StoredSession, head_of, in_order
 from .embedded import is_embedded, with_parts_apart
 
 

@@ -1,0 +1,118 @@
+"""Who judges for `assay judge`: models behind endpoints, or Vertex's evaluation service."""
+
+import json
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from assay.endpoints import parse_model
+from assay.errors import ConfigError
+from assay.models import Endpoint
+from assay.scoring.judges import Judge, judge, rubric_names
+from assay.scoring.judges.vertex import VertexJudge, vertex_judge
+
+from .overrides import count
+
+BACKENDS = ("llm", "vertex")
+_LOCATION = "us-central1"
+_SECRETS = ("api_key", "oauth_token")
+
+
+def add_backend_options(parser: ArgumentParser) -> None:
+    """Declare who judges, and by what."""
+    parser.add_argument(
+        "--rubric",
+        required=True,
+        metavar="NAME|FILE.yaml",
+        help=f"a file, or one of {', '.join(rubric_names())}; for Vertex one or several names",
+    )
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="llm",
+        help="a model behind --endpoint (default), or Vertex's evaluation service",
+    )
+    parser.add_argument(
+        "--endpoint",
+        metavar="PROVIDER:MODEL[@URL]|FILE.json",
+        help="who judges; a file holds the fields of an Endpoint, such as its temperature. "
+        "For Vertex: the URL of the service, where it is not Google's own",
+    )
+    parser.add_argument(
+        "--panel",
+        metavar="MODEL,...",
+        help="further judges, written like --endpoint; each counts the same",
+    )
+    parser.add_argument(
+        "--votes", type=count, default=1, metavar="N", help="ask each judge N times (default: 1)"
+    )
+    parser.add_argument(
+        "--project", metavar="ID", help="for Vertex (default: $GOOGLE_CLOUD_PROJECT)"
+    )
+    parser.add_argument(
+        "--location",
+        metavar="REGION",
+        help=f"for Vertex (default: $GOOGLE_CLOUD_LOCATION, else {_LOCATION})",
+    )
+
+
+def judge_for(args: Namespace) -> Judge | VertexJudge:
+    """The judge that was asked for. Raises `ConfigError` for what is wrong with it."""
+    if args.backend == "vertex":
+        return _vertex(args)
+    for option in ("project", "location"):
+        if getattr(args, option) is not None:
+            raise ConfigError(f"--{option} is for Vertex", hint="add --backend vertex")
+    if args.endpoint is None:
+        raise ConfigError(
+            "nobody is there to judge",
+            hint="name a model, as in --endpoint openai:gpt-5, or choose --backend vertex",
+        )
+    named = [args.endpoint, *(args.panel.split(",") if args.panel is not None else ())]
+    endpoints = [read_endpoint(each.strip()) for each in named]
+    return judge(args.rubric, endpoints, votes=args.votes)
+
+
+def _vertex(args: Namespace) -> VertexJudge:
+    if args.panel is not None or args.votes != 1:
+        option = "votes" if args.panel is None else "panel"
+        raise ConfigError(
+            f"--{option} is for judges behind endpoints", hint="Vertex draws its own votes"
+        )
+    project = args.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
+    if not project:
+        raise ConfigError(
+            "the Google Cloud project is not known",
+            hint="name it with --project, or set GOOGLE_CLOUD_PROJECT",
+        )
+    location = args.location or os.environ.get("GOOGLE_CLOUD_LOCATION") or _LOCATION
+    return vertex_judge(args.rubric, project=project, location=location, address=args.endpoint)
+
+
+def read_endpoint(text: str) -> Endpoint:
+    """The endpoint that a word or a JSON file describes. Keys come from the environment only."""
+    if not text.lower().endswith(".json"):
+        return parse_model(text)
+    try:
+        data = json.loads(Path(text).read_bytes())
+        found = Endpoint.model_validate(data)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=text) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"not an endpoint: {place}: {first['msg']}", where=text) from None
+    except (ValueError, RecursionError):
+        raise ConfigError("is not JSON", where=text) from None
+    for name in (*_SECRETS, *(found.model_extra or {})):
+        if name in data:
+            raise ConfigError(
+                f"`{name}` does not belong into the file",
+                where=text,
+                hint="a key comes from the provider's environment variable"
+                if name in _SECRETS
+                else f"the fields are: {', '.join(Endpoint.model_fields)}",
+            )
+    return found

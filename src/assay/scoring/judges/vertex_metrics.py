@@ -1,0 +1,85 @@
+"""The metrics that Vertex's evaluation service knows, and which sessions they can judge."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.errors import ConfigError
+
+_VERSIONS: Mapping[str, tuple[int, ...]] = {
+    "general_quality": (1, 2),
+    "text_quality": (1, 2),
+    "instruction_following": (1, 2),
+    "grounding": (1, 2),
+    "safety": (1, 3),
+    "hallucination": (1, 2),
+    "final_response_match": (2, 3),
+    "final_response_quality": (1, 2),
+    "final_response_reference_free": (1, 2),
+    "tool_use_quality": (1, 2),
+    "multi_turn_general_quality": (1, 2),
+    "multi_turn_text_quality": (1, 2),
+    "multi_turn_tool_use_quality": (1,),
+    "multi_turn_trajectory_quality": (1,),
+    "multi_turn_task_success": (1,),
+}
+"""Of each metric. The first is served in every region, later ones are not."""
+
+_BUILT_IN = {
+    "task_success": "multi_turn_task_success",
+    "trajectory_quality": "multi_turn_trajectory_quality",
+}
+"""Built-in rubrics under Vertex's names for the same purpose; the others have the same name."""
+
+
+@dataclass(frozen=True)
+class VertexMetric:
+    """One metric to ask for."""
+
+    name: str
+    """As it was asked for; names the metric of the result."""
+
+    spec: str
+    """As the service calls it, with its version."""
+
+    def unfit(self, row: Mapping[str, Any]) -> str | None:
+        """Why this metric says nothing about a row, or None: then it is not asked for."""
+        if "tool_use_quality" in self.spec and not row["metadata"]["total_tools"]:
+            return "no tool was called"
+        if "final_response_match" in self.spec and not row["reference"]:
+            return "there is no ground truth to compare with"
+        return None
+
+
+def metrics_named(names: str | Sequence[str]) -> tuple[VertexMetric, ...]:
+    """The metrics that are named, of `task_success,safety_v3` too. Raises `ConfigError`."""
+    listed = names.split(",") if isinstance(names, str) else names
+    metrics = tuple(_metric(each.strip().lower()) for each in listed)
+    if not metrics:
+        raise ConfigError("no metric is named", where="vertex_judge()")
+    specs = [each.spec for each in metrics]
+    for each in metrics:
+        if specs.count(each.spec) > 1:
+            raise ConfigError(f"{each.spec!r} is asked for twice", where="vertex_judge()")
+    return metrics
+
+
+def _metric(name: str) -> VertexMetric:
+    versioned = re.fullmatch(r"(.+)_v(\d+)", name)
+    base, version = (versioned[1], int(versioned[2])) if versioned else (name, None)
+    base = _BUILT_IN.get(base, base)
+    known = _VERSIONS.get(base)
+    if known is None:
+        raise ConfigError(
+            f"Vertex has no rubric {name!r}",
+            where="vertex_judge()",
+            hint=f"its rubrics are: {', '.join([*_BUILT_IN, *_VERSIONS])}; a version may follow, "
+            "as in general_quality_v2",
+        )
+    if version is not None and version not in known:
+        listed = ", ".join(f"v{each}" for each in known)
+        raise ConfigError(
+            f"{base} has no version {version}", where="vertex_judge()", hint=f"it has {listed}"
+        )
+    return VertexMetric(name, f"{base}_v{version or known[0]}")

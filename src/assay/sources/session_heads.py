@@ -1,0 +1,28 @@
+"""What is known of a recorded session before it is read, or when it cannot be."""
+
+from dataclasses import dataclass
+
+from assay.errors import BadRow
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a session is chosen by, without its messages."""
+
+    id: str
+    title: str = ""
+    parent_id: str | None = None
+    created: int | None = None
+    """Milliseconds since 1970."""
+
+    updated: int | None = None
+    project: str | None = None
+    directory: str | None = None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A session that is there but cannot be read, and why."""
+
+    session_id: str
+    problem: BadRow
