@@ -1,0 +1,74 @@
+"""Parquet, written some rows at a time with columns that are known beforehand.
+
+Columns guessed from rows would differ from one batch to the next, and fill objects up with each
+other's keys.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import MissingExtra, WireError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_ROWS_AT_ONCE = 500
+
+Columns = Mapping[str, Any]
+"""A type for each column: `str`, `int`, `float`, `bool`, `[type]` or `{"key": type}`."""
+
+
+class ParquetFile:
+    """A file under way, of which some hundred rows are in memory."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self._schema = parquet_schema(columns)
+        self._path = path
+        self._rows: list[Mapping[str, Any]] = []
+        from pyarrow.parquet import ParquetWriter
+
+        self._writer = ParquetWriter(path, self._schema)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        import pyarrow
+
+        try:
+            # Now, so that a row that does not fit is the one that is complained of.
+            pyarrow.RecordBatch.from_pylist([dict(row)], schema=self._schema)
+        except (pyarrow.ArrowException, TypeError, OverflowError) as error:
+            raise WireError(f"does not fit the columns: {error}") from None
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self._flush()
+
+    def close(self) -> None:
+        if self._rows:
+            self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        import pyarrow
+
+        self._writer.write_batch(pyarrow.RecordBatch.from_pylist(self._rows, schema=self._schema))
+        self._rows = []
+
+
+def parquet_schema(columns: Columns) -> "pyarrow.Schema":
+    """The schema of these columns."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtra.needed("parquet", by="writing Parquet", package="pyarrow") from None
+    return pyarrow.schema([(name, _arrow(kind)) for name, kind in columns.items()])
+
+
+def _arrow(kind: Any) -> Any:
+    import pyarrow
+
+    if isinstance(kind, list):
+        return pyarrow.list_(_arrow(kind[0]))
+    if isinstance(kind, dict):
+        return pyarrow.struct([(name, _arrow(inner)) for name, inner in kind.items()])
+    plain = {str: pyarrow.string, int: pyarrow.int64, float: pyarrow.float64, bool: pyarrow.bool_}
+    return plain[kind]()

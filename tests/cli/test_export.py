@@ -1,0 +1,195 @@
+"""`assay export` from the inside: what it says, where it says it, and when it says no."""
+
+import json
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.cli.export import number
+from assay.models import EvaluateResult, Sample
+from make import asked, said, sample
+from recorded_runs import record, samples, stopped
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ASSAY_STORE", raising=False)
+    monkeypatch.delenv("ASSAY_HOME", raising=False)
+    return tmp_path
+
+
+def answer(name: str, words: str, score: float | None) -> Sample:
+    return sample(asked(f"{name}?"), said(words), id=name, score=EvaluateResult(score=score))
+
+
+def write(*given: Sample, name: str = "s.jsonl") -> None:
+    Path(name).write_text("".join(f"{each.to_json()}\n" for each in given))
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(name).read_text().splitlines()]
+
+
+def test_the_result_is_on_stdout_and_what_was_left_out_on_stderr(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(answer("a", "good", 1.0), answer("b", "bad", 0.0), answer("c", "?", None))
+
+    assert main(["export", "trl-sft", "s.jsonl", "-o", "o.jsonl", "--min-score", "0.5"]) == 0
+
+    said_out, said_err = capsys.readouterr()
+    assert said_out == (
+        "source        s.jsonl\n"
+        "samples       3 read, 1 used\n"
+        "file          o.jsonl (trl-sft, 1 row)\n"
+    )
+    assert said_err == "left out      1 score too low\n              1 not judged\n"
+
+
+def test_a_run_is_exported_with_its_repeats(folder: Path) -> None:
+    run = record(folder / ".assay/assay.db", *samples(a=1.0, b=0.0), repeats=2)
+
+    assert main(["export", "trl-sft", run, "-o", "o.jsonl", "--min-score", "0.5"]) == 0
+
+    assert len(rows("o.jsonl")) == 2
+
+
+def test_failures_of_a_run_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(folder / ".assay/assay.db", *samples(a=1.0, b="broken"))
+
+    assert main(["export", "trl-sft", "latest", "-o", "o.jsonl"]) == 0
+
+    assert "left out      1 failed" in capsys.readouterr().err
+
+
+def test_an_unfinished_run_is_told_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(folder / ".assay/assay.db", *samples(a=1.0), stop=stopped())
+
+    assert main(["export", "trl-sft", "latest", "-o", "o.jsonl"]) == 1
+
+    complaint = capsys.readouterr().err
+    assert "the run is interrupted, with 0 results" in complaint
+    assert "nothing was written: there are no samples" in complaint
+
+
+def test_nothing_to_write_is_a_no_with_the_way_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(answer("a", "x", None))
+
+    assert main(["export", "trl-sft", "s.jsonl", "-o", "o.jsonl"]) == 1
+
+    assert "--all takes samples that were not judged" in capsys.readouterr().err
+    assert not Path("o.jsonl").exists()
+    assert main(["export", "trl-sft", "s.jsonl", "-o", "o.jsonl", "--all"]) == 0
+
+
+def test_json_says_all_of_it_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(answer("a", "x", 1.0), answer("b", "y", 0.0))
+    command = ["export", "trl-sft", "s.jsonl", "-o", "o.jsonl", "--min-score", "1", "--json"]
+
+    assert main(command) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["left_out"] == {"score too low": 1}
+    assert told["files"] == {"o.jsonl": 1}
+    assert told["not_read"] == {"count": 0, "problems": []}
+
+
+def test_rows_that_cannot_be_read_make_the_answer_uncertain(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("s.jsonl").write_text(f"{answer('a', 'x', 1.0).to_json()}\nnot json\n")
+
+    assert main(["export", "trl-sft", "s.jsonl", "-o", "o.jsonl"]) == 3
+
+    assert "not read      1 of 2 rows skipped: s.jsonl:2:" in capsys.readouterr().err
+    assert len(rows("o.jsonl")) == 1
+    assert main(["export", "trl-sft", "s.jsonl", "-o", "p.jsonl", "--min-score", "2"]) == 3
+
+
+def test_samples_that_repeat_the_evaluation_set_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(answer("a", "x", 1.0), answer("b", "y", 1.0))
+    Path("eval.jsonl").write_text('{"id": "e7", "question": "A?", "answer": "x"}\n')
+    command = ["export", "trl-sft", "s.jsonl", "-o", "o.jsonl", "--exclude-overlap", "eval.jsonl"]
+
+    assert main(command) == 0
+
+    assert capsys.readouterr().err == (
+        "left out      1 overlaps the evaluation set: the same text\n"
+        "  a: the same text as the prompt of e7\n"
+    )
+
+
+def test_a_broken_evaluation_set_is_no_guard(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(answer("a", "x", 1.0))
+    Path("eval.jsonl").write_text("not json\n")
+    command = ["export", "trl-sft", "s.jsonl", "-o", "o.jsonl", "--exclude-overlap", "eval.jsonl"]
+
+    assert main(command) == 2
+
+    assert "eval.jsonl:1" in capsys.readouterr().err
+    assert not Path("o.jsonl").exists()
+
+
+def test_text_of_a_sample_does_not_act_on_the_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = answer("\x1b[2J", "x", 1.0)
+    odd = odd.model_copy(update={"trajectory": None, "prompt": "\x1b[2J"})
+    write(odd)
+
+    assert main(["export", "trl-sft", "s.jsonl", "-o", "o.jsonl"]) == 1
+
+    told = capsys.readouterr()
+    assert "\x1b" not in told.out + told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["yaml", "s.jsonl", "-o", "o.jsonl"], "invalid choice: 'yaml'"),
+        (["trl-sft", "s.jsonl"], "the following arguments are required: -o/--output"),
+        (["trl-sft", "s.jsonl", "-o", "o.parquet"], "is no file of trl-sft"),
+        (["trl-sft", "s.jsonl", "-o", "s.jsonl", "--force"], "is what is read"),
+        (["trl-sft", "s.jsonl", "-o", "there.jsonl"], "is there already"),
+        (["trl-sft", "none.jsonl", "-o", "o.jsonl"], "there is no such file"),
+        (["trl-sft", "s.jsonl", "-o", "no/o.jsonl"], "there is no such folder"),
+        (["trl-sft", "s.jsonl", "-o", "o.jsonl", "--tokenizer", "."], "has nothing to do"),
+        (["trl-sft", "s.jsonl", "-o", "o.jsonl", "--split", "2"], "is no split"),
+        (["trl-sft", "s.jsonl", "-o", "o.jsonl", "--min-score", "nan"], "is not a number"),
+        (["trl-kto", "s.jsonl", "-o", "o.jsonl"], "add --min-score"),
+        (["trl-sft", "s.jsonl", "-o", "o.jsonl", "--all", "--valid-only"], "not allowed with"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_nothing_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
+) -> None:
+    write(answer("a", "x", 1.0))
+    Path("there.jsonl").write_text("kept\n")
+
+    assert main(["export", *words]) == 2
+
+    assert complaint in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == ["s.jsonl", "there.jsonl"]
+    assert Path("there.jsonl").read_text() == "kept\n"
+
+
+def test_a_run_without_a_store_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "trl-sft", "latest", "-o", "o.jsonl"]) == 3
+
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["x", "nan", "inf", ""])
+def test_a_score_is_a_finite_number(text: str) -> None:
+    with pytest.raises(ArgumentTypeError):
+        number(text)
