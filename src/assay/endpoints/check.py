@@ -47,6 +47,10 @@ async def check_endpoint(
         speaks = provider_named(endpoint.provider).speaks
         if speaks == "mock":
             return EndpointCheck("answers", "a mock, in this process", models=(endpoint.model,))
+        if speaks == "local":
+            return EndpointCheck(
+                "answers", "a model in this process, not loaded yet", models=(endpoint.model,)
+            )
         path = "/v1/models" if speaks == "anthropic" else "/models"
         line = Line(target_for(endpoint, path, timeout_s=timeout_s), timing)
     except AssayError as error:

@@ -9,14 +9,15 @@ from .address import address_of
 from .cache import ResponseCache
 from .client import Client, Equipment
 from .concurrency import AdaptiveLimiter, Limiter
+from .embedded import EMBEDDED
 from .http import Line, Target
 from .keys import credential_headers, key_hint
-from .prices import price_of
+from .prices import Price, price_of
 from .providers import provider_named
 from .reply import ClientSettings
 from .sampling import check_extra_params
 from .secrecy import redactor_for
-from .speaker import Speaker
+from .speaker import InProcess, Speaker
 from .timing import REAL_TIME, Timing
 
 
@@ -29,15 +30,19 @@ def connect(
     """A client for an endpoint. Wrong settings raise `ConfigError` here, before any request."""
     settings = settings or ClientSettings()
     speaker = _speaker(endpoint, settings, timing)
-    limiter: Limiter
-    if settings.concurrency is None:
-        limiter = AdaptiveLimiter(ceiling=settings.max_concurrency, timing=timing)
-    else:
-        limiter = Limiter(settings.concurrency)
+    limiter = _limiter(speaker, settings, timing)
     cache = None if settings.cache is None else ResponseCache(Path(settings.cache), endpoint)
     return Client(
         endpoint, settings, speaker, Equipment(limiter, cache, timing, shown_name(endpoint))
     )
+
+
+def _limiter(speaker: Speaker, settings: ClientSettings, timing: Timing) -> Limiter:
+    if settings.concurrency is not None:
+        return Limiter(settings.concurrency)
+    if isinstance(speaker, InProcess):
+        return Limiter(speaker.at_once)
+    return AdaptiveLimiter(ceiling=settings.max_concurrency, timing=timing)
 
 
 def _speaker(endpoint: Endpoint, settings: ClientSettings, timing: Timing) -> Speaker:
@@ -48,6 +53,8 @@ def _speaker(endpoint: Endpoint, settings: ClientSettings, timing: Timing) -> Sp
         from .mock import MockSpeaker
 
         return MockSpeaker(endpoint, timeout_s, price, timing)
+    if speaks == "local":
+        return _local_speaker(endpoint, price)
     check_extra_params(endpoint)
     if speaks == "anthropic":
         from .anthropic import PATH, AnthropicSpeaker
@@ -58,6 +65,16 @@ def _speaker(endpoint: Endpoint, settings: ClientSettings, timing: Timing) -> Sp
 
     line = Line(target_for(endpoint, PATH, timeout_s=timeout_s), timing)
     return OpenAISpeaker(endpoint, line, price)
+
+
+def _local_speaker(endpoint: Endpoint, price: Price | None) -> Speaker:
+    if endpoint.model in EMBEDDED or endpoint.model.lower().endswith(".gguf"):
+        from .gguf import GgufSpeaker
+
+        return GgufSpeaker(endpoint, price=price)
+    from .in_process import folder_speaker
+
+    return folder_speaker(endpoint, price)
 
 
 def target_for(endpoint: Endpoint, path: str, *, timeout_s: float) -> Target:
@@ -87,7 +104,7 @@ def target_for(endpoint: Endpoint, path: str, *, timeout_s: float) -> Target:
 def shown_name(endpoint: Endpoint) -> str:
     """An endpoint as it is named in errors: without user, password and query."""
     name = f"{endpoint.provider}:{endpoint.model}"
-    if provider_named(endpoint.provider).speaks == "mock":
+    if provider_named(endpoint.provider).in_process:
         return name
     return f"{name} at {address_of(endpoint).host}"
 

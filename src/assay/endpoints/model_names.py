@@ -1,4 +1,4 @@
-"""Models as one word: `openai:gpt-5`, `mock:echo`, `vllm:my-model@http://127.0.0.1:8000/v1`."""
+"""Models as one word: `openai:gpt-5`, `local:smollm2-135m`, `vllm:my-model@http://host:8000/v1`."""
 
 from assay.errors import ConfigError
 from assay.models import Endpoint
@@ -24,11 +24,13 @@ def parse_model(text: str) -> Endpoint:
     if not model or model.isspace():
         raise ConfigError(f"no model after {provider + ':'!r}", where="model string", hint=_HINT)
     endpoint = Endpoint(provider=provider, model=model, api_base=api_base)
-    if provider != "mock":
+    if not provider_named(provider).in_process:
         address_of(endpoint)
     elif api_base is not None:
         raise ConfigError(
-            "a mock model has no address", where="model string", hint="such as mock:echo"
+            f"a {provider} model has no address",
+            where="model string",
+            hint="leave out what is after @",
         )
     return endpoint
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from assay.errors import ConfigError
 
-Speech = Literal["openai", "anthropic", "mock"]
+Speech = Literal["openai", "anthropic", "mock", "local"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,11 @@ class Provider:
     key_variable: str | None = None
     """The environment variable that holds the key. None: a key is given or not needed."""
 
+    @property
+    def in_process(self) -> bool:
+        """Whether its models answer in this process, and so have no address."""
+        return self.speaks in ("mock", "local")
+
 
 PROVIDERS = {
     "openai": Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
@@ -29,6 +34,7 @@ PROVIDERS = {
     "sglang": Provider("openai", "http://127.0.0.1:30000/v1"),
     "llamacpp": Provider("openai", "http://127.0.0.1:8080/v1"),
     "ollama": Provider("openai", "http://127.0.0.1:11434/v1"),
+    "local": Provider("local"),
     "mock": Provider("mock"),
 }
 

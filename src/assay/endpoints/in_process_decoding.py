@@ -1,0 +1,220 @@
+"""Sampling from a causal language model in batches, with the logprobs of what was sampled."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal
+
+from assay.errors import ConfigError, EndpointError
+
+NEVER = -1
+"""As the only stop id: nothing ends a completion but its length."""
+
+_SPARSE = 0.5
+"""The batch is made smaller when no more than this part of it is still being written."""
+
+ShouldStop = Callable[[int, Sequence[int]], bool]
+"""Asked after each token with the number of the prompt and what was sampled for it so far."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen for one prompt."""
+
+    temperature: float = 1.0
+    """0 takes the most likely token each time; the others divide the logits."""
+
+    top_p: float = 1.0
+    """Keep the most likely tokens that hold this much probability together; 1 keeps all."""
+
+    top_k: int = 0
+    """Keep this many of the most likely tokens; 0 keeps all."""
+
+    max_tokens: int = 256
+    stop_ids: tuple[int, ...] = ()
+    """Tokens that end a completion. Empty: those of the model; `(NEVER,)`: none."""
+
+    def __post_init__(self) -> None:
+        wrong = None
+        if not isfinite(self.temperature) or self.temperature < 0:
+            wrong = f"temperature={self.temperature!r} is not a number of at least 0"
+        elif not 0 < self.top_p <= 1:
+            wrong = f"top_p={self.top_p!r} is not above 0 and at most 1"
+        elif type(self.top_k) is not int or self.top_k < 0:
+            wrong = f"top_k={self.top_k!r} is not a whole number of at least 0"
+        elif type(self.max_tokens) is not int or self.max_tokens < 1:
+            wrong = f"max_tokens={self.max_tokens!r} is not a whole number of at least 1"
+        if wrong:
+            raise ConfigError(wrong, where="Sampling")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What was sampled for one prompt."""
+
+    ids: tuple[int, ...]
+    """The token that ended it is the last one, if one did."""
+
+    logprobs: tuple[float, ...]
+    """One for each id, under the distribution it was drawn from: after temperature, top-k and
+    top-p. At temperature 0, where nothing is drawn, under the model's own (temperature 1)."""
+
+    finish_reason: Literal["stop", "length"]
+
+
+class Decoder:
+    """One batch on its way. Rows that are done leave it, so the last ones do not pay for them."""
+
+    def __init__(
+        self, model: Any, prompts: Sequence[Sequence[int]], samplings: Sequence[Sampling]
+    ) -> None:
+        import torch
+
+        self._torch = torch
+        self._model = model
+        self._device = next(model.parameters()).device
+        self._samplings = list(samplings)
+        self._rows = list(range(len(prompts)))
+        """Which prompt each row of the batch belongs to."""
+
+        self._ids: list[list[int]] = [[] for _ in prompts]
+        self._logprobs: list[list[float]] = [[] for _ in prompts]
+        self._stopped = [False] * len(prompts)
+        self._done = [False] * len(prompts)
+        self._lay_out(prompts)
+
+    def _lay_out(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Prompts end together: padding stands on the left, and no position counts it."""
+        torch = self._torch
+        longest = max(map(len, prompts))
+        ids = [[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
+        mask = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+        self._input = torch.tensor(ids, device=self._device)
+        self._mask = torch.tensor(mask, device=self._device)
+        self._positions = (self._mask.cumsum(-1) - 1).clamp(min=0)
+        self._cache: Any = None
+
+    def run(self, seeds: Sequence[int | None], should_stop: ShouldStop | None) -> list[Generated]:
+        """Sample until every prompt has its completion."""
+        chances = self._chances(seeds)
+        for step in range(max(sampling.max_tokens for sampling in self._samplings)):
+            chosen, logprobs = self._sample(self._logits(), chances[self._rows, step])
+            self._note(chosen.tolist(), logprobs.tolist(), should_stop)
+            if all(self._done[row] for row in self._rows):
+                break
+            self._advance(chosen)
+        return [
+            Generated(tuple(ids), tuple(logprobs), "stop" if stopped else "length")
+            for ids, logprobs, stopped in zip(self._ids, self._logprobs, self._stopped, strict=True)
+        ]
+
+    def _chances(self, seeds: Sequence[int | None]) -> Any:
+        """Numbers from 0 to 1, drawn for each prompt alone: its neighbours change nothing.
+
+        Drawn on the CPU whatever the device, so that a seed means the same everywhere.
+        """
+        torch = self._torch
+        drawn = torch.zeros(len(seeds), max(s.max_tokens for s in self._samplings)).double()
+        for row, (seed, sampling) in enumerate(zip(seeds, self._samplings, strict=True)):
+            if sampling.temperature == 0:
+                continue
+            generator = torch.Generator()
+            if seed is None:
+                generator.seed()
+            else:
+                generator.manual_seed(seed % 2**63)
+            count = sampling.max_tokens
+            drawn[row, :count] = torch.rand(count, generator=generator, dtype=torch.float64)
+        return drawn
+
+    def _logits(self) -> Any:
+        """The logits of the next token, in fp32."""
+        out = self._model(
+            input_ids=self._input,
+            attention_mask=self._mask,
+            position_ids=self._positions,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache = out.past_key_values
+        return out.logits[:, -1].float()
+
+    def _sample(self, logits: Any, chances: Any) -> tuple[Any, Any]:
+        """A token for each row, and its logprob."""
+        torch = self._torch
+        samplings = [self._samplings[row] for row in self._rows]
+        logprobs = filtered(logits, samplings).log_softmax(-1)
+        # Inverse of the cumulative distribution, in fp64: a token of probability 0 has no part.
+        total = logprobs.double().exp().cumsum(-1)
+        whole = total[:, -1:]
+        if not bool(whole.isfinite().all()):
+            raise EndpointError(
+                "the model gives no probabilities: its logits are not numbers",
+                hint="weights that hold NaN come of a training that went wrong",
+                retryable=False,
+            )
+        point = chances.to(total.device)[:, None] * whole
+        point = torch.minimum(point, torch.nextafter(whole, torch.zeros_like(whole)))
+        drawn = torch.searchsorted(total, point, right=True)
+        greedy = torch.tensor([s.temperature == 0 for s in samplings], device=total.device)
+        chosen = torch.where(greedy[:, None], logits.argmax(-1, keepdim=True), drawn)
+        return chosen[:, 0], logprobs.gather(-1, chosen)[:, 0]
+
+    def _note(
+        self, chosen: list[int], logprobs: list[float], should_stop: ShouldStop | None
+    ) -> None:
+        for row, token, logprob in zip(self._rows, chosen, logprobs, strict=True):
+            if self._done[row]:
+                continue
+            sampling, ids = self._samplings[row], self._ids[row]
+            ids.append(token)
+            self._logprobs[row].append(logprob)
+            asked = should_stop is not None and should_stop(row, ids)
+            self._stopped[row] = asked or token in sampling.stop_ids
+            self._done[row] = self._stopped[row] or len(ids) >= sampling.max_tokens
+
+    def _advance(self, chosen: Any) -> None:
+        """Make what was chosen the next input, without most of the rows that are done."""
+        torch = self._torch
+        kept = [place for place, row in enumerate(self._rows) if not self._done[row]]
+        mask, positions = self._mask, self._positions[:, -1:] + 1
+        if len(kept) <= _SPARSE * len(self._rows) and _selectable(self._cache):
+            places = torch.tensor(kept, device=self._device)
+            self._cache.batch_select_indices(places)
+            chosen, mask, positions = chosen[places], mask[places], positions[places]
+            self._rows = [self._rows[place] for place in kept]
+        self._input = chosen[:, None]
+        self._mask = torch.cat([mask, mask.new_ones(len(self._rows), 1)], dim=-1)
+        self._positions = positions
+
+
+def _selectable(cache: Any) -> bool:
+    """Whether rows can be taken out of a cache: not so where a layer keeps a running state."""
+    return all(hasattr(layer, "batch_select_indices") for layer in cache.layers)
+
+
+def filtered(logits: Any, samplings: Sequence[Sampling]) -> Any:
+    """Logits after temperature, top-k and top-p, each row by its own settings."""
+    import torch
+
+    plain = torch.tensor([s.temperature or 1.0 for s in samplings], device=logits.device)
+    logits = logits / plain[:, None]
+    top_k = [0 if s.temperature == 0 else s.top_k for s in samplings]
+    top_p = [1.0 if s.temperature == 0 else s.top_p for s in samplings]
+    if not any(top_k) and min(top_p) == 1.0:
+        return logits
+    ordered, order = logits.sort(dim=-1, descending=True)
+    if any(top_k):
+        vocabulary = logits.shape[-1]
+        keep = torch.tensor([k or vocabulary for k in top_k], device=logits.device)
+        ranks = torch.arange(vocabulary, device=logits.device)
+        ordered = ordered.masked_fill(ranks[None] >= keep[:, None], -torch.inf)
+    if min(top_p) < 1.0:
+        shares = ordered.softmax(-1)
+        before = shares.cumsum(-1) - shares
+        # The most likely token stays, whatever the rounding says of what stands before it.
+        before[:, 0] = 0.0
+        limit = torch.tensor([p if p < 1 else 2.0 for p in top_p], device=logits.device)
+        ordered = ordered.masked_fill(before >= limit[:, None], -torch.inf)
+    return torch.empty_like(logits).scatter(-1, order, ordered)

@@ -1,0 +1,164 @@
+"""Tool calls and reasoning inside text: what is read, and what stays text."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.endpoints.tool_text import CallStyle, call_style, read_calls, split_reasoning
+from make import said
+from tiny_models import FAMILIES, Family, chat_template
+
+STYLES: tuple[CallStyle, ...] = ("hermes", "llama", "mistral")
+HERMES = '<tool_call>\n{"name": "lookup", "arguments": {"order": "A-7"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("family", "style"),
+    [
+        ("qwen2.5", "hermes"),
+        ("qwen3", "hermes"),
+        ("llama3", "llama"),
+        ("mistral", "mistral"),
+        ("smollm2", None),
+        ("plain", None),
+    ],
+)
+def test_the_style_is_found_in_the_chat_template(family: Family, style: CallStyle | None) -> None:
+    assert family in FAMILIES
+    assert call_style(chat_template(family)) == style
+
+
+def test_xml_between_hermes_tags_is_another_style_and_stays_text() -> None:
+    assert call_style("<tool_call>\n<function=NAME>\n<parameter=...") is None
+    assert call_style("<tool_call>NAME\n<arg_key>...") is None
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "content"),
+    [
+        ("hermes", HERMES, ""),
+        ("hermes", f"Let me see.\n{HERMES}", "Let me see."),
+        ("hermes", f"Two lines.\n\n{HERMES}", "Two lines.\n"),
+        ("hermes", HERMES.removesuffix("\n</tool_call>"), ""),
+        ("hermes", f"{HERMES}\nDone.", "\n\nDone."),
+        ("llama", '{"name": "lookup", "parameters": {"order": "A-7"}}', ""),
+        ("llama", '<|python_tag|>{"name": "lookup", "arguments": {"order": "A-7"}}', ""),
+        ("mistral", '[TOOL_CALLS][{"name": "lookup", "arguments": {"order": "A-7"}}]', ""),
+        ("mistral", 'Yes.[TOOL_CALLS] [{"name": "lookup", "arguments": {"order": "A-7"}}]', "Yes."),
+        ("mistral", '[TOOL_CALLS]lookup[ARGS]{"order": "A-7"}', ""),
+        ("mistral", '[TOOL_CALLS]lookup[CALL_ID]abc123def[ARGS]{"order": "A-7"}', ""),
+    ],
+)
+def test_a_call_is_read(style: CallStyle, text: str, content: str) -> None:
+    written = read_calls(text, style)
+
+    assert [(call.name, call.arguments) for call in written.calls] == [("lookup", {"order": "A-7"})]
+    assert written.content == content
+
+
+def test_several_calls_are_read_in_their_order() -> None:
+    two = HERMES + "\n" + HERMES.replace("A-7", "B-8")
+    listed = '[TOOL_CALLS]a[ARGS]{"x": 1}[TOOL_CALLS]b[ARGS]{"x": 2}'
+
+    assert [call.arguments["order"] for call in read_calls(two, "hermes").calls] == ["A-7", "B-8"]
+    assert [call.name for call in read_calls(listed, "mistral").calls] == ["a", "b"]
+
+
+def test_an_id_that_the_model_wrote_is_kept() -> None:
+    (call,) = read_calls("[TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{}", "mistral").calls
+
+    assert call.id == "abc123def"
+
+
+def test_arguments_in_a_string_are_kept_as_the_model_wrote_them() -> None:
+    text = '<tool_call>{"name": "f", "arguments": "not json"}</tool_call>'
+
+    (call,) = read_calls(text, "hermes").calls
+
+    assert call.malformed
+    assert call.raw_arguments == "not json"
+
+
+@pytest.mark.parametrize(
+    ("style", "text"),
+    [
+        ("hermes", "<tool_call>{broken</tool_call>"),
+        ("hermes", '<tool_call>{"arguments": {}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": 3, "arguments": {}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": [1]}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"x": NaN}}</tool_call>'),
+        ("hermes", f"{HERMES}<tool_call>oops</tool_call>"),
+        ("hermes", "<tool_call>" + "[" * 5000 + "</tool_call>"),
+        ("llama", 'Sure: {"name": "f", "parameters": {}}'),
+        ("llama", '[{"name": "f", "parameters": {}}]'),
+        ("mistral", "[TOOL_CALLS][1, 2]"),
+        ("mistral", "[TOOL_CALLS][]"),
+        ("mistral", "[TOOL_CALLS]f{}"),
+        (None, HERMES),
+    ],
+)
+def test_what_is_no_call_stays_what_the_model_said(style: CallStyle | None, text: str) -> None:
+    written = read_calls(text, style)
+
+    assert written.calls == ()
+    assert written.content == text
+
+
+@given(
+    text=st.text()
+    | st.sampled_from(["<tool_call>", "[TOOL_CALLS]", "{"]).flatmap(
+        lambda mark: st.text().map(lambda rest: mark + rest)
+    ),
+    style=st.sampled_from(STYLES),
+)
+def test_no_text_raises_and_none_is_lost(text: str, style: CallStyle) -> None:
+    written = read_calls(text, style)
+
+    assert written.calls or written.content == text
+
+
+@given(
+    words=st.text(alphabet="ab \n", max_size=8).filter(lambda text: text == text.strip()),
+    arguments=st.dictionaries(
+        st.text(min_size=1, max_size=5), st.integers() | st.text(), max_size=3
+    ),
+)
+def test_a_canonical_call_is_written_back_as_it_was(
+    words: str, arguments: dict[str, object]
+) -> None:
+    body = json.dumps({"name": "f", "arguments": arguments}, ensure_ascii=False)
+    if "</tool_call>" in body or "<tool_call>" in body:
+        return
+    text = (
+        f"{words}\n<tool_call>\n{body}\n</tool_call>"
+        if words
+        else f"<tool_call>\n{body}\n</tool_call>"
+    )
+
+    written = read_calls(text, "hermes")
+
+    message = said(written.content, *written.calls)
+    (call,) = message.tool_calls
+    again = json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+    start = f"{message.text}\n" if message.text else ""
+    assert f"{start}<tool_call>\n{again}\n</tool_call>" == text
+
+
+@pytest.mark.parametrize(
+    ("text", "opened", "expected"),
+    [
+        ("<think>\nhm\n</think>\n\nYes", False, ("hm", "Yes")),
+        ("hm\n</think>\n\nYes", True, ("hm", "Yes")),
+        ("<think>\n\n</think>\n\nYes", False, ("", "Yes")),
+        ("Yes", False, (None, "Yes")),
+        ("<think>\nhm", False, (None, "<think>\nhm")),
+        ("hm", True, (None, "hm")),
+        ("Yes </think>", False, (None, "Yes </think>")),
+    ],
+)
+def test_reasoning_is_parted_from_the_answer(
+    text: str, opened: bool, expected: tuple[str | None, str]
+) -> None:
+    assert split_reasoning(text, opened=opened) == expected
