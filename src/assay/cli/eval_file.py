@@ -32,9 +32,9 @@ def load_eval_file(target: str) -> EvalFile:
     Raises `ConfigError` for whatever is wrong with the file, with the user's own traceback.
     """
     path, name = _parted(target)
-    module = _imported(path)
+    module = import_file(path)
     config = _config(module, name, path)
-    dataset = _dataset(_defined(module, "dataset", path), path.parent)
+    dataset = located_dataset(_defined(module, "dataset", path), path.parent)
     return EvalFile(path, config, dataset)
 
 
@@ -73,7 +73,8 @@ def _parted(target: str) -> tuple[Path, str]:
     return path, name
 
 
-def _imported(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
+    """A user's file as a module. Raises `ConfigError` with the user's own traceback."""
     name = _module_name(path)
     spec = spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
@@ -163,7 +164,8 @@ def _own_names(module: ModuleType) -> list[str]:
     ]
 
 
-def _dataset(value: Any, folder: Path) -> Source | SampleStream:
+def located_dataset(value: Any, folder: Path) -> Source | SampleStream:
+    """What a file names as its dataset; a path is meant from the file's folder."""
     if isinstance(value, str):
         beside = folder / value
         # A name without a file here may still be a dataset's; one that looks like a file's is

@@ -1,0 +1,100 @@
+"""How far a training is, on stderr: a line that changes in a terminal, plain lines elsewhere."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from assay.evaluation import Stop
+
+from .terminal import plain
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_EVERY_S = 5.0
+_BAR_WIDTH = 40
+
+
+class TrainDisplay:
+    """Shows steps as they are done, between entering and leaving it."""
+
+    def __init__(self, *, quiet: bool = False, every_s: float = _EVERY_S) -> None:
+        self._quiet = quiet
+        self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self._every_s = every_s
+        self._last: float | None = None
+        self._shown: tuple[int, int, str] | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._live:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(stderr=True, highlight=False)
+            live = Live(
+                console=console,
+                get_renderable=self._drawn,
+                refresh_per_second=4,
+                transient=True,
+            )
+            self._stack.enter_context(live)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def show(self, done: int, of: int, words: str) -> None:
+        """Take note of a step."""
+        self._shown = done, of, plain(words)
+        now = time.monotonic()
+        if self._quiet or self._live:
+            return
+        if self._last is None or now - self._last >= self._every_s or done == of:
+            self._last = now
+            self.say(f"{done}/{of}  {words}")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            print(plain(text), file=sys.stderr, flush=True)
+
+    def _drawn(self) -> "RenderableType":
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        if self._shown is None:
+            return Text("reading samples and weights")
+        done, of, words = self._shown
+        grid = Table.grid()
+        grid.add_row(ProgressBar(total=of, completed=done, width=_BAR_WIDTH))
+        grid.add_row(Text(f"{done}/{of}  {words}", no_wrap=True, overflow="ellipsis"))
+        return grid
+
+
+@contextmanager
+def stopping_after_a_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
+    """Inside of it Ctrl-C and SIGTERM ask for an end after the step; the second time, for now."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.requested:
+            raise KeyboardInterrupt
+        stop.request()
+        display.say("stopping after this step; again to stop now")
+
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

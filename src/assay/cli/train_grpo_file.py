@@ -1,0 +1,89 @@
+"""The user's file of `assay train grpo`: what it defines, and what is missing in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.endpoints.in_process import LocalModel
+from assay.errors import ConfigError
+from assay.scoring import ScoreFunction
+from assay.sources import SampleStream, Source
+from assay.training import GRPOConfig
+
+from .eval_file import import_file, located_dataset
+
+
+@dataclass(frozen=True)
+class TrainFile:
+    """What a file defines."""
+
+    path: Path
+    config: GRPOConfig
+    prompts: Source | SampleStream
+    score_fn: ScoreFunction | None
+    environment_cls: Any
+    model: LocalModel | None
+    """One that the file made itself; None: the folder that the configuration names."""
+
+
+def load_train_file(target: str, **changes: object) -> TrainFile:
+    """Import `FILE.py`; `changes` take the place of what its configuration says."""
+    path = Path(target)
+    if path.suffix != ".py":
+        raise ConfigError(
+            "a training is a Python file",
+            where=target,
+            hint="it defines `config`, `prompts`, `score_fn` and, with one, `environment_cls`",
+        )
+    if not path.is_file():
+        raise ConfigError("there is no such file", where=target)
+    module = import_file(path)
+    config = _config(_defined(module, "config", path), path, changes)
+    score_fn = vars(module).get("score_fn")
+    environment_cls = vars(module).get("environment_cls")
+    if score_fn is None and environment_cls is None:
+        raise ConfigError("defines neither `score_fn` nor `environment_cls`", where=target)
+    return TrainFile(
+        path=path,
+        config=config,
+        prompts=located_dataset(_defined(module, "prompts", path), path.parent),
+        score_fn=score_fn,
+        environment_cls=environment_cls,
+        model=_model(vars(module).get("model"), path),
+    )
+
+
+def _defined(module: ModuleType, name: str, path: Path) -> Any:
+    if name in vars(module):
+        return vars(module)[name]
+    raise ConfigError(
+        f"defines no `{name}`",
+        where=str(path),
+        hint="it needs `config`, a GRPOConfig, `prompts`, and `score_fn` or `environment_cls`",
+    )
+
+
+def _config(value: object, path: Path, changes: dict[str, object]) -> GRPOConfig:
+    if not isinstance(value, GRPOConfig):
+        raise ConfigError(
+            f"`config` is a {type(value).__name__}, not a GRPOConfig", where=str(path)
+        )
+    given = {name: change for name, change in changes.items() if change is not None}
+    try:
+        return GRPOConfig.model_validate({**dict(value), **given})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "config"
+        raise ConfigError(f"{place}: {problem['msg']}", where=str(path)) from None
+
+
+def _model(value: object, path: Path) -> LocalModel | None:
+    """A model, or a function that makes one."""
+    if callable(value):
+        value = value()
+    if value is None or isinstance(value, LocalModel):
+        return value
+    raise ConfigError(f"`model` is a {type(value).__name__}, not a LocalModel", where=str(path))

@@ -1,0 +1,135 @@
+"""Checkpoints: written beside, then renamed. A killed process leaves the older ones whole."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from assay.errors import TrainingError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_STATE, _TENSORS = "state.json", "tensors.pt"
+_UNFINISHED = ".unfinished-"
+
+
+class Progressed(BaseModel):
+    """How far a training has come, apart from its tensors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int = 0
+    """The last step that is in the weights."""
+
+    position: int = 0
+    """Where the next step goes on in the order of prompts."""
+
+
+class Checkpoints:
+    """The checkpoints of one training, newest last."""
+
+    def __init__(self, folder: Path, *, keep: int) -> None:
+        self.folder = folder
+        self._keep = keep
+
+    def steps(self) -> list[int]:
+        """The steps that there is a whole checkpoint of."""
+        found = (path.parent.name for path in self.folder.glob(f"step-*/{_STATE}"))
+        return sorted(int(name.removeprefix("step-")) for name in found)
+
+    def save(self, progressed: Progressed, tensors: dict[str, Any]) -> Path:
+        """Write one, durably, and only then remove those that are too many."""
+
+        def fill(folder: Path) -> None:
+            import torch
+
+            torch.save(tensors, folder / _TENSORS)
+
+        return self.write(progressed, fill)
+
+    def write(self, progressed: Progressed, fill: Callable[[Path], None]) -> Path:
+        """The same with whatever `fill` writes into the folder."""
+        path = self.path(progressed.step)
+
+        def fill_all(folder: Path) -> None:
+            fill(folder)
+            (folder / _STATE).write_text(progressed.model_dump_json(), "utf-8")
+
+        write_folder(path, fill_all)
+        for step in self.steps()[: -self._keep]:
+            remove_folder(self.path(step))
+        return path
+
+    def load(self, step: int, *, device: Any = "cpu") -> tuple[Progressed, dict[str, Any]]:
+        """Read one. Raises `TrainingError` for one that is damaged."""
+        import torch
+
+        path = self.path(step)
+        try:
+            progressed = Progressed.model_validate(json.loads((path / _STATE).read_bytes()))
+            tensors: dict[str, Any] = torch.load(
+                path / _TENSORS, map_location=device, weights_only=True
+            )
+        except (OSError, ValueError, LookupError, RuntimeError, EOFError, UnpicklingError) as error:
+            raise TrainingError(
+                f"the checkpoint cannot be read ({type(error).__name__})",
+                where=str(path),
+                hint="remove this folder to go on from the checkpoint before it",
+            ) from error
+        if progressed.step != step:
+            raise TrainingError(f"it is one of step {progressed.step}", where=str(path))
+        return progressed, tensors
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of a step is, if there is one."""
+        return self.folder / f"step-{step:06}"
+
+
+def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Make a folder whose content appears all at once, in place of an older one if need be."""
+    beside = path.with_name(f"{_UNFINISHED}{path.name}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    fill(beside)
+    for each in (*(each for each in beside.rglob("*") if each.is_file()), beside):
+        _sync(each)
+    if path.exists():
+        remove_folder(path)
+    beside.rename(path)
+    _sync(path.parent)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that it is never seen in part."""
+    away = path.with_name(f"{_UNFINISHED}old-{path.name}")
+    shutil.rmtree(away, ignore_errors=True)
+    path.rename(away)
+    shutil.rmtree(away)
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def weights_digest(weights: "dict[str, Tensor]") -> str:
+    """The same text for the same weights, to the bit."""
+    import hashlib
+
+    import torch
+
+    digest = hashlib.blake2b(digest_size=16)
+    for name, weight in sorted(weights.items()):
+        digest.update(f"{name}:{weight.dtype}:{tuple(weight.shape)};".encode())
+        plain = weight.detach().cpu().contiguous().flatten()
+        digest.update(plain.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,181 @@
+"""The rollouts of one step: taken by the evaluation's own engine, each recorded as it ends."""
+
+import asyncio
+import time
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assay.endpoints import ModelClient
+from assay.evaluation import EvalConfig, Progress, Stop
+from assay.evaluation.engine import Engine, Unit
+from assay.evaluation.progress import Oversight
+from assay.models import Sample, Status, Trajectory
+from assay.record import Run, Writer, sample_key
+
+from .batches import Group
+from .grpo_config import GRPOConfig
+from .lockstep import Lockstep
+from .prompt_order import Drawn, PromptOrder
+
+STEP = "training_step"
+"""Key of `Sample.metadata`: the step that a rollout was made for."""
+
+_FRESH: dict[str, Any] = {
+    "trajectory": None,
+    "score": None,
+    "tokens": [],
+    "loss_mask": [],
+    "rollout_log_probs": None,
+    "status": Status.PENDING,
+    "failure": None,
+}
+"""A prompt may be a sample that was rolled out before: what came of it then is left out."""
+
+_ENDED = (Status.COMPLETED, Status.TRUNCATED, Status.FAILED)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a step learns from, all of it: groups that teach nothing are among them."""
+
+    groups: list[Group]
+    position: int
+    """Where the next step goes on in the order of prompts."""
+
+    seconds: float
+    found: int
+    """Rollouts that were recorded before, and were not made again."""
+
+    resampled: int
+    """Groups that were taken in the place of others without differences."""
+
+
+class Interrupted(Exception):
+    """The step was asked to end before it was whole. What was recorded is kept."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Where rollouts are recorded."""
+
+    run: Run
+    writer: Writer
+    fingerprint: str
+    done: Container[str]
+    """Keys of rollouts that an earlier process recorded."""
+
+
+@dataclass
+class Collector:
+    """Makes rollouts of the policy that a client asks."""
+
+    config: GRPOConfig
+    evaluation: EvalConfig
+    order: PromptOrder
+    client: ModelClient
+    recording: Recording
+    stop: Stop
+    lockstep: Lockstep | None = None
+    """Is told of each rollout's beginning and end. None: the client takes calls as they come."""
+
+    watch: Callable[[int, int], None] | None = None
+    """Told how many rollouts of how many are done."""
+
+    _found: int = field(default=0, init=False)
+
+    async def collect(self, step: int, position: int) -> Collected:
+        """All rollouts of a step. Raises `Interrupted` when it was stopped before its end."""
+        started, self._found = time.perf_counter(), 0
+        wanted = self.config.prompts_per_step
+        groups = await self._rolled_out(self.order.take(position, wanted), step)
+        position += wanted
+        rounds = self.config.resample_rounds if self.config.zero_variance == "resample" else 0
+        for _ in range(rounds):
+            missing = wanted - sum(group.has_signal for group in groups)
+            if not missing:
+                break
+            groups += await self._rolled_out(self.order.take(position, missing), step)
+            position += missing
+        return Collected(
+            groups=groups,
+            position=position,
+            seconds=time.perf_counter() - started,
+            found=self._found,
+            resampled=len(groups) - wanted,
+        )
+
+    async def _rolled_out(self, drawn: Sequence[Drawn], step: int) -> list[Group]:
+        units = [self._unit(each, member, step) for each in drawn for member in self._members]
+        recorded = await asyncio.to_thread(self._recorded, units)
+        self._found += len(recorded)
+        todo = [unit for unit in units if unit.key not in recorded]
+        progress = Progress(total=len(units), already_done=len(recorded))
+        # In waves: whoever begins when another ends would make batches depend on timing.
+        for start in range(0, len(todo), self.config.concurrency):
+            await self._wave(todo[start : start + self.config.concurrency], progress)
+        samples = [recorded.get(unit.key, unit.sample) for unit in units]
+        if any(sample.status not in _ENDED for sample in samples):
+            raise Interrupted
+        size = self.config.group_size
+        starts = range(0, len(samples), size)
+        return [Group(tuple(samples[start : start + size])) for start in starts]
+
+    async def _wave(self, units: Sequence[Unit], progress: Progress) -> None:
+        evaluation = replace(self.evaluation, concurrency=len(units))
+        oversight = Oversight(progress, self._watched, self.stop)
+        engine = _Engine(evaluation, self.client, self.recording.writer, oversight)
+        if self.lockstep is not None:
+            engine.lockstep = self.lockstep
+            self.lockstep.expect(len(units))
+        await engine.run(iter(units))
+
+    @property
+    def _members(self) -> range:
+        return range(self.config.group_size)
+
+    def _unit(self, drawn: Drawn, member: int, step: int) -> Unit:
+        sample, recording = drawn.sample, self.recording
+        # A prompt comes again in each epoch: its rollouts are counted on, and differ in seed.
+        repeat = drawn.epoch * self.config.group_size + member
+        own = sample.model_copy(
+            update={
+                **_FRESH,
+                "group_index": drawn.position,
+                "rollout_id": f"{sample.id}#{repeat}",
+                "metadata": {**sample.metadata, STEP: step},
+            }
+        )
+        key = sample_key(recording.run.id, sample.id, repeat, recording.fingerprint)
+        return Unit(own, repeat, key)
+
+    def _recorded(self, units: Sequence[Unit]) -> dict[str, Sample]:
+        """The rollouts among these that are in the store, by key."""
+        wanted: dict[str, dict[str | None, str]] = {}
+        for unit in units:
+            if unit.key in self.recording.done:
+                wanted.setdefault(unit.sample.id, {})[unit.sample.rollout_id] = unit.key
+        return {
+            keys[sample.rollout_id]: sample
+            for sample_id, keys in wanted.items()
+            for sample in self.recording.run.samples(sample_id=sample_id, failed=False)
+            if sample.rollout_id in keys
+        }
+
+    def _watched(self, progress: Progress) -> None:
+        if self.watch is not None and progress.total is not None:
+            done = progress.already_done + progress.done + progress.failed
+            self.watch(done, progress.total)
+
+
+class _Engine(Engine):
+    """Says of each rollout that it has ended, before it is scored."""
+
+    lockstep: Lockstep | None = None
+
+    async def _rolled_out(self, unit: Unit, client: ModelClient) -> Trajectory:
+        try:
+            return await super()._rolled_out(unit, client)
+        finally:
+            if self.lockstep is not None:
+                self.lockstep.leave()

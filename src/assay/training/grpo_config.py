@@ -1,0 +1,169 @@
+"""What a GRPO training does: every setting in one place, checked before anything is loaded."""
+
+import math
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from assay.models import stable_id
+from assay.rollout import Limits
+
+from .lora import Lora
+from .trl_settings import TrlSettings, unfit_for_trl
+
+LossType = Literal["grpo", "dr_grpo", "dapo"]
+Scaling = Literal["std", "mean"]
+
+
+class GRPOConfig(BaseModel):
+    """How a policy is trained on the scores of its own rollouts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    model_name: str = Field(min_length=1)
+    """A folder with a Hugging Face model and its tokenizer."""
+
+    num_steps: int = Field(default=100, gt=0)
+    output: Path = Path("grpo")
+    """Folder for metrics, checkpoints, the trained model and the reward curve."""
+
+    name: str = "grpo"
+    """What the recorded run is called."""
+
+    backend: Literal["local", "trl"] = "local"
+    """What learns: the loop of this package, or TRL's `GRPOTrainer`."""
+
+    trl: TrlSettings | None = None
+    """What TRL is told beyond this."""
+
+    prompts_per_step: int = Field(default=8, gt=0)
+    group_size: int = Field(default=8, ge=2)
+    """Rollouts of each prompt: each is compared with the others of its group."""
+
+    limits: Limits = Limits()
+    """Bounds of one rollout, such as its turns."""
+
+    max_tokens: int = Field(default=256, gt=0)
+    """Of one answer; a rollout of several turns has several answers."""
+
+    temperature: FiniteFloat = Field(default=1.0, gt=0)
+    top_p: FiniteFloat = Field(default=1.0, gt=0, le=1)
+    concurrency: int = Field(default=256, gt=0)
+    """Rollouts in progress at once."""
+
+    lockstep: bool = True
+    """Ask the model for all rollouts at once, turn by turn: the same seed gives the same training
+    to the bit. False: no rollout waits for another one's slow environment."""
+
+    rollout_timeout_s: FiniteFloat | None = Field(default=None, gt=0)
+    """A rollout that takes longer, its scoring included, has failed."""
+
+    loss_type: LossType = "dapo"
+    """What the loss is divided by. `grpo`: each rollout's tokens, then rollouts. `dr_grpo`: a
+    constant for each rollout. `dapo`: all tokens of the step."""
+
+    length_constant: int | None = Field(default=None, gt=0)
+    """The constant of `dr_grpo`. None: `max_tokens`."""
+
+    advantage: Scaling = "std"
+    """`std`: rewards less the group's mean, over its standard deviation. `mean`: not divided."""
+
+    importance_level: Literal["token", "sequence"] = "token"
+    """Whether the ratio of new to old policy is one a token, or one a rollout as in GSPO."""
+
+    clip_low: FiniteFloat = Field(default=0.2, ge=0, le=1)
+    clip_high: FiniteFloat = Field(default=0.2, ge=0)
+    beta: FiniteFloat = Field(default=0.0, ge=0)
+    """Weight of the divergence from the model as it was before training."""
+
+    measure_kl: bool = False
+    """Measure that divergence though `beta` is 0. Costs one more pass over each step's tokens."""
+
+    importance_cap: FiniteFloat | None = Field(default=2.0, ge=1)
+    """Each token's loss is weighted by how much likelier the trained model found it than the
+    engine that sampled it, up to this. None: not weighted."""
+
+    updates_per_step: int = Field(default=1, gt=0)
+    """How often each step's rollouts are learned from."""
+
+    micro_batch_tokens: int = Field(default=16384, gt=0)
+    """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
+
+    learning_rate: FiniteFloat = Field(default=1e-6, gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: int = Field(default=0, ge=0)
+    weight_decay: FiniteFloat = Field(default=0.0, ge=0)
+    max_grad_norm: FiniteFloat = Field(default=1.0, gt=0)
+
+    zero_variance: Literal["keep", "drop", "resample"] = "keep"
+    """Groups whose rewards are all equal teach nothing. `drop` leaves them out of the loss,
+    `resample` also takes further prompts in their place."""
+
+    resample_rounds: int = Field(default=3, gt=0)
+    """How often a step may take further prompts."""
+
+    drop_truncated: bool = False
+    """Leave rollouts that a limit cut short out of the loss. Their rewards still count."""
+
+    allow_unrecorded_tokens: bool = False
+    """Also learn from tokens made of text, and from tokens without recorded logprobs."""
+
+    lora: Lora | None = None
+    seed: int = 0
+    device: str | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    checkpoint_every: int = Field(default=10, gt=0)
+    """Steps from one checkpoint to the next. The last step always has one."""
+
+    keep_checkpoints: int = Field(default=2, gt=0)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.top_p < 1 and self.importance_cap is not None:
+            raise ValueError(
+                "with `top_p` below 1 recorded logprobs are those of a cut distribution, and "
+                "weights made from them are biased: set importance_cap=None"
+            )
+        if self.length_constant is not None and self.loss_type != "dr_grpo":
+            raise ValueError(f"`length_constant` has no meaning with loss_type={self.loss_type!r}")
+        if self.warmup_steps >= self.num_steps and self.schedule != "constant":
+            raise ValueError(f"{self.warmup_steps} warm-up steps leave no step to decay in")
+        if self.trl is not None and self.backend != "trl":
+            raise ValueError(f"`trl` has no meaning with backend={self.backend!r}")
+        if self.backend == "trl" and (unfit := list(unfit_for_trl(self))):
+            raise ValueError("TRL cannot do this: " + "; ".join(unfit))
+        return self
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.beta > 0 or self.measure_kl
+
+    @property
+    def rollouts_per_step(self) -> int:
+        return self.prompts_per_step * self.group_size
+
+    def learning_rate_at(self, step: int) -> float:
+        """The rate of a step; steps count from 1."""
+        if step <= self.warmup_steps:
+            return self.learning_rate * step / (self.warmup_steps + 1)
+        if self.schedule == "constant":
+            return self.learning_rate
+        done = (step - 1 - self.warmup_steps) / (self.num_steps - self.warmup_steps)
+        if self.schedule == "linear":
+            return self.learning_rate * (1 - done)
+        return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+
+    def describe(self) -> dict[str, Any]:
+        """What decides what is learned, as plain values: a training goes on only under the same.
+
+        Where it is written and how often does not belong here, nor does its length, unless the
+        learning rate follows it.
+        """
+        apart = {"output", "name", "concurrency", "checkpoint_every", "keep_checkpoints", "device"}
+        if self.schedule == "constant":
+            apart.add("num_steps")
+        return self.model_dump(mode="json", exclude=apart)
+
+    def fingerprint(self) -> str:
+        return stable_id(self.describe())

@@ -1,0 +1,198 @@
+"""What a step came to, and the file that has one line for each."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from assay.errors import TrainingError
+from assay.models import Sample
+from assay.report import mean_interval
+
+from .batches import Group, TrainedRollout, is_truncated
+from .collecting import Collected
+from .policy import UpdateStats
+
+
+class StepMetrics(BaseModel):
+    """One step in numbers. What was not measured is None."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int
+    reward: float | None
+    """Mean of the judged rollouts, prompts weighing the same; None if none was judged."""
+
+    reward_low: float | None
+    reward_high: float | None
+    """The 95 % interval of that mean, over prompts; None where it cannot be given."""
+
+    rollouts: int
+    valid: int
+    invalid: int
+    """Not judged though nothing failed. Left out of means and loss, as failed ones are."""
+
+    failed: dict[str, int]
+    """Rollouts by the boundary that failed."""
+
+    groups: int
+    zero_variance: float | None
+    """Share of the groups without two different rewards: they teach nothing."""
+
+    resampled: int
+    found: int
+    """Rollouts that an interrupted run had recorded."""
+
+    trained_rollouts: int
+    trained_tokens: int
+    updated: bool
+    """False when there was nothing to learn from: the weights are as before."""
+
+    loss: float | None = None
+    kl: float | None = None
+    """Divergence from the model before training; None where it is not measured."""
+
+    entropy: float | None = None
+    ratio: float | None = None
+    """Mean of new over old probability of the trained tokens."""
+
+    ratio_max: float | None = None
+    clip_fraction: float | None = None
+    importance_weight: float | None = None
+    """Mean of what corrects for the engine that sampled."""
+
+    importance_capped: float | None = None
+    grad_norm: float | None = None
+    learning_rate: float
+    response_tokens: float | None
+    """Sampled tokens of a rollout, on average."""
+
+    truncated: float | None
+    """Share of the rollouts that a limit cut short, or one of their answers."""
+
+    turns: float | None
+    tokens_per_s: float | None
+    """Sampled tokens a second, while rollouts were made."""
+
+    rollout_s: float
+    update_s: float
+
+
+@dataclass(frozen=True)
+class Update:
+    """The second half of a step."""
+
+    rollouts: Sequence[TrainedRollout]
+    stats: UpdateStats | None
+    """None when there was nothing to learn from."""
+
+    learning_rate: float
+    seconds: float
+
+
+def step_metrics(step: int, collected: Collected, update: Update) -> StepMetrics:
+    """The numbers of one step."""
+    samples = [sample for group in collected.groups for sample in group.samples]
+    interval = mean_interval(_group_means(collected.groups))
+    failed = Counter(str(each.failure.boundary) for each in samples if each.failure is not None)
+    valid = sum(reward is not None for group in collected.groups for reward in group.rewards)
+    without = sum(not group.has_signal for group in collected.groups)
+    return StepMetrics(
+        step=step,
+        reward=interval.mean,
+        reward_low=interval.low,
+        reward_high=interval.high,
+        rollouts=len(samples),
+        valid=valid,
+        invalid=len(samples) - valid - failed.total(),
+        failed=dict(failed),
+        groups=len(collected.groups),
+        zero_variance=without / len(collected.groups),
+        resampled=collected.resampled,
+        found=collected.found,
+        trained_rollouts=len(update.rollouts),
+        trained_tokens=sum(rollout.trained_tokens for rollout in update.rollouts),
+        updated=update.stats is not None,
+        learning_rate=update.learning_rate,
+        rollout_s=collected.seconds,
+        update_s=update.seconds,
+        **_of_rollouts(samples, collected),
+        **_of_update(update.stats),
+    )
+
+
+def _group_means(groups: Iterable[Group]) -> list[float]:
+    known = ([reward for reward in group.rewards if reward is not None] for group in groups)
+    return [fmean(rewards) for rewards in known if rewards]
+
+
+def _of_rollouts(samples: Sequence[Sample], collected: Collected) -> dict[str, float | None]:
+    whole = [each for each in samples if each.trajectory is not None and each.failure is None]
+    calls = [call for each in whole if each.trajectory for call in each.trajectory.calls]
+    tokens = sum(len(call.completion_ids or ()) for call in calls)
+    # Those that were found took no time now.
+    made = tokens if not collected.found else 0
+    return {
+        "response_tokens": tokens / len(whole) if whole else None,
+        "truncated": fmean(map(is_truncated, whole)) if whole else None,
+        "turns": len(calls) / len(whole) if whole else None,
+        "tokens_per_s": made / collected.seconds if made and collected.seconds else None,
+    }
+
+
+def _of_update(stats: UpdateStats | None) -> dict[str, float | None]:
+    if stats is None:
+        return {}
+    sums = stats.sums
+    return {
+        "loss": stats.loss,
+        "kl": None if sums.kl is None else sums.kl / sums.tokens,
+        "entropy": stats.entropy,
+        "ratio": sums.ratio / sums.tokens,
+        "ratio_max": sums.ratio_max,
+        "clip_fraction": sums.clipped / sums.tokens,
+        "importance_weight": sums.weight / sums.tokens,
+        "importance_capped": sums.weight_capped / sums.tokens,
+        "grad_norm": stats.grad_norm,
+    }
+
+
+class MetricsFile:
+    """One JSON line for each step. A line is whole or not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, metrics: StepMetrics) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(metrics.model_dump_json() + "\n")
+
+    def read(self) -> list[StepMetrics]:
+        """All steps. A last line that a killed process left half-written does not count."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text("utf-8").split("\n")[:-1]
+        return [self._parsed(line, number) for number, line in enumerate(lines, start=1)]
+
+    def keep_until(self, step: int) -> list[StepMetrics]:
+        """Forget the steps after `step`, which are about to be done again."""
+        kept = [metrics for metrics in self.read() if metrics.step <= step]
+        beside = self.path.with_suffix(".tmp")
+        beside.write_text("".join(each.model_dump_json() + "\n" for each in kept), "utf-8")
+        os.replace(beside, self.path)
+        return kept
+
+    def _parsed(self, line: str, number: int) -> StepMetrics:
+        try:
+            return StepMetrics.model_validate(json.loads(line))
+        except (ValueError, ValidationError) as error:
+            raise TrainingError(
+                f"line {number} is not the metrics of a step: {str(error).splitlines()[0]}",
+                where=str(self.path),
+                hint="choose another output folder",
+            ) from None

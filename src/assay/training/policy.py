@@ -1,0 +1,174 @@
+"""The policy that is trained: its weights, its optimiser, and one update at a time."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from assay.endpoints.in_process import LocalModel
+
+from .batches import MicroBatch, TrainedRollout, micro_batch, packed, step_size
+from .checkpoints import weights_digest
+from .grpo_config import GRPOConfig
+from .losses import LossSums, TokenTerms, grpo_loss
+from .trained_weights import TrainedWeights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """What one step's updates came to. Means are over tokens."""
+
+    loss: float
+    """Of the first update."""
+
+    grad_norm: float
+    """Before clipping, the largest over the step's updates."""
+
+    entropy: float
+    """Of the policy where it sampled, when the step began."""
+
+    sums: LossSums
+    """Over all updates of the step."""
+
+
+class Policy:
+    """A model in this process with what it takes to train it.
+
+    It stays in evaluation mode: with dropout, no logprob could be compared with the recorded one.
+    """
+
+    def __init__(self, local: LocalModel, config: GRPOConfig) -> None:
+        self.local = local
+        self._config = config
+        self.reference: Any = None
+        """The model as it was before training, where a copy of it is needed."""
+
+        if config.needs_reference and config.lora is None:
+            self.reference = copy.deepcopy(local.model).eval().requires_grad_(False)
+        self.weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
+        local.model.eval()
+
+    def update(self, rollouts: Sequence[TrainedRollout], *, learning_rate: float) -> UpdateStats:
+        """Learn from a step's rollouts. Raises `TrainingError` instead of a step into NaN."""
+        with self.local.limited_threads():
+            passes = self._passes(rollouts)
+            stats = [
+                self._updated(passes, learning_rate) for _ in range(self._config.updates_per_step)
+            ]
+        return UpdateStats(
+            loss=stats[0].loss,
+            grad_norm=max(each.grad_norm for each in stats),
+            entropy=stats[0].entropy,
+            sums=reduce(add, (each.sums for each in stats)),
+        )
+
+    def initial_digest(self) -> str | None:
+        """Tells the weights that training begins with apart from others.
+
+        None where a checkpoint holds all there is to know: neither a reference nor frozen weights.
+        """
+        if self._config.lora is None and not self._config.needs_reference:
+            return None
+        return weights_digest(dict(self.local.model.named_parameters()))
+
+    def _passes(self, rollouts: Sequence[TrainedRollout]) -> "list[_Pass]":
+        """The tensors of a step, with what the weights say of them before they change."""
+        config, device = self._config, self.local.device
+        size = step_size(rollouts, config)
+        batches = [
+            micro_batch(some, size, config, device=device)
+            for some in packed(rollouts, config.micro_batch_tokens)
+        ]
+        return [_Pass(batch, self._old(batch), self._referred(batch)) for batch in batches]
+
+    def _old(self, batch: MicroBatch) -> "Tensor | None":
+        """None when the first update is the only one: there, the policy is still the old one."""
+        if self._config.updates_per_step == 1:
+            return None
+        return self._frozen_logprobs(self.local.model, batch)
+
+    def _referred(self, batch: MicroBatch) -> "Tensor | None":
+        if not self._config.needs_reference:
+            return None
+        if self.reference is not None:
+            return self._frozen_logprobs(self.reference, batch)
+        with self.local.model.disable_adapter():
+            return self._frozen_logprobs(self.local.model, batch)
+
+    def _frozen_logprobs(self, model: Any, batch: MicroBatch) -> "Tensor":
+        import torch
+
+        with torch.no_grad():
+            return token_logprobs(model, batch, self._config.temperature)[0]
+
+    def _updated(self, passes: "Sequence[_Pass]", learning_rate: float) -> UpdateStats:
+        loss = entropy = 0.0
+        sums: list[LossSums] = []
+        self.weights.zero_grad()
+        for each in passes:
+            part, part_entropy, part_sums = self._backward(each)
+            loss, entropy = loss + part, entropy + part_entropy
+            sums.append(part_sums)
+        norm = self.weights.update(
+            learning_rate=learning_rate, max_grad_norm=self._config.max_grad_norm
+        )
+        total = reduce(add, sums)
+        return UpdateStats(loss, norm, entropy / total.tokens, total)
+
+    def _backward(self, each: "_Pass") -> tuple[float, float, LossSums]:
+        batch = each.batch
+        logprobs_N, entropy_N = token_logprobs(self.local.model, batch, self._config.temperature)
+        terms = TokenTerms(
+            logprobs_N=logprobs_N,
+            old_N=logprobs_N.detach() if each.old_N is None else each.old_N,
+            recorded_N=batch.recorded_N,
+            reference_N=each.reference_N,
+            advantages_N=batch.advantages_N,
+            scale_N=batch.scale_N,
+            rollout_N=batch.rollout_N,
+            rollouts=batch.rollouts,
+        )
+        loss, sums = grpo_loss(terms, self._config)
+        loss.backward()
+        return float(loss.detach()), float(entropy_N.sum()), sums
+
+
+@dataclass(frozen=True)
+class _Pass:
+    batch: MicroBatch
+    old_N: "Tensor | None"
+    reference_N: "Tensor | None"
+
+
+def token_logprobs(model: Any, batch: MicroBatch, temperature: float) -> "tuple[Tensor, Tensor]":
+    """The logprob of each trained token and the entropy it was drawn with, in fp32."""
+    width = batch.ids_RT.shape[1]
+    # The logits that predict a token stand one place before it; most prompts need none.
+    kept = width - batch.first_place + 1
+    logits_RT = model(
+        input_ids=batch.ids_RT,
+        attention_mask=batch.attention_RT,
+        use_cache=False,
+        logits_to_keep=kept,
+    ).logits
+    logits_N = logits_RT[batch.row_N, batch.place_N - 1 - (width - logits_RT.shape[1])]
+    all_N = (logits_N.float() / temperature).log_softmax(-1)
+    target_N = batch.ids_RT[batch.row_N, batch.place_N]
+    known = all_N.detach()
+    return all_N.gather(-1, target_N[:, None])[:, 0], -(known.exp() * known).sum(-1)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside of it torch draws from `seed`; outside, it goes on as if nothing had been."""
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

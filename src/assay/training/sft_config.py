@@ -1,0 +1,103 @@
+"""What a supervised fine-tuning does: every setting, checked before anything is loaded."""
+
+import math
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from assay.models import stable_id
+
+from .lora import Lora
+
+
+class SFTConfig(BaseModel):
+    """How a model learns to say what samples say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    model_name: str = Field(min_length=1)
+    """A folder with a Hugging Face model and its tokenizer."""
+
+    output: Path = Path("sft")
+    """Folder for metrics, checkpoints and the trained model."""
+
+    steps: int | None = Field(default=None, gt=0)
+    """Updates of the weights. None: as many as `epochs` take."""
+
+    epochs: int = Field(default=1, gt=0)
+    """How often each sample is learned from, where `steps` does not say."""
+
+    tokens: Literal["recorded", "text"] = "recorded"
+    """`recorded`: the ids that the engine sampled, where there are any: for the model that said
+    them. `text`: always those that this model's tokenizer makes of the text."""
+
+    demonstrations: Literal["all", "last"] = "all"
+    """Which answers of a conversation without a rollout are learned: all of them, or the last."""
+
+    chat_template: Path | None = None
+    """A file to take in the place of the tokenizer's chat template, where text becomes tokens."""
+
+    min_score: FiniteFloat | None = None
+    """Learn only from samples that scored at least this. Those without a score are left out."""
+
+    max_length: int = Field(default=4096, gt=1)
+    """Longer samples are left out and counted, never cut."""
+
+    skip_unusable: bool = False
+    """Leave out samples that no tokens can be had of, and count them. False: they are refused."""
+
+    held_out: FiniteFloat = Field(default=0.0, ge=0, lt=1)
+    """The share of the prompts whose samples are not learned from but measured."""
+
+    eval_every: int = Field(default=50, gt=0)
+    """Steps from one measurement of the held-out samples to the next; also first and last."""
+
+    batch_tokens: int = Field(default=16384, gt=0)
+    """Tokens of one update, context included; a sample that is longer stands alone."""
+
+    micro_batch_tokens: int = Field(default=8192, gt=0)
+    """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
+
+    learning_rate: FiniteFloat = Field(default=1e-5, gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup_steps: int = Field(default=0, ge=0)
+    weight_decay: FiniteFloat = Field(default=0.0, ge=0)
+    max_grad_norm: FiniteFloat = Field(default=1.0, gt=0)
+    lora: Lora | None = None
+    seed: int = 0
+    device: str | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    checkpoint_every: int = Field(default=100, gt=0)
+    """Steps from one checkpoint to the next. The last step always has one."""
+
+    keep_checkpoints: int = Field(default=2, gt=0)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.steps is not None and self.warmup_steps >= self.steps:
+            raise ValueError(f"{self.warmup_steps} warm-up steps leave no other of {self.steps}")
+        return self
+
+    def learning_rate_at(self, step: int, *, of: int) -> float:
+        """The rate of a step; steps count from 1."""
+        if step <= self.warmup_steps:
+            return self.learning_rate * step / (self.warmup_steps + 1)
+        if self.schedule == "constant":
+            return self.learning_rate
+        done = (step - 1 - self.warmup_steps) / max(1, of - self.warmup_steps)
+        if self.schedule == "linear":
+            return self.learning_rate * (1 - done)
+        return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+
+    def describe(self) -> dict[str, Any]:
+        """What decides what is learned: a training goes on only under the same."""
+        apart = {"output", "checkpoint_every", "keep_checkpoints", "device", "model_name"}
+        # What it makes of the samples is compared, not where it stands.
+        apart.add("chat_template")
+        if self.schedule == "constant":
+            apart |= {"steps", "epochs"}
+        return self.model_dump(mode="json", exclude=apart)
+
+    def fingerprint(self) -> str:
+        return stable_id(self.describe())

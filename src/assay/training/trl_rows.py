@@ -1,0 +1,111 @@
+"""Rollouts as TRL takes them: rows of tokens in the order of its prompts, none left out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import nan
+from typing import Any
+
+from assay.errors import TrainingError
+from assay.models import Sample
+
+from .batches import Group, TrainedRollout, trained_rollouts
+from .grpo_config import GRPOConfig
+
+
+@dataclass(frozen=True)
+class TrlRows:
+    """What TRL learns from in one step.
+
+    First a row for each rollout, learned from or not; then the further parts of rollouts whose
+    history was rewritten; then masked ones, until the passes of the step have equally many.
+    """
+
+    rollouts: list[TrainedRollout]
+    """Those that are learned from."""
+
+    prompt_ids: list[list[int]] = field(default_factory=list)
+    completion_ids: list[list[int]] = field(default_factory=list)
+    logprobs: list[list[float]] = field(default_factory=list)
+    """NaN where the engine gave none."""
+
+    env_mask: list[list[int]] = field(default_factory=list)
+    """1 where a recorded call sampled the token, else 0."""
+
+    reward: list[float | None] = field(default_factory=list)
+    """One for each rollout."""
+
+    owners: list[int] = field(default_factory=list)
+    """The rollout that each row belongs to."""
+
+    @property
+    def teaches(self) -> bool:
+        return any(rollout.advantage for rollout in self.rollouts)
+
+    def plain(self) -> dict[str, Any]:
+        """As `rollout_func` returns it; what TRL does not know goes to the reward function."""
+        return {
+            "prompt_ids": self.prompt_ids,
+            "completion_ids": self.completion_ids,
+            "logprobs": self.logprobs,
+            "env_mask": self.env_mask,
+            "reward": self.reward,
+        }
+
+
+def trl_rows(groups: Sequence[Group], config: GRPOConfig, *, passes: int, filler: int) -> TrlRows:
+    """All rollouts of a step, to be learned from in so many passes.
+
+    A row that is not learned from is one masked token, `filler`: TRL counts on full batches.
+    Raises `TrainingError` for a rewritten history where TRL would weigh it wrongly.
+    """
+    rows = TrlRows(trained_rollouts(groups, config))
+    trained = {rollout.parts[0].rollout_id: rollout for rollout in rows.rollouts}
+    further: list[tuple[int, Sample]] = []
+    for group in groups:
+        for sample, reward in zip(group.samples, group.rewards, strict=True):
+            place, rollout = len(rows.reward), trained.get(sample.rollout_id)
+            rows.reward.append(reward)
+            if rollout is None:
+                _append_filler(rows, filler, owner=place)
+                continue
+            _refuse_unfit_fork(rollout, config)
+            _append(rows, rollout.parts[0], owner=place)
+            further += [(place, part) for part in rollout.parts[1:]]
+    for place, part in further:
+        _append(rows, part, owner=place)
+    while len(rows.owners) % passes:
+        _append_filler(rows, filler, owner=0)
+    return rows
+
+
+def _refuse_unfit_fork(rollout: TrainedRollout, config: GRPOConfig) -> None:
+    """Token for token TRL treats two rows of one rollout rightly; as sequences it does not."""
+    told = None
+    if config.loss_type == "grpo":
+        told = "loss_type='grpo'"
+    elif config.importance_level == "sequence":
+        told = "importance_level='sequence'"
+    if told is not None and len(rollout.parts) > 1:
+        raise TrainingError(
+            f"its history was rewritten, so that it is {len(rollout.parts)} sequences of tokens; "
+            f"with {told} TRL would count each as a rollout of its own",
+            where=f"sample {rollout.parts[0].id}",
+            hint="set loss_type='dapo' and importance_level='token', or backend='local'",
+        )
+
+
+def _append(rows: TrlRows, part: Sample, *, owner: int) -> None:
+    first, known = part.loss_mask.index(1.0), part.rollout_log_probs
+    rows.owners.append(owner)
+    rows.prompt_ids.append(part.tokens[:first])
+    rows.completion_ids.append(part.tokens[first:])
+    rows.env_mask.append([int(value) for value in part.loss_mask[first:]])
+    rows.logprobs.append([nan] * (len(part.tokens) - first) if known is None else known[first:])
+
+
+def _append_filler(rows: TrlRows, filler: int, *, owner: int) -> None:
+    rows.owners.append(owner)
+    rows.prompt_ids.append([filler])
+    rows.completion_ids.append([filler])
+    rows.env_mask.append([0])
+    rows.logprobs.append([0.0])

@@ -1,0 +1,69 @@
+"""How a training is shown while it goes on, and how it is stopped."""
+
+import os
+import signal
+import sys
+from io import StringIO
+
+import pytest
+
+from assay.cli.train_display import TrainDisplay, stopping_after_a_step
+from assay.evaluation import Stop
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_log_gets_a_line_at_first_at_last_and_now_and_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with TrainDisplay(every_s=3600) as display:
+        for done in (1, 2, 3):
+            display.show(done, 3, "loss 1")
+
+    assert capsys.readouterr().err.splitlines() == ["1/3 loss 1", "3/3 loss 1"]
+
+
+def test_every_step_is_shown_where_time_has_gone_by(capsys: pytest.CaptureFixture[str]) -> None:
+    with TrainDisplay(every_s=0) as display:
+        for done in (1, 2, 3):
+            display.show(done, 3, "loss 1")
+
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with TrainDisplay(quiet=True) as display:
+        display.show(1, 1, "loss 1")
+        display.say("stopping")
+
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+
+    with TrainDisplay() as display:
+        display.show(1, 2, "loss \x1b[2J1.5")
+
+    shown = terminal.getvalue()
+    assert "1/2  loss \ufffd[2J1.5" in shown
+    assert "\x1b[2J" not in shown
+
+
+def test_the_first_signal_asks_and_the_second_stops(capsys: pytest.CaptureFixture[str]) -> None:
+    stop = Stop()
+    before = signal.getsignal(signal.SIGINT)
+
+    with TrainDisplay() as display, stopping_after_a_step(stop, display):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "stopping after this step" in capsys.readouterr().err

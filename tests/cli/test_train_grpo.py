@@ -1,0 +1,199 @@
+"""`assay train grpo`: what it prints, where, and its exit status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.cli.train_grpo import step_words
+from assay.training.metrics import StepMetrics
+
+TESTS = Path(__file__).parents[1]
+FILE = f"""
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {str(TESTS)!r})
+from training.lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
+
+config = lamp_config(Path("."), num_steps=2)
+prompts = PROMPTS
+score_fn = looked_and_said
+environment_cls = Lamp
+
+
+def model():
+    print("made by the file")
+    return lamp_model()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ASSAY_STORE", raising=False)
+    (tmp_path / "lamp_training.py").write_text(FILE)
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    return main(["train", "grpo", "lamp_training.py", *arguments])
+
+
+def test_a_training_says_what_came_of_it_and_where_to_look(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run() == 0
+
+    out, err = capsys.readouterr()
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines() if "  " in line)
+    assert lines["steps"] == "2"
+    assert lines["rollouts"] == "24, 0 failed, 0 not judged"
+    assert lines["model"] == "out/model"
+    assert out.splitlines()[-1] == f"  assay show {lines['run']}"
+    assert "made by the file" in err
+    assert "2/2 reward" in err
+    assert main(["show", lines["run"], "--json"]) == 0
+
+
+def test_json_is_the_same_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--json", "--quiet", "--steps", "1", "-o", "elsewhere") == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert (found["steps"], found["model"], found["exit_status"]) == (1, "elsewhere/model", 0)
+    assert found["last"]["rollouts"] == 12
+
+
+def test_it_goes_on_where_it_stopped_and_refuses_to_begin_twice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("--steps", "1") == 0
+    assert run("--steps", "2") == 2
+    assert "there is a training here already" in capsys.readouterr().err
+
+    assert run("--steps", "2", "--resume", "--json") == 0
+
+    out, err = capsys.readouterr()
+    assert json.loads(out)["steps"] == 2
+    assert ", after step 1" in err
+
+
+def test_a_training_in_which_nothing_could_be_judged_is_no_success(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = FILE.replace("score_fn = looked_and_said", "score_fn = lambda sample: 1 / 0")
+    (folder / "lamp_training.py").write_text(broken)
+
+    assert run("--steps", "1") == 3
+
+    out, err = capsys.readouterr()
+    assert "12 failed" in out
+    assert "nothing was learned" in err
+
+
+def test_one_that_breaks_off_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from assay.errors import TrainingError
+
+    def broken(*_: object, **__: object) -> None:
+        raise TrainingError("the gradient is nan")
+
+    monkeypatch.setattr("assay.training.policy.Policy.update", broken)
+
+    assert run("--store", "postgresql://me:secret@127.0.0.1:1/db") == 3  # no such server
+    assert run() == 3
+
+    err = capsys.readouterr().err
+    assert "the gradient is nan" in err
+    assert "assay train grpo lamp_training.py --resume" in err
+    assert "secret" not in err
+
+
+def test_a_wrong_request_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--resume") == 2
+    assert "no training here to go on with" in capsys.readouterr().err
+    assert main(["train", "grpo", "none.py"]) == 2
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "assay", "train", "grpo", "lamp_training.py", *arguments]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def read_until(process: "subprocess.Popen[str]", words: str) -> None:
+    assert process.stderr is not None
+    assert any(words in line for line in process.stderr)
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_tells_how_to_go_on(folder: Path) -> None:
+    process = started("--steps", "100000", "--grace", "0.1")
+    read_until(process, "checkpoint")
+
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+
+    assert process.returncode == 130
+    assert "assay train grpo lamp_training.py --steps 100000 --resume" in err
+    steps = int(dict(line.split(maxsplit=1) for line in out.splitlines()[:1])["steps"])
+    saved = sorted(path.name for path in (folder / "out" / "checkpoints").iterdir())
+    assert saved[-1] == f"step-{steps:06}"
+    assert run("--steps", str(steps + 1), "--resume") == 0
+
+
+def metrics(**fields: object) -> StepMetrics:
+    known: dict[str, object] = {
+        "step": 1,
+        "reward": 0.5,
+        "reward_low": None,
+        "reward_high": None,
+        "rollouts": 8,
+        "valid": 8,
+        "invalid": 0,
+        "failed": {},
+        "groups": 2,
+        "zero_variance": 0.0,
+        "resampled": 0,
+        "found": 0,
+        "trained_rollouts": 8,
+        "trained_tokens": 80,
+        "updated": True,
+        "learning_rate": 0.1,
+        "response_tokens": 10.0,
+        "truncated": 0.0,
+        "turns": 1.0,
+        "tokens_per_s": 100.0,
+        "rollout_s": 1.0,
+        "update_s": 1.0,
+    }
+    return StepMetrics.model_validate({**known, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "reward 0.500, 100 tokens/s"),
+        (
+            {"kl": 0.0123, "entropy": 1.5, "clip_fraction": 0.25},
+            "reward 0.500, kl 0.0123, entropy 1.5, clip 0.25, 100 tokens/s",
+        ),
+        (
+            {"reward": None, "failed": {"scorer": 2, "endpoint": 1}, "invalid": 4},
+            "reward not judged, 3 failed, 4 not judged, 100 tokens/s",
+        ),
+        ({"tokens_per_s": None}, "reward 0.500"),
+    ],
+)
+def test_a_step_in_words_says_what_is_known(fields: dict[str, object], words: str) -> None:
+    assert step_words(metrics(**fields)) == words

@@ -1,0 +1,111 @@
+"""Collecting a step's rollouts where it differs from an evaluation: waves, epochs, a stop."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.endpoints.in_process import LocalModel
+from assay.evaluation import Stop
+from assay.models import EvaluateResult, Message, Sample, Status
+from assay.record import Store
+from assay.rollout import Step
+from assay.training.events import RolledOut, TrainingEvent
+from assay.training.session import TrainingSession
+from training.lamps import Lamp, looked_and_said, trained
+
+
+def recorded(folder: Path) -> list[Sample]:
+    with Store.open(folder / "store.db") as store:
+        return list(store.run().samples())
+
+
+def test_a_prompt_that_comes_again_is_rolled_out_anew(tmp_path: Path) -> None:
+    one = [{"id": "only", "prompt": "lamp?", "answer": "red"}]
+
+    trained(tmp_path, num_steps=2, prompts=one, prompts_per_step=1)
+
+    samples = recorded(tmp_path)
+    assert [each.rollout_id for each in samples] == [f"only#{number}" for number in range(8)]
+    assert {each.group_index for each in samples} == {0, 1}
+    said = [[message.text for message in each.messages] for each in samples]
+    assert said[:4] != said[4:]
+
+
+def test_few_at_a_time_are_no_other_rollouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = 0
+    generate = LocalModel.generate
+
+    def noted(self: LocalModel, prompts: Any, *rest: Any, **named: Any) -> Any:
+        nonlocal largest
+        largest = max(largest, len(prompts))
+        return generate(self, prompts, *rest, **named)
+
+    monkeypatch.setattr(LocalModel, "generate", noted)
+    result = trained(tmp_path, num_steps=1, concurrency=5)
+
+    assert result.steps[0].valid == 12
+    assert largest == 5
+
+
+def test_without_lockstep_each_rollout_is_whole_all_the_same(tmp_path: Path) -> None:
+    result = trained(tmp_path, num_steps=1, lockstep=False)
+
+    assert result.steps[0].valid == 12
+    assert result.steps[0].importance_weight == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_prompt_that_was_rolled_out_before_begins_anew(tmp_path: Path) -> None:
+    before = Sample(
+        id="old",
+        prompt=[Message(role="user", content="lamp?")],
+        ground_truth="red",
+        score=EvaluateResult(score=1.0),
+        tokens=[1, 2],
+        loss_mask=[0.0, 1.0],
+        status=Status.COMPLETED,
+    )
+
+    result = trained(tmp_path, num_steps=1, prompts=[before], prompts_per_step=1)
+
+    assert result.steps[0].rollouts == 4
+    assert all(each.trajectory is not None for each in recorded(tmp_path))
+    assert before.score == EvaluateResult(score=1.0)
+
+
+class NeverAgain(Lamp):
+    """Asks for the training's end when it is first looked at, and then never answers."""
+
+    stop: Stop
+
+    async def step(self, action: Message) -> Step:
+        import asyncio
+
+        self.stop.request()
+        self.stop.request()
+        await asyncio.Event().wait()
+        raise AssertionError("it was waited for")
+
+
+def test_a_stop_in_the_middle_of_a_step_ends_it_and_nothing_is_learned(tmp_path: Path) -> None:
+    NeverAgain.stop = Stop(grace_s=0)
+    session = TrainingSession(store=tmp_path / "store.db", stop=NeverAgain.stop)
+
+    result = trained(tmp_path, num_steps=2, environment=NeverAgain, session=session)
+
+    assert result.interrupted
+    assert result.steps == []
+    assert recorded(tmp_path) == []
+
+
+def test_each_recorded_rollout_is_told_of(tmp_path: Path) -> None:
+    told: list[TrainingEvent] = []
+    session = TrainingSession(store=tmp_path / "store.db", watch=told.append)
+
+    trained(tmp_path, num_steps=1, session=session, score_fn=looked_and_said)
+
+    rolled = [event for event in told if isinstance(event, RolledOut)]
+    assert [event.done for event in rolled] == list(range(1, 13))
+    assert {(event.step, event.of) for event in rolled} == {(1, 12)}

@@ -1,0 +1,160 @@
+"""Going on with a training: from a checkpoint, from recorded rollouts, and when it is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.endpoints.in_process import LocalModel
+from assay.errors import ConfigError
+from assay.evaluation import Stop
+from assay.record import Store
+from assay.rollout import BasicEnvironment
+from assay.training.events import Saved, Stepped, TrainingEvent
+from assay.training.grpo import grpo_train
+from assay.training.lora import Lora
+from assay.training.session import TrainingSession
+from training.lamps import (
+    PROMPTS,
+    Lamp,
+    lamp_config,
+    lamp_model,
+    looked_and_said,
+    numbers,
+    same,
+    share_of_a,
+    trained,
+    weights,
+)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"lora": Lora(rank=2), "beta": 0.1}, {"beta": 0.1, "zero_variance": "resample"}],
+    ids=["plain", "lora", "reference"],
+)
+def test_going_on_from_a_checkpoint_is_the_same_as_never_having_stopped(
+    fields: dict[str, Any], tmp_path: Path
+) -> None:
+    whole = trained(tmp_path / "whole", num_steps=4, **fields)
+
+    trained(tmp_path / "cut", num_steps=2, **fields)
+    session = TrainingSession(store=tmp_path / "cut" / "store.db", resume=True)
+    cut = trained(tmp_path / "cut", num_steps=4, session=session, **fields)
+
+    assert numbers(cut.steps) == numbers(whole.steps)
+    assert same(weights(cut.model), weights(whole.model))
+
+
+class StopAt:
+    """Stops a training after so many rollouts of a step, and counts what happens."""
+
+    def __init__(self, step: int, done: int = 0) -> None:
+        self.events: list[TrainingEvent] = []
+        self.stop = Stop(grace_s=0)
+        self._at = (step, done)
+
+    def __call__(self, event: TrainingEvent) -> None:
+        self.events.append(event)
+        if isinstance(event, Stepped) and (event.metrics.step, 0) == self._at:
+            self.stop.request()
+
+    def session(self, folder: Path, *, resume: bool = False) -> TrainingSession:
+        return TrainingSession(store=folder / "store.db", resume=resume, watch=self, stop=self.stop)
+
+
+def test_a_stop_leaves_a_checkpoint_of_the_last_whole_step(tmp_path: Path) -> None:
+    whole = trained(tmp_path / "whole", num_steps=3)
+    stopper = StopAt(step=1)
+
+    cut = trained(tmp_path / "cut", num_steps=3, session=stopper.session(tmp_path / "cut"))
+
+    assert cut.interrupted
+    assert cut.model_path is None
+    assert [each.step for each in stopper.events if isinstance(each, Saved)] == [1]
+    session = TrainingSession(store=tmp_path / "cut" / "store.db", resume=True)
+    rest = trained(tmp_path / "cut", num_steps=3, session=session)
+    assert not rest.interrupted
+    assert numbers(rest.steps) == numbers(whole.steps)
+    with Store.open(tmp_path / "cut" / "store.db") as store:
+        assert store.run(rest.run_id).status == "completed"
+        assert len(store.runs()) == 1
+
+
+class Killed(BaseException):
+    """As sudden as the end of a process."""
+
+
+def test_rollouts_that_a_killed_process_recorded_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(tmp_path / "whole", num_steps=2)
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("assay.training.policy.Policy.update", killed)
+        with pytest.raises(Killed):
+            trained(tmp_path / "cut", num_steps=2)
+    generated = 0
+    generate = LocalModel.generate
+
+    def counted(self: LocalModel, prompts: Any, *rest: Any, **named: Any) -> Any:
+        nonlocal generated
+        generated += len(prompts)
+        return generate(self, prompts, *rest, **named)
+
+    monkeypatch.setattr(LocalModel, "generate", counted)
+    session = TrainingSession(store=tmp_path / "cut" / "store.db", resume=True)
+    rest = trained(tmp_path / "cut", num_steps=2, session=session)
+
+    assert [step.found for step in rest.steps] == [12, 0]
+    assert numbers(rest.steps) == numbers(whole.steps)
+    turns = rest.steps[1].turns
+    assert turns is not None
+    assert generated == pytest.approx(12 * turns)
+
+
+def test_a_training_that_is_there_is_neither_overwritten_nor_made_up(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no training here to go on with"):
+        trained(tmp_path, session=TrainingSession(store=tmp_path / "store.db", resume=True))
+    trained(tmp_path, num_steps=1)
+
+    with pytest.raises(ConfigError, match="there is a training here already"):
+        trained(tmp_path, num_steps=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"learning_rate": 1e-4}, "the configuration is not the one it was started with"),
+        ({"score_fn": share_of_a}, "the configuration is not the one it was started with"),
+        ({"environment": BasicEnvironment}, "the configuration is not the one"),
+        ({"prompts": PROMPTS[:4]}, "the dataset changed since it was started"),
+    ],
+    ids=["config", "score_fn", "environment", "prompts"],
+)
+def test_only_the_same_training_goes_on(
+    fields: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    trained(tmp_path, num_steps=1)
+    session = TrainingSession(store=tmp_path / "store.db", resume=True)
+
+    with pytest.raises(ConfigError, match=problem):
+        trained(tmp_path, num_steps=2, session=session, **fields)
+
+
+def test_a_reference_that_is_not_the_first_model_is_refused(tmp_path: Path) -> None:
+    trained(tmp_path, num_steps=1, beta=0.1)
+    session = TrainingSession(store=tmp_path / "store.db", resume=True)
+
+    with pytest.raises(ConfigError, match="not the one that training began with"):
+        grpo_train(
+            lamp_config(tmp_path, beta=0.1),
+            PROMPTS,
+            looked_and_said,
+            Lamp,
+            model=lamp_model(seed=7),
+            session=session,
+        )
