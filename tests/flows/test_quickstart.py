@@ -1,12 +1,16 @@
-"""`assay quickstart` as a user runs it: a process, its output and its exit status."""
+"""`assay quickstart` as a user runs it, on the real model: its output and what it leaves."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from assay.record import Store
+from assay.sources import load_samples
 
 COMMAND = [sys.executable, "-m", "assay", "quickstart"]
 
@@ -18,64 +22,80 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
         env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", **environment},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
 
 
-def test_the_table_ends_with_the_mean_and_the_next_step(tmp_path: Path) -> None:
-    done = run(tmp_path)
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object], str]:
+    """One tour over four tasks, told twice: as JSON, and what was shown on the way."""
+    folder = tmp_path_factory.mktemp("tour")
+    done = run(folder, "--limit", "4", "--json")
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout), done.stderr
+
+
+def test_the_figures_are_those_of_the_recorded_runs(
+    tour: tuple[Path, dict[str, object], str],
+) -> None:
+    folder, said, _ = tour
+    stages = said["stages"]
+    assert isinstance(stages, list)
+
+    with Store.open(folder / ".assay" / "assay.db", create=False) as store:
+        rewards = [
+            [sample.reward for sample in store.run(stage["run"]).samples()] for stage in stages
+        ]
+
+    assert [len(each) for each in rewards] == [4, 4]
+    for stage, each in zip(stages, rewards, strict=True):
+        judged = [reward for reward in each if reward is not None]
+        assert stage["summary"]["score"]["interval"]["mean"] == pytest.approx(sum(judged) / 4)
+
+
+def test_a_calculator_helps_a_weak_model(tour: tuple[Path, dict[str, object], str]) -> None:
+    comparison = tour[1]["comparison"]
+    assert isinstance(comparison, dict)
+
+    assert comparison["wins"] > comparison["losses"]
+
+
+def test_the_exported_file_holds_the_calls_that_were_right(
+    tour: tuple[Path, dict[str, object], str],
+) -> None:
+    folder, said, _ = tour
+    exported = list(load_samples(folder / "assay-quickstart" / "sft.jsonl"))
+    lines = (folder / "assay-quickstart" / "sft.jsonl").read_text("utf-8").splitlines()
+    stages = said["stages"]
+    assert isinstance(stages, list)
+
+    mean = stages[1]["summary"]["score"]["interval"]["mean"]
+    assert len(exported) == round(4 * mean) > 0
+    for line in lines:
+        (answer,) = json.loads(line)["completion"]
+        assert answer["tool_calls"][0]["function"]["name"] == "calculate"
+
+
+def test_progress_goes_to_stderr(tour: tuple[Path, dict[str, object], str]) -> None:
+    assert "answers from its head" in tour[2]
+
+
+def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> None:
+    done = run(tmp_path, "--limit", "2", "--quiet")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        "mean score 0.69 [0.39, 0.91] over 13 judged samples; 1 not judged\nnext:\n" in done.stdout
-    )
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
-    assert list(tmp_path.iterdir()) == []
+    assert "3. Did it get better?" in done.stdout
+    assert "minimum" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.split("\nnext:")[0].splitlines())
 
 
-def test_json_and_table_agree(tmp_path: Path) -> None:
-    table, said = run(tmp_path).stdout, json.loads(run(tmp_path, "--json").stdout)
+def test_an_interrupted_tour_ends_with_130(tmp_path: Path) -> None:
+    process = subprocess.Popen(COMMAND, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "in this process" in process.stderr.readline()
 
-    low, high = said["interval"]
-    mean = f"mean score {said['mean']:.2f} [{low:.2f}, {high:.2f}]"
-    assert f"{mean} over {said['judged']} judged" in table
-    assert all(each["id"] in table for each in said["samples"])
-    assert all(each["reason"] for each in said["samples"])
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=120)
 
-
-def test_a_terminal_without_unicode_gets_a_table_too(tmp_path: Path) -> None:
-    done = run(tmp_path, PYTHONIOENCODING="ascii")
-
-    assert done.returncode == 0
-    assert done.stdout.isascii()
-    assert "mean score" in done.stdout
-
-
-def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        COMMAND, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60
-    )
-    os.close(writing)
-
-    assert (done.returncode, done.stderr) == (141, "")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_reported(tmp_path: Path) -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            COMMAND, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
-        )
-
-    assert done.returncode == 3
-    assert done.stderr.startswith("the results could not be written: ")
-
-
-def test_a_wrong_option_exits_2(tmp_path: Path) -> None:
-    done = run(tmp_path, "--jsn")
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "unrecognized arguments: --jsn" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert process.returncode == 130
+    assert "Traceback" not in shown, shown

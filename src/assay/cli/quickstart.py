@@ -1,135 +1,182 @@
-"""`assay quickstart`: a first result, from samples that ship with assay. Calls no model."""
+"""`assay quickstart`: a small real model evaluated, held to a bar, improved, compared, exported."""
 
+import asyncio
+import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.models import Sample
-from assay.report import mean_interval
-from assay.scoring import exact_answer
-from assay.sources import load_samples
+from assay.evaluation import EvalConfig, EvalReport, Stop, evaluate
+from assay.export import ExportOptions, ExportReport, Selection, export_samples
+from assay.record import Store
+from assay.report import Comparison, GateRule, Verdict, compare, judge_gate
 
-from .terminal import ascii_only, plain, print_json, render
+from .interruption import leave_now, stopping_on_signals, ticking
+from .overrides import count
+from .progress import display_for
+from .quickstart_task import DATASET, MODEL, from_its_head, with_a_tool
+from .store_option import add_store_option, follow_up, store_location
+from .terminal import plain_lines, print_json
 
-DATASET = Path(__file__).with_name("quickstart.jsonl")
-NEXT = (
-    "assay quickstart --json: the reason for each score",
-    "assay eval FILE.py: ask a model, record and score (docs/commands.md)",
-    "@evaluation_test in a pytest file: the same in CI (docs/pytest.md)",
+BAR = 0.8
+"""The mean score that the gate asks for."""
+
+SHOWN = 5
+"""How many samples that got better or worse are listed."""
+
+FOLDER = Path("assay-quickstart")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way of asking the model."""
+
+    title: str
+    config: Callable[[], EvalConfig]
+
+
+SETTINGS = (
+    Setting("It is asked, and answers from its head", from_its_head),
+    Setting("It sees four examples and must call the calculator", with_a_tool),
 )
-_ANSWER_WIDTH = 18
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One evaluation of the tour, and what the gate says of it."""
+
+    title: str
+    report: EvalReport
+
+    @property
+    def verdict(self) -> Verdict:
+        return judge_gate(self.report.summary, GateRule(minimum=BAR))
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
+    parser.add_argument(
+        "--train",
+        action="store_true",
+        help="train a model of a million parameters instead, and compare before and after",
+    )
+    parser.add_argument("--limit", type=count, metavar="N", help="N of the tasks only")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=FOLDER,
+        metavar="FOLDER",
+        help=f"where files are written (default: {FOLDER}/)",
+    )
+    add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def main(args: Namespace) -> int:
-    """Score the shipped samples and print what came of it. Exit status 0."""
-    samples = score_samples(DATASET)
+    """Exit status 0, whatever the gate says: it is shown, not asked. 130 when interrupted."""
+    if args.train:
+        from .quickstart_train import train_and_compare
+
+        return train_and_compare(args)
+    with Store.open(store_location(args)) as store:
+        stages = [_stage(setting, args, store) for setting in SETTINGS]
+        runs = [store.run(stage.report.run_id) for stage in stages]
+        tour = Tour(
+            stages=stages,
+            comparison=compare(runs[0].results(), runs[1].results(), limit=SHOWN),
+            exported=_export(store, runs[-1].id, args.output),
+            next=_next(args, stages),
+        )
     if args.json:
-        print_json(summary(samples))
+        print_json(tour.plain())
     else:
-        print_table(samples)
+        print(plain_lines("\n".join(tour.lines())))
     return 0
 
 
-def score_samples(dataset: Path) -> list[Sample]:
-    """The samples of a dataset whose answers are recorded, each with its result."""
-    scorer = exact_answer()
-    samples = list(load_samples(dataset))
-    for sample in samples:
-        sample.score = scorer(sample)
-    return samples
+def _stage(setting: Setting, args: Namespace, store: Store) -> Stage:
+    config = replace(setting.config(), max_samples=args.limit)
+    with display_for(quiet=args.quiet) as display:
+        display.say(f"{MODEL} in this process, on one thread. {setting.title}:")
+
+        async def evaluated() -> EvalReport:
+            stop = Stop(grace_s=5.0)
+            with stopping_on_signals(stop, display):
+                async with ticking(display):
+                    return await evaluate(
+                        DATASET, config, store=store, watch=display.watch, stop=stop
+                    )
+
+        report = asyncio.run(evaluated())
+        if report.interrupted:
+            display.say("interrupted; begin again with: assay quickstart")
+    if report.interrupted:
+        leave_now()
+    return Stage(setting.title, report)
 
 
-def summary(samples: list[Sample]) -> dict[str, Any]:
-    """What the table says, as plain values, with the reasons that it has no room for."""
-    rewards = [sample.reward for sample in samples if sample.reward is not None]
-    interval = mean_interval(rewards)
-    return {
-        "samples": [
-            {
-                "id": sample.id,
-                "question": question(sample),
-                "answer": sample.response,
-                "expected": sample.ground_truth,
-                "score": sample.reward,
-                "reason": sample.score.reason if sample.score is not None else None,
-            }
-            for sample in samples
-        ],
-        "mean": interval.mean,
-        "interval": None if interval.low is None else [interval.low, interval.high],
-        "judged": len(rewards),
-        "not_judged": len(samples) - len(rewards),
-        "next": list(NEXT),
-    }
-
-
-def question(sample: Sample) -> str:
-    """What the user asked last."""
-    asked = [message.text for message in sample.messages if message.role == "user"]
-    return asked[-1] if asked else ""
-
-
-def print_table(samples: list[Sample]) -> None:
-    """Print one line for each sample, then the mean and what it leaves out."""
-    from rich import box
-    from rich.table import Table
-
-    said = summary(samples)
-    table = Table(
-        box=box.ASCII2 if ascii_only() else box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        expand=True,
+def _export(store: Store, run_id: str, folder: Path) -> ExportReport:
+    folder.mkdir(parents=True, exist_ok=True)
+    return export_samples(
+        store.run(run_id).samples(),
+        folder / "sft.jsonl",
+        "trl-sft",
+        selection=Selection(min_score=1.0),
+        options=ExportOptions(force=True),
     )
-    table.add_column("sample", no_wrap=True, max_width=12)
-    table.add_column("question", ratio=1, no_wrap=True)
-    table.add_column("answer", no_wrap=True, width=_ANSWER_WIDTH)
-    table.add_column("expected", no_wrap=True, max_width=11)
-    table.add_column("score", no_wrap=True, justify="right", min_width=len("not judged"))
-    for each in said["samples"]:
-        table.add_row(*_cells(each))
-    render(table)
-    mean = "none" if said["mean"] is None else f"{said['mean']:.2f}"
-    if said["interval"] is not None:
-        mean += " [{:.2f}, {:.2f}]".format(*said["interval"])
-    print(
-        f"mean score {mean} over {said['judged']} judged samples; {said['not_judged']} not judged"
+
+
+def _next(args: Namespace, stages: list[Stage]) -> tuple[str, ...]:
+    first, second = (stage.report.run_id for stage in stages)
+    return (
+        follow_up(args, "show", second),
+        follow_up(args, "compare", first, second),
+        "assay quickstart --train",
+        "assay eval FILE.py: your own model and score (docs/commands.md, docs/pytest.md)",
     )
-    print("next:", *NEXT, sep="\n  ")
 
 
-def _cells(each: dict[str, Any]) -> list[Any]:
-    from rich.text import Text
+@dataclass(frozen=True)
+class Tour:
+    """Everything the command tells."""
 
-    expected = each["expected"]
-    if isinstance(expected, list):
-        expected = " or ".join(map(str, expected))
-    score, style = ("not judged", "yellow")
-    if each["score"] is not None:
-        score, style = f"{each['score']:.1f}", "green" if each["score"] >= 1 else "red"
-    texts = (
-        plain(each["id"]),
-        plain(each["question"]),
-        _ending(plain(each["answer"])),
-        "-" if expected is None else plain(str(expected)),
-    )
-    # `Text`, not `str`: rich reads square brackets in a string as markup.
-    return [*map(Text, texts), Text(score, style=style)]
+    stages: list[Stage]
+    comparison: Comparison
+    exported: ExportReport
+    next: tuple[str, ...]
 
+    def lines(self) -> list[str]:
+        """What a reader in a terminal gets."""
+        lines: list[str] = []
+        for number, stage in enumerate(self.stages, start=1):
+            lines += [f"{number}. {stage.title}", ""]
+            lines += [*stage.report.summary.lines(), *stage.verdict.lines(), ""]
+        lines += [f"{len(self.stages) + 1}. Did it get better?", "", *self.comparison.lines(), ""]
+        lines += [f"{len(self.stages) + 2}. What was right, to fine-tune on", ""]
+        lines += [f"{file}, {rows} samples" for file, rows in self.exported.files.items()]
+        lines += [] if self.exported.files else ["nothing: no sample was right"]
+        return [*lines, "", "next:", *(f"  {command}" for command in self.next)]
 
-def _ending(answer: str) -> str:
-    """The end of a long answer, where what it comes to usually stands."""
-    from rich.cells import cell_len
-
-    if cell_len(answer) <= _ANSWER_WIDTH:
-        return answer
-    end = answer[-(_ANSWER_WIDTH - 1) :]
-    while cell_len(end) > _ANSWER_WIDTH - 1:
-        end = end[1:]
-    return f"…{end}"
+    def plain(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "stages": [
+                {
+                    "title": stage.title,
+                    "run": stage.report.run_id,
+                    "summary": json.loads(stage.report.summary.model_dump_json()),
+                    "gate": json.loads(stage.verdict.model_dump_json()),
+                }
+                for stage in self.stages
+            ],
+            "comparison": {
+                "conclusion": str(self.comparison.conclusion),
+                **json.loads(self.comparison.model_dump_json()),
+            },
+            "exported": self.exported.json(),
+            "next": list(self.next),
+        }

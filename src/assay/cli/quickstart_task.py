@@ -1,0 +1,90 @@
+"""What `assay quickstart` evaluates: arithmetic, first from the model's head, then with a tool."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint, EvaluateResult, Message, Sample
+from assay.rollout import CalculatorEnvironment, Step
+
+DATASET = Path(__file__).with_name("quickstart.jsonl")
+MODEL = "smollm2-135m"
+EXAMPLES = (
+    ("What is 7 + 5?", "7 + 5"),
+    ("Ann had 29 stamps and lost 4. How many are left?", "29 - 4"),
+    ("There are 13 bags with 6 nuts each. How many nuts are there?", "13 * 6"),
+    ("A hall has 35 seats and gets 20 more. How many seats does it have?", "35 + 20"),
+)
+"""Of the same kinds as the tasks, none of them a task."""
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+class OneCalculation(CalculatorEnvironment):
+    """The calculator, where the first answer or calculation ends the episode."""
+
+    async def step(self, action: Message) -> Step:
+        step = await super().step(action)
+        return replace(step, terminated=True, ended_by_agent=True)
+
+
+def score_fn(sample: Sample) -> EvaluateResult:
+    """Whether the last number said, by the agent or by its calculator, is the answer."""
+    numbers = _NUMBER.findall(sample.messages[-1].text.replace(",", ""))
+    if not numbers:
+        return EvaluateResult(score=0.0, reason="no number in the last message")
+    right = float(numbers[-1]) == float(sample.ground_truth)
+    return EvaluateResult(
+        score=float(right), reason=f"said {numbers[-1]}, the answer is {sample.ground_truth}"
+    )
+
+
+def from_its_head() -> EvalConfig:
+    """The model is asked the question and nothing else."""
+    return EvalConfig(
+        name="quickstart-head",
+        endpoint=_endpoint(),
+        score_fn=score_fn,
+        prepare_messages=lambda sample: [_asked(sample)],
+        environment_factory=lambda sample: OneCalculation(),
+        concurrency=1,
+        seed=0,
+    )
+
+
+def with_a_tool() -> EvalConfig:
+    """The model is shown examples, and its output is held to the shape of a tool call."""
+    instructions = Message(role="system", content=_instructions())
+    return EvalConfig(
+        name="quickstart-tool",
+        endpoint=_endpoint(tool_calls="schema"),
+        score_fn=score_fn,
+        prepare_messages=lambda sample: [instructions, _asked(sample)],
+        environment_factory=lambda sample: OneCalculation(),
+        concurrency=1,
+        seed=0,
+    )
+
+
+def _endpoint(**extra_params: Any) -> Endpoint:
+    return Endpoint(
+        provider="local",
+        model=MODEL,
+        temperature=0.0,
+        max_tokens=64,
+        extra_params=extra_params,
+    )
+
+
+def _asked(sample: Sample) -> Message:
+    return Message(role="user", content=sample["question"])
+
+
+def _instructions() -> str:
+    shown = (
+        f'{question} -> {{"name": "calculate", "arguments": {{"expression": "{expression}"}}}}'
+        for question, expression in EXAMPLES
+    )
+    return "\n".join(["Write the calculation that answers the question.", *shown])
