@@ -22,6 +22,9 @@ UNITS = (
     "assay.evaluation",
     "assay.record",
     "assay.report",
+    "assay.export",
+    "assay.certification",
+    "assay.training",
     "assay.compat",
     "assay.errors",
 )

@@ -38,7 +38,7 @@ ENTRY, ENTRY_IMPORTS = "__main__", "cli"
 LIGHT = frozenset({*sys.stdlib_module_names, "assay", "pydantic", "pydantic_core"})
 """What may be imported when a module is imported. All else waits for the function needing it."""
 
-TORCH_HOMES = ("training/", "endpoints/in_process.py")
+TORCH_HOMES = ("training/", "endpoints/in_process")
 PRINTING = ("cli/",)
 STREAMS = ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__")
 COMPUTED_IMPORTS = ("__init__.py", "cli/__init__.py", "compat.py")

@@ -13,8 +13,12 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # One entry a module that users import from, its names in any order and on any number of lines.
 PUBLIC = {
     "assay": """
-        Endpoint EvalConfig EvaluateResult EvaluationRow Message Metric MetricResult Sample Score
-        Status StepOutput Trajectory __version__ evaluate evaluation_test load_samples
+        Endpoint EvalConfig EvaluateResult EvaluationRow Manifest Message Metric MetricResult
+        Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test load_samples
+    """,
+    "assay.certification": """
+        BrokeOff CertificationPlan CertifySettings Interrupted PlanReport PlannedCriterion certify
+        plan_certifications refuse_hopeless report_plan write_reports
     """,
     "assay.cli": "main",
     "assay.compat": "install",
@@ -22,18 +26,26 @@ PUBLIC = {
         Client ClientSettings EndpointCheck ModelClient Reply check_endpoint connect parse_model
     """,
     "assay.errors": """
-        AccessDenied AssayError BadRow ConfigError DatasetError EndpointError EnvironmentFault
-        MissingExtra ScorerFault StoreError WireError
+        AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
+        EnvironmentFault ManifestError MissingExtra ScorerFault StoreError TokenError TrainingError
+        WireError
     """,
     "assay.evaluation": """
-        EvalConfig EvalReport Progress Resume RunSamples Stop evaluate rescore
+        EvalConfig EvalReport Progress Rescoring Resume RunSamples Stop evaluate rescore
+    """,
+    "assay.export": """
+        EvaluationTexts ExportOptions ExportReport FORMATS Format LeftOut Lengths Overlap Selection
+        Split Tokenise export_samples format_named load_tokenizer
     """,
     "assay.models": """
-        AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult EvaluationRow Failure
-        Message Metric MetricResult ModelCall Role Sample Score Status StepOutput TextBlock
-        ToolCall ToolSpec Trajectory Usage attach_result attach_trajectory_result
-        eval_record_schema from_atif from_eval_record from_vertex info_schema read_result
-        read_trajectory_result stable_id to_atif to_eval_record to_vertex
+        AgentDefinition AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult
+        EvaluationProfile EvaluationRow Failure InlineTool Manifest ManifestMetadata
+        McpResourceDefinition Message Metric MetricResult ModelCall PlaceholderDefinition
+        RemoteTool Role Sample Score SkillDefinition SourceFile Status StepOutput SuccessCriterion
+        TextBlock ToolCall ToolDefinition ToolPackDefinition ToolSpec Trajectory Usage Workflow
+        WorkflowStep attach_result attach_trajectory_result eval_record_schema from_atif
+        from_eval_record from_vertex info_schema read_result read_trajectory_result stable_id
+        to_atif to_eval_record to_vertex
     """,
     "assay.models.wire": """
         AnthropicChat Converted GeminiChat Lost from_anthropic from_gemini from_huggingface
@@ -45,33 +57,44 @@ PUBLIC = {
         Totals Writer WriterSettings sample_key
     """,
     "assay.report": """
-        Check Comparison Conclusion Distribution GateRule Interval Latency Listed Outcome Pair
-        PassRate ResultLike RunSummary RunningPercentiles RunningStats SampleMean ScoreStatistics
-        SignFlipTest Total Verdict compare detectable_difference difference_interval judge_gate
-        mean_interval pass_at_k pass_hat_k per_sample_means percentile samples_to_prove
-        sign_flip_test summarise
+        Bar CertificationResult CertificationVerdict CertifiedAgent CertifiedDataset CertifiedJudge
+        CertifiedManifest Check Comparison Conclusion Cost CriterionOutcome CriterionStatus
+        Distribution Evidence GateRule GradedBy Interval Latency LatencyFigures Listed Notice
+        Outcome Pair PassRate ResultLike RunSummary RunningPercentiles RunningStats SampleMean
+        ScoreStatistics SignFlipTest Total Verdict compare detectable_difference
+        difference_interval judge_gate mean_interval pass_at_k pass_hat_k per_sample_means
+        percentile percentile_bounds rows_for_percentile rows_to_prove samples_to_prove
+        score_bounds sign_flip_test summarise verdict_of
     """,
     "assay.rollout": """
-        BasicEnvironment CalculatorEnvironment Environment GymEnvironment Limits RolloutFailed
-        Step ToolEnvironment ToolError environment_by_name run_agent tool
+        BasicEnvironment CalculatorEnvironment Environment GymEnvironment Limits RolloutFailed Step
+        ToolEnvironment ToolError environment_by_name run_agent tool
     """,
     "assay.rollout.remote": """
         EnvironmentServer Kind Launched MakeEnvironment RemoteEnvironments ServerSettings
         is_loopback launched wait_until_ready
     """,
     "assay.scoring": """
-        Checks ScoreCaller ScoreFunction Scorer Wanted checks_from exact_answer read_outcome
-        reward_function wanted
+        Checks METRICS RegisteredMetric ScoreCaller ScoreFunction Scorer Wanted checks_from
+        exact_answer read_outcome registered_metric reward_function wanted
     """,
     "assay.scoring.judges": """
         Calibration Calibrator Criterion Judge JudgeSettings Label PairJudge PairTally Preference
-        Rubric Spending calibrate judge prefer read_labels read_rubric rubric_names
+        Rubric Spending VertexJudge calibrate judge prefer read_labels read_rubric rubric_names
+        vertex_judge
     """,
     "assay.sources": """
-        Adapter OnBadRow ReadLimits SampleStream SkippedRows Source load_samples
+        Adapter FetchRules GoldenDataset OnBadRow ReadLimits SampleStream SkippedRows Source
+        fetch_golden load_samples read_golden
     """,
     "assay.sources.opencode": """
         Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_opencode
+    """,
+    "assay.training": """
+        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora Retokeniser SFTConfig SFTResult
+        SFTStep SFTWatch TokenSource TrainingSession agent_rollout_to_sample
+        agent_rollout_to_samples check_tokens demonstrated grpo_train grpo_train_async retokenised
+        sft_train token_source tokenised
     """,
 }
 

@@ -27,10 +27,13 @@ COMMANDS = {
     "ingest": "make samples of recorded agent sessions",
     "check": "hold recorded conversations to rules, without a model",
     "judge": "grade samples by a rubric with a model as judge",
+    "certify": "hold an agent to the definition of done in its manifest",
     "runs": "list the recorded runs, newest first",
     "show": "show a run, or what happened in one of its samples",
     "compare": "compare two runs sample by sample",
     "gate": "hold a run to a minimum, to a baseline, or to both",
+    "export": "write samples as files for trainers and other tools",
+    "train": "train a model on samples, or on the scores of its own rollouts",
     "env": "serve environments to rollouts elsewhere",
     "doctor": "check the installation, the store and the endpoints",
 }
@@ -86,11 +89,20 @@ def _run(argv: Sequence[str]) -> int:
         parser = _Parser(prog=f"assay {args.command}", allow_abbrev=False)
         parser.description = f"{COMMANDS[args.command].capitalize()}."
         command.configure(parser)
-        parsed = parser.parse_args(args.arguments)
+        parsed = _parsed(parser, args.arguments)
     except SystemExit:
         # What is left of argparse's exits are those after `--help` and `--version`.
         return 0
     return command.main(parsed)
+
+
+def _parsed(parser: ArgumentParser, words: Sequence[str]) -> Namespace:
+    try:
+        # Plain `parse_args` takes an optional positional only before the first option.
+        return parser.parse_intermixed_args(words)
+    except TypeError:
+        # A command with actions of its own, after which their options stand.
+        return parser.parse_args(words)
 
 
 def _top_parser() -> ArgumentParser:

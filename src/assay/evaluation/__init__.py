@@ -3,13 +3,14 @@
 from .config import EvalConfig
 from .progress import Progress, Stop
 from .report import EvalReport, RunSamples
-from .rescoring import rescore
+from .rescoring import Rescoring, rescore
 from .running import Resume, evaluate
 
 __all__ = [
     "EvalConfig",
     "EvalReport",
     "Progress",
+    "Rescoring",
     "Resume",
     "RunSamples",
     "Stop",

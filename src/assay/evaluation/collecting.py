@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-OBJECTS_BETWEEN = 10_000
+OBJECTS_BETWEEN = 50_000
 """Python's own is 700. A sample makes many objects and hardly a cycle, so that the search, which
-also goes through everything that stays, took a sixth of the time of a sample."""
+also goes through everything that stays, took a sixth of the time of a sample. This is more than
+the samples that wait to be written hold: objects that come and go start no search at all."""
 
 _lock = Lock()
 _users = 0

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from assay.endpoints import ModelClient
@@ -23,7 +24,6 @@ from assay.report.results import finite
 from assay.rollout import RolloutFailed, run_agent
 from assay.scoring import ScoreCaller
 
-from .collecting import rare_collections
 from .config import EvalConfig
 from .progress import Oversight
 
@@ -44,11 +44,30 @@ def units(
 ) -> Iterator[Unit]:
     """The rollouts that are not recorded yet, one sample at a time."""
     fingerprint = config.fingerprint()
-    for sample in samples:
+    for sample in _ahead(samples, min(config.concurrency, _TOGETHER)):
         for repeat in range(config.repeats):
             key = sample_key(run_id, sample.id, repeat, fingerprint)
             if key not in done:
                 yield Unit(_copy(sample, repeat, config.repeats), repeat, key)
+
+
+def _ahead(samples: Iterator[Sample], count: int) -> Iterator[Sample]:
+    """The same samples, read `count` at a time, which is faster than one by one.
+
+    An error is raised where it stands: behind the samples that were read before it.
+    """
+    problem: Exception | None = None
+    while problem is None:
+        read: list[Sample] = []
+        try:
+            read.extend(islice(samples, count))
+        except Exception as error:
+            problem = error
+        yield from read
+        if len(read) < count:
+            break
+    if problem is not None:
+        raise problem
 
 
 def _copy(sample: Sample, repeat: int, repeats: int) -> Sample:
@@ -85,6 +104,7 @@ class Engine:
         self._hopeless = False
         self._woken = asyncio.Event()
         self._answered = False
+        self._finished: list[tuple[Unit, bool]] = []
         self._unrecorded = 0
         self._room = asyncio.Event()
 
@@ -97,8 +117,7 @@ class Engine:
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
         overseer = asyncio.create_task(self._oversee(workers))
         try:
-            with rare_collections():
-                ends = await asyncio.gather(*workers, return_exceptions=True)
+            ends = await asyncio.gather(*workers, return_exceptions=True)
         finally:
             for worker in workers:
                 worker.cancel()
@@ -163,7 +182,9 @@ class Engine:
         try:
             if self._client is not None:
                 rollout = self._rolled_out(unit, self._client)
-                sample.trajectory = await self._in_time(rollout, deadline)
+                sample.trajectory = await (
+                    rollout if deadline is None else self._in_time(rollout, deadline)
+                )
                 self._answered = True
         except RolloutFailed as failed:
             sample.trajectory = failed.trajectory
@@ -173,7 +194,10 @@ class Engine:
         except TimeoutError as error:
             return self._failed(sample, error, Boundary.ENDPOINT)
         try:
-            sample.score = _averageable(await self._in_time(self._score(sample), deadline))
+            judged = self._score(sample)
+            sample.score = _averageable(
+                await (judged if deadline is None else self._in_time(judged, deadline))
+            )
         except (Exception, SystemExit) as error:
             # Passed on, a scorer's sys.exit() would end the run as if all were well.
             return self._failed(sample, error, Boundary.SCORER)
@@ -200,9 +224,7 @@ class Engine:
         seconds = self._config.sample_timeout_s
         return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
-    async def _in_time(self, work: Awaitable[_Done], deadline: float | None) -> _Done:
-        if deadline is None:
-            return await work
+    async def _in_time(self, work: Awaitable[_Done], deadline: float) -> _Done:
         try:
             async with asyncio.timeout_at(deadline) as timer:
                 return await work
@@ -250,41 +272,69 @@ class Engine:
         return failure
 
     async def _hand_over(self, unit: Unit, failure: Failure | None) -> None:
-        """Give the sample to the store without waiting for the disk, unless it is far behind."""
+        """Give the sample to the store without waiting for the disk, unless it is far behind.
+
+        Those that end in one turn of the event loop are handed over together. Doing one kind of
+        work several times over is faster than doing all kinds in turn.
+        """
         while self._unrecorded >= _MOST_UNRECORDED:
             await self._some_recorded()
-        try:
-            written = self._submitted(unit, failure)
-        except Exception as error:
-            # Whatever it is: a sample that is not recorded is never passed over.
-            self._give_up(error)
-            return
         self._unrecorded += 1
-        written.add_done_callback(partial(self._recorded, unit.sample))
+        self._finished.append((unit, failure is not None))
+        if len(self._finished) >= _TOGETHER:
+            self._submit_finished()
+        elif len(self._finished) == 1:
+            asyncio.get_running_loop().call_soon(self._submit_finished)
 
-    def _submitted(self, unit: Unit, failure: Failure | None) -> "asyncio.Future[bool]":
+    def _submit_finished(self) -> None:
+        finished, self._finished = self._finished, []
+        for unit, failed in finished:
+            try:
+                self._submit(unit, failed=failed)
+            except Exception as error:
+                # Whatever it is: a sample that is not recorded is never passed over.
+                self._unrecorded -= 1
+                self._room.set()
+                self._give_up(error)
+
+    def _submit(self, unit: Unit, *, failed: bool) -> None:
+        sample = unit.sample
+        # Only what is told of it waits for the disk: the sample itself can go.
+        settled = partial(
+            self._recorded, failed=failed, reward=sample.reward, cost_usd=cost_of(sample)
+        )
         submit = self._writer.submit
         try:
-            return submit(unit.key, unit.sample, repeat=unit.repeat, failed=failure is not None)
+            submit(unit.key, sample, settled, repeat=unit.repeat, failed=failed)
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
-            unit.sample = _bare(unit.sample)
-            self._failed(unit.sample, error, Boundary.SCORER)
-            return submit(unit.key, unit.sample, repeat=unit.repeat, failed=True)
+            bare = _bare(sample)
+            self._failed(bare, error, Boundary.SCORER)
+            settled = partial(self._recorded, failed=True, reward=None, cost_usd=None)
+            submit(unit.key, bare, settled, repeat=unit.repeat, failed=True)
 
     async def _some_recorded(self) -> None:
         self._room.clear()
         await self._room.wait()
 
-    def _recorded(self, sample: Sample, written: "asyncio.Future[bool]") -> None:
+    def _recorded(
+        self,
+        outcome: bool | AssayError,
+        *,
+        failed: bool,
+        reward: float | None,
+        cost_usd: float | None,
+    ) -> None:
         self._unrecorded -= 1
         self._room.set()
+        if isinstance(outcome, AssayError):
+            self._give_up(outcome)
+            return
         try:
-            inserted = written.result()
-            if sample.failure is not None:
+            if failed:
                 self._progress.failed += 1
-            elif inserted:
-                self._progress.add(sample.reward, cost_of(sample))
+            elif outcome:
+                self._progress.add(reward, cost_usd)
             if self._watch is not None:
                 self._watch(self._progress)
         except Exception as error:
@@ -292,6 +342,7 @@ class Engine:
 
 
 _MOST_UNRECORDED = 1000
+_TOGETHER = 50
 
 
 def _bare(sample: Sample) -> Sample:

@@ -15,6 +15,7 @@ from assay.record import Run, RunSpec, Store
 from assay.record.runs import RunStatus
 from assay.sources import SampleStream, Source, load_samples
 
+from .collecting import rare_collections
 from .config import EvalConfig
 from .engine import Engine, Unit, units
 from .progress import Oversight, Progress, Stop, Watch
@@ -48,28 +49,28 @@ async def evaluate(
     on. Raises what no sample can go on after: a dataset that cannot be read, a refused key, a
     store that cannot be written; what was recorded before stays and can be resumed.
     """
-    # Everything that can be wrong with the request is found here, before a run begins.
-    client = None if config.endpoint is None else connect(config.endpoint, config.client)
-    samples = _streamed(dataset, config)
-    total = _checked_total(samples, config)
-    spec = _spec(samples, config, total)
-    opened = store if isinstance(store, Store) else Store.open(store)
-    try:
-        run = _begun(opened, spec, resume)
-        oversight = Oversight(
-            Progress(total=None if total is None else total * config.repeats), watch, stop or Stop()
-        )
+    with rare_collections():
+        # Everything that can be wrong with the request is found here, before a run begins.
+        client = None if config.endpoint is None else connect(config.endpoint, config.client)
+        samples = _streamed(dataset, config)
+        total = _checked_total(samples, config)
+        spec = _spec(samples, config, total)
+        expected = Progress(total=None if total is None else total * config.repeats)
+        oversight = Oversight(expected, watch, stop or Stop())
+        opened = store if isinstance(store, Store) else Store.open(store)
+        try:
+            run = begun(opened, spec, resume)
 
-        def todo(done: Container[str]) -> Iterator[Unit]:
-            return units(iter(samples), config, run_id=run.id, done=done)
+            def todo(done: Container[str]) -> Iterator[Unit]:
+                return units(iter(samples), config, run_id=run.id, done=done)
 
-        await work_through(run, todo, config, client=client, oversight=oversight)
-        interrupted = oversight.stop.requested
-        report = report_on(opened, run.id, reopen=store, interrupted=interrupted)
-        return replace(report, skipped=samples.skipped)
-    finally:
-        if opened is not store:
-            opened.close()
+            await work_through(run, todo, config, client=client, oversight=oversight)
+            interrupted = oversight.stop.requested
+            report = report_on(opened, run.id, reopen=store, interrupted=interrupted)
+            return replace(report, skipped=samples.skipped)
+        finally:
+            if opened is not store:
+                opened.close()
 
 
 async def work_through(
@@ -151,7 +152,8 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _begun(store: Store, spec: RunSpec, resume: Resume | str | None) -> Run:
+def begun(store: Store, spec: RunSpec, resume: Resume | str | None) -> Run:
+    """A new run, or the one to go on with."""
     if resume is None:
         return store.start_run(spec)
     if isinstance(resume, str):

@@ -15,6 +15,9 @@ from .outcome import read_outcome
 ScoreFunction = Callable[[Sample], object | Awaitable[object]]
 """Takes a sample; returns or awaits a result, a number or a bool."""
 
+_SETTLED = frozenset({float, int, bool, EvaluateResult})
+"""What nearly every scorer returns, and nobody has to wait for."""
+
 _TRIALS = 3
 _FAST_S = 0.001
 _SLOW_S = 0.02
@@ -39,7 +42,7 @@ class ScoreCaller:
             value = self._timed(sample)
         else:
             value = await self._in_thread(sample)
-        if inspect.isawaitable(value):
+        if type(value) not in _SETTLED and inspect.isawaitable(value):
             value = await value
         return read_outcome(value, sample)
 

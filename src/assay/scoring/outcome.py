@@ -5,6 +5,7 @@ from numbers import Real
 
 from assay.errors import ScorerFault
 from assay.models import EvaluateResult, Sample
+from assay.models.written import validated
 
 
 def read_outcome(value: object, sample: Sample) -> EvaluateResult:
@@ -12,17 +13,18 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
 
     Anything else is a fault of the scorer: it is never read as 0.0.
     """
+    # Numbers first: asking whether a number is a model costs as much as making a result of it.
+    if isinstance(value, Real):
+        number = float(value)
+        if not math.isfinite(number):
+            raise ScorerFault(f"the scorer returned {number}", hint="a score is a finite number")
+        return validated(EvaluateResult, {"score": number})
     if isinstance(value, EvaluateResult):
         return value
     if isinstance(value, Sample):
         if value.score is None:
             raise ScorerFault("the scorer returned the sample without setting its `score`")
         return value.score
-    if isinstance(value, Real):
-        number = float(value)
-        if not math.isfinite(number):
-            raise ScorerFault(f"the scorer returned {number}", hint="a score is a finite number")
-        return EvaluateResult(score=number)
     kind = "None" if value is None else f"a {type(value).__name__}"
     raise ScorerFault(
         f"the scorer returned {kind} for sample {sample.id!r}",
