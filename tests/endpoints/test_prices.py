@@ -104,3 +104,17 @@ def test_a_bad_table_is_refused_by_name(content: Any, message: str, tmp_path: Pa
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         price_of(endpoint(), tmp_path / "none.json")
+
+
+def test_a_model_in_this_process_costs_nothing_unless_the_user_says_so(tmp_path: Path) -> None:
+    local = Endpoint(provider="local", model="smollm2-135m")
+    usage = Usage(input_tokens=1_000_000, output_tokens=0, cached_tokens=500_000)
+    own = tmp_path / "prices.json"
+    own.write_text('{"models": {"local:smollm2-135m": {"input": 0.5, "output": 1}}}')
+
+    shipped, priced = price_of(local), price_of(local, own)
+
+    assert shipped is not None
+    assert shipped.cost_usd(usage) == 0.0
+    assert priced is not None
+    assert priced.input == 0.5
