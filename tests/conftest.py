@@ -1,8 +1,14 @@
 """Settings of the whole suite."""
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
+
+# The suite itself may run on GitHub: what it tests is not to write to the page of that run.
+for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+    os.environ.pop(_name, None)
 
 # How fast examples are made says something about the machine, nothing about the code.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -41,7 +41,7 @@ LIGHT = frozenset({*sys.stdlib_module_names, "assay", "pydantic", "pydantic_core
 TORCH_HOMES = ("training/", "endpoints/in_process")
 PRINTING = ("cli/",)
 STREAMS = ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__")
-COMPUTED_IMPORTS = ("__init__.py", "cli/__init__.py", "compat.py")
+COMPUTED_IMPORTS = ("__init__.py", "cli/__init__.py", "compat.py", "report/__init__.py")
 """Modules that import by a name not written at the call: lazy tables, and foreign names."""
 
 VAGUE = re.compile(r"(utils?|common|helpers?|misc|core|base_.*|legacy|experimental|v\d+)$")

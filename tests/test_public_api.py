@@ -17,8 +17,10 @@ PUBLIC = {
         Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test load_samples
     """,
     "assay.certification": """
-        BrokeOff CertificationPlan CertifySettings Interrupted PlanReport PlannedCriterion certify
-        plan_certifications refuse_hopeless report_plan write_reports
+        BrokeOff CertificationPlan CertifySettings Demands Interrupted Issuing KeyPair
+        ManifestChange PlanReport PlannedCriterion SigningKey Verification VerifyingKey certify
+        compare_manifests generate_key plan_certifications read_signing_key read_verifying_key
+        refuse_hopeless report_plan verify_certificate write_reports
     """,
     "assay.cli": "main",
     "assay.compat": "install",
@@ -57,14 +59,15 @@ PUBLIC = {
         Totals Writer WriterSettings sample_key
     """,
     "assay.report": """
-        Bar CertificationResult CertificationVerdict CertifiedAgent CertifiedDataset CertifiedJudge
-        CertifiedManifest Check Comparison Conclusion Cost CriterionOutcome CriterionStatus
-        Distribution Evidence GateRule GradedBy Interval Latency LatencyFigures Listed Notice
-        Outcome Pair PassRate ResultLike RunSummary RunningPercentiles RunningStats SampleMean
-        ScoreStatistics SignFlipTest Total Verdict compare detectable_difference
-        difference_interval judge_gate mean_interval pass_at_k pass_hat_k per_sample_means
-        percentile percentile_bounds rows_for_percentile rows_to_prove samples_to_prove
-        score_bounds sign_flip_test summarise verdict_of
+        Bar Certification CertificationResult CertificationVerdict CertifiedAgent CertifiedDataset
+        CertifiedJudge CertifiedManifest Check Comparison Conclusion Cost CriterionOutcome
+        CriterionStatus Distribution Evidence Expected Finding GateRule GradedBy Interval Latency
+        LatencyFigures Listed Notice Outcome Pair PassRate Resource ResultLike RunSummary
+        RunningPercentiles RunningStats SampleMean ScoreStatistics SignFlipTest Statement Total
+        Verdict card_markdown check_certificate compare detectable_difference difference_interval
+        judge_gate junit_xml mean_interval pass_at_k pass_hat_k per_sample_means percentile
+        percentile_bounds read_certificate rows_for_percentile rows_to_prove samples_to_prove
+        score_bounds sign_flip_test state summarise summary_markdown verdict_of
     """,
     "assay.rollout": """
         BasicEnvironment CalculatorEnvironment Environment GymEnvironment Limits RolloutFailed Step

@@ -4,12 +4,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from assay.report.wording import number, plain
+from assay.report.markup import command_property, command_text, markdown_text
+from assay.report.wording import number
 
 from .baseline import TestComparison
 from .records import Record
-
-_LONGEST_CELL = 300
 
 
 def write_step_summary(records: Sequence[Record], comparisons: Sequence[TestComparison]) -> None:
@@ -31,7 +30,7 @@ def markdown(records: Sequence[Record], comparisons: Sequence[TestComparison]) -
         *(_row(record, against.pop(record.test, None)) for record in records),
         "",
     ]
-    rest = [f"- {_cell(each.test)} {_cell(each.text)}" for each in against.values()]
+    rest = [f"- {markdown_text(each.test)} {markdown_text(each.text)}" for each in against.values()]
     return "\n".join([*lines, *rest, *([""] if rest else [])])
 
 
@@ -39,13 +38,13 @@ def _row(record: Record, found: TestComparison | None) -> str:
     low, high = record.interval
     bad = not record.passed or (found is not None and found.regressed)
     cells = [
-        _cell(record.test),
+        markdown_text(record.test),
         "none" if record.score is None else number(record.score),
         "" if low is None or high is None else f"{number(low)} to {number(high)}",
         f"{record.judged} of {record.results}",
         "" if record.threshold is None else number(record.threshold, beside=record.score),
-        "" if found is None else _cell(found.text),
-        f"❌ {_cell(record.reason)}".strip() if bad else "✅",
+        "" if found is None else markdown_text(found.text),
+        f"❌ {markdown_text(record.reason)}".strip() if bad else "✅",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -67,8 +66,8 @@ def annotate(
 
 
 def _error(record: Record, text: str, root: Path) -> str:
-    file = _as_property(_in_repository(record.file, root))
-    return f"::error file={file},line={record.line}::{_as_data(f'{record.test}: {text}')}"
+    file = command_property(_in_repository(record.file, root))
+    return f"::error file={file},line={record.line}::{command_text(f'{record.test}: {text}')}"
 
 
 def _in_repository(file: str, root: Path) -> str:
@@ -78,18 +77,3 @@ def _in_repository(file: str, root: Path) -> str:
     if workspace and path.is_relative_to(workspace):
         return path.relative_to(workspace).as_posix()
     return file
-
-
-def _as_data(text: str) -> str:
-    # A line break would end the command, and what follows could be another one.
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _as_property(text: str) -> str:
-    return _as_data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _cell(text: str) -> str:
-    """Text as text: nothing in it is read as Markdown or HTML."""
-    shown = plain(text, _LONGEST_CELL).replace("&", "&amp;").replace("<", "&lt;")
-    return "".join(f"\\{each}" if each in "\\`*_[]|~#!@" else each for each in shown)

@@ -1,0 +1,142 @@
+"""From what was asked for to the agent under test. What cannot be run is refused here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.endpoints import ClientSettings, parse_model
+from assay.endpoints.providers import PROVIDERS
+from assay.errors import ConfigError
+from assay.models import Endpoint
+from assay.models.manifest import AgentDefinition, InlineTool
+
+from .agents import Agent
+from .command_agent import CommandAgent
+from .digests import code_sha256
+from .endpoint_agent import EndpointAgent, ToolCode
+from .function_agent import FunctionAgent
+from .model_names import bare_model, manifest_endpoint
+from .named_code import function_named, imported, is_code_name
+from .settings import CertifySettings
+
+_COMMAND = "cmd:"
+_ADDRESSES = ("http://", "https://")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The agent under test."""
+
+    agent: Agent
+    rehearsal: tuple[str, ...] = ()
+    """What differs from the manifest."""
+
+    endpoint: Endpoint | None = None
+    """Where it is, for agents that are models."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What an agent is chosen by."""
+
+    definition: AgentDefinition
+    settings: CertifySettings
+    root: Path
+    where: str
+    client: ClientSettings
+
+
+def choose_agent(
+    definition: AgentDefinition, settings: CertifySettings, *, root: Path, where: str, slots: int
+) -> Chosen:
+    """The agent that is to be certified. Raises `ConfigError` before anything is called."""
+    runner = settings.runner
+    client = ClientSettings(concurrency=slots, request_timeout_s=settings.timeout_s)
+    case = _Case(definition, settings, root, where, client)
+    if runner is None or isinstance(runner, Endpoint):
+        return _own(case, runner)
+    if isinstance(runner, str) and runner.partition(":")[0] in PROVIDERS:
+        return _own(case, parse_model(runner))
+    if settings.tools is not None:
+        raise ConfigError("--tools is for the manifest's own model; a runner brings its own")
+    if isinstance(runner, str):
+        return _by_text(case, runner)
+    name = f"{getattr(runner, '__module__', '')}:{getattr(runner, '__qualname__', 'function')}"
+    return Chosen(FunctionAgent(runner, name))
+
+
+def _by_text(case: _Case, runner: str) -> Chosen:
+    if runner.startswith(_COMMAND):
+        return Chosen(CommandAgent(runner.removeprefix(_COMMAND).strip()))
+    if runner.startswith(_ADDRESSES):
+        model = bare_model(case.definition.model or case.definition.id)
+        endpoint = Endpoint(provider="openai-compatible", model=model, api_base=runner)
+        # Whoever serves an agent there has given it its role already.
+        agent = EndpointAgent(endpoint, definition=None, settings=case.client)
+        return Chosen(agent, endpoint=endpoint)
+    if not is_code_name(runner):
+        raise ConfigError(
+            f"{runner!r} is no runner",
+            where="--runner",
+            hint="give module:function, http://host/v1, cmd:COMMAND or provider:model[@URL]",
+        )
+    function = function_named(runner, folders=(Path.cwd(), case.root), where="--runner")
+    return Chosen(FunctionAgent(function, runner))
+
+
+def _own(case: _Case, endpoint: Endpoint | None) -> Chosen:
+    """The manifest's own agent: its model, its words, its tools."""
+    rehearsal: tuple[str, ...] = ()
+    model = case.definition.model
+    if endpoint is None:
+        if model is None:
+            raise ConfigError(
+                "the agent has no `model`",
+                where=case.where,
+                hint="give --runner: a function, an address or a command that is the agent",
+            )
+        endpoint = manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
+    elif model is None or bare_model(model) != endpoint.model:
+        rehearsal = (f"the agent's model is {endpoint.model}, not {model}",)
+    agent = EndpointAgent(
+        endpoint, definition=case.definition, tools=_tools(case), settings=case.client
+    )
+    return Chosen(agent, rehearsal, endpoint)
+
+
+def _tools(case: _Case) -> ToolCode | None:
+    """The agent's tools with their code. Raises `ConfigError` for one that cannot be run."""
+    where = f"{case.where}: tools"
+    inline = [tool for tool in case.definition.tools if isinstance(tool, InlineTool)]
+    others = [tool for tool in case.definition.tools if not isinstance(tool, InlineTool)]
+    if others:
+        listed = ", ".join(tool if isinstance(tool, str) else tool.uri for tool in others)
+        raise ConfigError(
+            f"the tools {listed} cannot be run from here",
+            where=where,
+            hint="certify the agent where it has them, with --runner",
+        )
+    if not inline:
+        if case.settings.tools is not None:
+            raise ConfigError("--tools is given, but the agent has none", where=where)
+        return None
+    if case.settings.tools is None:
+        raise ConfigError(
+            f"the tools {', '.join(tool.name for tool in inline)} have no code in the manifest",
+            where=where,
+            hint="give --tools MODULE with a function for each, or --runner",
+        )
+    return _tool_code(inline, case.settings.tools, case.root)
+
+
+def _tool_code(inline: list[InlineTool], name: str, root: Path) -> ToolCode:
+    module: Any = imported(name, folders=(Path.cwd(), root), where="--tools")
+    functions: list[Callable[..., Any]] = []
+    for tool in inline:
+        function = getattr(module, tool.name, None)
+        if not callable(function):
+            raise ConfigError(f"{name!r} has no function {tool.name!r}", where="--tools")
+        functions.append(function)
+    digest = code_sha256(functions[0]) or ""
+    return ToolCode(inline, functions, digest)

@@ -1,0 +1,91 @@
+"""The files that a certification leaves behind."""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.models.manifest import AgentDefinition
+from assay.report.agent_card import card_markdown
+from assay.report.certificate import Resource, state
+from assay.report.certified import CertificationResult
+from assay.report.junit import junit_xml
+
+from .signing import SigningKey
+
+RESULT = "result.json"
+CARD = "card.md"
+JUNIT = "junit.xml"
+CERTIFICATE = "certificate.json"
+SIGNED = "certificate.dsse.json"
+LONGEST_DAYS = 3650
+
+
+@dataclass(frozen=True)
+class Issuing:
+    """How a certificate is issued."""
+
+    valid_days: int = 90
+    """Counted from the last measurement."""
+
+    subjects: tuple[Resource, ...] = ()
+    """Further artifacts that were tested: an image, a commit."""
+
+    key: SigningKey | None = None
+    """None: the certificate is not signed."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.valid_days <= LONGEST_DAYS:
+            raise ConfigError(
+                f"valid_days={self.valid_days!r} is not from 1 to {LONGEST_DAYS}",
+                hint="models change under their names: certify again from time to time",
+            )
+
+
+def write_reports(
+    result: CertificationResult,
+    out: Path,
+    *,
+    definition: AgentDefinition | None = None,
+    issuing: Issuing | None = None,
+) -> tuple[Path, ...]:
+    """Write what is reported of a result into the folder `out`; the files that were written.
+
+    A certificate is among them only where the result can have one. One of an earlier run does not
+    stay beside the results of this.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (CERTIFICATE, SIGNED):
+        (out / name).unlink(missing_ok=True)
+    texts = {
+        RESULT: result.model_dump_json(indent=2) + "\n",
+        CARD: card_markdown(result, definition),
+        JUNIT: junit_xml(result),
+        **_certificate(result, issuing or Issuing()),
+    }
+    for name, text in texts.items():
+        write_whole(out / name, text)
+    return tuple(out / name for name in texts)
+
+
+def _certificate(result: CertificationResult, issuing: Issuing) -> dict[str, str]:
+    if not result.attestable:
+        return {}
+    statement = state(result, valid_days=issuing.valid_days, subjects=issuing.subjects).to_json()
+    if issuing.key is None:
+        return {CERTIFICATE: statement}
+    return {CERTIFICATE: statement, SIGNED: issuing.key.sign(statement)}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file such that a reader finds all of it, or what was there before."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,218 @@
+"""`certify`: a plan run as a recorded evaluation, and held to its criteria."""
+
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assay import __version__
+from assay.endpoints import check_endpoint
+from assay.errors import AssayError, ConfigError, EndpointError
+from assay.evaluation import EvalConfig, Resume, Stop, evaluate
+from assay.evaluation.progress import Watch
+from assay.models import Boundary, Endpoint, stable_id
+from assay.record import Store
+from assay.report.certified import (
+    CertificationResult,
+    CertifiedAgent,
+    CertifiedDataset,
+    CertifiedJudge,
+    Notice,
+)
+from assay.report.criterion_decisions import Timings, latency_figures
+
+from .measuring import Measurer, measured_of, rollout_of
+from .plan import CertificationPlan, refuse_hopeless
+from .tallying import Tally, tally
+
+
+class Interrupted(Exception):
+    """A certification was stopped. What was measured is kept in the run."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
+class BrokeOff(AssayError):
+    """A certification ended in the middle; `__cause__` is why. What was measured is kept."""
+
+    def __init__(self, message: str, run_id: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+async def certify(
+    plan: CertificationPlan,
+    *,
+    store: Store | str | Path | None = None,
+    resume: Resume | str | None = None,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+) -> CertificationResult:
+    """Run the agent on its golden dataset, grade it, and hold it to its definition of done.
+
+    The run is recorded; resumed, it goes on with what is missing, and grades answers that were
+    given already without asking for others. Raises `Interrupted` when `stop` was asked for, and
+    `BrokeOff` when a run that was begun could not go on.
+    """
+    refuse_hopeless(plan)
+    await _check_reach(plan)
+    opened = store if isinstance(store, Store) else Store.open(store)
+    measurer = _measurer(plan)
+    try:
+        config = EvalConfig(
+            score_fn=measurer.scorer(),
+            name=f"certify {plan.definition.id}",
+            repeats=plan.profile.repeats,
+            concurrency=max(plan.settings.concurrency, plan.slots),
+            seed=plan.settings.seed,
+        )
+        measurer.seed_of = config.seed_of
+        _keep_answers(measurer, opened, resume, config.fingerprint())
+        problem = await _warm_up(plan, measurer)
+        try:
+            report = await evaluate(
+                plan.golden.samples, config, store=opened, resume=resume, watch=watch, stop=stop
+            )
+        except AssayError as error:
+            _tell_begun(opened, config.fingerprint(), error)
+            raise
+        if report.interrupted:
+            raise Interrupted(report.run_id)
+        return _result(plan, opened, report.run_id, warmup_problem=problem)
+    finally:
+        measurer.close()
+        await plan.close()
+        if opened is not store:
+            opened.close()
+
+
+def _tell_begun(store: Store, fingerprint: str, error: AssayError) -> None:
+    """Raise `BrokeOff` when a run was begun that can be gone on with."""
+    if isinstance(error, ConfigError):
+        return
+    try:
+        newest = store.run("latest")
+    except AssayError:
+        return
+    if newest.spec.config_fingerprint == fingerprint:
+        raise BrokeOff(str(error), newest.id) from error
+
+
+async def _warm_up(plan: CertificationPlan, measurer: Measurer) -> str | None:
+    problem = None
+    for sample in plan.golden.first(plan.warmup):
+        problem = await measurer.warm_up(sample) or problem
+    return problem
+
+
+async def _check_reach(plan: CertificationPlan) -> None:
+    """Ask the agent's and the judge's servers for their models, which costs nothing.
+
+    Raises `EndpointError` when one is out of reach: that says nothing about the agent.
+    """
+    judge = None if plan.judge is None else plan.judge.endpoint
+    for endpoint, what in ((judge, "the judge"), (plan.chosen.endpoint, "the agent's model")):
+        if endpoint is not None:
+            await _check_one(endpoint, what)
+
+
+async def _check_one(endpoint: Endpoint, what: str) -> None:
+    found = await check_endpoint(endpoint)
+    if found.verdict in ("unreachable", "unauthorised"):
+        raise EndpointError(
+            f"{what} cannot be asked: {found.detail}",
+            where=f"{endpoint.provider}:{endpoint.model}",
+            hint=found.hint,
+        )
+
+
+def _measurer(plan: CertificationPlan) -> Measurer:
+    """The scorer of the run. Its name says everything that decides what a result means."""
+    about = [
+        plan.definition_sha256,
+        plan.chosen.agent.identity,
+        [bar.model_dump(mode="json") for bar in plan.bars],
+        None if plan.judge is None else plan.judge.endpoint.to_dict(),
+        plan.settings.timeout_s,
+        plan.slots,
+    ]
+    name = f"certify({plan.definition.id}, {plan.chosen.agent.name}, {stable_id(about)})"
+    return Measurer(
+        plan.chosen.agent,
+        plan.graders,
+        slots=plan.slots,
+        timeout_s=plan.settings.timeout_s,
+        name=name,
+    )
+
+
+def _keep_answers(
+    measurer: Measurer, store: Store, resume: Resume | str | None, fingerprint: str
+) -> None:
+    """Take over the answers of a run that could not be graded: the agent is not asked twice."""
+    if resume is None:
+        return
+    run = store.run(resume.run_id if isinstance(resume, Resume) else resume)
+    if run.spec.config_fingerprint != fingerprint:
+        return  # refused by the store a moment later, which says why
+    for row, sample in zip(run.results(), run.samples(), strict=True):
+        if row.boundary == Boundary.SCORER and measured_of(sample) is not None:
+            measurer.earlier[rollout_of(sample)] = sample
+
+
+def _result(
+    plan: CertificationPlan, store: Store, run_id: str, *, warmup_problem: str | None
+) -> CertificationResult:
+    run = store.run(run_id)
+    counted = tally(run, plan.bars, repeats=plan.profile.repeats, rows=plan.golden.rows)
+    timings = Timings(
+        counted.seconds, cached=counted.cached, concurrency=plan.slots, warmup=plan.warmup
+    )
+    notices = plan.notices
+    if warmup_problem is not None:
+        notices = (*notices, Notice(code="warmup_failed", text=warmup_problem))
+    finished = run.row().finished_at
+    return CertificationResult.model_validate(
+        {
+            "agent": _agent(plan, counted),
+            "manifest": plan.manifest,
+            "dataset": CertifiedDataset(
+                uri=plan.golden.uri, sha256=plan.golden.sha256, rows=plan.golden.rows
+            ),
+            "judge": _judge(plan, counted),
+            "repeats": plan.profile.repeats,
+            "seed": plan.settings.seed,
+            "outcomes": tuple(counted.outcome(bar, timings) for bar in plan.bars),
+            "latency": latency_figures(timings, plan.profile.latency_statistic),
+            "rehearsal": plan.rehearsal,
+            "warnings": notices,
+            "run": run_id,
+            "started": run.spec.created_at,
+            "finished": datetime.now(UTC) if finished is None else finished,
+            "cost": counted.cost,
+            "versions": {"assay": __version__, "python": platform.python_version()},
+        }
+    )
+
+
+def _agent(plan: CertificationPlan, counted: Tally) -> CertifiedAgent:
+    return CertifiedAgent(
+        id=plan.definition.id,
+        name=plan.definition.name,
+        definition_sha256=plan.definition_sha256,
+        model=plan.definition.model,
+        runner=plan.chosen.agent.name,
+        runner_sha256=plan.chosen.agent.sha256,
+        models_returned=tuple(sorted(counted.agent_models)),
+    )
+
+
+def _judge(plan: CertificationPlan, counted: Tally) -> CertifiedJudge | None:
+    if plan.judge is None:
+        return None
+    return CertifiedJudge(
+        asked=plan.judge.name,
+        returned=tuple(sorted(counted.judge_models)),
+        calls=counted.judge_calls,
+    )

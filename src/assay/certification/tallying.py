@@ -1,0 +1,134 @@
+"""From a recorded run to what each criterion came to."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from assay.evaluation.engine import cost_of
+from assay.models import Sample
+from assay.record import Run
+from assay.report.certified import Cost
+from assay.report.criteria import Bar, CriterionOutcome
+from assay.report.criterion_decisions import Counts, Timings, decide_latency, decide_score
+from assay.report.results import average
+
+from .measuring import Measured, measured_of
+
+
+@dataclass(frozen=True)
+class Called:
+    """One call of the agent, as it was recorded."""
+
+    sample_id: str
+    measured: Measured | None
+    """None when nothing was measured."""
+
+    cost_usd: float | None
+    failure: str | None
+
+
+@dataclass
+class Tally:
+    """Everything a result needs of a run."""
+
+    repeats: int
+    samples: int = 0
+    agent_errors: int = 0
+    cached: int = 0
+    seconds: list[list[float]] = field(default_factory=list)
+    scores: dict[str, list[float]] = field(default_factory=dict)
+    """One for each sample, its repeats averaged."""
+
+    unscored: dict[str, int] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    agent_models: set[str] = field(default_factory=set)
+    judge_models: set[str] = field(default_factory=set)
+    judge_calls: int = 0
+    cost: Cost = field(default_factory=lambda: Cost(agent_usd=0.0, judge_usd=0.0))
+
+    def add(self, calls: list[Called], bars: Iterable[Bar]) -> None:
+        """Count the repeats of one sample."""
+        self.samples += 1
+        known = [call.measured for call in calls if call.measured is not None]
+        self.agent_errors += sum(each.agent_error is not None for each in known)
+        self.cached += sum(each.cached for each in known)
+        times = [
+            math.inf if each.seconds is None else each.seconds for each in known if not each.cached
+        ]
+        if times:
+            self.seconds.append(times)
+        for bar in bars:
+            self._add_score(bar, calls)
+        self._add_models(known, calls)
+
+    def _add_score(self, bar: Bar, calls: list[Called]) -> None:
+        if bar.kind != "score":
+            return
+        scores = [
+            call.measured.scores[bar.name]
+            for call in calls
+            if call.measured is not None and bar.name in call.measured.scores
+        ]
+        mean = average(scores)
+        if mean is not None and len(scores) == self.repeats:
+            self.scores.setdefault(bar.name, []).append(mean)
+            return
+        self.unscored[bar.name] = self.unscored.get(bar.name, 0) + 1
+        self.why.setdefault(bar.name, _why(bar.name, calls))
+
+    def _add_models(self, known: list[Measured], calls: list[Called]) -> None:
+        agent, judge = self.cost.agent_usd, self.cost.judge_usd
+        for call in calls:
+            agent = None if agent is None or call.cost_usd is None else agent + call.cost_usd
+        for each in known:
+            self.agent_models.update(each.agent_models)
+            self.judge_models.update(each.judge_models)
+            self.judge_calls += each.judge_calls
+            spent = each.judge_cost_usd
+            judge = None if judge is None or spent is None else judge + spent
+        self.cost = Cost(agent_usd=agent, judge_usd=judge)
+
+    def outcome(self, bar: Bar, timings: Timings) -> CriterionOutcome:
+        """What one criterion came to."""
+        if bar.kind == "latency":
+            return decide_latency(bar, timings, agent_errors=self.agent_errors)
+        counts = Counts(
+            unscored=self.unscored.get(bar.name, 0),
+            agent_errors=self.agent_errors,
+            why_unscored=self.why.get(bar.name),
+        )
+        return decide_score(bar, self.scores.get(bar.name, []), counts)
+
+
+def tally(run: Run, bars: tuple[Bar, ...], *, repeats: int, rows: int) -> Tally:
+    """Count a run. Samples of the plan that it does not have are unscored."""
+    counted = Tally(repeats)
+    for _, group in groupby(_calls(run), key=lambda call: call.sample_id):
+        counted.add(list(group), bars)
+    while counted.samples < rows:
+        counted.add([], bars)
+    return counted
+
+
+def _calls(run: Run) -> Iterator[Called]:
+    for row, sample in zip(run.results(), run.samples(), strict=True):
+        failure = None if sample.failure is None else sample.failure.message
+        yield Called(row.sample_id, measured_of(sample), _agent_cost(sample), failure)
+
+
+def _agent_cost(sample: Sample) -> float | None:
+    """What the agent's model calls cost. An agent that shows none may have made some."""
+    if sample.trajectory is None or not sample.trajectory.calls:
+        return None
+    return cost_of(sample)
+
+
+def _why(name: str, calls: list[Called]) -> str:
+    for call in calls:
+        if call.measured is not None and name in call.measured.problems:
+            return call.measured.problems[name]
+    for call in calls:
+        if call.failure is not None:
+            return call.failure
+    return "it was not run"

@@ -1,0 +1,88 @@
+"""`assay certify diff`: what changed between two manifests, and whether the bar was lowered."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.certification.manifest_changes import ChangeClass, ManifestChange, compare_manifests
+from assay.models.manifest import Manifest
+
+from .exit_status import NO, YES
+from .terminal import cut, plain_lines, print_json
+
+_CLASSES: tuple[ChangeClass, ...] = ("weakened", "moved", "strengthened", "other")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument("old", type=Path, metavar="OLD.yaml", help="the manifest as it was")
+    parser.add_argument("new", type=Path, metavar="NEW.yaml", help="the manifest as it is to be")
+    parser.add_argument("--agent", metavar="ID", help="one agent (default: everything)")
+    add_guard_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def add_guard_options(parser: ArgumentParser) -> None:
+    """Declare which changes are refused."""
+    parser.add_argument(
+        "--no-weaken", action="store_true", help="exit 1 when anything is asked less strictly"
+    )
+    parser.add_argument(
+        "--no-move",
+        action="store_true",
+        help="exit 1 when a dataset, a judge or a metric is another one",
+    )
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0, or 1 when a change is of a class that was not to be; 2 a manifest is bad."""
+    changes = compare_manifests(Manifest.load(args.old), Manifest.load(args.new), agent=args.agent)
+    status = NO if refused(changes, args) else YES
+    if args.json:
+        print_json({"exit_status": status, **changes_as_json(changes)})
+    else:
+        print(plain_lines("\n".join(change_lines(changes))))
+    return status
+
+
+def refused(changes: Sequence[ManifestChange], args: Namespace) -> bool:
+    """Whether one of the changes is of a class that the options refuse."""
+    classes = {each.change for each in changes}
+    return (args.no_weaken and "weakened" in classes) or (args.no_move and "moved" in classes)
+
+
+def changes_as_json(changes: Sequence[ManifestChange]) -> dict[str, Any]:
+    """What the lines say."""
+    return {
+        "counts": _counts(changes),
+        "changes": [json.loads(each.model_dump_json()) for each in changes],
+    }
+
+
+def change_lines(changes: Sequence[ManifestChange]) -> list[str]:
+    """A block for each change, and a count of the classes."""
+    if not changes:
+        return ["nothing changed"]
+    lines = []
+    for each in changes:
+        where = each.path if each.agent is None else f"{each.agent}: {each.path}"
+        note = f" ({each.note})" if each.note else ""
+        lines += [
+            f"{each.change:<14}{cut(f'{where}{note}', 100)}",
+            f"{'':<14}{cut(f'old  {_shown(each.old)}', 200)}",
+            f"{'':<14}{cut(f'new  {_shown(each.new)}', 200)}",
+        ]
+    counted = ", ".join(f"{count} {name}" for name, count in _counts(changes).items() if count)
+    return [*lines, "", f"{'changes':<14}{counted}"]
+
+
+def _counts(changes: Sequence[ManifestChange]) -> dict[str, int]:
+    counted = Counter(each.change for each in changes)
+    return {name: counted[name] for name in _CLASSES}
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)

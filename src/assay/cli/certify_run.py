@@ -1,0 +1,238 @@
+"""`assay certify run`: run a certification, record it, and say what came of it."""
+
+import asyncio
+import json
+import re
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from assay.certification import (
+    BrokeOff,
+    CertificationPlan,
+    Interrupted,
+    certify,
+    plan_certifications,
+    refuse_hopeless,
+    write_reports,
+)
+from assay.certification.reports import Issuing
+from assay.errors import AssayError, ConfigError
+from assay.evaluation import Stop
+from assay.record import Store
+from assay.report.certified import CertificationResult
+
+from .certify_diff import changes_as_json, refused
+from .certify_issuing import (
+    add_issuing_options,
+    changes_since_baseline,
+    issuing_from,
+    subject_words,
+)
+from .certify_lines import result_lines
+from .certify_options import add_certify_options, settings_from
+from .exit_status import COULD_NOT_TELL, INTERRUPTED, NO, YES, status_of
+from .github import tell_github
+from .interruption import leave_now, stopping_on_signals, ticking
+from .overrides import seconds
+from .progress import display_for
+from .resumption import without_secrets
+from .store_option import add_store_option, follow_up, store_location
+from .terminal import plain_lines, print_json
+
+_REPEATED = (
+    "agent runner tools judge dataset limit seed timeout concurrency latency-concurrency warmup "
+    "store output sign passphrase-env valid-days"
+).split()
+_SWITCHES = ("allow-private", "allow-outside", "fail-on-warn")
+_WORST_FIRST = (INTERRUPTED, NO, COULD_NOT_TELL, YES)
+"""A definite no comes before what could not be told: no second try can change it."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    add_certify_options(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="write the result, the certificate, a card and JUnit XML here; with several agents, "
+        "in a folder for each",
+    )
+    add_issuing_options(parser)
+    parser.add_argument(
+        "--fail-on-warn", action="store_true", help="exit 1 when a criterion that warns is missed"
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run; answers that were given already are not asked for again",
+    )
+    parser.add_argument(
+        "--grace",
+        type=seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="after Ctrl-C, how long samples in flight may take to end (default: 30)",
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 certified, 1 a strict criterion failed, 2 nothing was run, 3 could not tell,
+    130 interrupted.
+    """
+    issuing = issuing_from(args)
+    if refused(changes := changes_since_baseline(args), args):
+        if args.json:
+            print_json({"exit_status": NO, "results": [], **changes_as_json(changes)})
+        print("the manifest is not as strict as it was; nothing was run", file=sys.stderr)
+        return NO
+    # Whatever the user's own code prints is no result of this command.
+    with TemporaryDirectory(prefix="assay-") as folder, redirect_stdout(sys.stderr):
+        plans = plan_certifications(
+            args.manifest, settings_from(args), agent=args.agent, folder=Path(folder)
+        )
+        if args.resume is not None and len(plans) > 1:
+            raise ConfigError("--resume is for one agent", hint="say which with --agent")
+        for plan in plans:
+            refuse_hopeless(plan)
+        places = _Places(args.output, several=len(plans) > 1)
+        _refuse_shared_folders(places, plans)
+        with Store.open(store_location(args)) as store:
+            ends = [_ended(plan, store, args, places, issuing) for plan in plans]
+    status = min((end.status for end in ends), key=_WORST_FIRST.index)
+    _tell(ends, args, status)
+    if status == INTERRUPTED:
+        leave_now()
+    return status
+
+
+@dataclass(frozen=True)
+class _End:
+    """What became of one agent."""
+
+    agent: str
+    status: int
+    result: CertificationResult | None = None
+    written: tuple[Path, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the files of each agent go."""
+
+    folder: Path | None
+    several: bool
+
+    def of(self, agent: str) -> Path | None:
+        if self.folder is None or not self.several:
+            return self.folder
+        return self.folder / _folder_name(agent)
+
+
+def _refuse_shared_folders(places: _Places, plans: tuple[CertificationPlan, ...]) -> None:
+    folders = [places.of(plan.definition.id) for plan in plans]
+    if places.folder is not None and len(set(folders)) < len(folders):
+        raise ConfigError(
+            "two agents have ids that come to one folder's name", hint="certify each with --agent"
+        )
+
+
+def _ended(
+    plan: CertificationPlan, store: Store, args: Namespace, places: _Places, issuing: Issuing
+) -> _End:
+    agent = plan.definition.id
+    try:
+        result = asyncio.run(_certified(plan, store, args))
+    except Interrupted as stopped:
+        problem = f"interrupted; what was measured is kept. {_go_on(args, agent, stopped.run_id)}"
+        return _End(agent, INTERRUPTED, problem=problem)
+    except BrokeOff as broken:
+        problem = f"{broken}\nwhat was measured is kept. {_go_on(args, agent, broken.run_id)}"
+        return _End(agent, COULD_NOT_TELL, problem=problem)
+    except ConfigError:
+        raise
+    except AssayError as error:
+        # The other agents may be within reach.
+        return _End(agent, status_of(error), problem=str(error))
+    status = result.exit_status(fail_on_warn=args.fail_on_warn)
+    written: tuple[Path, ...] = ()
+    if (out := places.of(agent)) is not None:
+        written = write_reports(result, out, definition=plan.definition, issuing=issuing)
+    tell_github(result, Path(args.manifest))
+    unsure = status == COULD_NOT_TELL
+    go_on = f"could not be told. {_go_on(args, agent, result.run)}" if unsure else None
+    return _End(agent, status, result, written, go_on)
+
+
+async def _certified(plan: CertificationPlan, store: Store, args: Namespace) -> CertificationResult:
+    stop = Stop(grace_s=args.grace)
+    with display_for(quiet=args.quiet) as display, stopping_on_signals(stop, display):
+        display.say(f"certifying {plan.definition.id}: {plan.agent_calls} calls of the agent")
+        async with ticking(display):
+            return await certify(
+                plan, store=store, resume=args.resume, watch=display.watch, stop=stop
+            )
+
+
+def _tell(ends: list[_End], args: Namespace, status: int) -> None:
+    if args.json:
+        print_json({"exit_status": status, "results": [_plain(end) for end in ends]})
+    else:
+        told = [
+            "\n".join(
+                [
+                    *result_lines(end.result),
+                    *(f"{'written':<14}{path}" for path in end.written),
+                    "next:",
+                    f"  {follow_up(args, 'show', end.result.run)}",
+                ]
+            )
+            for end in ends
+            if end.result is not None
+        ]
+        if told:
+            print(plain_lines("\n\n".join(told)))
+    for end in ends:
+        if end.problem is not None:
+            print(plain_lines(f"{end.agent}: {end.problem}"), file=sys.stderr)
+
+
+def _plain(end: _End) -> dict[str, Any]:
+    result = end.result
+    return {
+        "agent": end.agent,
+        "exit_status": end.status,
+        "certified": result is not None and result.certified,
+        "problem": end.problem,
+        "written": [str(path) for path in end.written],
+        "result": None if result is None else json.loads(result.model_dump_json()),
+    }
+
+
+def _folder_name(agent: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-") or "agent"
+
+
+def _go_on(args: Namespace, agent: str, run_id: str) -> str:
+    """The command that goes on with a run, without passwords."""
+    words = ["assay", "certify", "run", args.manifest]
+    given = {**vars(args), "agent": agent}
+    for name in _REPEATED:
+        value = given[name.replace("-", "_")]
+        if value is not None:
+            words += [f"--{name}", without_secrets(str(value))]
+    for each in args.subject:
+        words += ["--subject", subject_words(each)]
+    words += [f"--{name}" for name in _SWITCHES if given[name.replace("-", "_")]]
+    return f"Go on with:\n  {shlex.join([*words, '--resume', run_id])}"

@@ -1,0 +1,143 @@
+"""`assay certify verify`: whether a certificate still says what the manifest asks for."""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from assay.certification.signing import read_verifying_key
+from assay.certification.verifying import Demands, Verification, verify_certificate
+from assay.report.certificate_checks import Finding
+from assay.report.wording import plural
+from assay.sources.golden.rules import FetchRules
+
+from .certify_issuing import digest
+from .exit_status import NO, YES
+from .terminal import cut, plain, plain_lines, print_json
+
+_SAID = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument(
+        "certificate", type=Path, metavar="CERTIFICATE.json", help="signed or not signed"
+    )
+    parser.add_argument(
+        "--manifest", type=Path, required=True, metavar="MANIFEST.yaml", help="of what is deployed"
+    )
+    parser.add_argument("--agent", metavar="ID", help="which one, where the manifest has several")
+    parser.add_argument(
+        "--key",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="KEY.pub.pem",
+        help="whoever signed it must have the private half; of several, one is enough",
+    )
+    parser.add_argument(
+        "--allow-unsigned",
+        action="store_true",
+        help="let the content alone decide, whoever wrote it",
+    )
+    parser.add_argument(
+        "--require-subject",
+        type=digest,
+        action="append",
+        default=[],
+        metavar="ALGORITHM:DIGEST",
+        help="this artifact must be among those certified",
+    )
+    parser.add_argument(
+        "--require-runner",
+        metavar="RUNNER",
+        help="the agent must have been tested like this, as `tested as` shows it",
+    )
+    _add_dataset_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _add_dataset_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--refetch-dataset",
+        action="store_true",
+        help="fetch the golden dataset and compare it with the one that was used",
+    )
+    parser.add_argument(
+        "--allow-private", action="store_true", help="let it be on this machine's network"
+    )
+    parser.add_argument(
+        "--allow-outside", action="store_true", help="let it be outside of the manifest's folder"
+    )
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 verified, 1 not, 2 no certificate or no manifest, 3 the dataset is away."""
+    demands = Demands(
+        keys=tuple(read_verifying_key(path) for path in args.key),
+        allow_unsigned=args.allow_unsigned,
+        refetch_dataset=args.refetch_dataset,
+        fetch=FetchRules(allow_outside=args.allow_outside, allow_private=args.allow_private),
+        subjects=tuple(args.require_subject),
+        runner=args.require_runner,
+    )
+    # Metrics are imported, and whatever they print is no result of this command.
+    with redirect_stdout(sys.stderr):
+        found = verify_certificate(
+            args.certificate, args.manifest, agent=args.agent, demands=demands
+        )
+    status = YES if found.verified else NO
+    if args.json:
+        print_json({"exit_status": status, **_plain(found)})
+    else:
+        print(plain_lines("\n".join(verification_lines(found, str(args.certificate)))))
+    return status
+
+
+def verification_lines(found: Verification, certificate: str) -> list[str]:
+    """A line for each check, and what is expected and found of each that does not match."""
+    lines = [_line("certificate", certificate)]
+    if (said := found.certification) is not None:
+        until = f"{said.valid_until:%Y-%m-%d}"
+        lines += [
+            _line("agent", said.agent.id),
+            _line("tested as", said.agent.runner),
+            _line("result", f"{said.verdict}, valid until {until}"),
+        ]
+    lines.append("")
+    for finding in found.findings:
+        lines += _finding_lines(finding)
+    return [*lines, "", _line("verdict", _verdict(found))]
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    said = _SAID[finding.status]
+    if finding.status != "mismatch":
+        return [_line(said, f"{finding.check}: {finding.found}")]
+    return [
+        f"{said:<14}{plain(finding.check)}",
+        f"{'':<14}  expected  {plain(finding.expected)}",
+        f"{'':<14}  found     {plain(finding.found)}",
+    ]
+
+
+def _verdict(found: Verification) -> str:
+    if not found.verified:
+        return f"NOT VERIFIED: {len(found.mismatches)} of {plural(len(found.findings), 'check')}"
+    if found.signature == "signed":
+        return "VERIFIED, and signed"
+    return f"VERIFIED, but {_UNSIGNED[found.signature]}: anybody could have written it"
+
+
+_UNSIGNED = {"unsigned": "unsigned", "not checked": "its signature was not checked"}
+
+
+def _plain(found: Verification) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(found.model_dump_json())
+    return shown
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<14}{cut(text, 66)}"

@@ -1,0 +1,185 @@
+"""A certificate: an in-toto statement about an agent, with the test-result predicate.
+
+The lists of the predicate can be read by any tool; the extension `certification` holds the
+figures behind them. Both are made of one result, so they cannot say different things.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
+
+from .certified import CertificationResult
+from .criteria import CriterionOutcome, CriterionStatus
+from .criterion_decisions import meets
+
+Algorithm = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
+Hexadecimal = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,256}$")]
+
+
+class _InToto(BaseModel):
+    """A part of a statement. Fields that are not known are ignored, as in-toto asks."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class Resource(_InToto):
+    """Something that a statement is about, or that was used: in-toto's ResourceDescriptor."""
+
+    name: str | None = None
+    uri: str | None = None
+    digest: dict[Algorithm, Hexadecimal] = Field(min_length=1)
+
+    @model_serializer
+    def _without_what_is_not_said(self) -> dict[str, Any]:
+        return {name: value for name, value in dict(self).items() if value is not None}
+
+
+class Certification(CertificationResult):
+    """The result that is certified, and how long it holds."""
+
+    valid_until: AwareDatetime
+
+    @model_validator(mode="after")
+    def _may_be_certified(self) -> Self:
+        if not self.attestable:
+            raise ValueError("there is no certificate of a rehearsal, or of what could not be told")
+        if self.started.tzinfo is None or self.finished.tzinfo is None:
+            raise ValueError("a time without its zone is no time")
+        for outcome in self.outcomes:
+            _check_passed(outcome, self.dataset.rows)
+        return self
+
+
+class TestResult(_InToto):
+    """in-toto's predicate, with the figures as an extension."""
+
+    # Named after the predicate: pytest is not to take it for tests.
+    __test__ = False
+
+    result: Literal["PASSED", "WARNED", "FAILED"]
+    configuration: tuple[Resource, ...] = Field(min_length=1)
+    passed: tuple[str, ...] = Field(alias="passedTests")
+    warned: tuple[str, ...] = Field(alias="warnedTests")
+    failed: tuple[str, ...] = Field(alias="failedTests")
+    certification: Certification
+
+    @model_validator(mode="after")
+    def _agrees_with_its_figures(self) -> Self:
+        expected = _predicate(self.certification)
+        for name in ("result", "configuration", "passed", "warned", "failed"):
+            if getattr(self, name) != expected[name]:
+                raise ValueError(f"`{name}` does not agree with `certification`")
+        return self
+
+
+class Statement(_InToto):
+    """A certificate."""
+
+    type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
+    subject: tuple[Resource, ...] = Field(min_length=1)
+    predicate_type: Literal["https://in-toto.io/attestation/test-result/v0.1"] = Field(
+        alias="predicateType"
+    )
+    predicate: TestResult
+
+    @model_validator(mode="after")
+    def _is_about_what_was_tested(self) -> Self:
+        tested = subjects_of(self.certification)
+        if self.subject[: len(tested)] != tested:
+            raise ValueError("`subject` does not agree with `certification`")
+        return self
+
+    @property
+    def certification(self) -> Certification:
+        return self.predicate.certification
+
+    def to_json(self) -> str:
+        """The certificate as it is written and signed."""
+        return self.model_dump_json(by_alias=True, indent=2) + "\n"
+
+
+def state(
+    result: CertificationResult, *, valid_days: int, subjects: tuple[Resource, ...] = ()
+) -> Statement:
+    """The certificate of a result, valid for so many days after the last measurement.
+
+    `subjects` are further artifacts that were tested, such as an image or a commit. Raises
+    `ValueError` for a result of which there is no certificate.
+    """
+    valid_until = result.finished.astimezone(UTC) + timedelta(days=valid_days)
+    certification = Certification.model_validate({**dict(result), "valid_until": valid_until})
+    return Statement(
+        type="https://in-toto.io/Statement/v1",
+        predicate_type="https://in-toto.io/attestation/test-result/v0.1",
+        subject=(*subjects_of(certification), *subjects),
+        predicate=TestResult(**_predicate(certification), certification=certification),
+    )
+
+
+def subjects_of(certification: CertificationResult) -> tuple[Resource, ...]:
+    """What was tested: the agent's definition, and the code that ran in its place, if any did."""
+    agent = certification.agent
+    found = [_resource(f"agent:{agent.id}", agent.definition_sha256)]
+    if agent.runner_sha256 is not None:
+        found.append(_resource(f"code:{agent.runner}", agent.runner_sha256))
+    return tuple(found)
+
+
+def is_valid(certification: Certification, now: datetime) -> bool:
+    """Whether a certificate holds at a time: not before it was measured, nor after its end."""
+    clocks_differ = timedelta(minutes=5)
+    return certification.finished - clocks_differ <= now <= certification.valid_until
+
+
+def _predicate(certification: Certification) -> dict[str, Any]:
+    outcomes = certification.outcomes
+    passed = [each for each in outcomes if each.status is CriterionStatus.PASSED]
+    missed = [each for each in outcomes if each.status is not CriterionStatus.PASSED]
+    return {
+        "result": certification.verdict.value,
+        "configuration": _configuration(certification),
+        "passed": tuple(each.name for each in passed),
+        "warned": tuple(each.name for each in missed if not each.strict),
+        "failed": tuple(each.name for each in missed if each.strict),
+    }
+
+
+def _configuration(certification: Certification) -> tuple[Resource, ...]:
+    """Everything that decides what the result means, by digest."""
+    manifest, dataset = certification.manifest, certification.dataset
+    found = [_resource(f"manifest:{manifest.path}", manifest.sha256)]
+    found += [_resource(f"manifest:{path}", sha) for path, sha in manifest.references.items()]
+    uri = dataset.uri if "://" in dataset.uri else None
+    found.append(_resource(f"dataset:{dataset.uri}", dataset.sha256, uri))
+    for outcome in certification.outcomes:
+        by = outcome.graded_by
+        # A metric whose code cannot be read has no digest, and is not accounted for.
+        if by.sha256 is not None:
+            what = "judge-prompt" if by.by == "judge" else by.by
+            found.append(_resource(f"{what}:{outcome.name}", by.sha256))
+    return tuple(found)
+
+
+def _resource(name: str, sha256: str, uri: str | None = None) -> Resource:
+    return Resource(name=name, uri=uri, digest={"sha256": sha256})
+
+
+def _check_passed(outcome: CriterionOutcome, rows: int) -> None:
+    """Refuse a pass that its own figures do not bear out."""
+    if outcome.status is not CriterionStatus.PASSED:
+        return
+    if outcome.value is None or not meets(outcome, outcome.value):
+        raise ValueError(f"{outcome.name} is said to be passed, and its value misses the bar")
+    if outcome.gate == "proven" and outcome.evidence != "proven":
+        raise ValueError(f"{outcome.name} is said to be passed, and is not proven")
+    if outcome.kind == "score" and outcome.samples != rows:
+        raise ValueError(f"{outcome.name} was measured on {outcome.samples} of {rows} samples")

@@ -1,0 +1,197 @@
+"""A certificate held against what a manifest asks for today: pure comparisons."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from .certificate import Certification, Statement, is_valid
+from .certified import CertifiedDataset
+from .criteria import Bar, CriterionOutcome, CriterionStatus
+from .figures import Figure
+
+NONE = "nothing"
+
+
+class Finding(Figure):
+    """One thing that was compared."""
+
+    check: str
+    status: Literal["ok", "mismatch", "unchecked"]
+    """`unchecked`: the manifest leaves it open, and nobody asked to look."""
+
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a certificate must be about."""
+
+    agent: str
+    definition_sha256: str
+    bars: tuple[Bar, ...]
+    repeats: int
+    dataset_uri: str
+    dataset_sha256: str | None
+    """The manifest's pin."""
+
+    fetched_sha256: str | None
+    """Of the dataset as it is now, where it was fetched again."""
+
+    judge: str | None
+    """The judge's model without its provider; None when code measures everything."""
+
+    subjects: tuple[tuple[str, str], ...] = ()
+    """Algorithm and digest of further artifacts that must have been tested."""
+
+    runner: str | None = None
+    """How the agent must have been called; None: in any way."""
+
+
+def check_certificate(
+    statement: Statement, expected: Expected, *, now: datetime
+) -> tuple[Finding, ...]:
+    """Everything that was compared, in the order in which it is told."""
+    certification = statement.certification
+    return (
+        *_about_the_agent(statement, expected),
+        *_about_the_result(certification, now),
+        *_about_the_dataset(certification.dataset, expected),
+        *_about_the_judge(certification, expected),
+        *_about_the_criteria(certification, expected),
+    )
+
+
+def _about_the_agent(statement: Statement, expected: Expected) -> Iterator[Finding]:
+    agent = statement.certification.agent
+    yield same("agent", expected.agent, agent.id)
+    yield same("definition", f"sha256:{expected.definition_sha256}", _definition(statement))
+    if expected.runner is not None:
+        yield same("runner", expected.runner, agent.runner)
+    digests = {pair for each in statement.subject for pair in each.digest.items()}
+    for algorithm, digest in expected.subjects:
+        held = (algorithm, digest) in digests
+        found = f"{algorithm}:{digest}" if held else _listed(digests)
+        yield _finding("subject", f"{algorithm}:{digest}", found, ok=held)
+
+
+def _definition(statement: Statement) -> str:
+    return f"sha256:{statement.subject[0].digest.get('sha256', NONE)}"
+
+
+def _about_the_result(certification: Certification, now: datetime) -> Iterator[Finding]:
+    result = certification.verdict.value
+    yield _finding("result", "PASSED or WARNED", result, ok=certification.certified)
+    first, last = certification.finished, certification.valid_until
+    held = f"{_moment(first)} to {_moment(last)}"
+    yield _finding("validity", f"holds on {_moment(now)}", held, ok=is_valid(certification, now))
+
+
+def _about_the_dataset(dataset: CertifiedDataset, expected: Expected) -> Iterator[Finding]:
+    found = f"sha256:{dataset.sha256}"
+    yield same("dataset address", expected.dataset_uri, dataset.uri)
+    if expected.dataset_sha256 is not None:
+        yield same("dataset pin", f"sha256:{expected.dataset_sha256}", found)
+    if expected.fetched_sha256 is not None:
+        yield same("dataset as it is now", f"sha256:{expected.fetched_sha256}", found)
+    elif expected.dataset_sha256 is None:
+        yield Finding(
+            check="dataset content",
+            status="unchecked",
+            expected="not pinned, and not fetched again",
+            found=found,
+        )
+
+
+def _about_the_judge(certification: Certification, expected: Expected) -> Iterator[Finding]:
+    asked = None if certification.judge is None else certification.judge.asked
+    if expected.judge is None and asked is None:
+        return
+    # `provider:model at host`: a manifest says which model, not where it is.
+    model = None if asked is None else asked.partition(" at ")[0].partition(":")[2]
+    yield same("judge", expected.judge or NONE, model or NONE)
+
+
+def _about_the_criteria(certification: Certification, expected: Expected) -> Iterator[Finding]:
+    repeats = certification.repeats
+    ok = repeats >= expected.repeats
+    yield _finding("repeats", f"at least {expected.repeats}", str(repeats), ok=ok)
+    outcomes = {outcome.name: outcome for outcome in certification.outcomes}
+    for bar in expected.bars:
+        outcome = outcomes.pop(bar.name, None)
+        if outcome is None:
+            yield _finding(bar.name, "among the criteria", NONE, ok=False)
+        else:
+            yield from _about_a_criterion(bar, outcome)
+    for name in outcomes:
+        yield _finding(name, NONE, "among the criteria", ok=False)
+
+
+def _about_a_criterion(bar: Bar, outcome: CriterionOutcome) -> Iterator[Finding]:
+    passed = outcome.status is CriterionStatus.PASSED
+    if bar.strict:
+        yield _finding(bar.name, "passed", outcome.status.value, ok=passed)
+    else:
+        yield _finding(bar.name, "passed or warned", outcome.status.value, ok=True)
+    for field in ("kind", "direction", "threshold", "strict", "range"):
+        old, new = getattr(bar, field), getattr(outcome, field)
+        yield from _unless_same(f"{bar.name}: {field}", _shown(old), _shown(new))
+    stronger = outcome.gate == "proven" or bar.gate == "point"
+    if not stronger:
+        yield _finding(f"{bar.name}: gate", bar.gate, outcome.gate, ok=False)
+    if outcome.confidence < bar.confidence:
+        least = f"at least {bar.confidence:g}"
+        yield _finding(f"{bar.name}: confidence", least, f"{outcome.confidence:g}", ok=False)
+    yield from _about_the_grading(bar, outcome)
+
+
+def _about_the_grading(bar: Bar, outcome: CriterionOutcome) -> Iterator[Finding]:
+    wanted, used = bar.graded_by, outcome.graded_by
+    yield from _unless_same(f"{bar.name}: graded by", wanted.by, used.by)
+    if wanted.by == "clock":
+        yield from _unless_same(f"{bar.name}: statistic", wanted.name, used.name)
+        return
+    if wanted.by != "judge":
+        yield from _unless_same(f"{bar.name}: {wanted.by}", wanted.name, used.name)
+    what = {"judge": "judge prompt", "check": "check file"}.get(wanted.by, "metric code")
+    # Without digests nothing is known about the code, which is not the same as knowing that it
+    # is the same.
+    known = wanted.sha256 is not None and wanted.sha256 == used.sha256
+    yield _finding(f"{bar.name}: {what}", _digest(wanted.sha256), _digest(used.sha256), ok=known)
+
+
+def same(check: str, expected: str, found: str) -> Finding:
+    """Two texts that must be equal."""
+    return _finding(check, expected, found, ok=expected == found)
+
+
+def _unless_same(check: str, expected: str, found: str) -> Iterator[Finding]:
+    if expected != found:
+        yield _finding(check, expected, found, ok=False)
+
+
+def _finding(check: str, expected: str, found: str, *, ok: bool) -> Finding:
+    return Finding(check=check, status="ok" if ok else "mismatch", expected=expected, found=found)
+
+
+def _digest(sha256: str | None) -> str:
+    return "not known" if sha256 is None else f"sha256:{sha256}"
+
+
+def _listed(digests: set[tuple[str, str]]) -> str:
+    return ", ".join(sorted(f"{algorithm}:{digest}" for algorithm, digest in digests))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    return str(value)
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,145 @@
+"""The result of a certification: everything a certificate, a card or a person needs of it."""
+
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import Field, FiniteFloat, model_validator
+
+from .criteria import CertificationVerdict, CriterionOutcome, LatencyFigures, verdict_of
+from .figures import Figure
+
+SHA256 = r"^[0-9a-f]{64}$"
+
+
+class CertifiedAgent(Figure):
+    """The agent that was tested, and how it was called."""
+
+    id: str
+    name: str
+    definition_sha256: str = Field(pattern=SHA256)
+    """Of the definition's canonical JSON (RFC 8785), without fields at their defaults."""
+
+    model: str | None
+    """As the manifest has it."""
+
+    runner: str
+    """`own model ...`, `module:function`, an address or a command: without secrets."""
+
+    runner_sha256: str | None = None
+    """Of the file that holds a `module:function`; None for others, or where it is not known."""
+
+    models_returned: tuple[str, ...] = ()
+    """What the endpoint called the models that answered; empty where nobody said."""
+
+
+class CertifiedManifest(Figure):
+    """The file that holds the definition of done."""
+
+    path: str
+    """As it was given; its name alone where it was absolute."""
+
+    sha256: str = Field(pattern=SHA256)
+    references: dict[str, str] = Field(default_factory=dict)
+    """The files that it refers to, from its folder, with the sha256 of each."""
+
+
+class CertifiedDataset(Figure):
+    """The golden dataset that was used."""
+
+    uri: str
+    """Without credentials."""
+
+    sha256: str = Field(pattern=SHA256)
+    rows: int = Field(ge=1)
+    """Samples that were run."""
+
+
+class CertifiedJudge(Figure):
+    """The model that judged what no metric measures."""
+
+    asked: str
+    """`provider:model`, with the host where it has one."""
+
+    returned: tuple[str, ...]
+    """What the API called the models that answered; empty where it did not say."""
+
+    calls: int = Field(ge=0)
+
+
+class Cost(Figure):
+    """US dollars. None: one of the calls does not know what it cost."""
+
+    agent_usd: FiniteFloat | None
+    judge_usd: FiniteFloat | None
+
+
+class Notice(Figure):
+    """Something to know about a result that decides nothing."""
+
+    code: str = Field(pattern=r"^[a-z_]+$")
+    text: str
+
+
+class CertificationResult(Figure):
+    """One agent held to its definition of done."""
+
+    agent: CertifiedAgent
+    manifest: CertifiedManifest
+    dataset: CertifiedDataset
+    judge: CertifiedJudge | None
+    """None when every criterion is measured by code."""
+
+    repeats: int = Field(ge=1)
+    seed: int | None
+    outcomes: tuple[CriterionOutcome, ...] = Field(min_length=1)
+    """In the order of the rubric, the latency last. There is no certificate over nothing."""
+
+    latency: LatencyFigures
+    verdict: CertificationVerdict
+    rehearsal: tuple[str, ...] = ()
+    """What differs from the manifest. Of a rehearsal there is a report, but no certificate."""
+
+    warnings: tuple[Notice, ...] = ()
+    run: str
+    """The id of the recorded run."""
+
+    started: datetime
+    finished: datetime
+    cost: Cost
+    versions: dict[str, str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_up(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "verdict" not in data and data.get("outcomes"):
+            return {**data, "verdict": verdict_of(data["outcomes"])}
+        return data
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        names = [outcome.name for outcome in self.outcomes]
+        if len(set(names)) != len(names):
+            raise ValueError("two outcomes have one name")
+        if self.verdict is not verdict_of(self.outcomes):
+            raise ValueError(f"the outcomes do not add up to {self.verdict}")
+        return self
+
+    @property
+    def certified(self) -> bool:
+        """Whether this is a yes that a deployment may rely on."""
+        met = self.verdict in (CertificationVerdict.PASSED, CertificationVerdict.WARNED)
+        return met and not self.rehearsal
+
+    @property
+    def attestable(self) -> bool:
+        """Whether a certificate may be written: of a no as well, but not of what could not be told.
+
+        A rehearsal says nothing about the manifest's own definition of done.
+        """
+        return self.verdict is not CertificationVerdict.ERROR and not self.rehearsal
+
+    def exit_status(self, *, fail_on_warn: bool = False) -> int:
+        """What a command that ran this exits with."""
+        if fail_on_warn and self.verdict is CertificationVerdict.WARNED:
+            return 1
+        return self.verdict.exit_status

@@ -1,0 +1,71 @@
+"""The judge of criteria: what it is asked, and which model answered."""
+
+import asyncio
+
+import pytest
+
+from assay.certification.judge_client import (
+    JudgeModel,
+    models_noted,
+    prompt_characters,
+    prompt_sha256,
+    rubric_for,
+)
+from assay.errors import ConfigError
+from assay.models import Endpoint
+from assay.models.manifest import SuccessCriterion
+from certifying import JUDGED, judge
+from make import asked, said, sample
+
+POLITE = SuccessCriterion.model_validate(JUDGED)
+
+
+def test_the_description_is_the_rubric() -> None:
+    rubric = rubric_for(POLITE, "max")
+
+    assert rubric.criteria[0].description == "It is polite."
+    assert rubric.reference
+    assert "meets it fully" in rubric.criteria[0].levels[1.0]
+
+
+def test_what_should_be_low_is_graded_by_how_far_it_occurs() -> None:
+    assert "occurs" in rubric_for(POLITE, "min").criteria[0].levels[1.0]
+
+
+@pytest.mark.parametrize("name", ["Answer Relevance!", "9lives", "日本", "x" * 200])
+def test_any_name_of_a_criterion_can_be_judged(name: str) -> None:
+    criterion = SuccessCriterion.model_validate({**JUDGED, "name": name})
+
+    assert rubric_for(criterion, "max").name == name[:100]
+
+
+def test_the_digest_of_the_prompt_is_the_same_each_time_and_follows_the_words() -> None:
+    other = SuccessCriterion.model_validate({**JUDGED, "description": "It is rude."})
+
+    digest = prompt_sha256(rubric_for(POLITE, "max"))
+
+    assert digest == prompt_sha256(rubric_for(POLITE, "max"))
+    assert digest != prompt_sha256(rubric_for(other, "max"))
+    assert digest != prompt_sha256(rubric_for(POLITE, "min"))
+    assert prompt_characters() > 500
+
+
+def test_the_model_that_answered_is_noted_under_the_name_it_gave() -> None:
+    async def run() -> tuple[float | None, set[str]]:
+        model = JudgeModel(judge(0.75))
+        noted: set[str] = set()
+        models_noted.set(noted)
+        result = await model.scorer(POLITE, "max")(sample(asked("Hi"), said("Hello!")))
+        await model.close()
+        return result.reward, noted
+
+    assert asyncio.run(run()) == (0.75, {"script"})
+
+
+def test_a_judge_without_a_key_is_refused_before_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    with pytest.raises(ConfigError, match="no key for openai"):
+        JudgeModel(Endpoint(provider="openai", model="gpt-4"))
