@@ -25,7 +25,8 @@ PUBLIC = {
     "assay.cli": "main",
     "assay.compat": "install",
     "assay.endpoints": """
-        Client ClientSettings EndpointCheck ModelClient Reply check_endpoint connect parse_model
+        Client ClientSettings EndpointCheck Generated LocalClient LocalModel ModelClient Reply
+        Sampling check_endpoint connect parse_model
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError

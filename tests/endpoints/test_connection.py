@@ -61,3 +61,12 @@ def test_a_bad_price_table_is_told_before_the_first_call() -> None:
         connect(
             Endpoint(provider="mock", model="echo"), ClientSettings(prices=Path("no-such-file"))
         )
+
+
+def test_a_model_in_this_process_says_itself_how_many_calls_it_bears(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    endpoint = Endpoint(provider="local", model=str(file), extra_params={"slots": 3})
+
+    assert connect(endpoint).limiter.limit == 3
+    assert connect(endpoint, ClientSettings(concurrency=2)).limiter.limit == 2

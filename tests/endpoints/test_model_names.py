@@ -12,6 +12,8 @@ from assay.errors import ConfigError
         ("openai:gpt-5", "openai", "gpt-5", None),
         ("anthropic:claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5", None),
         ("mock:echo", "mock", "echo", None),
+        ("local:models/my-model", "local", "models/my-model", None),
+        ("local:smollm2-135m", "local", "smollm2-135m", None),
         ("ollama:llama3:8b", "ollama", "llama3:8b", None),
         ("openai:m@http://127.0.0.1:8000/v1", "openai", "m", "http://127.0.0.1:8000/v1"),
         ("vllm:org/m@rev@https://host/v1", "vllm", "org/m@rev", "https://host/v1"),
@@ -38,6 +40,7 @@ def test_a_model_string_names_an_endpoint(
         ("openai:m@http://", "not an http or https address"),
         ("openai-compatible:m", "needs an `api_base`"),
         ("mock:echo@http://h/v1", "a mock model has no address"),
+        ("local:m@http://h/v1", "a local model has no address"),
     ],
 )
 def test_any_other_string_is_refused(text: str, message: str) -> None:

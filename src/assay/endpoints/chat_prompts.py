@@ -8,6 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from assay.errors import ConfigError
@@ -19,6 +20,7 @@ from .speaker import counted
 from .tool_text import written_tools
 
 _MOST_TURNS = 20_000
+_MOST_TEXTS = 16
 _CONTEXT = 8
 """How many ids before a text are decoded with it: some tokenizers drop the first space."""
 
@@ -53,6 +55,8 @@ class ChatPrompts:
         self._tokenizer = tokenizer
         self._settings = dict(settings)
         self._turns = _Turns()
+        # The rollouts of one prompt come together: what was just encoded is wanted again.
+        self._encode = lru_cache(maxsize=_MOST_TEXTS)(self._encoded)
         self._sees_tools = False
         if not tokenizer.chat_template:
             raise missing_template(where)
@@ -76,7 +80,7 @@ class ChatPrompts:
             self._sees_tools = self._render(wire, ()) != text
             if not self._sees_tools:
                 lost = {**lost, _TOOLS_UNSEEN: len(tools)}
-        ids = self._continued(messages, text) or tuple(self._encode(text))
+        ids = self._continued(messages, text) or self._encode(text)
         return Prompt(text, ids, lost or None)
 
     def remember(self, message: Message, prompt: Prompt, ids: Sequence[int]) -> None:
@@ -96,8 +100,8 @@ class ChatPrompts:
         )
         return str(text)
 
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+    def _encoded(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
     def _render(self, wire: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> str:
         from jinja2 import TemplateError

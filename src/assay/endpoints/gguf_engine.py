@@ -49,6 +49,9 @@ class GgufEngine:
                 params.hostnames = [str(Path(folder) / "unused.sock")]
             params.api_keys = [token_hex(16)]
             self._server = xllamacpp.Server(params)
+        # A server whose loop has not begun cannot be ended: taking it apart would hang for ever.
+        # One token proves that it has.
+        self._server.handle_completions({"prompt": "a", "n_predict": 1})
 
     def chat(self, body: dict[str, Any], unwanted: Callable[[], bool]) -> list[dict[str, Any]]:
         """All parts of the answer.

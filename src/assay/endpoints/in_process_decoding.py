@@ -81,7 +81,7 @@ class Decoder:
         self._logprobs: list[list[float]] = [[] for _ in prompts]
         self._stopped = [False] * len(prompts)
         self._done = [False] * len(prompts)
-        self._lay_out(prompts)
+        self._prompts = [tuple(prompt) for prompt in prompts]
 
     def _lay_out(self, prompts: Sequence[Sequence[int]]) -> None:
         """Prompts end together: padding stands on the left, and no position counts it."""
@@ -97,16 +97,34 @@ class Decoder:
     def run(self, seeds: Sequence[int | None], should_stop: ShouldStop | None) -> list[Generated]:
         """Sample until every prompt has its completion."""
         chances = self._chances(seeds)
+        logits = self._first_logits()
         for step in range(max(sampling.max_tokens for sampling in self._samplings)):
-            chosen, logprobs = self._sample(self._logits(), chances[self._rows, step])
+            chosen, logprobs = self._sample(logits, chances[self._rows, step])
             self._note(chosen.tolist(), logprobs.tolist(), should_stop)
             if all(self._done[row] for row in self._rows):
                 break
             self._advance(chosen)
+            logits = self._logits()
         return [
             Generated(tuple(ids), tuple(logprobs), "stop" if stopped else "length")
             for ids, logprobs, stopped in zip(self._ids, self._logprobs, self._stopped, strict=True)
         ]
+
+    def _first_logits(self) -> Any:
+        """Those after the prompts. A prompt that came several times is read once."""
+        different = list(dict.fromkeys(self._prompts))
+        self._lay_out(different)
+        logits = self._logits()
+        if len(different) == len(self._prompts):
+            return logits
+        if not _selectable(self._cache):
+            self._lay_out(self._prompts)
+            return self._logits()
+        number = {prompt: place for place, prompt in enumerate(different)}
+        places = [number[prompt] for prompt in self._prompts]
+        self._cache.batch_select_indices(self._torch.tensor(places, device=self._device))
+        self._mask, self._positions = self._mask[places], self._positions[places]
+        return logits[places]
 
     def _chances(self, seeds: Sequence[int | None]) -> Any:
         """Numbers from 0 to 1, drawn for each prompt alone: its neighbours change nothing.
@@ -157,8 +175,11 @@ class Decoder:
         point = chances.to(total.device)[:, None] * whole
         point = torch.minimum(point, torch.nextafter(whole, torch.zeros_like(whole)))
         drawn = torch.searchsorted(total, point, right=True)
-        greedy = torch.tensor([s.temperature == 0 for s in samplings], device=total.device)
-        chosen = torch.where(greedy[:, None], logits.argmax(-1, keepdim=True), drawn)
+        greedy = [s.temperature == 0 for s in samplings]
+        chosen = drawn
+        if any(greedy):
+            mask = torch.tensor(greedy, device=total.device)[:, None]
+            chosen = torch.where(mask, logits.argmax(-1, keepdim=True), drawn)
         return chosen[:, 0], logprobs.gather(-1, chosen)[:, 0]
 
     def _note(
