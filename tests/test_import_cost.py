@@ -84,6 +84,35 @@ def test_help_and_version_load_neither_the_models_nor_rich(arguments: list[str])
     assert not {"pydantic", "pydantic_core", "rich", "assay.models"} & loaded
 
 
+_CONNECTED = """
+from assay.endpoints import connect, parse_model
+for name in ("mock:echo", "vllm:m", "openai-compatible:m@http://127.0.0.1:1/v1"):
+    connect(parse_model(name))
+"""
+_CHECKED = """
+from assay.endpoints import connect
+from assay.models import Endpoint
+connect(Endpoint(provider="local", model="MODEL"))
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import assay", "from assay.cli import main\nmain(['--help'])", _CONNECTED, _CHECKED],
+    ids=["import", "help", "connect", "connect to a file"],
+)
+def test_engines_of_local_models_are_not_loaded_before_they_are_asked(
+    code: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF")
+
+    loaded = loaded_by(code.replace("MODEL", str(model)))
+
+    assert "assay" in loaded
+    assert not {"torch", "transformers", "xllamacpp", "jinja2"} & loaded
+
+
 _WATCHED = ("socket.", "os.putenv", "os.unsetenv", "os.system", "subprocess.Popen", "urllib.")
 
 _WATCH = f"""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -32,8 +33,9 @@ class Asked:
 class ModelServer:
     """Shows one behaviour for each request, the last one again and again."""
 
-    def __init__(self, *behaviours: Behaviour) -> None:
+    def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self._behaviours = list(behaviours)
+        self._tls = tls
         self.asked: list[Asked] = []
         self.connections = 0
         self.open = 0
@@ -42,9 +44,9 @@ class ModelServer:
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/v1"
+        self.url = f"http{'s' if self._tls else ''}://127.0.0.1:{port}/v1"
         return self
 
     async def __aexit__(

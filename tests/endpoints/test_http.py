@@ -1,15 +1,16 @@
-"""One attempt against a real server that misbehaves, and the session that all share."""
+"""One attempt against a real server that misbehaves, and the connections that all share."""
 
 import asyncio
 import gc
 import gzip
+import socket
 import ssl
+import zlib
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientConnectorCertificateError
-from aiohttp.client_reqrep import ConnectionKey
 
 from assay.endpoints import ClientSettings, connect
 from assay.endpoints import http as http_module
@@ -17,6 +18,8 @@ from assay.endpoints.connection import target_for
 from assay.endpoints.faults import Fault, Kind
 from assay.endpoints.http import Line
 from assay.errors import AccessDenied, ConfigError, EndpointError
+from assay.models import Endpoint
+from endpoints.certificates import LOOPBACK, certificate
 from endpoints.model_server import (
     ASK,
     OK,
@@ -141,6 +144,29 @@ def test_a_packed_answer_is_measured_unpacked(monkeypatch: pytest.MonkeyPatch) -
     assert fault.message == "the answer is longer than 1000000 bytes"
 
 
+@pytest.mark.parametrize(
+    ("packing", "body"),
+    [
+        ("gzip", gzip.compress(b'"word"')),
+        ("X-GZIP ", gzip.compress(b'"word"')),
+        ("deflate", zlib.compress(b'"word"')),
+        ("identity", b'"word"'),
+    ],
+)
+def test_an_answer_that_is_packed_all_the_same_is_read(packing: str, body: bytes) -> None:
+    fault = failing(answers(body, 400, Content_Encoding=packing))
+
+    assert fault.message == "HTTP 400: word"
+
+
+@pytest.mark.parametrize("packing", ["br", "gzip, br", "gzip"])
+def test_an_answer_packed_in_an_unknown_way_says_so(packing: str) -> None:
+    fault = failing(answers(b"\x0b\x02\x80", Content_Encoding=packing))
+
+    assert fault.kind is Kind.GARBLED
+    assert f"(packed as {packing!r}, which cannot be read)" in fault.message
+
+
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_followed(status: int) -> None:
     async def scenario() -> None:
@@ -200,16 +226,118 @@ def test_half_an_emoji_does_not_spoil_an_answer() -> None:
 
 
 def test_a_wrong_certificate_is_not_tried_again() -> None:
-    key = ConnectionKey("h", 443, True, True, None, None, None)
-    wrong = ClientConnectorCertificateError(key, ssl.SSLCertVerificationError("self-signed"))
-
-    fault = http_module.connection_fault(wrong)
+    fault = http_module.connection_fault(ssl.SSLCertVerificationError("self-signed"))
 
     assert fault.permanent
     assert "certificate is not valid" in fault.message
 
 
-def test_clients_of_one_event_loop_share_a_session_until_the_last_is_closed() -> None:
+def test_a_server_with_a_certificate_of_its_own_is_asked_only_once_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted, tls = certificate(tmp_path, LOOPBACK)
+
+    async def scenario() -> None:
+        # What a refused handshake does to this test's server is not its subject.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        async with ModelServer(OK, tls=tls) as server:
+            async with connect(server.endpoint()) as client:
+                with pytest.raises(EndpointError, match="certificate is not valid") as caught:
+                    await client.complete(ASK)
+            assert (caught.value.retryable, server.asked) == (False, [])
+            monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+            async with connect(server.endpoint()) as client:
+                assert (await client.complete(ASK)).message.text == "Hello."
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            ConnectionRefusedError(111, "Connect call failed ('10.9.8.7', 443)"),
+            "the connection failed (ConnectionRefusedError: Connection refused)",
+        ),
+        (
+            socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+            "the connection failed (gaierror: Name or service not known)",
+        ),
+        (OSError("Multiple exceptions: ('10.9.8.7', 443)"), "the connection failed (OSError)"),
+        (ssl.SSLError(1, "[SSL] 10.9.8.7"), "the connection failed (SSLError)"),
+    ],
+)
+def test_what_broke_is_told_without_the_address(error: OSError, message: str) -> None:
+    fault = http_module.connection_fault(error)
+
+    assert (fault.kind, fault.message) == (Kind.UNREACHABLE, message)
+
+
+def sent(**fields: Any) -> dict[str, str]:
+    """The headers of a request as a server saw them."""
+
+    async def scenario() -> dict[str, str]:
+        async with ModelServer(OK) as server, connect(server.endpoint(**fields)) as client:
+            await client.complete(ASK)
+            return {**server.asked[0].headers, "path": server.asked[0].path, "url": server.url}
+
+    return asyncio.run(scenario())
+
+
+def test_a_request_says_whom_it_is_for_and_how_long_it_is() -> None:
+    headers = sent()
+
+    assert headers["host"] == headers["url"].split("/")[2]
+    assert headers["content-type"] == headers["accept"] == "application/json"
+    assert headers["accept-encoding"] == "identity"
+    assert headers["authorization"] == "Bearer k-1234"
+    assert headers["path"] == "/v1/chat/completions"
+
+
+def test_own_headers_come_before_the_usual_ones() -> None:
+    headers = sent(headers={"HOST": "behind-a-proxy", "user-agent": "mine", "X-Name": "Zoë"})
+
+    assert (headers["host"], headers["user-agent"]) == ("behind-a-proxy", "mine")
+    assert headers["x-name"].encode("latin-1").decode() == "Zoë"
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding"])
+def test_a_header_that_would_belie_the_request_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"the header '{name}' follows from the request"):
+        connect(Endpoint(provider="vllm", model="m", headers={name: "5"}))
+
+
+@pytest.mark.parametrize(
+    ("api_base", "place", "start"),
+    [
+        ("https://api.test/v1", ("api.test", 443, True), "/v1/x HTTP/1.1\r\nHost: api.test\r\n"),
+        ("http://api.test", ("api.test", 80, False), "/x HTTP/1.1\r\nHost: api.test\r\n"),
+        ("http://[::1]:8000/v1", ("::1", 8000, False), "/v1/x HTTP/1.1\r\nHost: [::1]:8000\r\n"),
+        ("https://[::1]/v1", ("::1", 443, True), "/v1/x HTTP/1.1\r\nHost: [::1]\r\n"),
+        (
+            "https://Bücher.test:444/a%20b?key=c%2Fd&e",
+            ("xn--bcher-kva.test", 444, True),
+            "/a%20b/x?key=c%2Fd&e HTTP/1.1\r\nHost: xn--bcher-kva.test:444\r\n",
+        ),
+        (
+            "http://user:word@h.test/ü",
+            ("h.test", 80, False),
+            "/%C3%BC/x HTTP/1.1\r\nHost: h.test\r\n",
+        ),
+    ],
+)
+def test_an_address_is_called_as_it_was_given(
+    api_base: str, place: tuple[str, int, bool], start: str
+) -> None:
+    endpoint = Endpoint(provider="openai-compatible", model="m", api_base=api_base)
+
+    line = Line(target_for(endpoint, "/x", timeout_s=1))
+
+    assert line._place == place
+    assert line._head.startswith(start.encode())
+
+
+def test_clients_of_one_event_loop_share_connections_until_the_last_is_closed() -> None:
     async def scenario() -> None:
         async with ModelServer(OK) as server:
             first, second = connect(server.endpoint()), connect(server.endpoint(model="n"))
@@ -246,7 +374,7 @@ def test_a_client_of_another_event_loop_says_so() -> None:
             client = connect(server.endpoint(), ONCE)
             await client.complete(ASK)
             # Closed behind the client's back, so that this test leaves nothing open.
-            await http_module._SHARED[asyncio.get_running_loop()].session.close()
+            await http_module._SHARED[asyncio.get_running_loop()].pool.close()
             return client
 
     client = asyncio.run(first())
@@ -269,7 +397,7 @@ Scenario = Callable[[ModelServer], Coroutine[Any, Any, None]]
 
 
 def leaves_nothing(behaviour: Behaviour, scenario: Scenario) -> None:
-    """Run a scenario and see that no task, connection or session outlives it."""
+    """Run a scenario and see that no task or connection outlives it."""
 
     async def whole() -> None:
         before = asyncio.all_tasks()

@@ -11,6 +11,7 @@ import pytest
 from assay.endpoints import ClientSettings
 from assay.errors import AccessDenied, BadRow, ConfigError, StoreError
 from assay.evaluation import EvalConfig, EvalReport, Progress, Resume, Stop, evaluate
+from assay.evaluation.engine import units
 from assay.models import (
     Boundary,
     Endpoint,
@@ -386,6 +387,70 @@ def test_a_bad_row_late_in_a_stream_keeps_what_was_done(store: Path) -> None:
     with Store.open(store) as opened:
         assert len(list(opened.run().results())) == 10
         assert opened.run().row().status == "failed"
+
+
+def test_rows_are_read_no_further_ahead_than_samples_may_be_in_progress(store: Path) -> None:
+    read = 0
+    most_ahead = []
+
+    def stream() -> Iterator[dict[str, Any]]:
+        nonlocal read
+        for row in rows(20):
+            read += 1
+            yield row
+
+    def score(sample: Sample) -> bool:
+        most_ahead.append(read - int(sample.id[1:]))
+        return True
+
+    run(stream(), EvalConfig(endpoint=ECHO, score_fn=score, concurrency=1), store=store)
+
+    assert most_ahead == [1] * 20
+
+
+def test_an_error_of_the_dataset_stands_behind_the_samples_before_it() -> None:
+    def stream() -> Iterator[Sample]:
+        for number in range(7):
+            yield Sample(id=f"s{number}", prompt="x")
+        raise BadRow("no more")
+
+    config = EvalConfig(endpoint=ECHO, score_fn=right, concurrency=5)
+    todo = units(stream(), config, run_id="run", done=())
+
+    assert [next(todo).sample.id for _ in range(7)] == [f"s{number}" for number in range(7)]
+    with pytest.raises(BadRow, match="no more"):
+        next(todo)
+
+
+@pytest.mark.parametrize("count", [49, 50, 51, 100])
+def test_samples_that_end_together_are_all_recorded(store: Path, count: int) -> None:
+    seen: list[int] = []
+
+    report = run(
+        rows(count),
+        EvalConfig(endpoint=ECHO, score_fn=right),
+        store=store,
+        watch=lambda progress: seen.append(progress.done),
+    )
+
+    assert report.summary.judged_samples == count
+    assert seen == list(range(1, count + 1))
+
+
+def test_the_progress_counts_what_could_not_be_written_as_failed(store: Path) -> None:
+    def spoil(sample: Sample) -> bool:
+        if sample.id == "r1":
+            sample.metadata["handle"] = object()
+        return True
+
+    last: list[tuple[int, int, float]] = []
+
+    def watch(progress: Progress) -> None:
+        last[:] = [(progress.done, progress.failed, progress.cost_usd)]
+
+    run(rows(3), EvalConfig(endpoint=ECHO, score_fn=spoil), store=store, watch=watch)
+
+    assert last == [(2, 1, 0.0)]
 
 
 def test_a_file_is_checked_as_a_whole_before_anything_is_paid_for(

@@ -25,6 +25,7 @@ from assay.errors import AssayError
 from assay.evaluation import EvalConfig, EvalReport, Resume, evaluate
 from assay.models import Endpoint, EvaluateResult, Sample
 from assay.record import Store, StoreSettings, Writer
+from assay.record.writer import Settled
 
 
 def right(sample: Sample) -> bool:
@@ -81,19 +82,27 @@ def tell_acknowledgements(after: dict[int, Callable[[], None]]) -> None:
     submit = Writer.submit
 
     def told(
-        self: Writer, key: str, sample: Sample, *, repeat: int = 0, failed: bool = False
-    ) -> asyncio.Future[bool]:
-        written = submit(self, key, sample, repeat=repeat, failed=failed)
-        written.add_done_callback(lambda done: tell(sample, done, failed=failed))
-        return written
+        self: Writer,
+        key: str,
+        sample: Sample,
+        settled: Settled,
+        *,
+        repeat: int = 0,
+        failed: bool = False,
+    ) -> None:
+        def watched(outcome: bool | AssayError) -> None:
+            tell(sample, outcome, failed=failed)
+            settled(outcome)
 
-    def tell(sample: Sample, done: asyncio.Future[bool], *, failed: bool) -> None:
+        submit(self, key, sample, watched, repeat=repeat, failed=failed)
+
+    def tell(sample: Sample, outcome: bool | AssayError, *, failed: bool) -> None:
         global acknowledged
-        if done.exception() is not None:
+        if isinstance(outcome, AssayError):
             return
         if failed:
             say("failed", sample.id)
-        elif done.result():
+        elif outcome:
             say("kept", sample.id)
             acknowledged += 1
             after.get(acknowledged, lambda: None)()

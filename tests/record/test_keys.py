@@ -1,5 +1,6 @@
 """Keys of samples: the same tomorrow, different for what differs; and the set of done ones."""
 
+import hashlib
 import tracemalloc
 
 from hypothesis import given
@@ -59,3 +60,18 @@ def test_done_keys_cost_a_few_bytes_each() -> None:
     assert len(done) == 30_000
     assert kept < 16 * 30_000
     assert peak < 20 * 30_000
+
+
+@given(parts)
+def test_the_key_is_the_digest_of_all_parts_in_a_row(made_of: tuple[str, str, int, str]) -> None:
+    run_id, sample_id, repeat, fingerprint = made_of
+    text = f"{len(run_id)}:{run_id}{len(sample_id)}:{sample_id}{repeat}:{fingerprint}"
+
+    whole = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
+
+    assert sample_key(*made_of) == whole.hexdigest()
+
+
+def test_nothing_is_done_in_a_new_run() -> None:
+    assert "key" not in DoneKeys([])
+    assert len(DoneKeys([])) == 0

@@ -1,12 +1,14 @@
 """One run: what is recorded, read back in order, counted and finished."""
 
 import tracemalloc
+from dataclasses import fields
 
 import pytest
 
 from assay.errors import ConfigError, StoreError
 from assay.models import EvaluateResult, Metric, ModelCall, Sample, Status, Trajectory, Usage
-from assay.record import Store
+from assay.record import ResultRow, Store
+from assay.record.reading import _NARROW
 from assay.record.schema import tables
 from make import asked, said, sample
 from record.stores import broken, key_of, record, scored, spec
@@ -207,3 +209,10 @@ def test_reading_while_another_records_gives_each_sample_once(store: Store) -> N
     record(run, [scored(0), scored(2)])
 
     assert [first.sample_id, *(row.sample_id for row in rows)] == ["s0", "s1", "s2"]
+
+
+def test_what_is_read_by_place_stands_in_the_order_of_the_fields() -> None:
+    names = [field.name for field in fields(ResultRow)]
+
+    assert names[:-1] == _NARROW[:-2]
+    assert (names[-1], _NARROW[-2:]) == ("index", ["position", "number"])

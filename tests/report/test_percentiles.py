@@ -105,3 +105,28 @@ def test_memory_does_not_grow_with_the_stream() -> None:
     running = streamed([draw.uniform(0.001, 1000) for _ in range(100_000)])
 
     assert len(running._buckets) < 1500
+
+
+@pytest.mark.parametrize("count", [10, EXACT_UP_TO, EXACT_UP_TO + 1, 3 * EXACT_UP_TO])
+def test_values_added_together_are_the_same_as_one_by_one(count: int) -> None:
+    values = [((place * 7919) % 1000) / 100 - 2 for place in range(count)]
+    together = RunningPercentiles()
+
+    for start in range(0, count, 1000):
+        together.extend(values[start : start + 1000])
+
+    single = streamed(values)
+    assert (together.n, together.exact) == (single.n, single.exact)
+    assert [together.at(rank) for rank in range(0, 101, 5)] == [
+        single.at(rank) for rank in range(0, 101, 5)
+    ]
+
+
+def test_infinities_that_cancel_out_are_values_like_any_other() -> None:
+    running = RunningPercentiles()
+
+    running.extend([math.inf, -math.inf, 1.0])
+
+    assert (running.at(0), running.at(50), running.at(100)) == (-math.inf, 1.0, math.inf)
+    with pytest.raises(ConfigError, match="nan has no rank"):
+        running.extend([1.0, math.nan])

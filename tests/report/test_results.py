@@ -7,7 +7,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.report import SampleMean, per_sample_means
-from assay.report.results import by_sample, finite, judged_score
+from assay.report.results import all_finite, by_sample, finite, judged_score
 from report.made import Result, repeated, run
 
 
@@ -57,3 +57,19 @@ def test_samples_come_one_at_a_time() -> None:
 def test_whole_numbers_and_truth_values_are_numbers() -> None:
     assert finite(1, "x") == 1.0
     assert isinstance(finite(True, "x"), float)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e151, -1e151])
+def test_many_numbers_are_refused_for_what_one_of_them_is(value: float) -> None:
+    assert all_finite([1, True, 0.5], "x") == [1.0, 1.0, 0.5]
+    assert all_finite([], "x") == []
+    with pytest.raises(ConfigError, match=r"x is .* not a number to average"):
+        all_finite([1.0, value, -1.0], "x")
+
+
+def test_a_repeat_that_comes_twice_with_another_between_is_refused() -> None:
+    first, second = Result("x", 1.0), Result("x", 0.0, repeat=1)
+
+    assert [len(repeats) for _, repeats in by_sample([first, second])] == [2]
+    with pytest.raises(ConfigError, match="repeat 0 of sample 'x' comes twice"):
+        list(by_sample([first, second, first]))

@@ -318,3 +318,38 @@ def test_a_long_stream_needs_no_more_memory_than_a_short_one() -> None:
 
     assert stats.n == 60_000
     assert grown < 600_000
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=60), st.integers(1, 7))
+def test_scores_counted_together_are_the_same_as_one_by_one(scores: list[float], by: int) -> None:
+    single, together = RunningStats(), RunningStats()
+
+    for score in scores:
+        single.add(score)
+    for start in range(0, len(scores), by):
+        together.extend(scores[start : start + by])
+
+    assert (together.n, together.bins) == (single.n, single.bins)
+    assert (together.minimum, together.maximum) == (single.minimum, single.maximum)
+    assert (together.total, together.mean) == pytest.approx((single.total, single.mean))
+    assert together.stdev == pytest.approx(single.stdev, rel=1e-6, abs=1e-6)
+    assert together.percentiles.at(50) == single.percentiles.at(50)
+
+
+def test_a_spread_around_a_large_number_is_kept() -> None:
+    scores = [1e9 + part for part in (0.0, 1.0, 2.0)] * 1000
+    stats = RunningStats()
+
+    for start in range(0, 3000, 7):
+        stats.extend(scores[start : start + 7])
+
+    assert stats.stdev == pytest.approx(numpy.std([0.0, 1.0, 2.0] * 1000, ddof=1))
+
+
+def test_one_score_that_cannot_be_averaged_counts_none_of_those_with_it() -> None:
+    stats = RunningStats()
+
+    with pytest.raises(ConfigError, match="a score is nan"):
+        stats.extend([1.0, math.nan, 0.0])
+
+    assert (stats.n, stats.mean) == (0, None)

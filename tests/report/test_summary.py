@@ -252,3 +252,30 @@ def test_lines_stay_within_eighty_columns_and_free_of_control_characters() -> No
 
     assert max(map(len, lines)) <= 80
     assert not any("\x1b" in line for line in lines)
+
+
+def test_a_long_run_is_counted_to_its_last_result() -> None:
+    # More than are counted at once, and not a multiple of it.
+    results = [
+        Result(
+            f"s{place}",
+            float(place % 2),
+            metrics={"m": place / 2345},
+            cost_usd=0.5,
+            input_tokens=2,
+            output_tokens=None if place == 7 else 1,
+            latency_s=1.0,
+            cached=place == 9,
+        )
+        for place in range(2345)
+    ]
+
+    summary = summarise(results)
+
+    assert (summary.samples, summary.judged_results) == (2345, 2345)
+    assert summary.score.interval == mean_interval([float(place % 2) for place in range(2345)])
+    assert summary.metrics["m"].interval.n == 2345
+    assert summary.metrics["m"].mean == pytest.approx(0.5, abs=1e-3)
+    assert (summary.cost_usd.value, summary.input_tokens.value) == (1172.5, 4690.0)
+    assert (summary.output_tokens.value, summary.output_tokens.unknown) == (None, 1)
+    assert (summary.latency.measured, summary.latency.cached) == (2344, 1)

@@ -101,6 +101,14 @@ def test_every_model_call_is_recorded_with_its_place() -> None:
     assert client.asked[1] == trajectory.messages[:3]
 
 
+def test_the_tools_that_the_model_was_told_of_are_recorded() -> None:
+    told = rollout(Scripted(STEP, STEP, STEP), Corridor())
+    untold = rollout(Scripted(said("8")), BasicEnvironment())
+
+    assert (told.model_extra or {})["tools"] == [{"name": "right"}]
+    assert not untold.model_extra
+
+
 def test_rewards_become_steps_and_one_result() -> None:
     environment = Corridor()
 
@@ -217,7 +225,7 @@ def test_an_environment_that_cannot_be_closed_does_not_undo_what_happened() -> N
 
     assert trajectory.evaluation_result is not None
     assert trajectory.evaluation_result.reward == 1.0
-    assert trajectory.model_extra == {"close_error": "OSError: will not go"}
+    assert (trajectory.model_extra or {})["close_error"] == "OSError: will not go"
 
 
 def test_cancelling_closes_the_environment_and_is_no_failure() -> None:

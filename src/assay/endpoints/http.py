@@ -1,35 +1,40 @@
-"""One aiohttp session for all clients of an event loop, and posting JSON through it."""
+"""JSON to and from one address over the shared connections, and what can be wrong with it."""
 
 import asyncio
 import json
+import os
 import re
+import socket
+import ssl
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, EndpointError, WireError
 
 from .faults import Fault, Kind, kind_of_status, retry_after
+from .pool import Answer, Broken, Place, Pool
 from .secrecy import Redactor
 from .timing import REAL_TIME, Timing
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession, ClientTimeout
-    from yarl import URL
 
 LARGEST_ANSWER = 64 * 1024 * 1024
 _LARGEST_COMPLAINT = 16 * 1024
 _SHOWN = 300
-_CONNECT_S = 30.0
-_KEEPALIVE_S = 30.0
 _MARKUP = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]*>", re.S | re.I)
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
+_USUAL_PORTS = {"http": 80, "https": 443}
+_UNPACKED = (b"", b"identity")
+_AS_GIVEN = "".join(map(chr, range(33, 127)))
+_ZIPPED = (b"gzip", b"x-gzip", b"deflate")
 
 
 @dataclass
 class _Shared:
-    session: "ClientSession"
+    pool: Pool
     users: int = 0
 
 
@@ -40,21 +45,10 @@ def _lease(loop: asyncio.AbstractEventLoop) -> _Shared:
     for old in [each for each in _SHARED if each.is_closed()]:
         del _SHARED[old]  # its clients were never closed, and now cannot be
     shared = _SHARED.get(loop)
-    if shared is None or shared.session.closed:
-        shared = _SHARED[loop] = _Shared(_new_session())
+    if shared is None:
+        shared = _SHARED[loop] = _Shared(Pool(loop))
     shared.users += 1
     return shared
-
-
-def _new_session() -> "ClientSession":
-    import aiohttp
-
-    # No limit of its own: the limiters of the clients decide. No cookies and no proxy or
-    # password files: what a server or a home folder holds must not change a request.
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=60)
-    return aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
-    )
 
 
 async def _give_back(loop: asyncio.AbstractEventLoop, shared: _Shared) -> None:
@@ -63,7 +57,7 @@ async def _give_back(loop: asyncio.AbstractEventLoop, shared: _Shared) -> None:
         return
     if _SHARED.get(loop) is shared:
         del _SHARED[loop]
-    await shared.session.close()
+    await shared.pool.close()
 
 
 @dataclass(frozen=True)
@@ -85,61 +79,52 @@ class Line:
     """An open line to one target. Each method makes one attempt and raises `Fault` if it fails."""
 
     def __init__(self, target: Target, timing: Timing = REAL_TIME) -> None:
-        from multidict import CIMultiDict
-
         self._target = target
         self._now = timing.now
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shared: _Shared | None = None
-        self._session: ClientSession
-        self._url = _parsed_url(target)
-        self._headers = CIMultiDict(target.headers)
-        self._timeout: ClientTimeout
-        self._failures: tuple[type[Exception], ...] = ()
+        self._place, self._head = _addressed(target)
         self._closed = False
 
     async def post(self, body: bytes) -> Any:
         """Send JSON and return the JSON that comes back."""
-        return await self._exchange("POST", body)
+        return await self._exchange(b"POST %sContent-Length: %d\r\n\r\n%s", len(body), body)
 
     async def get(self) -> Any:
         """Fetch JSON."""
-        return await self._exchange("GET", None)
+        return await self._exchange(b"GET %s\r\n")
 
     async def close(self) -> None:
-        """Hang up. The session ends with the last line of its event loop."""
+        """Hang up. The connections end with the last line of their event loop."""
         self._closed = True
         shared, self._shared = self._shared, None
         loop, self._loop = self._loop, None
         if shared is not None and loop is asyncio.get_running_loop():
             await _give_back(loop, shared)
 
-    async def _exchange(self, method: str, body: bytes | None) -> Any:
-        if self._loop is not asyncio.get_running_loop():
-            self._open()
+    async def _exchange(self, form: bytes, *body: int | bytes) -> Any:
+        shared = self._shared
+        if shared is None or self._loop is not asyncio.get_running_loop():
+            shared = self._open()
+        request = form % (self._head, *body)
+        timeout_s = self._target.timeout_s
         try:
-            async with self._session.request(
-                method,
-                self._url,
-                data=body,
-                headers=self._headers,
-                timeout=self._timeout,
-                allow_redirects=False,
-            ) as response:
-                if response.status == 200:
-                    return self._parsed(await _read(response, LARGEST_ANSWER))
-                fault = await self._complaint(response)
+            answer = await shared.pool.exchange(
+                self._place, request, timeout_s=timeout_s, longest=_longest
+            )
         except TimeoutError:
-            fault = Fault(Kind.TIMEOUT, f"no answer within {self._target.timeout_s:g} s")
-        except self._failures as error:
+            fault = Fault(Kind.TIMEOUT, f"no answer within {timeout_s:g} s")
+        except (OSError, Broken) as error:
             fault = connection_fault(error)
-        # Outside the handlers: the original exceptions may quote the URL with its query.
+        else:
+            if answer.status == 200:
+                return self._parsed(answer)
+            fault = self._complaint(answer)
+        # Outside the handlers: the original exceptions may name the address.
         raise fault
 
-    def _open(self) -> None:
-        """Join the session of the running event loop."""
-        import aiohttp
-
+    def _open(self) -> _Shared:
+        """Join the connections of the running event loop."""
         if self._closed:
             raise EndpointError(
                 "the client is closed", where=self._target.where, hint="connect() anew"
@@ -152,11 +137,7 @@ class Line:
             )
         self._loop = asyncio.get_running_loop()
         self._shared = _lease(self._loop)
-        self._session = self._shared.session
-        self._timeout = aiohttp.ClientTimeout(
-            total=self._target.timeout_s, sock_connect=min(_CONNECT_S, self._target.timeout_s)
-        )
-        self._failures = (aiohttp.ClientError, OSError, EOFError)
+        return self._shared
 
     def fault_in(self, error: Any) -> Fault:
         """What an error object stands for that a gateway sent in place of an answer."""
@@ -166,8 +147,9 @@ class Line:
             return complaint(code, said, None, self._target.denied_hint)
         return Fault(Kind.GARBLED, f"an error in place of an answer: {said}", 200)
 
-    def _parsed(self, data: bytes | None) -> Any:
-        if data is None:
+    def _parsed(self, answer: Answer) -> Any:
+        data, cut = _unpacked(answer)
+        if cut:
             return _raise(Kind.GARBLED, f"the answer is longer than {LARGEST_ANSWER} bytes", 200)
         try:
             return _json(data)
@@ -176,10 +158,10 @@ class Line:
         shown = self._excerpt(data)
         return _raise(Kind.GARBLED, f"the answer is not JSON: {shown}", 200)
 
-    async def _complaint(self, response: "ClientResponse") -> Fault:
+    def _complaint(self, answer: Answer) -> Fault:
         """What a status other than 200 means."""
-        status = response.status
-        said = self._excerpt(await self._words(response))
+        status = answer.status
+        said = self._excerpt(_unpacked(answer)[0])
         if 300 <= status < 400:
             return Fault(
                 Kind.REFUSED,
@@ -190,17 +172,11 @@ class Line:
         if 200 < status < 300:
             return Fault(Kind.GARBLED, f"HTTP {status} instead of an answer: {said}", status)
         wait = retry_after(
-            response.headers.get("Retry-After"),
-            milliseconds=response.headers.get("Retry-After-Ms"),
+            _header(answer, b"retry-after"),
+            milliseconds=_header(answer, b"retry-after-ms"),
             now=self._now(),
         )
         return complaint(status, said, wait, self._target.denied_hint)
-
-    async def _words(self, response: "ClientResponse") -> bytes:
-        try:
-            return await _read(response, _LARGEST_COMPLAINT, cut=True) or b""
-        except self._failures:  # a timeout is among them: it is an OSError
-            return b""  # the status says enough: a denial stays one without its words
 
     def _excerpt(self, data: bytes) -> str:
         """The beginning of a body as one line without markup, control characters and secrets."""
@@ -242,15 +218,50 @@ def _no_such_number(word: str) -> None:
     raise ValueError(f"it holds {word}")
 
 
-def _parsed_url(target: Target) -> "URL":
-    from yarl import URL
+def _addressed(target: Target) -> tuple[Place, bytes]:
+    """Where to connect to, and what each request begins with behind its method."""
+    parts = urlsplit(target.url)
+    host = (parts.hostname or "").encode("idna").decode()
+    usual = _USUAL_PORTS[parts.scheme]
+    port = parts.port or usual
+    # As it was given: in another spelling of it, a secret would not be recognised.
+    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    named = f"[{host}]" if ":" in host else host
+    headers = {"Host": named if port == usual else f"{named}:{port}"}
+    for name, value in target.headers.items():
+        if name.lower() in _FRAMING:
+            raise ConfigError(f"the header {name!r} follows from the request", where=target.where)
+        headers["Host" if name.lower() == "host" else name] = value
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = f"{quote(path, safe=_AS_GIVEN)} HTTP/1.1\r\n{lines}"
+    return Place(host, port, parts.scheme == "https"), head.encode()
 
+
+def _longest(status: int) -> int:
+    return LARGEST_ANSWER if status == 200 else _LARGEST_COMPLAINT
+
+
+def _header(answer: Answer, name: bytes) -> str | None:
+    value = answer.headers.get(name)
+    return None if value is None else value.decode("latin-1")
+
+
+def _unpacked(answer: Answer) -> tuple[bytes, bool]:
+    """The body, and whether it was longer: packed though nobody asked, it is measured unpacked."""
+    packing = answer.headers.get(b"content-encoding", b"").strip().lower()
+    if packing in _UNPACKED:
+        return answer.body, answer.cut
+    most = _longest(answer.status)
+    # 32 more than usual: either of the two ways that are in use.
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS + 32)
     try:
-        # As it was given: in another spelling of it, a secret would not be recognised.
-        return URL(target.url, encoded=target.url.isascii())
-    except ValueError:
-        pass
-    raise ConfigError("`api_base` is not an address that can be called", where=target.where)
+        if packing not in _ZIPPED:
+            raise zlib.error
+        data = unpacking.decompress(answer.body, most + 1)
+    except zlib.error:
+        shown = f"(packed as {packing[:20].decode('latin-1')!r}, which cannot be read)"
+        return shown.encode(), answer.cut
+    return data[:most], answer.cut or len(data) > most
 
 
 def _json(data: bytes) -> Any:
@@ -284,36 +295,23 @@ def _said(data: bytes) -> str:
 
 def connection_fault(error: Exception) -> Fault:
     """What broke, in words that hold no address."""
-    if getattr(error, "certificate_error", None) is not None:
+    if isinstance(error, ssl.CertificateError):
         return Fault(
             Kind.REFUSED,
             "the server's certificate is not valid for this address",
-            hint="install the authority that signed it, or correct `api_base`",
+            hint="trust the authority that signed it (SSL_CERT_FILE names a file of them), or "
+            "correct `api_base`",
         )
     return Fault(Kind.UNREACHABLE, _trouble(error))
 
 
 def _trouble(error: Exception) -> str:
-    reason = getattr(error, "os_error", None) or error
-    words = getattr(reason, "strerror", None)
+    if isinstance(error, Broken):
+        return f"the connection broke ({error})"
     name = type(error).__name__
-    return f"the connection failed ({name}: {words})" if words else f"the connection broke ({name})"
-
-
-async def _read(response: "ClientResponse", most: int, *, cut: bool = False) -> bytes | None:
-    """The body; None, or its beginning if `cut`, when it is longer than `most` bytes."""
-    length = response.content_length
-    if length is not None and length <= most and "Content-Encoding" not in response.headers:
-        return await response.read()
-    if length is not None and length > most and not cut:
-        response.close()
-        return None
-    pieces: list[bytes] = []
-    size = 0
-    while piece := await response.content.readany():
-        pieces.append(piece)
-        size += len(piece)
-        if size > most:
-            response.close()
-            return b"".join(pieces)[:most] if cut else None
-    return b"".join(pieces)
+    if isinstance(error, socket.gaierror):
+        return f"the connection failed ({name}: {error.strerror})"
+    # Not the error's own words, which hold the address.
+    code = getattr(error, "errno", None)
+    words = f": {os.strerror(code)}" if code and not isinstance(error, ssl.SSLError) else ""
+    return f"the connection failed ({name}{words})"

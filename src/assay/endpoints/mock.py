@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
+from assay.models.written import validated
 
 from .faults import Fault, Kind
 from .http import complaint
@@ -78,11 +79,9 @@ class MockSpeaker:
         message, finish, (messages, seed) = answer
         text = message.text
         words = len(text.split())
-        usage = Usage(
-            input_tokens=sum(len(each.text.split()) for each in messages),
-            output_tokens=words,
-            counted="words",
-        )
+        read = sum([len(each.text.split()) for each in messages])
+        spent = {"input_tokens": read, "output_tokens": words, "counted": "words"}
+        usage = validated(Usage, spent)
         if self._price is not None:
             usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
         fields: dict[str, Any] = {
@@ -96,7 +95,7 @@ class MockSpeaker:
         }
         if self._token_ids:
             fields |= _made_up_tokens(messages, text, seed)
-        return Reply(message, ModelCall.model_validate(fields))
+        return Reply(message, validated(ModelCall, fields))
 
     async def close(self) -> None:
         """Nothing is held."""

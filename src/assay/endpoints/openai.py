@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from assay.errors import ConfigError
 from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
 from assay.models.wire.openai_chat import to_openai_chat
+from assay.models.written import validated
 
 from .faults import Fault, Kind
 from .http import Line, json_body
@@ -97,18 +98,19 @@ class OpenAISpeaker:
             fields |= logprobs_of(choice, None if ids is None else len(ids))
         if attempt.lost:
             fields["lost"] = attempt.lost
-        return ModelCall.model_validate(fields)
+        return validated(ModelCall, fields)
 
     def _usage(self, usage: Any) -> Usage | None:
         if not isinstance(usage, dict):
             return None
         given, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-        known = Usage(
-            input_tokens=usage.get("prompt_tokens"),
-            output_tokens=usage.get("completion_tokens"),
-            cached_tokens=given.get("cached_tokens") if isinstance(given, dict) else None,
-            reasoning_tokens=made.get("reasoning_tokens") if isinstance(made, dict) else None,
-        )
+        fields = {
+            "input_tokens": usage.get("prompt_tokens"),
+            "output_tokens": usage.get("completion_tokens"),
+            "cached_tokens": given.get("cached_tokens") if isinstance(given, dict) else None,
+            "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
+        }
+        known = validated(Usage, fields)
         if self._price is None:
             return known
         return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
@@ -164,4 +166,4 @@ def _message(wire: dict[str, Any]) -> Message:
         fields["tool_calls"] = calls
     if reasoning is not None:
         fields["reasoning"] = reasoning
-    return Message(role="assistant", content=wire.get("content"), **fields)
+    return validated(Message, {**fields, "role": "assistant", "content": wire.get("content")})

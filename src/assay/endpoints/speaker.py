@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from assay.models import Message, ToolSpec
 from assay.models.wire.conversion import Lost
@@ -11,8 +10,7 @@ from assay.models.wire.conversion import Lost
 from .reply import Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """What is known of the attempt that brought an answer."""
 
     latency_s: float
@@ -41,6 +39,14 @@ class Speaker(Protocol):
 
     async def close(self) -> None:
         """Let go of what is held."""
+
+
+@runtime_checkable
+class InProcess(Protocol):
+    """A speaker that knows what it can bear: there is no server to find it out from."""
+
+    at_once: int
+    """How many requests it answers at once."""
 
 
 def counted(lost: Iterable[Lost]) -> dict[str, int] | None:

@@ -1,7 +1,7 @@
 """Field types that accept what foreign data really contains."""
 
 import re
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, cast, get_origin
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -30,6 +30,18 @@ class _WellFormed:
             custom_error_type="string_type",
             serialization=core_schema.simple_ser_schema("str"),
         )
+
+
+class WrittenAsItIs:
+    """Writes a value by what it is, rather than by trying the types that it may have in turn.
+
+    A union otherwise writes a value to Python objects first, and those to JSON.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        written = {"serialization": core_schema.simple_ser_schema("any")}
+        return cast(CoreSchema, {**handler(source), **written})
 
 
 class NullIsEmpty:

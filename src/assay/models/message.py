@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from .lenient import NullIsEmpty, Text
+from .lenient import NullIsEmpty, Text, WrittenAsItIs
 from .written import Written
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -147,7 +147,9 @@ class Message(Written):
     model_config = ConfigDict(frozen=True)
 
     role: str = Field(min_length=1)
-    content: Text | Blocks | None = Field(default=None, union_mode="left_to_right")
+    content: Annotated[Text | Blocks | None, WrittenAsItIs] = Field(
+        default=None, union_mode="left_to_right"
+    )
     tool_calls: Annotated[tuple[ToolCall, ...], NullIsEmpty] = ()
     tool_call_id: Text | None = None
     name: Text | None = None

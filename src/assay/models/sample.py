@@ -8,11 +8,11 @@ from pydantic import AliasChoices, Field, FiniteFloat, model_validator
 
 from .failure import Failure
 from .identity import stable_id
-from .lenient import NullIsEmpty, Text
+from .lenient import NullIsEmpty, Text, WrittenAsItIs
 from .message import Message
 from .result import EvaluateResult
 from .trajectory import Trajectory
-from .written import Written
+from .written import Written, validated
 
 
 class Status(StrEnum):
@@ -49,7 +49,7 @@ class Sample(Written):
     input: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
     """The dataset row as it came."""
 
-    prompt: Text | list[Message] = Field(
+    prompt: Annotated[Text | list[Message], WrittenAsItIs] = Field(
         default="",
         union_mode="left_to_right",
         validation_alias=AliasChoices("prompt", "messages"),
@@ -124,7 +124,8 @@ class Sample(Written):
         if self.trajectory is not None:
             return self.trajectory.messages
         if isinstance(self.prompt, str):
-            return [Message(role="user", content=self.prompt)] if self.prompt else []
+            asked = {"role": "user", "content": self.prompt}
+            return [validated(Message, asked)] if self.prompt else []
         return self.prompt
 
     @property

@@ -2,15 +2,15 @@
 
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AliasChoices, ConfigDict, Field, FiniteFloat
 
 from .lenient import NullIsEmpty, Text
 from .message import Message
 from .result import EvaluateResult
-from .written import Written
+from .written import Part, Written
 
 
-class Usage(BaseModel):
+class Usage(Part):
     """What a model call consumed. Unknown is None, never 0."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -22,7 +22,7 @@ class Usage(BaseModel):
     cost_usd: FiniteFloat | None = None
 
 
-class ModelCall(BaseModel):
+class ModelCall(Part):
     """One request to a model, with the tokens the engine really read and sampled."""
 
     model_config = ConfigDict(frozen=True, extra="allow")

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.endpoints import parse_model
-from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate, rescore
+from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate
+from assay.evaluation.rescoring import Rescoring, rescore
 from assay.models import Endpoint, EvaluateResult, Sample
 from assay.rollout import Limits
 from assay.scoring import ScoreFunction
@@ -152,8 +153,7 @@ class Evaluation:
             run.report.run_id,
             _as_users(lambda sample: said.of(run.endpoint, sample), self.asked),
             store=self.evaluations.store,
-            name=self.item.name,
-            keep_failed=True,
+            how=Rescoring(name=self.item.name, keep_failed=True),
         )
 
 

@@ -61,7 +61,7 @@ def result_entry(key: str, sample: Sample, repeat: int) -> Entry:
         judged: tuple[Any, ...] = (None, False, None)
     else:
         judged = (result.score, result.is_score_valid, _metrics(sample))
-    body = sample.to_json().encode()
+    body = sample.to_json_bytes()
     return Entry(key, (*_narrow(key, sample, repeat), *judged), body)
 
 
@@ -80,7 +80,7 @@ def failure_entry(key: str, sample: Sample, repeat: int) -> Entry:
         column_text(failure.message),
         failure.retryable,
     )
-    body = sample.to_json().encode()
+    body = sample.to_json_bytes()
     return Entry(key, (*_narrow(key, sample, repeat), *judged), body, failed=True)
 
 
@@ -100,7 +100,7 @@ def _narrow(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
         column_id(sample.id),
         repeat,
         group,
-        sample.status.value,
+        str(sample.status),
         *_consumed(sample),
         time.time(),
     )
@@ -150,12 +150,15 @@ def _consumed(sample: Sample) -> tuple[Any, ...]:
     latency = trajectory.duration
     if latency is None and calls and all(call.latency_s is not None for call in calls):
         latency = sum(call.latency_s or 0.0 for call in calls)
-    return (*spent, latency, bool(calls) and _any_cached(calls))
+    return (*spent, latency, _any_cached(calls))
 
 
 def _any_cached(calls: "list[ModelCall]") -> bool:
-    extras = (call.model_extra for call in calls)
-    return any(extra and extra.get("cached") is True for extra in extras)
+    for call in calls:
+        extra = call.__pydantic_extra__
+        if extra and extra.get("cached") is True:
+            return True
+    return False
 
 
 def _summed(calls: "list[ModelCall]", name: str) -> Any:

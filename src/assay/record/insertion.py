@@ -28,7 +28,10 @@ _TALLIED = (
     "tokens_known attempts"
 ).split()
 
-_AT = {name: place - 1 for place, name in enumerate(RESULT_COLUMNS)}
+_INPUT, _OUTPUT, _COST, _SCORE, _VALID = (
+    RESULT_COLUMNS.index(name) - 1
+    for name in ("input_tokens", "output_tokens", "cost_usd", "score", "valid")
+)
 """Where an entry's values have which column: the run's number is not among them."""
 
 
@@ -134,12 +137,12 @@ def _add_up(
 
 def _tallied(entries: list[Entry]) -> tuple[float, ...]:
     rows = [entry.values for entry in entries]
-    scores = [row[_AT["score"]] for row in rows if row[_AT["valid"]]]
-    costs = [row[_AT["cost_usd"]] for row in rows if row[_AT["cost_usd"]] is not None]
+    scores = [row[_SCORE] for row in rows if row[_VALID]]
+    costs = [row[_COST] for row in rows if row[_COST] is not None]
     tokens = [
-        (row[_AT["input_tokens"]], row[_AT["output_tokens"]])
+        (row[_INPUT], row[_OUTPUT])
         for row in rows
-        if row[_AT["input_tokens"]] is not None and row[_AT["output_tokens"]] is not None
+        if row[_INPUT] is not None and row[_OUTPUT] is not None
     ]
     return (
         len(rows),

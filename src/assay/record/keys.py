@@ -4,13 +4,22 @@ import hashlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 def sample_key(run_id: str, sample_id: str, repeat: int, fingerprint: str) -> str:
     """The same 32 characters for the same sample of the same run, in every process."""
+    digest = _begun(run_id).copy()
     # Lengths keep ("a", "bc") and ("ab", "c") apart.
-    text = f"{len(run_id)}:{run_id}{len(sample_id)}:{sample_id}{repeat}:{fingerprint}"
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    text = f"{len(sample_id)}:{sample_id}{repeat}:{fingerprint}"
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _begun(run_id: str) -> "hashlib.blake2b":
+    text = f"{len(run_id)}:{run_id}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
 
 
 class DoneKeys:
@@ -28,17 +37,18 @@ class DoneKeys:
             self._parts[digest & 255].append(digest)
         for number, part in enumerate(self._parts):
             self._parts[number] = array("Q", sorted(part))
+        self._count = sum(map(len, self._parts))
 
     def __contains__(self, key: object) -> bool:
-        if not isinstance(key, str):
-            return False
+        if not self._count or not isinstance(key, str):
+            return False  # nothing is done in a new run, and no digest is needed to know it
         digest = _digest(key)
         part = self._parts[digest & 255]
         place = bisect_left(part, digest)
         return place < len(part) and part[place] == digest
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return self._count
 
 
 def _digest(key: str) -> int:

@@ -6,7 +6,7 @@ each sample that has no result: otherwise it would be missing from what is count
 
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,13 @@ from .schema import tables
 if TYPE_CHECKING:
     from sqlalchemy import Row, Table
 
+_NARROW = (
+    "key sample_id repeat group_index status score valid boundary cost_usd input_tokens "
+    "output_tokens latency_s cached recorded_at metrics position number"
+).split()
+"""What is read of a result or an attempt: the fields of a `ResultRow` in their order, and a number
+that orders equals."""
+
 _NARROW_PAGE = 1000
 _BODY_PAGE = 50
 
@@ -33,7 +40,6 @@ class ResultRow:
 
     key: str
     sample_id: str
-    index: int | None
     repeat: int
     group_index: int | None
     status: str
@@ -42,7 +48,6 @@ class ResultRow:
     boundary: str | None
     """Whose side the failure was on. None for a result."""
 
-    metrics: dict[str, float | None]
     cost_usd: float | None
     input_tokens: int | None
     output_tokens: int | None
@@ -50,6 +55,9 @@ class ResultRow:
     cached: bool
     recorded_at: float
     """Seconds since 1970."""
+
+    metrics: dict[str, float | None]
+    index: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,7 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
             yield AttemptRow(
                 key=row.key,
                 sample_id=row.sample_id,
-                index=_index(row),
+                index=None if row.position == UNPLACED else row.position,
                 repeat=row.repeat,
                 boundary=row.boundary,
                 kind=row.kind,
@@ -188,7 +196,8 @@ def _result_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
 
     t = tables()
     result = t.result
-    columns = [*result.c, sa.null().label("boundary"), result.c.result_no.label("number")]
+    nothing = {"boundary": sa.null()}
+    columns = _narrow_columns(result, nothing, number=result.c.result_no)
     if bodies:
         query = sa.select(*columns, t.body.c.codec, t.body.c.blob).join_from(
             result, t.body, result.c.result_no == t.body.c.result_no
@@ -204,10 +213,11 @@ def _failure_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
 
     attempt, result = tables().attempt, tables().result
     later = attempt.alias()
-    columns = [
-        column for column in attempt.c if bodies or column.name not in ("codec", "blob", "message")
-    ]
-    query = sa.select(*columns, attempt.c.attempt_no.label("number")).where(
+    nothing = {"score": sa.null(), "valid": sa.false(), "metrics": sa.null()}
+    columns = _narrow_columns(attempt, nothing, number=attempt.c.attempt_no)
+    if bodies:
+        columns += [attempt.c.codec, attempt.c.blob]
+    query = sa.select(*columns).where(
         ~sa.exists().where(result.c.run_no == run_no, result.c.key == attempt.c.key),
         ~sa.exists().where(
             later.c.run_no == run_no,
@@ -216,6 +226,12 @@ def _failure_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
         ),
     )
     return _chosen(query, attempt, run_no, chosen), attempt
+
+
+def _narrow_columns(table: "Table", nothing: dict[str, Any], *, number: Any) -> list[Any]:
+    """`_NARROW` of a table, with `nothing` for the columns that only the other table has."""
+    named = {**{column.name: column for column in table.c}, **nothing, "number": number}
+    return [named[name].label(name) for name in _NARROW]
 
 
 def _chosen(query: Any, table: "Table", run_no: int, chosen: Selection) -> Any:
@@ -249,27 +265,9 @@ def _pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any
         last = rows[-1]
 
 
-def _index(row: "Row[Any]") -> int | None:
-    return None if row.position == UNPLACED else row.position
-
-
-def _result_row(row: "Row[Any]") -> ResultRow:
-    failed = row.boundary is not None
-    return ResultRow(
-        key=row.key,
-        sample_id=row.sample_id,
-        index=_index(row),
-        repeat=row.repeat,
-        group_index=row.group_index,
-        status=row.status,
-        score=None if failed else row.score,
-        valid=not failed and row.valid,
-        boundary=row.boundary,
-        metrics={} if failed or row.metrics is None else json.loads(row.metrics),
-        cost_usd=row.cost_usd,
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        latency_s=row.latency_s,
-        cached=row.cached,
-        recorded_at=row.recorded_at,
-    )
+def _result_row(row: Sequence[Any]) -> ResultRow:
+    # By place, not by name: a row's attributes are looked up anew for each of a million rows.
+    *values, metrics, position, _ = row
+    values.append({} if metrics is None else json.loads(metrics))
+    values.append(None if position == UNPLACED else position)
+    return ResultRow(*values)

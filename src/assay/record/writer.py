@@ -14,14 +14,18 @@ from assay.models import Sample
 
 from .entries import Entry, failure_entry, result_entry
 
-_Waiting = tuple[Entry, "asyncio.Future[bool]"]
+Settled = Callable[[bool | AssayError], None]
+"""Told in the event loop what became of a sample: True if it was inserted, False if the run has
+its key already, or why it could not be written. Must not raise."""
+
+_Waiting = tuple[Entry, Settled]
 
 
 @dataclass(frozen=True)
 class WriterSettings:
     """When a batch is written."""
 
-    batch_samples: int = 200
+    batch_samples: int = 500
     flush_s: float = 0.1
     """No sample waits longer for others to join its batch."""
 
@@ -79,27 +83,39 @@ class Writer:
         while it waits may find its sample written all the same.
         """
         await self._until_room()
-        return await self.submit(key, sample, repeat=repeat)
+        return await self._written(key, sample, repeat=repeat, failed=False)
 
     async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
         """Keep a sample that failed as an attempt: it is not done, and is tried again on resume."""
         await self._until_room()
-        await self.submit(key, sample, repeat=repeat, failed=True)
+        await self._written(key, sample, repeat=repeat, failed=True)
 
     def submit(
-        self, key: str, sample: Sample, *, repeat: int = 0, failed: bool = False
-    ) -> "asyncio.Future[bool]":
-        """Hand a sample over without waiting: the future has the result of `record`.
+        self, key: str, sample: Sample, settled: Settled, *, repeat: int = 0, failed: bool = False
+    ) -> None:
+        """Hand a sample over without waiting: `settled` is told what `record` would return.
 
         For callers that count for themselves how much they have handed over; `record` waits when
         that is too much.
         """
         self._refuse_misuse()
         entry = (failure_entry if failed else result_entry)(key, sample, repeat)
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting += 1
-        self._queue.put((entry, future))
-        return future
+        self._queue.put((entry, settled))
+
+    async def _written(self, key: str, sample: Sample, *, repeat: int, failed: bool) -> bool:
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def settled(outcome: bool | AssayError) -> None:
+            if future.done():
+                return  # cancelled: nobody waits any more
+            if isinstance(outcome, AssayError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.submit(key, sample, settled, repeat=repeat, failed=failed)
+        return await future
 
     async def close(self) -> None:
         """Write what waits and end the thread. Raises the write error if there was one."""
@@ -200,7 +216,7 @@ class Writer:
                 inserted = self._write([entry for entry, _ in batch])
             except Exception as error:
                 self._fail(error)
-        self._acknowledge([future for _, future in batch], inserted)
+        self._acknowledge([settled for _, settled in batch], inserted)
 
     def _try_beat(self) -> None:
         if self._error is None:
@@ -214,26 +230,24 @@ class Writer:
             error = StoreError(f"{type(error).__name__}: {error}", where=self._where)
         self._error = error
 
-    def _acknowledge(self, futures: "list[asyncio.Future[bool]]", inserted: list[bool]) -> None:
+    def _acknowledge(self, waiting: list[Settled], inserted: list[bool]) -> None:
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(self._settle, futures, inserted)
+            self._loop.call_soon_threadsafe(self._settle, waiting, inserted)
         except RuntimeError:
             # The loop is closed: nobody waits any more. A write error is still told by `close`.
             return
 
-    def _settle(self, futures: "list[asyncio.Future[bool]]", inserted: list[bool]) -> None:
-        self._waiting -= len(futures)
+    def _settle(self, waiting: list[Settled], inserted: list[bool]) -> None:
+        self._waiting -= len(waiting)
         self._room.set()
         if not inserted:
             assert self._error is not None
-            for future in futures:
-                if not future.done():
-                    future.set_exception(_again(self._error))
+            for settled in waiting:
+                settled(_again(self._error))
             return
-        for future, fresh in zip(futures, inserted, strict=True):
-            if not future.done():
-                future.set_result(fresh)
+        for settled, fresh in zip(waiting, inserted, strict=True):
+            settled(fresh)
 
 
 def _again(error: AssayError) -> AssayError:

@@ -81,12 +81,16 @@ class RepeatCounts:
         self._samples: Counter[tuple[int, int]] = Counter()
 
     def add(self, scores: Sequence[float | None]) -> None:
-        judged = [finite(score, "a score") for score in scores if score is not None]
-        self.unjudged += len(scores) - len(judged)
-        self.most = max(self.most, len(scores))
+        judged = successes = 0
         # Weights that add up to a hair less than 1.0 must not turn success into failure.
-        successes = sum(score >= self.threshold - NOISE for score in judged)
-        self._samples[len(judged), successes] += 1
+        enough = self.threshold - NOISE
+        for score in scores:
+            if score is not None:
+                judged += 1
+                successes += finite(score, "a score") >= enough
+        self.unjudged += len(scores) - judged
+        self.most = max(self.most, len(scores))
+        self._samples[judged, successes] += 1
 
     def ks(self) -> tuple[int, ...]:
         """The usual numbers of repeats up to the most there are, and that one."""

@@ -1,9 +1,8 @@
 """What every number is made of: the narrow results of a run, the repeats of one sample together."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Protocol, TypeVar
 
 from assay.errors import ConfigError
@@ -60,18 +59,29 @@ def by_sample(results: Iterable[_Result]) -> Iterator[tuple[str, list[_Result]]]
 
     Raises `ConfigError` when one repeat comes twice: it would count double.
     """
-    for sample_id, group in groupby(results, key=lambda result: result.sample_id):
-        repeats = list(group)
-        seen: set[int] = set()
-        for result in repeats:
-            if result.repeat in seen:
-                raise ConfigError(
-                    f"repeat {result.repeat} of sample {sample_id!r} comes twice",
-                    where="results",
-                    hint="give the results of one run, each once",
-                )
-            seen.add(result.repeat)
-        yield sample_id, repeats
+    sample_id = ""
+    repeats: list[_Result] = []
+    for result in results:
+        if repeats and result.sample_id != sample_id:
+            yield sample_id, _distinct(repeats)
+            repeats = []
+        sample_id = result.sample_id
+        repeats.append(result)
+    if repeats:
+        yield sample_id, _distinct(repeats)
+
+
+def _distinct(repeats: list[_Result]) -> list[_Result]:
+    seen: set[int] = set()
+    for result in repeats if len(repeats) > 1 else ():
+        if result.repeat in seen:
+            raise ConfigError(
+                f"repeat {result.repeat} of sample {result.sample_id!r} comes twice",
+                where="results",
+                hint="give the results of one run, each once",
+            )
+        seen.add(result.repeat)
+    return repeats
 
 
 def judged_score(result: ResultLike) -> float | None:
@@ -90,6 +100,15 @@ def finite(value: float, what: str, *names: str) -> float:
     if not -_LARGEST <= value <= _LARGEST:
         raise ConfigError(f"{what.format(*names)} is {value!r}, which is not a number to average")
     return float(value)
+
+
+def all_finite(values: Sequence[float], what: str) -> list[float]:
+    """`values` as floats, refused as by `finite`: for many at once."""
+    # A NaN anywhere makes the sum one; the rest shows at the ends.
+    if values and (math.isnan(sum(values)) or min(values) < -_LARGEST or max(values) > _LARGEST):
+        for value in values:
+            finite(value, what)
+    return list(map(float, values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,22 @@
 """Means with the uncertainty they have, from small sets as from a million scores."""
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 from assay.errors import ConfigError
 
 from .percentiles import RunningPercentiles
-from .results import NOISE, finite
+from .results import NOISE, all_finite, finite
 
 SMALLEST_T = 30
 """Scores without known bounds get an interval from this many on: below, it would be a guess."""
 
 BINS = 10
+_AT_ONCE = 1000
 
 Bounds = tuple[float, float]
 
@@ -50,8 +53,9 @@ def mean_interval(
     0..1 are taken to be on that scale; others need 30 samples for an (approximate) interval.
     """
     stats = RunningStats()
-    for score in scores:
-        stats.add(score)
+    scores = iter(scores)
+    while some := list(islice(scores, _AT_ONCE)):
+        stats.extend(some)
     return stats.interval(confidence=confidence, bounds=bounds)
 
 
@@ -108,20 +112,33 @@ class RunningStats:
 
     def add(self, score: float) -> None:
         """Count one score. Raises `ConfigError` for NaN and infinities."""
-        score = finite(score, "a score")
-        self.n += 1
-        if self.minimum is None or score < self.minimum:
-            self.minimum = score
-        if self.maximum is None or score > self.maximum:
-            self.maximum = score
-        self.binary = self.binary and score in (0.0, 1.0)
-        self.percentiles.add(score)
-        if -NOISE <= score <= 1 + NOISE:
-            self._bins[min(max(int(score * BINS), 0), BINS - 1)] += 1
-        self._sum.add(score)
-        away = score - self._middle
-        self._middle += away / self.n
-        self._squares += away * (score - self._middle)
+        self.extend((score,))
+
+    def extend(self, scores: Sequence[float]) -> None:
+        """Count many scores at once, which costs much less than one by one."""
+        scores = all_finite(scores, "a score")
+        if not scores:
+            return
+        lowest, highest, total = min(scores), max(scores), math.fsum(scores)
+        self.minimum = lowest if self.minimum is None else min(self.minimum, lowest)
+        self.maximum = highest if self.maximum is None else max(self.maximum, highest)
+        self.percentiles.extend(scores)
+        self._sum.add(total)
+        # Scores are few different numbers, as a rule.
+        counted = Counter(scores)
+        self.binary = self.binary and counted.keys() <= {0.0, 1.0}
+        for score, count in counted.items():
+            if -NOISE <= score <= 1 + NOISE:
+                self._bins[min(max(int(score * BINS), 0), BINS - 1)] += count
+        self._spread(counted, total / len(scores), len(scores))
+
+    def _spread(self, counted: "Counter[float]", middle: float, added: int) -> None:
+        """Join the squares of `added` scores around their `middle` to those of the others."""
+        away = middle - self._middle
+        self._squares += math.fsum(n * (score - middle) ** 2 for score, n in counted.items())
+        self._squares += away * away * (self.n * added / (self.n + added))
+        self.n += added
+        self._middle += away * added / self.n
 
     @property
     def total(self) -> float:

@@ -1,7 +1,8 @@
 """What a run came to: every mean with its interval and with what was left out of it."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .figures import (
     Figure,
@@ -16,12 +17,14 @@ from .figures import (
 )
 from .percentiles import RunningPercentiles
 from .repeats import PassRate, RepeatCounts
-from .results import ResultLike, average, by_sample, finite, judged_score
+from .results import ResultLike, all_finite, by_sample, finite, judged_score
 from .statistics import Bounds, RunningStats, RunningSum, checked_bounds, checked_confidence
 from .wording import labelled, number, padded, plain, plural
 
 MOST_METRICS = 200
 """Names come from scorers: without a limit, a name with a counter in it would fill the memory."""
+
+_AT_ONCE = 1000
 
 
 class RunSummary(Figure):
@@ -167,6 +170,10 @@ def summarise(
     return running.summary(confidence, bounds)
 
 
+def _mean(values: list[float]) -> float:
+    return values[0] if len(values) == 1 else math.fsum(values) / len(values)
+
+
 class _RunningTotal:
     def __init__(self, what: str) -> None:
         self._what = what
@@ -174,12 +181,11 @@ class _RunningTotal:
         self._sum = RunningSum()
         self._unknown = 0
 
-    def add(self, value: float | None) -> None:
-        if value is None:
-            self._unknown += 1
-        else:
-            self._known += 1
-            self._sum.add(finite(value, self._what))
+    def extend(self, values: Sequence[float | None]) -> None:
+        known = all_finite([value for value in values if value is not None], self._what)
+        self._known += len(known)
+        self._unknown += len(values) - len(known)
+        self._sum.add(math.fsum(known))
 
     def total(self) -> Total:
         total = self._sum.total
@@ -193,13 +199,12 @@ class _RunningLatency:
         self._cached = 0
         self._unknown = 0
 
-    def add(self, result: ResultLike) -> None:
-        if result.cached:
-            self._cached += 1
-        elif result.latency_s is None:
-            self._unknown += 1
-        else:
-            self._seconds.add(result.latency_s)
+    def extend(self, results: Sequence[ResultLike]) -> None:
+        asked = [result.latency_s for result in results if not result.cached]
+        known = [seconds for seconds in asked if seconds is not None]
+        self._cached += len(results) - len(asked)
+        self._unknown += len(asked) - len(known)
+        self._seconds.extend(known)
 
     def latency(self) -> Latency:
         return Latency(
@@ -215,12 +220,19 @@ class _RunningLatency:
 
 
 class _Running:
-    """The counters behind a summary, fed one sample at a time."""
+    """The counters behind a summary, fed one sample at a time.
+
+    Numbers wait in lists to be counted many at once: going through a list in C takes a tenth of
+    the time that a call for each of them does.
+    """
 
     def __init__(self, success: float) -> None:
         self._samples = self._results = self._judged_results = self._partly = 0
         self._failed: Counter[str] = Counter()
         self._failed_but_judged = self._invalid = 0
+        self._means: list[float] = []
+        self._metric_means: dict[str, list[float]] = {}
+        self._waiting: list[ResultLike] = []
         self._score = RunningStats()
         self._metrics: dict[str, RunningStats] = {}
         self._metrics_left_out = 0
@@ -237,12 +249,19 @@ class _Running:
         self._results += len(repeats)
         self._judged_results += len(judged)
         self._partly += 0 < len(judged) < len(repeats)
-        if (mean := average(judged)) is not None:
-            self._score.add(mean)
+        if judged:
+            self._means.append(_mean(judged))
         self._repeats.add(scores)
+        measured = False
         for result, score in zip(repeats, scores, strict=True):
-            self._account(result, judged=score is not None)
-        self._measure([r for r, score in zip(repeats, scores, strict=True) if score is not None])
+            if score is None or result.boundary is not None:
+                self._account(result, judged=score is not None)
+            measured = measured or bool(result.metrics)
+        if measured:
+            self._measure(repeats, scores)
+        self._waiting += repeats
+        if len(self._waiting) >= _AT_ONCE:
+            self._count()
 
     def _account(self, result: ResultLike, *, judged: bool) -> None:
         if result.boundary is not None:
@@ -250,28 +269,35 @@ class _Running:
             self._failed_but_judged += judged
         elif not judged:
             self._invalid += 1
-        self._input.add(result.input_tokens)
-        self._output.add(result.output_tokens)
-        self._cost.add(result.cost_usd)
-        self._latency.add(result)
 
-    def _measure(self, judged: list[ResultLike]) -> None:
+    def _count(self) -> None:
+        """Count what waits."""
+        waiting = self._waiting
+        self._score.extend(self._means)
+        self._input.extend([result.input_tokens for result in waiting])
+        self._output.extend([result.output_tokens for result in waiting])
+        self._cost.extend([result.cost_usd for result in waiting])
+        self._latency.extend(waiting)
+        for name, means in self._metric_means.items():
+            self._metrics[name].extend(means)
+        self._means, self._metric_means, self._waiting = [], {}, []
+
+    def _measure(self, repeats: list[ResultLike], scores: list[float | None]) -> None:
         values: dict[str, list[float]] = {}
-        for result in judged:
-            for name, value in result.metrics.items():
+        for result, score in zip(repeats, scores, strict=True):
+            for name, value in result.metrics.items() if score is not None else ():
                 if value is not None:
                     values.setdefault(name, []).append(finite(value, "metric {!r}", name))
         for name, measured in values.items():
-            stats = self._metrics.get(name)
-            if stats is None:
+            if name not in self._metrics:
                 if len(self._metrics) >= MOST_METRICS:
                     self._metrics_left_out += len(measured)
                     continue
-                stats = self._metrics[name] = RunningStats()
-            if (mean := average(measured)) is not None:
-                stats.add(mean)
+                self._metrics[name] = RunningStats()
+            self._metric_means.setdefault(name, []).append(_mean(measured))
 
     def summary(self, confidence: float, bounds: Bounds | None) -> RunSummary:
+        self._count()
         repeats = self._repeats
         ks = repeats.ks() if repeats.most > 1 else ()
         return RunSummary(

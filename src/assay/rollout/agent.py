@@ -4,11 +4,20 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from types import TracebackType
+from typing import Any
 
 from assay.endpoints import ModelClient
 from assay.errors import AssayError, EnvironmentFault
-from assay.models import Boundary, EvaluateResult, Message, ModelCall, StepOutput, Trajectory
+from assay.models import (
+    Boundary,
+    EvaluateResult,
+    Message,
+    ModelCall,
+    StepOutput,
+    ToolSpec,
+    Trajectory,
+)
+from assay.models.written import validated
 
 from .environment import Environment, Step
 from .environments import BasicEnvironment, ToolEnvironment
@@ -60,29 +69,6 @@ class _Broken(Exception):
         self.boundary = boundary
 
 
-class _Attributed:
-    """Attributes what breaks inside it to a boundary. Without state: one serves all rollouts."""
-
-    def __init__(self, boundary: Boundary) -> None:
-        self._boundary = boundary
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, Exception):
-            raise _Broken(self._boundary) from error
-
-
-_IN_ENDPOINT = _Attributed(Boundary.ENDPOINT)
-_IN_ENVIRONMENT = _Attributed(Boundary.ENVIRONMENT)
-
-
 def _placed(call: ModelCall, place: int) -> ModelCall:
     if call.message_index == place:
         return call
@@ -100,6 +86,23 @@ def _checked(step: Step) -> Step:
 class _Rollout:
     """One rollout in progress."""
 
+    __slots__ = (
+        "_calls",
+        "_client",
+        "_close_error",
+        "_environment",
+        "_limits",
+        "_messages",
+        "_seed",
+        "_spent",
+        "_started",
+        "_steps",
+        "_terminated",
+        "_tools",
+        "_truncated",
+        "ended",
+    )
+
     def __init__(
         self, client: ModelClient, environment: Environment, limits: Limits, seed: int | None
     ) -> None:
@@ -110,6 +113,7 @@ class _Rollout:
         self._spent = Spent(limits)
         self._started = time.perf_counter()
         self._messages: list[Message] = []
+        self._tools: Sequence[ToolSpec] = ()
         self._calls: list[ModelCall] = []
         self._steps: list[tuple[Message, Step]] = []
         self.ended = ""
@@ -147,18 +151,24 @@ class _Rollout:
             self.ended, self._truncated = "max_seconds", True
 
     async def _turns(self) -> None:
-        with _IN_ENVIRONMENT:
+        try:
             self._messages.extend(await self._environment.open(seed=self._seed))
-            tools = self._environment.tools
+            self._tools = tools = self._environment.tools
+        except Exception as error:
+            raise _Broken(Boundary.ENVIRONMENT) from error
         while not self.ended:
-            with _IN_ENDPOINT:
+            try:
                 reply = await self._client.complete(self._messages, tools=tools, seed=self._seed)
+            except Exception as error:
+                raise _Broken(Boundary.ENDPOINT) from error
             place = len(self._messages)
             self._messages.append(reply.message)
             self._calls.append(_placed(reply.call, place))
             self._spent.add(reply.call.usage)
-            with _IN_ENVIRONMENT:
+            try:
                 step = _checked(await self._environment.step(reply.message))
+            except Exception as error:
+                raise _Broken(Boundary.ENVIRONMENT) from error
             self._steps.append((reply.message, step))
             self._messages.extend(step.replies)
             self._settle(step)
@@ -172,25 +182,29 @@ class _Rollout:
 
     def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
         duration = time.perf_counter() - self._started
-        extra = {"close_error": self._close_error} if self._close_error else {}
-        return Trajectory(
-            messages=self._messages,
-            calls=self._calls,
-            steps=len(self._steps),
-            duration=duration,
-            terminated=self._terminated,
-            truncated=self._truncated,
-            termination_reason=reason,
-            evaluation_result=self._result(reason, duration, broken=broken),
-            observations=[
-                step.observation for _, step in self._steps if step.observation is not None
-            ],
-            **extra,
-        )
+        extra: dict[str, Any] = {"close_error": self._close_error} if self._close_error else {}
+        if self._tools:
+            # What the model was told of is part of what it answered to.
+            extra["tools"] = [spec.model_dump(exclude_defaults=True) for spec in self._tools]
+        observed = [step.observation for _, step in self._steps if step.observation is not None]
+        if observed:
+            extra["observations"] = observed
+        fields = {
+            "messages": self._messages,
+            "calls": self._calls,
+            "steps": len(self._steps),
+            "duration": duration,
+            "terminated": self._terminated,
+            "truncated": self._truncated,
+            "termination_reason": reason,
+            "evaluation_result": self._result(reason, duration, broken=broken),
+        }
+        return validated(Trajectory, {**fields, **extra})
 
     def _result(self, reason: str, duration: float, *, broken: bool) -> EvaluateResult | None:
         """The environment's own verdict, for environments that give rewards."""
-        if all(step.reward is None for _, step in self._steps):
+        rewarded = [step for _, step in self._steps if step.reward is not None]
+        if not rewarded:
             return None
         outputs = [
             StepOutput(

@@ -11,6 +11,9 @@ from .environment import Step
 from .tools import Toolbox, ToolError, tool
 
 
+_ANSWERED = Step(terminated=True, ended_by_agent=True)
+
+
 class BasicEnvironment:
     """No tools and no rewards: the agent's first answer ends the episode."""
 
@@ -20,7 +23,7 @@ class BasicEnvironment:
         return ()
 
     async def step(self, action: Message) -> Step:
-        return Step(terminated=True, ended_by_agent=True)
+        return _ANSWERED
 
     async def close(self) -> None:
         return None
@@ -41,7 +44,7 @@ class ToolEnvironment:
 
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
-            return Step(terminated=True, ended_by_agent=True)
+            return _ANSWERED
         return Step(replies=await self._toolbox.answer(action.tool_calls))
 
     async def close(self) -> None:

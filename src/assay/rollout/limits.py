@@ -31,12 +31,14 @@ class Spent:
 
     def add(self, usage: Usage | None) -> None:
         self._turns += 1
-        usage = usage or Usage()
-        for tokens in (usage.input_tokens, usage.output_tokens):
-            if self._tokens is not None:
-                self._tokens = None if tokens is None else self._tokens + tokens
-        if self._cost_usd is not None:
-            self._cost_usd = None if usage.cost_usd is None else self._cost_usd + usage.cost_usd
+        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+            self._tokens = None
+        elif self._tokens is not None:
+            self._tokens += usage.input_tokens + usage.output_tokens
+        if usage is None or usage.cost_usd is None:
+            self._cost_usd = None
+        elif self._cost_usd is not None:
+            self._cost_usd += usage.cost_usd
 
     def exceeded(self) -> str | None:
         """The name of the limit that is used up, or None. What is unknown cannot be bounded."""

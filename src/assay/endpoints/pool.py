@@ -1,0 +1,309 @@
+"""Connections to model servers, kept open and shared by all clients of one event loop.
+
+Speaks HTTP/1.1, one request at a time on each connection. It follows no redirect, uses no proxy and
+keeps no cookie: what a server or a home folder holds must not change a request.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+
+_CONNECT_S = 30.0
+_IDLE_S = 30.0
+_LOOKUP_S = 60.0
+_NEXT_ADDRESS_S = 0.25
+_HEAD_BYTES = 256 * 1024
+_RUNS_TO_CLOSE = 100
+
+Longest = Callable[[int], int]
+"""How many bytes of a body are read, by the status of the answer."""
+
+
+class Broken(Exception):
+    """A connection ended, or what came was not HTTP, before the answer was complete."""
+
+
+class Place(NamedTuple):
+    """Where to connect to."""
+
+    host: str
+    port: int
+    tls: bool
+
+
+class Answer(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    """By their names in small letters; the last one where a name comes twice."""
+
+    body: bytes
+    cut: bool
+    """Whether the body was longer, and the rest was not read."""
+
+
+class Pool:
+    """Connections of one event loop. How many there are is for the callers to limit."""
+
+    def __init__(self, loop: "AbstractEventLoop") -> None:
+        self._loop = loop
+        self._idle: dict[Place, deque[Connection]] = {}
+        self._open: set[Connection] = set()
+        self._lookups: dict[Place, tuple[float, asyncio.Task[list[Any]]]] = {}
+        self._turn = 0
+        self._trust: ssl.SSLContext | None = None
+
+    async def exchange(
+        self, place: Place, request: bytes, *, timeout_s: float, longest: Longest
+    ) -> Answer:
+        """Send one request and wait for its answer.
+
+        Raises `TimeoutError`, `OSError` for a connection that cannot be made, and `Broken`. An
+        error status is an answer, even if its body never came.
+        """
+        deadline = self._loop.time() + timeout_s
+        connection = self._rested(place) or await self._connected(place, deadline)
+        waiter = connection.ask(request, deadline, longest)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            connection.give_up(waiter)
+            raise
+
+    async def close(self) -> None:
+        """End all connections, and what waits on them."""
+        self._idle.clear()
+        for _, lookup in self._lookups.values():
+            lookup.cancel()
+        for connection in list(self._open):
+            connection.abort()
+        for _ in range(_RUNS_TO_CLOSE):
+            if not self._open:
+                return
+            # A socket is closed by the event loop, in one of its next runs.
+            await asyncio.sleep(0)
+
+    def rest(self, connection: "Connection") -> None:
+        """Keep a connection for the next request to the same place."""
+        idle = self._idle.setdefault(connection.place, deque())
+        idle.append(connection)
+        while idle[0].rests_since < connection.rests_since - _IDLE_S:
+            idle.popleft().abort()
+
+    def forget(self, connection: "Connection") -> None:
+        self._open.discard(connection)
+
+    def _rested(self, place: Place) -> "Connection | None":
+        """The connection used last, if the server is still there."""
+        idle = self._idle.get(place)
+        while idle:
+            connection = idle.pop()
+            if connection.usable and connection.rests_since > self._loop.time() - _IDLE_S:
+                return connection
+            connection.abort()
+        return None
+
+    async def _connected(self, place: Place, deadline: float) -> "Connection":
+        from aiohappyeyeballs import start_connection
+
+        async with asyncio.timeout_at(min(deadline, self._loop.time() + _CONNECT_S)):
+            addresses = await self._addresses(place)
+            plug = await start_connection(
+                addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, loop=self._loop
+            )
+            _, connection = await self._loop.create_connection(
+                lambda: Connection(self, place, self._loop),
+                sock=plug,
+                ssl=self._trusted() if place.tls else None,
+                server_hostname=place.host if place.tls else None,
+            )
+        self._open.add(connection)
+        return connection
+
+    def _trusted(self) -> ssl.SSLContext:
+        """Checks certificates against the authorities of the system, or of `SSL_CERT_FILE`."""
+        if self._trust is None:
+            self._trust = ssl.create_default_context()
+            self._trust.set_alpn_protocols(["http/1.1"])
+        return self._trust
+
+    async def _addresses(self, place: Place) -> list[Any]:
+        """Where a name leads, asked for once a minute however many connections are made."""
+        with suppress(OSError):
+            return socket.getaddrinfo(
+                place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+            )
+        asked, lookup = self._lookups.get(place, (0.0, None))
+        failed = lookup is not None and lookup.done() and (lookup.cancelled() or lookup.exception())
+        if lookup is None or failed or asked < self._loop.time() - _LOOKUP_S:
+            lookup = self._loop.create_task(self._looked_up(place))
+            self._lookups[place] = (self._loop.time(), lookup)
+        # Shielded: one caller that gives up does not end the wait of the others.
+        found = await asyncio.shield(lookup)
+        self._turn += 1
+        first = self._turn % len(found)
+        return [*found[first:], *found[:first]]
+
+    async def _looked_up(self, place: Place) -> list[Any]:
+        return await self._loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+
+
+class Connection(asyncio.Protocol):
+    """One connection: a request is written, and its answer put together as it comes."""
+
+    def __init__(self, pool: Pool, place: Place, loop: "AbstractEventLoop") -> None:
+        from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+        self.place = place
+        self.usable = False
+        self.rests_since = 0.0
+        self._pool = pool
+        self._loop = loop
+        self._transport: asyncio.Transport
+        self._waiter: Future[Answer] | None = None
+        self._timer: asyncio.TimerHandle
+        self._not_http = (HttpParserError, HttpParserUpgrade)
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        # Slips of real servers that leave no doubt about what was meant.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_optional_cr_before_lf=True,
+            lenient_spaces_after_chunk_size=True,
+        )
+        self._expect_nothing()
+
+    def _expect_nothing(self) -> None:
+        self._status = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._received = 0
+        self._complete = False
+        self._excess = False
+
+    def ask(self, request: bytes, deadline: float, longest: Longest) -> "Future[Answer]":
+        """Send a request; its answer, or why there is none by `deadline`."""
+        self._longest = longest
+        self._waiter = waiter = self._loop.create_future()
+        self._timer = self._loop.call_at(deadline, self._fail, TimeoutError())
+        self._transport.write(request)
+        return waiter
+
+    def give_up(self, waiter: "Future[Answer]") -> None:
+        """End the connection if it still works on this answer. It may be at the next already."""
+        if self._waiter is waiter:
+            self._fail(Broken("given up"))
+
+    def abort(self) -> None:
+        self.usable = False
+        self._transport.abort()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # other loops have their own class
+        self.usable = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None or self._parser is None:
+            self.abort()  # nobody asked
+            return
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except self._not_http:
+            if not self._complete:
+                self._fail(Broken("not HTTP"))
+                return
+            self._excess = True  # behind the answer, which is good
+        if self._complete:
+            self._answer()
+        elif self._status and self._size > self._longest(self._status):
+            self._excess = True
+            self._answer()
+        elif self._received - self._size > _HEAD_BYTES + 8 * self._size:
+            # An endless head, or what follows a body in chunks; the parser would keep it all.
+            self._fail(Broken("an endless head"))
+
+    def eof_received(self) -> None:
+        # A body without a length ends with its connection.
+        unbounded = self._headers.keys().isdisjoint((b"content-length", b"transfer-encoding"))
+        if self._waiter is not None and self._status and unbounded:
+            self._excess = True
+            self._answer()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.usable = False
+        self._pool.forget(self)
+        self._fail(error or Broken("closed by the server"))
+        self._parser = None  # it holds this connection, which holds it
+
+    # Called by the parser, inside `data_received`.
+
+    def on_message_begin(self) -> None:
+        self._excess = self._complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._status:
+            self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._headers.clear()  # only a word in between: the answer is still to come
+        elif not self._complete:
+            self._status = status
+
+    def on_body(self, data: bytes) -> None:
+        if not self._complete and self._size <= self._longest(self._status):
+            self._pieces.append(data)
+        self._size += len(data)
+
+    def on_message_complete(self) -> None:
+        assert self._parser is not None
+        if self._status and not self._complete:
+            self._complete = True
+            self._excess = not self._parser.should_keep_alive()
+
+    # How a request ends.
+
+    def _answer(self) -> None:
+        most = self._longest(self._status)
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        cut = len(body) > most
+        answer = Answer(self._status, self._headers, body[:most] if cut else body, cut)
+        reusable = self._complete and not self._excess and not cut
+        self._end(answer, reusable=reusable)
+
+    def _fail(self, error: Exception) -> None:
+        if self._status not in (0, 200):
+            # The status says enough: a denial stays one without its words.
+            self._end(Answer(self._status, self._headers, b"", cut=True), reusable=False)
+        else:
+            self._end(error, reusable=False)
+
+    def _end(self, outcome: Answer | Exception, *, reusable: bool) -> None:
+        waiter, self._waiter = self._waiter, None
+        self._expect_nothing()
+        if waiter is not None:
+            self._timer.cancel()
+            if waiter.done():
+                pass  # cancelled
+            elif isinstance(outcome, Answer):
+                waiter.set_result(outcome)
+            else:
+                waiter.set_exception(outcome)
+        if reusable:
+            self.rests_since = self._loop.time()
+            self._pool.rest(self)
+        else:
+            self.abort()
