@@ -109,3 +109,15 @@ def test_each_recorded_rollout_is_told_of(tmp_path: Path) -> None:
     rolled = [event for event in told if isinstance(event, RolledOut)]
     assert [event.done for event in rolled] == list(range(1, 13))
     assert {(event.step, event.of) for event in rolled} == {(1, 12)}
+
+
+def test_a_rollout_that_no_file_can_hold_is_not_learned_from(tmp_path: Path) -> None:
+    def score(sample: Sample) -> float:
+        if str(sample.rollout_id).endswith("#0"):
+            sample.metadata["handle"] = object()
+        return looked_and_said(sample)
+
+    (step,) = trained(tmp_path, num_steps=1, score_fn=score).steps
+
+    assert step.failed == {"scorer": 3}
+    assert step.valid == 9

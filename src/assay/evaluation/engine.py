@@ -308,7 +308,7 @@ class Engine:
             submit(unit.key, sample, settled, repeat=unit.repeat, failed=failed)
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
-            bare = _bare(sample)
+            unit.sample = bare = _bare(sample)
             self._failed(bare, error, Boundary.SCORER)
             settled = partial(self._recorded, failed=True, reward=None, cost_usd=None)
             submit(unit.key, bare, settled, repeat=unit.repeat, failed=True)
