@@ -97,8 +97,8 @@ PUBLIC = {
     "assay.training": """
         ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora Retokeniser SFTConfig SFTResult
         SFTStep SFTWatch TokenSource TrainingSession agent_rollout_to_sample
-        agent_rollout_to_samples check_tokens demonstrated grpo_train grpo_train_async retokenised
-        sft_train token_source tokenised
+        agent_rollout_to_samples character_model check_tokens demonstrated grpo_train
+        grpo_train_async retokenised sft_train token_source tokenised
     """,
 }
 

@@ -23,8 +23,10 @@ import pytest
 
 from assay import compat, models, rollout
 from assay.models import manifest
+from assay.training import character_model
 from evaluation_sessions import run as run_session
 from make import asked, said, sample
+from tiny_models import tiny_model, tiny_tokenizer
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are not here")
@@ -184,6 +186,76 @@ def test_the_evaluation_example_runs_as_written(
     assert report.samples[0].trajectory.steps == 2
     assert report.samples[0].score.metrics["correct"].score == 1.0
     assert report.samples[0].reward == report.samples[0].score.reward == 1.0
+
+
+def test_the_training_example_runs_with_a_model_and_rows_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Room for four characters of an answer: a hundred steps are a matter of seconds.
+    small = character_model("2467*?", hidden=8, layers=1, context=8)
+    for part in (small.model, small.tokenizer):
+        part.save_pretrained(tmp_path / "Qwen" / "Qwen3-0.6B")
+    elided = '[{"messages": [...], "answer": "42"}, ...]'
+    example = seed_part("TRAINING")
+    assert example.count(elided) == 1
+    names = {
+        **run(seed_part("SCORE FUNCTION"), extract_final_answer=last_words),
+        "BasicEnvironment": rollout.BasicEnvironment,
+        "rows": [{"messages": [{"role": "user", "content": "6*7?"}], "answer": "42"}],
+    }
+
+    asyncio.run(awaited(example.replace(elided, "rows"), names))
+
+    results = names["results"]
+    assert len(results.steps) == 100
+    assert all((step.rollouts, step.valid) == (64, 64) for step in results.steps)
+    assert any(step.updated for step in results.steps)
+
+
+def test_the_sft_trace_example_runs_with_a_model_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tiny_model(tmp_path, "qwen3")
+    endpoint = models.Endpoint(
+        provider="local", model=str(folder), max_tokens=4, extra_params={"threads": 1}
+    )
+    names = {
+        "__name__": __name__,
+        "CalculatorEnvironment": rollout.CalculatorEnvironment,
+        "endpoint": endpoint,
+        "tokenizer": tiny_tokenizer("qwen3"),
+    }
+
+    asyncio.run(awaited(seed_part("SFT TRACE GENERATION"), names))
+
+    made = names["sample"]
+    (call,) = made.trajectory.calls
+    assert made.tokens == [*call.prompt_ids, *call.completion_ids]
+    assert made.loss_mask == [0.0] * len(call.prompt_ids) + [1.0] * len(call.completion_ids)
+
+
+def seed_part(title: str) -> str:
+    """The code below one of the headings of the first block."""
+    _, *parts = re.split(r"# ═+\n", blocks()["004", 0])
+    (found,) = (
+        code
+        for head, code in zip(parts[::2], parts[1::2], strict=True)
+        if head.startswith(f"# {title}")
+    )
+    return found
+
+
+def last_words(trajectory: models.Trajectory) -> str:
+    return trajectory.messages[-1].text
+
+
+async def awaited(part: str, names: dict[str, Any]) -> None:
+    code = compile(part, "<seed>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    pending = eval(code, names)
+    if pending is not None:
+        await pending
 
 
 def test_the_unified_sample_has_the_fields_of_the_proposal() -> None:

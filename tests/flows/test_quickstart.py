@@ -93,6 +93,7 @@ def test_an_interrupted_tour_ends_with_130(tmp_path: Path) -> None:
     process = subprocess.Popen(COMMAND, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert "in this process" in process.stderr.readline()
+    process.stderr.readline()  # how far it is: from here on it listens to signals
 
     process.send_signal(signal.SIGINT)
     _, shown = process.communicate(timeout=120)

@@ -1,6 +1,5 @@
 """`assay quickstart`: a small real model evaluated, held to a bar, improved, compared, exported."""
 
-import asyncio
 import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -8,19 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.evaluation import EvalConfig, EvalReport, Stop, evaluate
+from assay.errors import ConfigError
+from assay.evaluation import EvalConfig, EvalReport
 from assay.export import ExportOptions, ExportReport, Selection, export_samples
 from assay.record import Store
 from assay.report import Comparison, GateRule, Verdict, compare, judge_gate
 
-from .interruption import leave_now, stopping_on_signals, ticking
 from .overrides import count
-from .progress import display_for
+from .quickstart_evaluation import shown_evaluation
 from .quickstart_task import DATASET, MODEL, from_its_head, with_a_tool
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
 
-BAR = 0.8
+BAR = 0.9
 """The mean score that the gate asks for."""
 
 SHOWN = 5
@@ -64,6 +63,12 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--limit", type=count, metavar="N", help="N of the tasks only")
     parser.add_argument(
+        "--steps", type=count, metavar="N", help="with --train: N steps of each training"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="with --train: other weights and other sums"
+    )
+    parser.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -82,6 +87,9 @@ def main(args: Namespace) -> int:
         from .quickstart_train import train_and_compare
 
         return train_and_compare(args)
+    for option in ("steps", "seed"):
+        if getattr(args, option) is not None:
+            raise ConfigError(f"--{option} is for --train", where="assay quickstart")
     with Store.open(store_location(args)) as store:
         stages = [_stage(setting, args, store) for setting in SETTINGS]
         runs = [store.run(stage.report.run_id) for stage in stages]
@@ -100,22 +108,8 @@ def main(args: Namespace) -> int:
 
 def _stage(setting: Setting, args: Namespace, store: Store) -> Stage:
     config = replace(setting.config(), max_samples=args.limit)
-    with display_for(quiet=args.quiet) as display:
-        display.say(f"{MODEL} in this process, on one thread. {setting.title}:")
-
-        async def evaluated() -> EvalReport:
-            stop = Stop(grace_s=5.0)
-            with stopping_on_signals(stop, display):
-                async with ticking(display):
-                    return await evaluate(
-                        DATASET, config, store=store, watch=display.watch, stop=stop
-                    )
-
-        report = asyncio.run(evaluated())
-        if report.interrupted:
-            display.say("interrupted; begin again with: assay quickstart")
-    if report.interrupted:
-        leave_now()
+    words = f"{MODEL} in this process, on one thread. {setting.title}:"
+    report = shown_evaluation(DATASET, config, args=args, store=store, words=words)
     return Stage(setting.title, report)
 
 

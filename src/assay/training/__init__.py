@@ -3,6 +3,7 @@
 Importing this loads no torch: it is imported by what trains, when it is called.
 """
 
+from .characters import character_model
 from .chat_template import ChatTokenizer
 from .demonstrations import demonstrated
 from .grpo import GRPOResult, grpo_train, grpo_train_async
@@ -31,6 +32,7 @@ __all__ = [
     "TrainingSession",
     "agent_rollout_to_sample",
     "agent_rollout_to_samples",
+    "character_model",
     "check_tokens",
     "demonstrated",
     "grpo_train",

@@ -6,6 +6,7 @@ from assay.endpoints.in_process import LocalModel
 from assay.errors import ConfigError, MissingExtra
 
 END = "<end>"
+_UNKNOWN = "<unknown>"
 _HEADS = 4
 _TEMPLATE = (
     "{% for message in messages %}"
@@ -22,8 +23,8 @@ def character_model(
     """An untrained Llama with a token for each of `characters` and one for the end of an answer.
 
     With the default sizes it has about a million parameters: a minute of one core teaches it
-    something. Its prompt is the messages' text, one after the other; a character that it does not
-    know is refused. The same seed makes the same weights.
+    something. Its prompt is the messages' text, one after the other; all other characters are one
+    and the same token. The same seed makes the same weights.
     """
     _check(characters, hidden)
     try:
@@ -70,9 +71,8 @@ def _tokenizer(characters: str) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {character: number for number, character in enumerate(characters)}
-    # Without a token for the unknown: a character that is not here raises.
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unknown>"))
+    vocabulary = {token: number for number, token in enumerate([*characters, _UNKNOWN])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(

@@ -1,0 +1,202 @@
+"""What `assay quickstart --train` tells: what was learned, what it cost, and what shows it."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from assay.evaluation import EvalReport
+from assay.report import Comparison, Conclusion
+from assay.report.figures import interval_words
+from assay.report.wording import WIDTH, labelled
+from assay.training import GRPOResult, SFTResult
+
+from .quickstart_sums import REPEATS
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_ASCII_BLOCKS = "_.-=+*%#"
+_BARS = 50
+_STAGES = {
+    "demonstrations": "learning from demonstrations",
+    "before": "measuring before",
+    "rewards": "learning from scores",
+    "after": "measuring after",
+}
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a stage took."""
+
+    cpu_s: float
+    wall_s: float
+
+    def __str__(self) -> str:
+        return f"{self.cpu_s:.1f} CPU s, {self.wall_s:.1f} s"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The held-out sums before and after, answered in one way."""
+
+    before: EvalReport
+    after: EvalReport
+    comparison: Comparison
+
+    def lines(self) -> list[str]:
+        """Both means with their intervals, and what lies between them."""
+        return [
+            *labelled("before", interval_words(self.before.summary.score.interval)),
+            *labelled("after", interval_words(self.after.summary.score.interval)),
+            *self.comparison.lines(),
+        ]
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "before": _plain_run(self.before),
+            "after": _plain_run(self.after),
+            "conclusion": str(self.comparison.conclusion),
+            "comparison": json.loads(self.comparison.model_dump_json()),
+        }
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Everything the command tells."""
+
+    parameters: int
+    demonstrations: int
+    wrong: int
+    sft: SFTResult
+    grpo: GRPOResult
+    sampled: Measured
+    greedy: Measured
+    spent: Mapping[str, Spent]
+    next: tuple[str, ...]
+
+    @property
+    def whole(self) -> Spent:
+        parts = self.spent.values()
+        return Spent(sum(part.cpu_s for part in parts), sum(part.wall_s for part in parts))
+
+    def lines(self, *, ascii_only: bool = False) -> list[str]:
+        """What a reader in a terminal gets."""
+        return [
+            f"1. A model of {self.parameters:,} random weights learns from demonstrations",
+            "",
+            *self._shown(),
+            "",
+            "2. It learns from the scores of its own answers",
+            "",
+            *self._rewarded(_ASCII_BLOCKS if ascii_only else _BLOCKS),
+            "",
+            f"3. Answers drawn by chance (temperature 1, {REPEATS} to each held-out sum)",
+            "",
+            *self.sampled.lines(),
+            "",
+            "4. The control: its likeliest answer (temperature 0)",
+            "",
+            *self.greedy.lines(),
+            "",
+            "5. What that shows",
+            "",
+            *textwrap.wrap(shown_by(self.sampled.comparison, self.greedy.comparison), WIDTH),
+            "",
+            *self._cost(),
+            "",
+            "next:",
+            *(f"  {command}" for command in self.next),
+        ]
+
+    def _shown(self) -> list[str]:
+        steps = self.sft.steps
+        return [
+            *labelled(
+                "learned from",
+                f"{self.demonstrations} answered sums, {self.wrong} of them with a wrong answer "
+                "on purpose: that leaves something to learn",
+            ),
+            *labelled("steps", str(len(steps))),
+            *labelled("loss", f"{steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last"),
+            f"{'model':<14}{self.sft.model_path}",
+        ]
+
+    def _rewarded(self, blocks: str) -> list[str]:
+        known = [reward for reward in self.grpo.rewards if reward is not None]
+        rollouts = sum(step.rollouts for step in self.grpo.steps)
+        return [
+            *labelled("scored by", "the function that measures it, on sums that are not held out"),
+            *labelled("steps", f"{len(self.grpo.steps)}, {rollouts} answers"),
+            *labelled("reward", "none was judged" if not known else curve(known, blocks)),
+            f"{'picture':<14}{self.grpo.curve_path}",
+            f"{'model':<14}{self.grpo.model_path}",
+        ]
+
+    def _cost(self) -> list[str]:
+        lines = [f"{_STAGES[name]:<30}{spent}" for name, spent in self.spent.items()]
+        return [*lines, f"{'in all':<30}{self.whole}"]
+
+    def plain(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "parameters": self.parameters,
+            "demonstrations": {"count": self.demonstrations, "wrong": self.wrong},
+            "sft": {
+                "steps": len(self.sft.steps),
+                "first_loss": self.sft.steps[0].loss,
+                "last_loss": self.sft.steps[-1].loss,
+                "model": str(self.sft.model_path),
+            },
+            "grpo": {
+                "run": self.grpo.run_id,
+                "rewards": self.grpo.rewards,
+                "picture": str(self.grpo.curve_path),
+                "model": str(self.grpo.model_path),
+            },
+            "sampled": self.sampled.plain(),
+            "greedy": self.greedy.plain(),
+            "shown": shown_by(self.sampled.comparison, self.greedy.comparison),
+            "spent": {name: asdict(each) for name, each in self.spent.items()},
+            "store": self.grpo.store,
+            "next": list(self.next),
+        }
+
+
+def curve(rewards: Sequence[float], blocks: str) -> str:
+    """Rewards from 0 to 1 as a line of blocks, each the mean of a stretch, and both ends."""
+    bars = min(len(rewards), _BARS)
+    edges = [len(rewards) * bar // bars for bar in range(bars + 1)]
+    means = [fmean(rewards[start:end]) for start, end in pairwise(edges)]
+    places = (min(int(mean * len(blocks)), len(blocks) - 1) for mean in means)
+    return f"{''.join(blocks[place] for place in places)} {means[0]:.2f} to {means[-1]:.2f}"
+
+
+def shown_by(sampled: Comparison, greedy: Comparison) -> str:
+    """What the two comparisons say together: whether it learned, or only became surer."""
+    better = Conclusion.BETTER
+    if sampled.conclusion is not better and greedy.conclusion is not better:
+        return (
+            "Neither way of answering became better by more than chance can do: nothing is shown."
+        )
+    if greedy.conclusion is not better:
+        return (
+            "Drawn answers are right more often, and the likeliest ones are not shown to be: the "
+            "model became surer of what it preferred already. That is sharpening, not learning."
+        )
+    if sampled.conclusion is not better:
+        return (
+            "The likeliest answers are right more often: the model learned sums. Drawn answers "
+            "are not shown to be."
+        )
+    return (
+        "Drawn answers are right more often. A model that only became surer of what it preferred "
+        "already would show that too (sharpening), but its likeliest answers would stay the same. "
+        "Here they are right more often as well, on sums it never saw: it learned."
+    )
+
+
+def _plain_run(report: EvalReport) -> dict[str, Any]:
+    return {"run": report.run_id, "score": json.loads(report.summary.score.model_dump_json())}

@@ -1,0 +1,141 @@
+"""What `assay quickstart --train` teaches: sums of two numbers below 20, to a model of its own."""
+
+import random
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.endpoints.in_process import LocalModel
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint, EvaluateResult, Sample
+from assay.training import GRPOConfig, SFTConfig, character_model
+
+CHARACTERS = "0123456789+="
+HELD_OUT = 100
+"""Sums that are asked in evaluations and never learned from."""
+
+COPIES = 6
+"""Demonstrations of each sum."""
+
+WRONG = 0.35
+"""The share of demonstrations with a wrong answer: they leave something to learn."""
+
+SFT_STEPS = 200
+GRPO_STEPS = 150
+REPEATS = 4
+"""Answers drawn to each held-out sum."""
+
+_BELOW = 20
+_LARGEST = 2 * (_BELOW - 1)
+_TOKENS = len("07+15=22") + 1
+"""Of one demonstration: its characters and the end."""
+
+_ANSWER = 4
+"""Tokens that an answer may have: one more than it needs."""
+
+Pair = tuple[int, int]
+
+
+def score_fn(sample: Sample) -> EvaluateResult:
+    """Whether the answer is the sum. What evaluates the model is what trains it."""
+    right = sample.response == sample.ground_truth
+    return EvaluateResult(
+        score=float(right), reason=f"said {sample.response!r}, the sum is {sample.ground_truth}"
+    )
+
+
+@dataclass(frozen=True)
+class Sums:
+    """All sums, in two parts that share none, as the seed says."""
+
+    seed: int = 0
+
+    @cached_property
+    def _shuffled(self) -> list[Pair]:
+        pairs = [(a, b) for a in range(_BELOW) for b in range(_BELOW)]
+        random.Random(self.seed).shuffle(pairs)
+        return pairs
+
+    def held_out(self) -> list[dict[str, Any]]:
+        """The rows that evaluations ask."""
+        return [_asked(pair) for pair in self._shuffled[:HELD_OUT]]
+
+    def learned(self) -> list[dict[str, Any]]:
+        """The rows that are learned from."""
+        return [_asked(pair) for pair in self._shuffled[HELD_OUT:]]
+
+    def demonstrations(self) -> list[dict[str, Any]]:
+        """Answered rows to begin with; `right` says whether the answer is the sum."""
+        chance = random.Random(f"{self.seed}:demonstrations")
+        return [
+            _demonstrated(pair, copy, chance)
+            for copy in range(COPIES)
+            for pair in self._shuffled[HELD_OUT:]
+        ]
+
+    def model(self) -> LocalModel:
+        """A model that knows nothing yet."""
+        return character_model(CHARACTERS, seed=self.seed)
+
+
+def sft_config(output: Path, *, steps: int, seed: int) -> SFTConfig:
+    """How it learns from demonstrations: 64 of them at a time."""
+    return SFTConfig(
+        model_name="a model of characters",
+        output=output,
+        steps=steps,
+        batch_tokens=64 * _TOKENS,
+        learning_rate=1e-3,
+        warmup_steps=min(20, steps - 1),
+        seed=seed,
+    )
+
+
+def grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GRPOConfig:
+    """How it learns from the scores of its own answers: 16 sums at a time, 8 answers to each."""
+    return GRPOConfig(
+        model_name=str(model),
+        output=output,
+        name="quickstart-grpo",
+        num_steps=steps,
+        prompts_per_step=16,
+        group_size=8,
+        max_tokens=_ANSWER,
+        learning_rate=3e-4,
+        # Sums that are answered all right or all wrong teach nothing, and cost a third.
+        zero_variance="drop",
+        checkpoint_every=50,
+        seed=seed,
+    )
+
+
+def eval_config(model: Path, name: str, *, sampled: bool, seed: int) -> EvalConfig:
+    """Held-out sums, answered by chance as the model weighs it, or with its likeliest answer."""
+    endpoint = Endpoint(
+        provider="local",
+        model=str(model),
+        temperature=1.0 if sampled else 0.0,
+        max_tokens=_ANSWER,
+    )
+    return EvalConfig(
+        name=f"quickstart-{name}-{'sampled' if sampled else 'greedy'}",
+        endpoint=endpoint,
+        score_fn=score_fn,
+        repeats=REPEATS if sampled else 1,
+        seed=seed,
+    )
+
+
+def _asked(pair: Pair) -> dict[str, Any]:
+    a, b = pair
+    question = {"role": "user", "content": f"{a:02}+{b:02}="}
+    return {"id": f"{a:02}+{b:02}", "messages": [question], "answer": f"{a + b:02}"}
+
+
+def _demonstrated(pair: Pair, copy: int, chance: random.Random) -> dict[str, Any]:
+    row, right = _asked(pair), chance.random() >= WRONG
+    others = [number for number in range(_LARGEST + 1) if number != sum(pair)]
+    said = row["answer"] if right else f"{chance.choice(others):02}"
+    answer = {"role": "assistant", "content": said}
+    return {"id": f"{row['id']}#{copy}", "messages": [*row["messages"], answer], "right": right}

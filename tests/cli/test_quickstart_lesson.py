@@ -1,0 +1,41 @@
+"""What a lesson concludes from its two comparisons, and the curve in a terminal."""
+
+import pytest
+
+from assay.cli.quickstart_lesson import curve, shown_by
+from assay.report import Comparison, compare
+from report.made import run
+
+
+def compared(after: float) -> Comparison:
+    return compare(run(*[0.5] * 20), run(*[after] * 20))
+
+
+BETTER, SAME, WORSE = compared(1.0), compared(0.5), compared(0.0)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "greedy", "words"),
+    [
+        (BETTER, BETTER, "it learned"),
+        (BETTER, SAME, "That is sharpening, not learning"),
+        (BETTER, WORSE, "That is sharpening, not learning"),
+        (SAME, BETTER, "Drawn answers are not shown to be"),
+        (SAME, SAME, "nothing is shown"),
+        (WORSE, WORSE, "nothing is shown"),
+    ],
+)
+def test_the_likeliest_answers_tell_learning_from_sharpening(
+    sampled: Comparison, greedy: Comparison, words: str
+) -> None:
+    assert words in shown_by(sampled, greedy)
+
+
+def test_the_curve_goes_from_the_lowest_block_to_the_highest() -> None:
+    assert curve([0.0, 0.5, 1.0], "_-#") == "_-# 0.00 to 1.00"
+
+
+def test_a_long_curve_is_made_of_means_that_fit_a_line() -> None:
+    line = curve([0.0] * 300 + [1.0] * 300, "_#")
+
+    assert line == "_" * 25 + "#" * 25 + " 0.00 to 1.00"
