@@ -6,6 +6,7 @@ import pytest
 
 from assay.certification.agents import question_of
 from assay.models import EvaluateResult, Sample
+from make import asked
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,7 @@ from assay.models import EvaluateResult, Sample
         {"question": "?", "expected": "4"},
         {"question": "?", "answer": "4", "note": "4"},
         {"question": "?", "reward_model": {"ground_truth": "4"}},
+        {"question": "?", "expected": "4", "more": [{"answer": "4", "hint": "4"}]},
     ],
 )
 def test_the_expected_answer_is_not_shown(row: dict[str, Any]) -> None:
@@ -22,5 +24,25 @@ def test_the_expected_answer_is_not_shown(row: dict[str, Any]) -> None:
     question = question_of(sample)
 
     assert (question.ground_truth, question.score) == (None, None)
-    assert question.input == {"question": "?"}
+    assert "4" not in str(question.input)
+    assert question.input["question"] == "?"
     assert sample.ground_truth == "4"
+
+
+def test_the_expected_answer_is_not_among_the_metadata() -> None:
+    sample = Sample(prompt="?", ground_truth="4", metadata={"answer": "4", "level": 2})
+
+    assert question_of(sample).metadata == {"level": 2}
+    assert sample.metadata == {"answer": "4", "level": 2}
+
+
+def test_what_an_agent_does_to_its_question_changes_no_other() -> None:
+    sample = Sample(prompt=[asked("Hard?")], input={"more": ["x"]}, metadata={"more": {"a": 1}})
+    question = question_of(sample)
+
+    question.messages[:] = [asked("Easy?")]
+    question.input["more"].append("y")
+    question.metadata["more"]["a"] = 2
+
+    assert [message.text for message in sample.messages] == ["Hard?"]
+    assert (sample.input, sample.metadata) == ({"more": ["x"]}, {"more": {"a": 1}})

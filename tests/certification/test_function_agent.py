@@ -17,7 +17,14 @@ ASKED = Sample(prompt="2 + 2?", ground_truth="4")
 
 
 def answered(function: Callable[..., object], sample: Sample = ASKED) -> Answered:
-    return asyncio.run(FunctionAgent(function, "my:agent").answer(sample, seed=None))
+    async def run() -> Answered:
+        agent = FunctionAgent(function, "my:agent")
+        try:
+            return await agent.answer(sample, seed=None)
+        finally:
+            await agent.close()
+
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize(
@@ -88,6 +95,22 @@ def test_whatever_a_function_raises_is_a_fault_of_the_agent(error: BaseException
 
     with pytest.raises(AgentFault, match=type(error).__name__):
         answered(agent)
+
+
+@pytest.mark.parametrize("first", [asked("1 + 1?"), said("Sure.")])
+def test_a_trajectory_cannot_leave_out_or_change_what_was_asked(first: Message) -> None:
+    made = Trajectory(messages=[first, said("four")])
+
+    messages = trajectory_of(made, ASKED, 0.1).messages
+
+    assert [message.text for message in messages] == ["2 + 2?", first.text, "four"]
+    assert len(made.messages) == 2
+
+
+def test_a_trajectory_may_have_messages_before_the_question() -> None:
+    made = Trajectory(messages=[said("Welcome."), asked("2 + 2?"), said("four")])
+
+    assert trajectory_of(made, ASKED, 0.1) == made
 
 
 def test_the_agent_cannot_read_the_answer() -> None:

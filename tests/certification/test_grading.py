@@ -114,6 +114,8 @@ def test_a_criterion_that_cannot_be_graded_is_refused(
     [
         "hallucination_rate",
         "error_rate",
+        "hallucination-rate",
+        "Error count",
         "refusals",
         "toxicity",
         "mean_latency",
@@ -128,6 +130,14 @@ def test_a_name_that_sounds_bad_needs_a_direction(tmp_path: Path, name: str) -> 
 
     (grader,) = settled(tmp_path, criterion(name=name, direction="min", threshold=0.02))
     assert grader.bar.direction == "min"
+
+
+def test_a_metric_whose_function_sounds_bad_needs_a_direction_too(tmp_path: Path) -> None:
+    (tmp_path / "sounds_bad.py").write_text("def toxicity_rate(sample): return 0.0\n")
+    given = criterion(name="kindness", metric="sounds_bad:toxicity_rate")
+
+    with pytest.raises(ConfigError, match="whether high or low values are good"):
+        settled(tmp_path, given)
 
 
 @pytest.mark.parametrize(

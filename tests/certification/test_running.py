@@ -52,7 +52,9 @@ def test_an_agent_that_crashes_on_every_sample_is_never_certified(tmp_path: Path
     assert (result.latency.failed, result.latency.infinite[0]) == (6, "p50")
     assert result.judge is not None
     assert result.judge.calls == 0
-    assert [notice.code for notice in result.warnings] == ["dataset_not_pinned", "warmup_failed"]
+    notices = {notice.code: notice.text for notice in result.warnings}
+    assert list(notices) == ["dataset_not_pinned", "warmup_failed", "agent_failed"]
+    assert notices["agent_failed"].startswith("6 of 6 calls of the agent failed, the first: ")
 
 
 def test_a_missed_criterion_that_is_not_strict_only_warns(tmp_path: Path) -> None:

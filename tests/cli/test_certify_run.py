@@ -127,3 +127,26 @@ def test_a_failing_agents_words_do_not_act_on_the_terminal(
 
     captured = capsys.readouterr()
     assert "\x1b" not in captured.out + captured.err
+
+
+def test_files_that_cannot_be_written_exit_3_and_the_result_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest(folder, profile())
+    (folder / "out/certificate.json").mkdir(parents=True)
+
+    assert run("--runner", "certifying:right", "-o", "out") == 3
+
+    captured = capsys.readouterr()
+    assert "verdict       PASSED" in captured.out
+    assert "cannot be written" in captured.err
+    assert "--resume" in captured.err
+
+
+@pytest.mark.parametrize("how", ["raise asyncio.CancelledError", "raise KeyboardInterrupt"])
+def test_an_async_agent_that_breaks_off_is_failed_not_obeyed(folder: Path, how: str) -> None:
+    name = f"breaks_off_{len(how)}"
+    (folder / f"{name}.py").write_text(f"import asyncio\nasync def answer(sample):\n    {how}\n")
+    manifest(folder, profile())
+
+    assert run("--runner", f"{name}:answer") == 1

@@ -1,14 +1,14 @@
 """The agent under test: what every kind of it does, and which kind was asked for."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from assay.errors import AssayError
 from assay.models import Sample, Trajectory
 from assay.sources.layouts import ANSWER_KEYS
 
 _HIDDEN = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
-"""Fields of a row that hold the expected answer."""
+"""Fields of a row that hold the expected answer, at whatever depth."""
 
 
 class AgentFault(AssayError):
@@ -52,10 +52,26 @@ class Agent(Protocol):
 
 
 def question_of(sample: Sample) -> Sample:
-    """The sample as an agent may see it: without the answer that is expected."""
+    """The sample as an agent may see it: a copy of its own, without the expected answer."""
+    truth = sample.ground_truth
     shown = {
-        key: value
-        for key, value in sample.input.items()
-        if key not in _HIDDEN and value != sample.ground_truth
+        "ground_truth": None,
+        "score": None,
+        "input": _without_answers(sample.input, truth),
+        "metadata": _without_answers(sample.metadata, truth),
     }
-    return sample.model_copy(update={"ground_truth": None, "input": shown, "score": None})
+    # Deep: what an agent does to its question must not become the question that is graded.
+    return sample.model_copy(update=shown).model_copy(deep=True)
+
+
+def _without_answers(value: Any, truth: object) -> Any:
+    """Rows nest: the answer may also stand in an object beside the question."""
+    if isinstance(value, dict):
+        return {
+            key: _without_answers(each, truth)
+            for key, each in value.items()
+            if key not in _HIDDEN and (truth is None or each != truth)
+        }
+    if isinstance(value, list):
+        return [_without_answers(each, truth) for each in value]
+    return value

@@ -12,36 +12,36 @@ from pydantic import ValidationError
 
 from assay.models import Message, Sample, Trajectory
 
+from .agent_loop import AgentLoop
 from .agents import AgentFault, Answered, question_of
 from .digests import code_sha256
 
 
 class FunctionAgent:
-    """Calls a plain function in a thread of its own, and awaits an async one."""
+    """Calls a plain function in a thread of its own, and awaits an async one in another."""
 
     def __init__(self, function: Callable[..., object], name: str) -> None:
         self.name = name
         self.sha256 = code_sha256(function)
         self.identity = f"{name} {self.sha256}"
         self._function = function
+        self._loop = AgentLoop()
 
     async def answer(self, sample: Sample, *, seed: int | None) -> Answered:
         """What the function returns, as a trajectory."""
         question = question_of(sample)
         if inspect.iscoroutinefunction(self._function):
-            started = time.perf_counter()
-            value = await self._function(question)
-            seconds = time.perf_counter() - started
+            value, seconds = await self._loop.run(self._function(question))
         else:
             value, seconds = await _in_thread(self._function, question)
             if inspect.isawaitable(value):
-                started = time.perf_counter()
-                value = await value
-                seconds += time.perf_counter() - started
+                value, longer = await self._loop.run(value)
+                seconds += longer
         return Answered(trajectory_of(value, sample, seconds), seconds)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Let the thread of async functions end."""
+        self._loop.close()
 
 
 async def _in_thread(function: Callable[..., object], question: Sample) -> tuple[object, float]:
@@ -82,9 +82,7 @@ async def _in_thread(function: Callable[..., object], question: Sample) -> tuple
 def trajectory_of(value: object, sample: Sample, seconds: float) -> Trajectory:
     """What an agent returned, as a trajectory. Raises `AgentFault` for what is no answer."""
     if isinstance(value, Trajectory):
-        if not value.messages:
-            raise AgentFault("the agent returned a trajectory without messages")
-        return value
+        return _asked_first(value, sample)
     if isinstance(value, str):
         said: list[Message] = [Message(role="assistant", content=value)]
     elif isinstance(value, Message | dict):
@@ -103,6 +101,19 @@ def trajectory_of(value: object, sample: Sample, seconds: float) -> Trajectory:
         terminated=True,
         termination_reason="agent",
     )
+
+
+def _asked_first(trajectory: Trajectory, sample: Sample) -> Trajectory:
+    """The trajectory with the question in it: an agent does not choose what it was asked."""
+    if not trajectory.messages:
+        raise AgentFault("the agent returned a trajectory without messages")
+    left = list(sample.messages)
+    for message in trajectory.messages:
+        if left and _same([message], left[:1]):
+            left.pop(0)
+    if not left:
+        return trajectory
+    return trajectory.model_copy(update={"messages": [*sample.messages, *trajectory.messages]})
 
 
 def _messages(values: Sequence[Any]) -> list[Message]:

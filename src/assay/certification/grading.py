@@ -22,8 +22,8 @@ from .named_code import function_named, is_code_name
 JUDGE = "judge"
 CHECK = "check:"
 _LOWER_IS_BETTER = re.compile(
-    r"(hallucinat|error|fail|crash|refus|toxic|harm|bias|leak|violat)\w*?"
-    r"(_rate|_ratio|_share|_count|_frequency|ions?|ity|s)$"
+    r"(hallucinat|error|fail|crash|refus|toxic|harm|bias|leak|violat)[\w -]*?"
+    r"([_ -](rate|ratio|share|count|frequency)|ions?|ity|s)$"
     r"|latency|cost|perplexity|(distance|loss)$",
     re.IGNORECASE,
 )
@@ -258,7 +258,8 @@ def _check_threshold(bar: Bar, bounds: Bounds, where: str) -> None:
 def _direction(case: _Case, own: Direction | None) -> Direction:
     """The manifest's, else the metric's own, else `max` where that is not doubtful."""
     found = case.criterion.direction or own
-    if found is None and _LOWER_IS_BETTER.search(case.criterion.name):
+    names = (case.criterion.name, (case.criterion.metric or "").rpartition(":")[2])
+    if found is None and any(map(_LOWER_IS_BETTER.search, names)):
         raise ConfigError(
             "it is not clear whether high or low values are good",
             where=case.where,

@@ -1,6 +1,7 @@
 """`certify`: a plan run as a recorded evaluation, and held to its criteria."""
 
 import platform
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from assay.report.certified import (
     Notice,
 )
 from assay.report.criterion_decisions import Timings, latency_figures
+from assay.report.wording import plural
 
 from .measuring import Measurer, measured_of, rollout_of
 from .plan import CertificationPlan, refuse_hopeless
@@ -169,9 +171,6 @@ def _result(
     timings = Timings(
         counted.seconds, cached=counted.cached, concurrency=plan.slots, warmup=plan.warmup
     )
-    notices = plan.notices
-    if warmup_problem is not None:
-        notices = (*notices, Notice(code="warmup_failed", text=warmup_problem))
     finished = run.row().finished_at
     return CertificationResult.model_validate(
         {
@@ -186,7 +185,7 @@ def _result(
             "outcomes": tuple(counted.outcome(bar, timings) for bar in plan.bars),
             "latency": latency_figures(timings, plan.profile.latency_statistic),
             "rehearsal": plan.rehearsal,
-            "warnings": notices,
+            "warnings": (*plan.notices, *_failures(plan, counted, warmup_problem)),
             "run": run_id,
             "started": run.spec.created_at,
             "finished": datetime.now(UTC) if finished is None else finished,
@@ -194,6 +193,17 @@ def _result(
             "versions": {"assay": __version__, "python": platform.python_version()},
         }
     )
+
+
+def _failures(
+    plan: CertificationPlan, counted: Tally, warmup_problem: str | None
+) -> Iterator[Notice]:
+    if warmup_problem is not None:
+        text = f"a call to warm up failed: {warmup_problem}"
+        yield Notice(code="warmup_failed", text=text)
+    if counted.agent_errors:
+        text = f"{counted.agent_errors} of {plural(plan.agent_calls, 'call')} of the agent failed"
+        yield Notice(code="agent_failed", text=f"{text}, the first: {counted.why_failed}")
 
 
 def _agent(plan: CertificationPlan, counted: Tally) -> CertifiedAgent:

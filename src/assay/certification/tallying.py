@@ -35,6 +35,9 @@ class Tally:
     repeats: int
     samples: int = 0
     agent_errors: int = 0
+    why_failed: str | None = None
+    """Of the first call of the agent that failed."""
+
     cached: int = 0
     seconds: list[list[float]] = field(default_factory=list)
     scores: dict[str, list[float]] = field(default_factory=dict)
@@ -51,7 +54,9 @@ class Tally:
         """Count the repeats of one sample."""
         self.samples += 1
         known = [call.measured for call in calls if call.measured is not None]
-        self.agent_errors += sum(each.agent_error is not None for each in known)
+        errors = [each.agent_error for each in known if each.agent_error is not None]
+        self.agent_errors += len(errors)
+        self.why_failed = self.why_failed or next(iter(errors), None)
         self.cached += sum(each.cached for each in known)
         times = [
             math.inf if each.seconds is None else each.seconds for each in known if not each.cached

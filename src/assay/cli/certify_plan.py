@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,7 +32,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 it can be run, 2 the manifest or the request is wrong."""
-    with TemporaryDirectory(prefix="assay-") as folder:
+    # Whatever the user's own modules print when they are imported is no result of this command.
+    with TemporaryDirectory(prefix="assay-") as folder, redirect_stdout(sys.stderr):
         plans = plan_certifications(
             args.manifest, settings_from(args), agent=args.agent, folder=Path(folder)
         )

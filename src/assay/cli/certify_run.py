@@ -168,7 +168,11 @@ def _ended(
     status = result.exit_status(fail_on_warn=args.fail_on_warn)
     written: tuple[Path, ...] = ()
     if (out := places.of(agent)) is not None:
-        written = write_reports(result, out, definition=plan.definition, issuing=issuing)
+        try:
+            written = write_reports(result, out, definition=plan.definition, issuing=issuing)
+        except OSError as error:
+            problem = f"cannot be written: {error}. {_go_on(args, agent, result.run)}"
+            return _End(agent, COULD_NOT_TELL, result, problem=problem)
     tell_github(result, Path(args.manifest))
     unsure = status == COULD_NOT_TELL
     go_on = f"could not be told. {_go_on(args, agent, result.run)}" if unsure else None

@@ -78,8 +78,9 @@ def _validated(kind: type[_Read], value: dict[str, Any], where: str) -> _Read:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        message = f"is no certificate: {place}: {first['msg']}" if place else first["msg"]
-        raise WireError(message, where=where, hint=_HINT) from None
+        said = first["msg"].removeprefix("Value error, ")
+        said = f"{place}: {said}" if place else said
+        raise WireError(f"is no certificate: {said}", where=where, hint=_HINT) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

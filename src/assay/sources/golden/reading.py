@@ -44,4 +44,6 @@ def _renamed(error: DatasetError, dataset: GoldenDataset) -> DatasetError:
     """The error about the dataset's own address, not the file in the cache, which nobody knows."""
     path = str(dataset.path)
     where = (error.where or path).replace(path, dataset.uri)
-    return type(error)(error.message.replace(path, dataset.uri), where=where, hint=error.hint)
+    # Here ids cannot be left out, as they can be where an adapter is given.
+    hint = "give each row an `id` of its own" if "adapter=" in (error.hint or "") else error.hint
+    return type(error)(error.message.replace(path, dataset.uri), where=where, hint=hint)
