@@ -61,6 +61,22 @@ def test_a_turn_that_was_cut_short_gets_the_end_that_the_template_writes(family:
     assert second.ids[len(start)] == tiny_tokenizer(family).eos_token_id
 
 
+def test_the_rollouts_of_one_prompt_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, tokenizer = prompts_of("qwen2.5"), tiny_tokenizer("qwen2.5")
+    encode, texts = tokenizer.encode, []
+
+    def counted(text: str, **named: Any) -> Any:
+        texts.append(text)
+        return encode(text, **named)
+
+    monkeypatch.setattr(tokenizer, "encode", counted)
+
+    first, second = (prompts.prompt([asked("hello")], ()) for _ in range(2))
+
+    assert first.ids == second.ids
+    assert texts == [first.text]
+
+
 def test_equal_messages_of_two_rollouts_keep_their_own_ids() -> None:
     prompts = prompts_of("smollm2")
     first = prompts.prompt([asked("hello")], ())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from assay.endpoints import in_process_decoding
 from assay.endpoints.in_process import NEVER, LocalModel, Sampling
 from assay.endpoints.in_process_decoding import filtered
 from assay.errors import ConfigError, EndpointError
@@ -78,6 +79,29 @@ def test_what_is_sampled_for_a_prompt_does_not_depend_on_its_neighbours() -> Non
     ]
 
     assert [each.ids for each in together] == [each.ids for each in alone]
+
+
+@pytest.mark.parametrize("selectable", [True, False])
+def test_a_prompt_that_comes_several_times_is_read_once_where_that_can_be(
+    selectable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, read = shared(), []
+    forward = local.model.forward
+
+    def counted(*given: Any, **named: Any) -> Any:
+        read.append(tuple(named["input_ids"].shape))
+        return forward(*given, **named)
+
+    monkeypatch.setattr(local.model, "forward", counted)
+    monkeypatch.setattr(in_process_decoding, "_selectable", lambda _: selectable)
+    sampling = Sampling(max_tokens=4, stop_ids=(NEVER,))
+    many = local.generate([PROMPTS[0], PROMPTS[2], PROMPTS[0]], sampling, seeds=[1, 2, 3])
+    first = read[:2]
+
+    alone = [local.generate([PROMPTS[0]], sampling, seeds=[seed])[0] for seed in (1, 3)]
+
+    assert first == ([(2, 12), (3, 1)] if selectable else [(2, 12), (3, 12)])
+    assert [many[0].ids, many[2].ids] == [each.ids for each in alone]
 
 
 def test_each_row_has_settings_of_its_own() -> None:

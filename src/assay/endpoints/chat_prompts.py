@@ -57,6 +57,7 @@ class ChatPrompts:
         self._turns = _Turns()
         # The rollouts of one prompt come together: what was just encoded is wanted again.
         self._encode = lru_cache(maxsize=_MOST_TEXTS)(self._encoded)
+        self._context = lru_cache(maxsize=_MOST_TEXTS)(self._words)
         self._sees_tools = False
         if not tokenizer.chat_template:
             raise missing_template(where)
@@ -90,8 +91,8 @@ class ChatPrompts:
 
     def decode(self, ids: Sequence[int], *, after: Sequence[int] = (), special: bool = True) -> str:
         """What `ids` say where they stand after others."""
-        before = list(after[-_CONTEXT:])
-        known, whole = self._words(before, special), self._words([*before, *ids], special)
+        before = tuple(after[-_CONTEXT:])
+        known, whole = self._context(before, special), self._words([*before, *ids], special)
         return whole[len(known) :] if whole.startswith(known) else self._words(ids, special)
 
     def _words(self, ids: Sequence[int], special: bool) -> str:

@@ -91,6 +91,8 @@ class Decoder:
         mask = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
         self._input = torch.tensor(ids, device=self._device)
         self._mask = torch.tensor(mask, device=self._device)
+        # Attention is cheaper without a mask, and without padding there is nothing to mask.
+        self._padded = min(map(len, prompts)) < longest
         self._positions = (self._mask.cumsum(-1) - 1).clamp(min=0)
         self._cache: Any = None
 
@@ -149,7 +151,7 @@ class Decoder:
         """The logits of the next token, in fp32."""
         out = self._model(
             input_ids=self._input,
-            attention_mask=self._mask,
+            attention_mask=self._mask if self._padded else None,
             position_ids=self._positions,
             past_key_values=self._cache,
             use_cache=True,

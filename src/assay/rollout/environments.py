@@ -10,7 +10,6 @@ from assay.models import Message, ToolSpec
 from .environment import Step
 from .tools import Toolbox, ToolError, tool
 
-
 _ANSWERED = Step(terminated=True, ended_by_agent=True)
 
 

@@ -1,7 +1,7 @@
 """From scored rollouts to tensors: which tokens are learned from, and in which pass."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import nan
 from typing import TYPE_CHECKING, Any
@@ -124,7 +124,6 @@ class MicroBatch:
     """The tensors of one pass. `_RT` is indexed by sample, then token; `_N` by trained token."""
 
     ids_RT: "Tensor"
-    attention_RT: "Tensor"
     row_N: "Tensor"
     place_N: "Tensor"
     """Where in its sample each trained token stands; never 0."""
@@ -154,16 +153,13 @@ def micro_batch(
 
     rows = [part.tokens for rollout in rollouts for part in rollout.parts]
     width = max(map(len, rows))
-    tokens = list(_trained_tokens(rollouts, size, config))
-    whole = [[token.row, token.place, token.rollout] for token in tokens]
-    row_N, place_N, rollout_N = torch.tensor(whole, device=device).T
-    real = [[token.recorded, token.advantage, token.scale] for token in tokens]
-    recorded_N, advantages_N, scale_N = torch.tensor(real, device=device).T
+    tokens = _trained_tokens(rollouts, size, config)
+    whole = [tokens.row, tokens.place, tokens.rollout]
+    row_N, place_N, rollout_N = torch.tensor(whole, device=device)
+    real = [tokens.recorded, tokens.advantage, tokens.scale]
+    recorded_N, advantages_N, scale_N = torch.tensor(real, device=device)
     return MicroBatch(
         ids_RT=torch.tensor([row + [0] * (width - len(row)) for row in rows], device=device),
-        attention_RT=torch.tensor(
-            [[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device
-        ),
         row_N=row_N,
         place_N=place_N,
         recorded_N=recorded_N,
@@ -171,30 +167,37 @@ def micro_batch(
         scale_N=scale_N,
         rollout_N=rollout_N,
         rollouts=len(rollouts),
-        first_place=min(token.place for token in tokens),
+        first_place=min(tokens.place),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    row: int
-    place: int
-    rollout: int
-    recorded: float
-    advantage: float
-    scale: float
+@dataclass
+class _Tokens:
+    """Columns with one entry for each trained token."""
+
+    row: list[int] = field(default_factory=list)
+    place: list[int] = field(default_factory=list)
+    rollout: list[int] = field(default_factory=list)
+    recorded: list[float] = field(default_factory=list)
+    advantage: list[float] = field(default_factory=list)
+    scale: list[float] = field(default_factory=list)
 
 
 def _trained_tokens(
     rollouts: Sequence[TrainedRollout], size: StepSize, config: GRPOConfig
-) -> Iterator[_Token]:
-    row = 0
+) -> _Tokens:
+    tokens, row = _Tokens(), 0
     for number, rollout in enumerate(rollouts):
         scale = token_scale(config.loss_type, rollout.trained_tokens, size)
         for part in rollout.parts:
             known = part.rollout_log_probs
-            for place, counts in enumerate(part.loss_mask):
-                if counts:
-                    recorded = nan if known is None else known[place]
-                    yield _Token(row, place, number, recorded, rollout.advantage, scale)
+            places = [place for place, counts in enumerate(part.loss_mask) if counts]
+            count = len(places)
+            tokens.row += [row] * count
+            tokens.place += places
+            tokens.rollout += [number] * count
+            tokens.recorded += [nan] * count if known is None else [known[at] for at in places]
+            tokens.advantage += [rollout.advantage] * count
+            tokens.scale += [scale] * count
             row += 1
+    return tokens

@@ -34,6 +34,9 @@ from .output import Output
 from .policy import Policy, seeded
 from .session import TrainingSession
 from .trl_backend import TrlListener, TrlSteps
+from .trl_follower import TrlFollower
+from .trl_learner import TrlStart
+from .trl_processes import checked_place
 from .trl_trainer import check_trl
 
 
@@ -107,6 +110,8 @@ async def grpo_train_async(
     if config.backend == "trl":
         check_trl(config)
     plan = planned(config, prompts, score_fn, environment_cls)
+    if config.backend == "trl" and not (await asyncio.to_thread(checked_place, config)).is_first:
+        return await _followed(plan, model)
     output = Output(config.output)
     output.check(resume=session.resume)
     with ExitStack() as stack:
@@ -121,7 +126,30 @@ async def grpo_train_async(
 
 
 def _loaded(config: GRPOConfig) -> LocalModel:
-    return LocalModel.load(config.model_name, dtype=config.dtype, device=config.device)
+    # TRL moves it where accelerate wants it.
+    device = "cpu" if config.backend == "trl" else config.device
+    return LocalModel.load(config.model_name, dtype=config.dtype, device=device)
+
+
+async def _followed(plan: Plan, model: LocalModel | None) -> GRPOResult:
+    """Learn along with the first of several processes, which rolls out and records."""
+    config, output = plan.config, Output(plan.config.output)
+    with seeded(config.seed):
+        local = await asyncio.to_thread(_loaded, config) if model is None else model
+        policy = await asyncio.to_thread(Policy, local, config)
+        checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
+        start, whole = await TrlFollower(config, policy, checkpoints).run()
+    return GRPOResult(
+        run_id=start.run_id,
+        store=start.store,
+        steps=MetricsFile(output.metrics).read(),
+        model=local,
+        output=output.folder,
+        model_path=output.model if whole else None,
+        curve_path=output.curve,
+        skipped=plan.skipped,
+        interrupted=not whole,
+    )
 
 
 def _in_another_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
@@ -173,7 +201,11 @@ class _Training:
             done = run.done() if self._session.resume else frozenset[str]()
             async with run.writer() as writer:
                 recording = Recording(run, writer, run.spec.config_fingerprint, done)
-                whole = await self._all_steps(self._collector(recording, client))
+                collector = self._collector(recording, client)
+                if self._trl is None:
+                    whole = await self._all_steps(collector)
+                else:
+                    whole = await self._on_trl(self._trl, run.id, collector)
             await self._save()
             status = "completed" if whole else "interrupted"
         except asyncio.CancelledError:
@@ -233,9 +265,6 @@ class _Training:
 
     async def _all_steps(self, collector: Collector) -> bool:
         """Whether all steps are done; not when the training was stopped."""
-        if self._trl is not None:
-            listener = TrlListener(self._stepped, self._saved)
-            return await self._trl.run(collector, listener, after=self._progressed.step)
         while self._progressed.step < self._config.num_steps:
             if self._session.stop.requested:
                 return False
@@ -249,6 +278,11 @@ class _Training:
             if step % self._config.checkpoint_every == 0:
                 await self._save()
         return True
+
+    async def _on_trl(self, trl: TrlSteps, run_id: str, collector: Collector) -> bool:
+        """The same, taken by TRL."""
+        start = TrlStart(run_id, self._store.where, self._progressed.step)
+        return await trl.run(start, collector, TrlListener(self._stepped, self._saved))
 
     async def _stepped(self, metrics: StepMetrics, position: int) -> None:
         self._progressed = Progressed(step=metrics.step, position=position)

@@ -151,9 +151,9 @@ def token_logprobs(model: Any, batch: MicroBatch, temperature: float) -> "tuple[
     width = batch.ids_RT.shape[1]
     # The logits that predict a token stand one place before it; most prompts need none.
     kept = width - batch.first_place + 1
+    # No attention mask: padding stands on the right, where no token of a causal model looks.
     logits_RT = model(
         input_ids=batch.ids_RT,
-        attention_mask=batch.attention_RT,
         use_cache=False,
         logits_to_keep=kept,
     ).logits

@@ -5,28 +5,25 @@ the event loop that the training was called in.
 """
 
 import asyncio
-import random
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from assay.errors import TrainingError
 from assay.evaluation import Stop
 
+from .batches import TrainedRollout, trained_rollouts
 from .checkpoints import Checkpoints, Progressed
 from .collecting import Collected, Collector, Interrupted
 from .grpo_config import GRPOConfig
 from .metrics import StepMetrics, Update, step_metrics
 from .policy import Policy
-from .trained_weights import without_bars
-from .trl_rows import TrlRows, trl_rows
-from .trl_trainer import make_trainer, quiet_trl
-from .trl_vllm import sampled_by_vllm
+from .trl_learner import TrlLearner, TrlStart, write_checkpoint
+from .trl_processes import Place, from_first
+from .trl_rows import TrlRows, rows_for_trl
 
 T = TypeVar("T")
 
@@ -47,7 +44,8 @@ class _Step:
 
     number: int
     collected: Collected
-    rows: TrlRows
+    rollouts: Sequence[TrainedRollout]
+    teaches: bool
     rolled_out: float = field(default_factory=time.perf_counter)
     logs: list[dict[str, Any]] = field(default_factory=list)
     """What TRL measured, one for each update."""
@@ -56,28 +54,23 @@ class _Step:
     """The metrics of the importance weights, where there are any."""
 
 
-class TrlSteps:
-    """All steps of one training from where it begins."""
+class TrlSteps(TrlLearner):
+    """All steps of one training, in the process that rolls out and records."""
 
     def __init__(
         self, config: GRPOConfig, policy: Policy, checkpoints: Checkpoints, *, stop: Stop
     ) -> None:
-        self._config = config
-        self._policy = policy
-        self._checkpoints = checkpoints
+        super().__init__(config, policy, checkpoints)
         self._stop = stop
         self._step: _Step | None = None
         self._asked: Future[Any] | None = None
         self._abandoned = False
 
-    async def run(self, collector: Collector, listener: TrlListener, *, after: int) -> bool:
-        """Take the steps after `after`, which there is a checkpoint of unless it is 0.
-
-        Whether all are done; not when the training was stopped.
-        """
+    async def run(self, start: TrlStart, collector: Collector, listener: TrlListener) -> bool:
+        """Whether all steps are done; not when the training was stopped."""
         self._collector, self._listener = collector, listener
         self._loop = asyncio.get_running_loop()
-        work = asyncio.ensure_future(asyncio.to_thread(self._train, after))
+        work = asyncio.ensure_future(asyncio.to_thread(self._lead, start))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -88,99 +81,50 @@ class TrlSteps:
             await asyncio.wait([work])
             raise
 
-    def _train(self, after: int) -> bool:
-        """In the thread of TRL."""
-        config, local = self._config, self._policy.local
-        if after >= config.num_steps:
-            return True
-        with ExitStack() as stack:
-            stack.enter_context(local.limited_threads())
-            stack.enter_context(_as_it_was(local.model))
-            stack.enter_context(quiet_trl())
-            trainer = make_trainer(
-                config, self._policy, self._rollouts, folder=self._checkpoints.folder
-            )
-            stack.enter_context(sampled_by_vllm(trainer, local))
-            trainer.add_callback(_callback(self, trainer))
-            found = self._checkpoints.path(after) / f"checkpoint-{after * config.updates_per_step}"
-            try:
-                trainer.train(resume_from_checkpoint=str(found) if after else None)
-            except Interrupted:
-                self._save(trainer)
-                return False
-            self._save(trainer)
-            return self._done(trainer.state) >= config.num_steps
+    def _lead(self, start: TrlStart) -> bool:
+        return self.train(from_first(start))
 
-    def _rollouts(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
-        """TRL's `rollout_func`: the rollouts of its next step."""
+    def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
+        rows = None if self._stop.requested else self._made(step, trainer, here)
+        from_first(rows)
+        return rows
+
+    def _made(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
         config = self._config
-        step = self._done(trainer.state) + 1
-        position = (step - 1) * config.prompts_per_step
-        expected = [str(position + n // config.group_size) for n in range(config.rollouts_per_step)]
-        if prompts != expected:
-            raise TrainingError(
-                f"TRL asks for the prompts {prompts[:4]!r} … at step {step}, where "
-                f"{expected[:4]!r} … come: it does not repeat them as it did",
-                hint="install a version of trl that this was tested with: trl>=1.16,<2",
-            )
-        collected = self._in_loop(self._collector.collect(step, position))
-        rows = trl_rows(
+        try:
+            position = (step - 1) * config.prompts_per_step
+            collected = self._in_loop(self._collector.collect(step, position))
+        except Interrupted:
+            return None
+        rollouts = trained_rollouts(collected.groups, config)
+        rows = rows_for_trl(
             collected.groups,
+            rollouts,
             config,
-            passes=trainer.args.steps_per_generation,
+            passes=trainer.args.steps_per_generation * here.count,
             filler=trainer.processing_class.pad_token_id,
         )
-        trainer.assay_rows = rows
-        self._step = _Step(step, collected, rows)
-        return rows.plain()
+        self._step = _Step(step, collected, rollouts, rows.teaches)
+        return rows
 
-    def before_update(self, model: Any) -> None:
-        """Without differences nothing is learned: weights and momentum stay as they are."""
-        if self._step and not self._step.rows.teaches and self._config.beta == 0:
-            model.zero_grad(set_to_none=True)
+    def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
+        now = self._step
+        if now is None:
             return
-        gradients = [each.grad for each in model.parameters() if each.grad is not None]
-        if not all(bool(gradient.isfinite().all()) for gradient in gradients):
-            raise TrainingError(
-                "the gradient is not finite: the weights were left as they are",
-                hint="lower learning_rate; checkpoints of earlier steps are kept",
-            )
+        now.logs.append(dict(logs))
+        now.weights = trainer.assay_weights
+        if len(now.logs) == self._config.updates_per_step:
+            self._step = None
+            metrics = trl_metrics(now, self._config)
+            self._in_loop(self._listener.stepped(metrics, now.collected.position))
 
-    def after_update(self, trainer: Any, logs: dict[str, Any]) -> None:
-        """Note what TRL measured; after the last update of a step, tell of it and save."""
-        step = self._step
-        if step is None or "grad_norm" not in logs:
-            return  # the summary at the end
-        step.logs.append(dict(logs))
-        step.weights = trainer.assay_weights
-        if len(step.logs) < self._config.updates_per_step:
-            return
-        self._step = None
-        self._in_loop(
-            self._listener.stepped(trl_metrics(step, self._config), step.collected.position)
-        )
-        if self._stop.requested:
-            trainer.control.should_training_stop = True
-        if step.number % self._config.checkpoint_every == 0:
-            self._save(trainer)
-
-    def _save(self, trainer: Any) -> None:
+    def save(self, step: int, trainer: Any) -> None:
         """Write a checkpoint of the last whole step, unless there is one."""
-        step = self._done(trainer.state)
-        if not step or step in self._checkpoints.steps():
+        if not from_first(step not in self._checkpoints.steps()):
             return
         progressed = Progressed(step=step, position=step * self._config.prompts_per_step)
-
-        def fill(folder: Path) -> None:
-            trainer.args.output_dir = str(folder)
-            with without_bars():
-                trainer._save_checkpoint(trainer.model, trial=None)
-
-        path = self._checkpoints.write(progressed, fill)
+        path = self._checkpoints.write(progressed, lambda folder: write_checkpoint(trainer, folder))
         self._in_loop(self._listener.saved(step, path))
-
-    def _done(self, state: Any) -> int:
-        return int(state.global_step) // self._config.updates_per_step
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         if self._abandoned:
@@ -197,10 +141,8 @@ def trl_metrics(step: _Step, config: GRPOConfig) -> StepMetrics:
     What TRL does not measure is None. Its means are over passes, then over updates.
     """
     rate, seconds = config.learning_rate_at(step.number), time.perf_counter() - step.rolled_out
-    known = step_metrics(
-        step.number, step.collected, Update(step.rows.rollouts, None, rate, seconds)
-    )
-    if not step.rows.rollouts or not (step.rows.teaches or config.beta > 0):
+    known = step_metrics(step.number, step.collected, Update(step.rollouts, None, rate, seconds))
+    if not step.rollouts or not (step.teaches or config.beta > 0):
         return known
     measured = {
         "updated": True,
@@ -217,57 +159,3 @@ def trl_metrics(step: _Step, config: GRPOConfig) -> StepMetrics:
 def _mean(logs: list[dict[str, Any]], name: str) -> float | None:
     values = [each[name] for each in logs if each.get(name) is not None]
     return fmean(values) if values else None
-
-
-def _callback(steps: TrlSteps, trainer: Any) -> Any:
-    from transformers import TrainerCallback
-
-    class Callback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-        def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-            steps.before_update(trainer.model)
-
-        def on_log(self, *_: Any, logs: dict[str, Any], **__: Any) -> None:
-            steps.after_update(trainer, logs)
-
-    return Callback()
-
-
-@contextmanager
-def _as_it_was(model: Any) -> Iterator[None]:
-    """What TRL changes in a model that is not its weights, and in the process, is put back.
-
-    Inside of it the model has no dropout: no logprob could be compared with the recorded one.
-    """
-    import numpy
-
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    forward, training = base.__dict__.get("forward"), model.training
-    states = random.getstate(), numpy.random.get_state()
-    rates = list(_dropout_rates(model))
-    for module, name, _ in rates:
-        setattr(module, name, 0.0)
-    try:
-        yield
-    finally:
-        for module, name, rate in rates:
-            setattr(module, name, rate)
-        random.setstate(states[0])
-        numpy.random.set_state(states[1])
-        model.train(training)
-        base.__dict__.pop("forward", None)
-        if forward is not None:
-            base.forward = forward
-
-
-def _dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
-    """Every number by which a module drops out: of its own, or handed to a function."""
-    import torch
-
-    for module in model.modules():
-        names = [name for name in vars(module) if "dropout" in name]
-        if isinstance(module, torch.nn.Dropout):
-            names.append("p")
-        for name in names:
-            rate = getattr(module, name)
-            if isinstance(rate, float) and rate > 0:
-                yield module, name, rate

@@ -1,14 +1,14 @@
 """Rollouts as TRL takes them: rows of tokens in the order of its prompts, none left out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Any
 
 from assay.errors import TrainingError
 from assay.models import Sample
 
-from .batches import Group, TrainedRollout, trained_rollouts
+from .batches import Group, TrainedRollout
 from .grpo_config import GRPOConfig
 
 
@@ -20,8 +20,11 @@ class TrlRows:
     history was rewritten; then masked ones, until the passes of the step have equally many.
     """
 
-    rollouts: list[TrainedRollout]
-    """Those that are learned from."""
+    trained: int
+    """How many rollouts are learned from, in all processes."""
+
+    teaches: bool
+    """Whether any of them has an advantage."""
 
     prompt_ids: list[list[int]] = field(default_factory=list)
     completion_ids: list[list[int]] = field(default_factory=list)
@@ -34,12 +37,26 @@ class TrlRows:
     reward: list[float | None] = field(default_factory=list)
     """One for each rollout."""
 
-    owners: list[int] = field(default_factory=list)
-    """The rollout that each row belongs to."""
+    advantages: list[float] = field(default_factory=list)
+    """One for each row: that of its rollout."""
 
     @property
-    def teaches(self) -> bool:
-        return any(rollout.advantage for rollout in self.rollouts)
+    def count(self) -> int:
+        return len(self.advantages)
+
+    def part(self, number: int, count: int) -> "TrlRows":
+        """What one of so many processes has of it."""
+        rows, rewards = self.count // count, len(self.reward) // count
+        mine = slice(number * rows, (number + 1) * rows)
+        return replace(
+            self,
+            prompt_ids=self.prompt_ids[mine],
+            completion_ids=self.completion_ids[mine],
+            logprobs=self.logprobs[mine],
+            env_mask=self.env_mask[mine],
+            advantages=self.advantages[mine],
+            reward=self.reward[number * rewards : (number + 1) * rewards],
+        )
 
     def plain(self) -> dict[str, Any]:
         """As `rollout_func` returns it; what TRL does not know goes to the reward function."""
@@ -52,29 +69,36 @@ class TrlRows:
         }
 
 
-def trl_rows(groups: Sequence[Group], config: GRPOConfig, *, passes: int, filler: int) -> TrlRows:
-    """All rollouts of a step, to be learned from in so many passes.
+def rows_for_trl(
+    groups: Sequence[Group],
+    rollouts: Sequence[TrainedRollout],
+    config: GRPOConfig,
+    *,
+    passes: int,
+    filler: int,
+) -> TrlRows:
+    """All rollouts of a step; `rollouts` are those of them that are learned from.
 
-    A row that is not learned from is one masked token, `filler`: TRL counts on full batches.
-    Raises `TrainingError` for a rewritten history where TRL would weigh it wrongly.
+    The others are one masked token, `filler`: TRL counts on full batches. Raises `TrainingError`
+    for a rewritten history where TRL would weigh it wrongly.
     """
-    rows = TrlRows(trained_rollouts(groups, config))
-    trained = {rollout.parts[0].rollout_id: rollout for rollout in rows.rollouts}
-    further: list[tuple[int, Sample]] = []
+    rows = TrlRows(len(rollouts), any(rollout.advantage for rollout in rollouts))
+    trained = {rollout.parts[0].rollout_id: rollout for rollout in rollouts}
+    further: list[tuple[Sample, float]] = []
     for group in groups:
         for sample, reward in zip(group.samples, group.rewards, strict=True):
-            place, rollout = len(rows.reward), trained.get(sample.rollout_id)
             rows.reward.append(reward)
+            rollout = trained.get(sample.rollout_id)
             if rollout is None:
-                _append_filler(rows, filler, owner=place)
+                _append_filler(rows, filler)
                 continue
             _refuse_unfit_fork(rollout, config)
-            _append(rows, rollout.parts[0], owner=place)
-            further += [(place, part) for part in rollout.parts[1:]]
-    for place, part in further:
-        _append(rows, part, owner=place)
-    while len(rows.owners) % passes:
-        _append_filler(rows, filler, owner=0)
+            _append(rows, rollout.parts[0], rollout.advantage)
+            further += [(part, rollout.advantage) for part in rollout.parts[1:]]
+    for part, advantage in further:
+        _append(rows, part, advantage)
+    while rows.count % passes:
+        _append_filler(rows, filler)
     return rows
 
 
@@ -94,17 +118,17 @@ def _refuse_unfit_fork(rollout: TrainedRollout, config: GRPOConfig) -> None:
         )
 
 
-def _append(rows: TrlRows, part: Sample, *, owner: int) -> None:
+def _append(rows: TrlRows, part: Sample, advantage: float) -> None:
     first, known = part.loss_mask.index(1.0), part.rollout_log_probs
-    rows.owners.append(owner)
+    rows.advantages.append(advantage)
     rows.prompt_ids.append(part.tokens[:first])
     rows.completion_ids.append(part.tokens[first:])
     rows.env_mask.append([int(value) for value in part.loss_mask[first:]])
     rows.logprobs.append([nan] * (len(part.tokens) - first) if known is None else known[first:])
 
 
-def _append_filler(rows: TrlRows, filler: int, *, owner: int) -> None:
-    rows.owners.append(owner)
+def _append_filler(rows: TrlRows, filler: int) -> None:
+    rows.advantages.append(0.0)
     rows.prompt_ids.append([filler])
     rows.completion_ids.append([filler])
     rows.env_mask.append([0])

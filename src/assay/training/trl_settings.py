@@ -51,7 +51,7 @@ def unfit_for_trl(config: "GRPOConfig") -> Iterator[str]:
         yield "zero_variance='resample': TRL's steps have a fixed size; 'drop' is honoured"
     if config.measure_kl and config.beta == 0:
         yield "measure_kl: TRL measures the divergence only where `beta` is above 0"
-    if "micro_batch_tokens" in config.model_fields_set:
+    if config.micro_batch_tokens != type(config).model_fields["micro_batch_tokens"].default:
         yield "micro_batch_tokens: TRL counts rollouts; set trl.per_device_train_batch_size"
     if config.device not in (None, "cpu"):
         yield f"device={config.device!r}: accelerate chooses the device; leave it out"
@@ -63,6 +63,6 @@ def unfit_for_trl(config: "GRPOConfig") -> Iterator[str]:
             f"{config.rollouts_per_step} rollouts of a step"
         )
     if not settings.use_vllm:
-        for name in sorted(settings.model_fields_set):
-            if name.startswith("vllm_"):
+        for name, value in settings:
+            if name.startswith("vllm_") and value is not None:
                 yield f"trl.{name}: has no meaning without trl.use_vllm"

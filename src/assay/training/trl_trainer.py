@@ -13,6 +13,7 @@ from assay.errors import ConfigError, MissingExtra
 
 from .grpo_config import GRPOConfig
 from .policy import Policy
+from .trl_processes import place
 from .trl_rows import TrlRows
 from .trl_settings import TrlSettings
 
@@ -46,7 +47,7 @@ def make_trainer(
         trainer = _trainer_class()(
             model=policy.local.model,
             reward_funcs=judged,
-            args=trainer_arguments(config, policy, folder),
+            args=trainer_arguments(config, folder),
             train_dataset=Dataset.from_dict({"prompt": numbers}),
             processing_class=policy.local.tokenizer,
             optimizers=_optimizers(config, policy),
@@ -63,18 +64,19 @@ def judged(*, reward: list[float | None], **_: object) -> list[float | None]:
     return reward
 
 
-def trainer_arguments(config: GRPOConfig, policy: Policy, folder: Path) -> Any:
+def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
     """The settings in TRL's words."""
     from trl import GRPOConfig as Arguments
 
     settings = config.trl or TrlSettings()
     told = settings.model_dump(exclude={"per_device_train_batch_size", "report_to"})
-    size = settings.per_device_train_batch_size or config.rollouts_per_step
+    processes = place(config).count
+    size = settings.per_device_train_batch_size or config.rollouts_per_step // processes
     return Arguments(
         output_dir=str(folder),
         max_steps=config.num_steps * config.updates_per_step,
         per_device_train_batch_size=size,
-        gradient_accumulation_steps=config.rollouts_per_step // size,
+        gradient_accumulation_steps=config.rollouts_per_step // (size * processes),
         num_generations=config.group_size,
         num_iterations=config.updates_per_step,
         max_completion_length=config.max_tokens,
@@ -88,7 +90,7 @@ def trainer_arguments(config: GRPOConfig, policy: Policy, folder: Path) -> Any:
         importance_sampling_level=config.importance_level,
         scale_rewards="group" if config.advantage == "std" else "none",
         seed=config.seed,
-        use_cpu=policy.local.device.type == "cpu",
+        use_cpu=config.device == "cpu",
         report_to=list(settings.report_to) or "none",
         **{name: value for name, value in told.items() if value is not None},
         **_ALWAYS,
@@ -104,6 +106,8 @@ _ALWAYS: dict[str, Any] = {
     "use_bias_correction_kl": False,
     "logging_steps": 1,
     "disable_tqdm": True,
+    # It would load numbers of prompts into memory that a device can read fast.
+    "dataloader_pin_memory": False,
 }
 
 
@@ -151,8 +155,8 @@ def _trainer_class() -> Any:
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             batch = super()._generate_and_score_completions(inputs)
-            # TRL has an advantage for each prompt; there may be more rows.
-            batch["advantages"] = batch["advantages"][self.assay_rows.owners]
+            # TRL has the same ones for each prompt; there may be more rows.
+            batch["advantages"] = batch["advantages"].new_tensor(self.assay_rows.advantages)
             batch[_SHARE] = batch["advantages"].new_tensor(self._rollout_share())
             if self.assay_config.importance_cap is not None:
                 weight = importance_weights(self, batch, self.assay_config.importance_cap)
@@ -172,9 +176,9 @@ def _trainer_class() -> Any:
         def _rollout_share(self) -> float:
             """TRL divides `grpo` and `dr_grpo` by all rows, learned from or not."""
             rows = self.assay_rows
-            if self.assay_config.loss_type == "dapo" or not rows.rollouts:
+            if self.assay_config.loss_type == "dapo" or not rows.trained:
                 return 1.0
-            return len(rows.owners) / len(rows.rollouts)
+            return rows.count * int(self.accelerator.num_processes) / rows.trained
 
         def _compute_loss(self, model: Any, inputs: Any) -> Any:
             return super()._compute_loss(model, inputs) * inputs[_SHARE]

@@ -1,0 +1,58 @@
+"""Several processes that train one model: the first rolls out and records, all of them learn."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from assay.errors import ConfigError
+
+from .grpo_config import GRPOConfig
+from .trl_settings import TrlSettings
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of the processes this one is, as `accelerate launch` or `torchrun` started it."""
+
+    number: int
+    count: int
+
+    @property
+    def is_first(self) -> bool:
+        return self.number == 0
+
+
+def place(config: GRPOConfig) -> Place:
+    """Finds the other processes, if there are any, and waits until all of them are there."""
+    from accelerate import PartialState
+
+    state = PartialState(cpu=True) if config.device == "cpu" else PartialState()
+    return Place(state.process_index, state.num_processes)
+
+
+def checked_place(config: GRPOConfig) -> Place:
+    """The same. Raises `ConfigError` for what so many processes cannot do."""
+    here = place(config)
+    settings = config.trl or TrlSettings()
+    size = here.count * (settings.per_device_train_batch_size or 1)
+    if config.rollouts_per_step % size:
+        raise ConfigError(
+            f"the {config.rollouts_per_step} rollouts of a step are not a multiple of {size}",
+            where=f"{here.count} processes",
+            hint="change prompts_per_step, group_size or trl.per_device_train_batch_size",
+        )
+    if here.count > 1 and settings.use_vllm:
+        raise ConfigError(
+            "trl.use_vllm: rollouts are made by the first process, and TRL's vLLM asks all of them",
+            where=f"{here.count} processes",
+            hint="train with one process, or without vLLM",
+        )
+    return here
+
+
+def from_first(value: Any = None) -> Any:
+    """What the first process gave here, in all of them. Waits until all have come here."""
+    from accelerate.utils import broadcast_object_list
+
+    values = [value]
+    broadcast_object_list(values, from_process=0)
+    return values[0]

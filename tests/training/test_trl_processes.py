@@ -1,0 +1,93 @@
+"""Two processes on the CPU that train one model: as many as there are, it is the same training."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.record import Store
+from assay.training.trl_processes import Place, checked_place, from_first
+from training.lamps import lamp_config
+
+TESTS = Path(__file__).parent.parent
+
+
+def started(folder: Path, number: int, count: int, port: int) -> subprocess.Popen[str]:
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(TESTS),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(count),
+        "RANK": str(number),
+        "LOCAL_RANK": str(number),
+        "OMP_NUM_THREADS": "1",
+    }
+    script = TESTS / "training" / "trl_process.py"
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder), "2", "fresh"],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def trained_by(folder: Path, count: int) -> list[dict[str, Any]]:
+    port = free_port()
+    processes = [started(folder, number, count, port) for number in range(count)]
+    found = []
+    for process in processes:
+        said, complaint = process.communicate(timeout=300)
+        assert process.returncode == 0, complaint
+        found.append(json.loads(said.splitlines()[-1]))
+    return found
+
+
+def test_two_processes_learn_what_one_does_and_record_it_once(tmp_path: Path) -> None:
+    (alone,) = trained_by(tmp_path / "alone", 1)
+
+    first, second = trained_by(tmp_path / "two", 2)
+
+    assert first["run"] == second["run"]
+    assert first["learned"] == second["learned"]
+    assert first["learned"] == pytest.approx(alone["learned"], abs=1e-3)
+    assert first["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    with Store.open(tmp_path / "two" / "store.db") as store:
+        (run,) = store.runs()
+        assert (run.status, run.totals.recorded) == ("completed", 16)
+
+
+def test_one_process_is_the_first_and_asks_nobody(tmp_path: Path) -> None:
+    assert checked_place(lamp_config(tmp_path, backend="trl", device="cpu")) == Place(0, 1)
+    assert Place(0, 2).is_first
+    assert not Place(1, 2).is_first
+    assert from_first("said") == "said"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"prompts_per_step": 1, "group_size": 3}, "the 3 rollouts of a step are not a multiple"),
+        ({"trl": {"use_vllm": True}}, "trl.use_vllm"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(
+    fields: dict[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.training.trl_processes.place", lambda _: Place(0, 2))
+
+    with pytest.raises(ConfigError, match=f"2 processes: {told}"):
+        checked_place(lamp_config(tmp_path, backend="trl", **fields))
