@@ -176,26 +176,24 @@ def curve(rewards: Sequence[float], blocks: str) -> str:
 
 def shown_by(sampled: Comparison, greedy: Comparison) -> str:
     """What the two comparisons say together: whether it learned, or only became surer."""
-    better = Conclusion.BETTER
-    if sampled.conclusion is not better and greedy.conclusion is not better:
+    drawn, likeliest = sampled.conclusion, greedy.conclusion
+    first = f"Drawn answers are {_told(drawn)}; the likeliest ones are {_told(likeliest)}. "
+    if likeliest is Conclusion.BETTER:
         return (
-            "Neither way of answering became better by more than chance can do: nothing is shown."
+            f"{first}A model that only becomes surer of what it prefers (sharpening) would keep "
+            "its likeliest answers. On sums that it never saw, this one learned."
         )
-    if greedy.conclusion is not better:
+    if drawn is Conclusion.BETTER:
         return (
-            "Drawn answers are right more often, and the likeliest ones are not shown to be: the "
-            "model became surer of what it preferred already. That is sharpening, not learning."
+            f"{first}What is shown is sharpening: the model became surer of answers that it "
+            "preferred already. That it learned others is not shown."
         )
-    if sampled.conclusion is not better:
-        return (
-            "The likeliest answers are right more often: the model learned sums. Drawn answers "
-            "are not shown to be."
-        )
-    return (
-        "Drawn answers are right more often. A model that only became surer of what it preferred "
-        "already would show that too (sharpening), but its likeliest answers would stay the same. "
-        "Here they are right more often as well, on sums it never saw: it learned."
-    )
+    return f"{first}That anything was learned is not shown."
+
+
+def _told(conclusion: Conclusion) -> str:
+    known = {Conclusion.BETTER: "right more often", Conclusion.WORSE: "right less often"}
+    return known.get(conclusion, "not shown to be right more or less often")
 
 
 def _plain_run(report: EvalReport) -> dict[str, Any]:
