@@ -66,7 +66,8 @@ def test_a_file_is_loaded_once_listens_nowhere_and_goes_with_its_last_user() -> 
 @needs_weights
 def test_an_answer_that_nobody_wants_ends_at_its_first_part() -> None:
     engine = load_gguf(embedded_weights("smollm2-135m"), threads=1, slots=1, context=256)
-    body = {"messages": [{"role": "user", "content": "Count."}], "max_tokens": 50, "stream": True}
+    asked = [{"role": "user", "content": "Count."}]
+    body = {"messages": asked, "max_tokens": 50, "temperature": 0, "stream": True}
 
     assert len(engine.chat(body, lambda: True)) == 1
-    assert len(engine.chat({**body, "max_tokens": 3}, lambda: False)) > 3
+    assert len(engine.chat({**body, "max_tokens": 3}, lambda: False)) > 1
