@@ -4,7 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +35,16 @@ def without_times(step: StepMetrics) -> dict[str, Any]:
     return step.model_dump(exclude={"tokens_per_s", "rollout_s", "update_s"})
 
 
-def take(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> Taken:
+def take(folder: Path, *more: str) -> Taken:
     place = ["--output", str(folder / "out"), "--store", str(folder / "runs.db")]
-    assert main([*SHORT, *place, "--json", *more]) == 0
-    out, err = capsys.readouterr()
-    return Taken(folder, json.loads(out), err)
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        assert main([*SHORT, *place, "--json", *more]) == 0
+    return Taken(folder, json.loads(out.getvalue()), err.getvalue())
 
 
-@pytest.fixture
-def lesson(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Taken:
-    return take(tmp_path, capsys)
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory: pytest.TempPathFactory) -> Taken:
+    return take(tmp_path_factory.mktemp("lesson"))
 
 
 def test_every_figure_comes_from_what_was_recorded(lesson: Taken) -> None:
@@ -73,12 +75,10 @@ def test_it_leaves_two_models_and_a_picture_and_shows_its_progress(lesson: Taken
 
 
 def test_the_same_seed_teaches_the_same_and_keeps_what_was_there(
-    lesson: Taken, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lesson: Taken, tmp_path: Path
 ) -> None:
-    (tmp_path / "other").mkdir()
-
-    again = take(tmp_path / "other", capsys)
-    beside = take(tmp_path, capsys, "--seed", "1")
+    again = take(tmp_path)
+    beside = take(tmp_path, "--seed", "1")
 
     assert again.metrics == lesson.metrics
     assert again.said["sft"]["last_loss"] == lesson.said["sft"]["last_loss"]

@@ -22,7 +22,7 @@ from .terminal import plain_lines
 __all__ = ["main"]
 
 COMMANDS = {
-    "quickstart": "score the shipped example samples and print a table",
+    "quickstart": "evaluate a small real model, improve it and compare",
     "eval": "run the evaluation that a file defines, and record it",
     "ingest": "make samples of recorded agent sessions",
     "check": "hold recorded conversations to rules, without a model",
