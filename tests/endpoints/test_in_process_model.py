@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.endpoints import in_process_model
-from assay.endpoints.in_process import LocalModel, Sampling
+from assay.endpoints.in_process import NEVER, LocalModel, Sampling
 from assay.endpoints.in_process_model import check_packages
 from assay.errors import ConfigError, MissingExtra
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer, tiny_weights
@@ -163,3 +163,24 @@ def test_a_busy_model_ends_with_the_process_and_does_not_break_it() -> None:
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+def test_a_model_that_keeps_tensors_of_its_own_can_be_trained_after_it_was_asked() -> None:
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=40,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=8,
+        rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},
+    )
+    local = LocalModel(transformers.LlamaForCausalLM(config), tiny_tokenizer())
+
+    local.generate([[1, 2, 3]], Sampling(max_tokens=12, stop_ids=(NEVER,)), seeds=[0])
+    local.model(torch.tensor([[1, 2, 3]])).logits.sum().backward()
+
+    assert all(weight.grad is not None for weight in local.model.parameters())

@@ -221,8 +221,9 @@ def filtered(logits: Any, samplings: Sequence[Sampling]) -> Any:
     """Logits after temperature, top-k and top-p, each row by its own settings."""
     import torch
 
-    plain = torch.tensor([s.temperature or 1.0 for s in samplings], device=logits.device)
-    logits = logits / plain[:, None]
+    temperatures = [s.temperature or 1.0 for s in samplings]
+    if any(each != 1.0 for each in temperatures):
+        logits = logits / torch.tensor(temperatures, device=logits.device)[:, None]
     top_k = [0 if s.temperature == 0 else s.top_k for s in samplings]
     top_p = [1.0 if s.temperature == 0 else s.top_p for s in samplings]
     if not any(top_k) and min(top_p) == 1.0:

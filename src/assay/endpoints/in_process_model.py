@@ -156,9 +156,10 @@ def _evaluating(model: Any) -> Iterator[None]:
     import torch
 
     training = [module for module in model.modules() if module.training]
-    model.eval()
+    if training:
+        model.eval()
     try:
-        with torch.no_grad():
+        with torch.inference_mode():
             yield
     finally:
         for module in training:
