@@ -302,6 +302,40 @@ def test_a_lone_sample_does_not_wait_for_others() -> None:
     assert recorder.batches == [["key"]]
 
 
+def test_samples_that_nobody_waits_for_are_written_together() -> None:
+    recorder = Recorder()
+    patient = WriterSettings(flush_s=60.0, quiet_s=0.001)
+    settled: list[object] = []
+
+    async def work() -> None:
+        async with recorder.writer(patient) as writer:
+            for key in ("a", "b", "c"):
+                writer.submit(key, scored(0), settled.append)
+                await asyncio.sleep(0.02)
+            assert recorder.batches == []
+            await asyncio.wait_for(writer.flush(), 5)
+            assert settled == [True, True, True]
+            await writer.flush()
+
+    asyncio.run(work())
+
+    assert recorder.batches == [["a", "b", "c"]]
+
+
+def test_samples_that_nobody_waits_for_are_written_in_time() -> None:
+    recorder = Recorder()
+
+    async def work() -> None:
+        async with recorder.writer(WriterSettings(flush_s=0.02)) as writer:
+            written = asyncio.Event()
+            writer.submit("key", scored(0), lambda _: written.set())
+            await asyncio.wait_for(written.wait(), 5)
+
+    asyncio.run(work())
+
+    assert recorder.batches == [["key"]]
+
+
 def test_samples_that_keep_coming_are_written_in_time() -> None:
     recorder = Recorder()
     short = WriterSettings(batch_samples=10**6, flush_s=0.02, quiet_s=0.005)

@@ -279,3 +279,31 @@ def test_a_long_run_is_counted_to_its_last_result() -> None:
     assert (summary.cost_usd.value, summary.input_tokens.value) == (1172.5, 4690.0)
     assert (summary.output_tokens.value, summary.output_tokens.unknown) == (None, 1)
     assert (summary.latency.measured, summary.latency.cached) == (2344, 1)
+
+
+def test_the_repeats_of_a_sample_stay_together_in_a_long_run() -> None:
+    # The one with repeats lies across the end of what is counted at once.
+    before = [Result(f"a{place}", 1.0) for place in range(999)]
+    after = [Result(f"b{place}", 0.0) for place in range(1500)]
+
+    summary = summarise([*before, *repeated({"x": [1.0, 0.0, 0.0, None]}), *after])
+
+    assert (summary.samples, summary.results, summary.judged_results) == (2500, 2503, 2502)
+    assert (summary.partly_judged_samples, summary.repeats) == (1, 4)
+    assert summary.score.mean == pytest.approx((999 + 1 / 3) / 2500)
+
+
+def test_samples_counted_together_come_to_what_they_do_one_by_one() -> None:
+    scores = [place % 3 / 2 for place in range(50)]
+    odd = Result("odd", None, valid=False)
+
+    together, one_by_one = summarise(run(*scores)), summarise([*run(*scores), odd])
+
+    assert together.score.interval == one_by_one.score.interval
+    assert together.score.distribution == one_by_one.score.distribution
+    assert (together.judged_results, one_by_one.judged_results) == (50, 50)
+
+
+def test_a_number_that_is_none_is_refused_with_the_name_of_its_sample() -> None:
+    with pytest.raises(ConfigError, match="sample 's1' is nan"):
+        summarise([*run(1.0), Result("s1", math.nan)])

@@ -123,8 +123,8 @@ class Engine:
                 worker.cancel()
             overseer.cancel()
             await asyncio.gather(*workers, overseer, return_exceptions=True)
-            while self._unrecorded:
-                await self._some_recorded()
+            self._submit_finished()
+            await self._writer.flush()
             if self._scorer is not None:
                 self._scorer.close()
         self._account_for(ends)

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -30,8 +31,8 @@ class WriterSettings:
     """No sample waits longer for others to join its batch."""
 
     quiet_s: float = 0.002
-    """A batch that did not grow for this long is written at once: few rollouts in flight do not
-    wait for a full batch that cannot come."""
+    """While somebody waits for a sample to be written, a batch that did not grow for this long is
+    written at once: few rollouts in flight do not wait for a full batch that cannot come."""
 
     waiting_samples: int = 2000
     """`record` makes its caller wait when so many are not written yet."""
@@ -67,6 +68,7 @@ class Writer:
         self._where = where
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._waiting = 0
+        self._awaited = 0
         self._room: asyncio.Event = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._error: AssayError | None = None
@@ -115,7 +117,23 @@ class Writer:
                 future.set_result(outcome)
 
         self.submit(key, sample, settled, repeat=repeat, failed=failed)
-        return await future
+        with self._hurried():
+            return await future
+
+    async def flush(self) -> None:
+        """Return once all that was handed over is settled."""
+        with self._hurried():
+            while self._waiting:
+                self._room.clear()
+                await self._room.wait()
+
+    @contextmanager
+    def _hurried(self) -> Iterator[None]:
+        self._awaited += 1
+        try:
+            yield
+        finally:
+            self._awaited -= 1
 
     async def close(self) -> None:
         """Write what waits and end the thread. Raises the write error if there was one."""
@@ -203,8 +221,10 @@ class Writer:
         # Sleeping in short turns: a thread woken for every sample would cost more than the sample.
         deadline = time.monotonic() + self._settings.flush_s
         seen = -1
-        while not self._closing and (waiting := self._queue.qsize()) != seen:
-            if waiting + 1 >= self._settings.batch_samples or time.monotonic() >= deadline:
+        while not self._closing and time.monotonic() < deadline:
+            waiting = self._queue.qsize()
+            full = waiting + 1 >= self._settings.batch_samples
+            if full or (self._awaited and waiting == seen):
                 return
             seen = waiting
             time.sleep(self._settings.quiet_s)

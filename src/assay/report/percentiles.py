@@ -19,8 +19,7 @@ def percentile(values: Iterable[float], percent: float) -> float | None:
 
     `math.inf` is a value like any other: a call that never came back. NaN is refused.
     """
-    ordered = sorted(_checked(value) for value in values)
-    return ordered[_rank(percent, len(ordered)) - 1] if ordered else None
+    return _at(sorted(_checked(value) for value in values), percent)
 
 
 class RunningPercentiles:
@@ -65,7 +64,7 @@ class RunningPercentiles:
     def at(self, percent: float) -> float | None:
         """The percentile, or None when nothing was added."""
         if self._values is not None:
-            return percentile(self._values, percent)
+            return _at(sorted(self._values), percent)
         rank, seen = _rank(percent, self.n), 0
         # The ends are known exactly, whatever bucket they are in.
         if rank == 1 or rank == self.n:
@@ -75,6 +74,10 @@ class RunningPercentiles:
             if seen >= rank:
                 return min(max(_middle(bucket), self._low), self._high)
         raise AssertionError("the buckets hold fewer values than were added")
+
+
+def _at(ordered: list[float], percent: float) -> float | None:
+    return ordered[_rank(percent, len(ordered)) - 1] if ordered else None
 
 
 def _checked(value: float) -> float:

@@ -92,6 +92,14 @@ class RepeatCounts:
         self.most = max(self.most, len(scores))
         self._samples[judged, successes] += 1
 
+    def add_singles(self, scores: Sequence[float]) -> None:
+        """Samples with one judged result each, which are finite."""
+        enough = self.threshold - NOISE
+        successes = len([score for score in scores if score >= enough])
+        self.most = max(self.most, 1)
+        self._samples[1, 1] += successes
+        self._samples[1, 0] += len(scores) - successes
+
     def ks(self) -> tuple[int, ...]:
         """The usual numbers of repeats up to the most there are, and that one."""
         return tuple(sorted({k for k in _USUAL if k < self.most} | {self.most} - {0}))

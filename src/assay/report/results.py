@@ -91,6 +91,17 @@ def judged_score(result: ResultLike) -> float | None:
     return finite(result.score, "the score of sample {!r}", result.sample_id)
 
 
+def judged_scores(results: Sequence[ResultLike]) -> list[float]:
+    """The valid scores of many results at once, refused as by `judged_score`."""
+    scores = [result.score for result in results if result.valid and result.score is not None]
+    try:
+        return all_finite(scores, "a score")
+    except ConfigError:
+        for result in results:
+            judged_score(result)  # says which
+        raise
+
+
 def finite(value: float, what: str, *names: str) -> float:
     """`value` as a float. Raises `ConfigError` for NaN, infinities and what would become one.
 
