@@ -92,6 +92,32 @@ def test_an_agent_that_cannot_be_run_is_refused_before_a_call(
         choose(tmp_path, fields, **settings)
 
 
+def test_the_code_of_every_tool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {**TOOL, "name": "order"}
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(name: str, ordered: str) -> str | None:
+        looked_up = "def lookup() -> str:\n    return 'found'\n"
+        (tmp_path / f"{name}_lookup.py").write_text(looked_up)
+        (tmp_path / f"{name}_order.py").write_text(f"def order() -> str:\n    return {ordered!r}\n")
+        (tmp_path / f"{name}.py").write_text(
+            f"from {name}_lookup import lookup\nfrom {name}_order import order\n"
+        )
+        return choose(tmp_path, {"tools": [TOOL, other]}, tools=name).agent.sha256
+
+    first, same, changed = digest("one", "a"), digest("two", "a"), digest("three", "b")
+
+    assert first is not None
+    assert first == same != changed
+
+
+def test_tools_without_a_file_have_no_digest(tmp_path: Path) -> None:
+    made = "exec(compile('def lookup() -> str: return \"\"', '<made>', 'exec'))\n"
+    (tmp_path / "tools_of_no_file.py").write_text(made)
+
+    assert choose(tmp_path, {"tools": [TOOL]}, tools="tools_of_no_file").agent.sha256 is None
+
+
 def test_inline_tools_are_run_by_the_functions_of_their_names(tmp_path: Path) -> None:
     (tmp_path / "tools_found_here.py").write_text("def lookup() -> str:\n    return 'found'\n")
 

@@ -13,7 +13,7 @@ from assay.models.manifest import AgentDefinition, InlineTool
 
 from .agents import Agent
 from .command_agent import CommandAgent
-from .digests import code_sha256
+from .digests import code_sha256, sha256_of
 from .endpoint_agent import EndpointAgent, ToolCode
 from .function_agent import FunctionAgent
 from .model_names import bare_model, manifest_endpoint
@@ -138,5 +138,16 @@ def _tool_code(inline: list[InlineTool], name: str, root: Path) -> ToolCode:
         if not callable(function):
             raise ConfigError(f"{name!r} has no function {tool.name!r}", where="--tools")
         functions.append(function)
-    digest = code_sha256(functions[0]) or ""
-    return ToolCode(inline, functions, digest)
+    return ToolCode(inline, functions, _digest(functions))
+
+
+def _digest(functions: list[Callable[..., Any]]) -> str | None:
+    """Of the file that holds them; of all their files, where the module only collects them.
+
+    None when one of them has no file: a change of it would not be seen.
+    """
+    found = dict.fromkeys(code_sha256(function) for function in functions)
+    digests = [digest for digest in found if digest is not None]
+    if len(digests) < len(found):
+        return None
+    return digests[0] if len(digests) == 1 else sha256_of("".join(digests).encode())

@@ -89,7 +89,10 @@ class ToolCode:
     """The tools that a manifest describes, and the functions that do what they say."""
 
     def __init__(
-        self, tools: Sequence[InlineTool], functions: Sequence[Callable[..., Any]], sha256: str
+        self,
+        tools: Sequence[InlineTool],
+        functions: Sequence[Callable[..., Any]],
+        sha256: str | None,
     ) -> None:
         self.sha256 = sha256
         self._toolbox = Toolbox(functions)
