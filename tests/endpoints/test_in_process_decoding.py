@@ -104,6 +104,32 @@ def test_a_prompt_that_comes_several_times_is_read_once_where_that_can_be(
     assert [many[0].ids, many[2].ids] == [each.ids for each in alone]
 
 
+def test_rows_stay_with_their_state_in_a_model_that_has_both_a_state_and_attention() -> None:
+    import transformers
+
+    state = {"mamba_d_ssm": 16, "mamba_n_heads": 2, "mamba_d_head": 8, "mamba_d_state": 4}
+    size = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8}
+    ends: dict[str, Any] = {"eos_token_id": None, "bos_token_id": None, "pad_token_id": 0}
+    config = transformers.FalconH1Config(
+        mamba_n_groups=1,
+        mamba_chunk_size=8,
+        initializer_range=0.5,
+        **size,
+        **heads,
+        **state,
+        **ends,
+    )
+    local = LocalModel(transformers.FalconH1ForCausalLM(config).eval(), None, threads=1)
+    prompts = [[5, 9, 14, 3], [7, 1, 2, 3], [5, 9, 14, 3]]
+    samplings = [Sampling(max_tokens=count, stop_ids=(NEVER,)) for count in (2, 2, 6)]
+
+    together = local.generate(prompts, samplings, seeds=[1, 2, 3])
+
+    for prompt, sampling, seed, each in zip(prompts, samplings, [1, 2, 3], together, strict=True):
+        assert local.generate([prompt], sampling, seeds=[seed])[0].ids == each.ids
+
+
 def test_each_row_has_settings_of_its_own() -> None:
     short, long = Sampling(max_tokens=3), Sampling(max_tokens=9, stop_ids=(NEVER,))
 

@@ -44,6 +44,8 @@ def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
         LocalModel.load(broken)
     with pytest.raises(ConfigError, match="dtype='float5' is not a type of numbers"):
         LocalModel.load(broken, dtype="float5")
+    with pytest.raises(ConfigError, match="device='banana' cannot be used: Expected one of"):
+        LocalModel.load(broken, device="banana")
 
 
 def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,13 +127,15 @@ class LocalSpeaker:
         if local.context is None:
             return sampling
         left = local.context - len(prompt.ids)
+        if left >= sampling.max_tokens:
+            return sampling
         if left < 1:
             raise Fault(
                 Kind.REFUSED,
                 f"the prompt has {len(prompt.ids)} tokens, and the model reads {local.context}",
                 hint="shorten the conversation, or use a model with a longer context",
             )
-        return replace(sampling, max_tokens=min(sampling.max_tokens, left))
+        return replace(sampling, max_tokens=left)
 
     def _stops(
         self, prompts: ChatPrompts, prompt: Prompt
@@ -152,25 +154,28 @@ class LocalSpeaker:
 
     def _message(self, answer: _Answer) -> Message:
         """What the ids say: special tokens are no part of it, and calls are read from the text."""
-        prompts, prompt, ids = answer.prompts, answer.prompt, answer.answered.generated.ids
-        if ids[-1] in answer.sampling.stop_ids:
-            ids = ids[:-1]
-        template = prompts.template(answer.tools)
-        raw, plain = (
-            self._cut(prompts.decode(ids, after=prompt.ids, special=special))
-            for special in (True, False)
-        )
-        reasoning = None
-        if "reasoning_content" in template:
-            opened = prompt.text.rstrip("\n").endswith("<think>")
-            _, raw = split_reasoning(raw, opened=opened)
-            reasoning, plain = split_reasoning(plain, opened=opened)
-        written = read_calls(raw, call_style(template) if answer.tools else None)
+        prompts, tools = answer.prompts, answer.tools
+        reasoning, plain = self._text(answer, special=False)
+        style = call_style(prompts.template(tools)) if tools else None
+        if style is None:
+            return _said(plain, (), reasoning)
+        # The marks of a call may be special tokens.
+        written = read_calls(self._text(answer, special=True)[1], style)
         if not written.calls:
             return _said(plain, (), reasoning)
         for token in prompts.special:
             written = replace(written, content=written.content.replace(token, ""))
         return _said(written.content, _identified(written, answer), reasoning)
+
+    def _text(self, answer: _Answer, *, special: bool) -> tuple[str | None, str]:
+        """The reasoning and the rest of an answer, with special tokens or without."""
+        prompts, prompt, ids = answer.prompts, answer.prompt, answer.answered.generated.ids
+        if ids[-1] in answer.sampling.stop_ids:
+            ids = ids[:-1]
+        text = self._cut(prompts.decode(ids, after=prompt.ids, special=special))
+        if "reasoning_content" not in prompts.template(answer.tools):
+            return None, text
+        return split_reasoning(text, opened=prompt.text.rstrip("\n").endswith("<think>"))
 
     def _cut(self, text: str) -> str:
         places = [place for each in self._options.stop if (place := text.find(each)) >= 0]

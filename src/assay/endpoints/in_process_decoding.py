@@ -213,8 +213,14 @@ class Decoder:
 
 
 def _selectable(cache: Any) -> bool:
-    """Whether rows can be taken out of a cache: not so where a layer keeps a running state."""
-    return all(hasattr(layer, "batch_select_indices") for layer in cache.layers)
+    """Whether rows can be taken out of a cache: not so where a layer keeps a running state.
+
+    A layer that also has keys and values can select those, and would leave its state behind.
+    """
+    return all(
+        hasattr(layer, "batch_select_indices") and not hasattr(layer, "update_recurrent_state")
+        for layer in cache.layers
+    )
 
 
 def filtered(logits: Any, samplings: Sequence[Sampling]) -> Any:

@@ -71,6 +71,15 @@ class LocalModel:
                 where=str(folder),
                 hint="float32, bfloat16 and float16 are",
             )
+        device = device or _best_device(torch)
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(
+                f"device={device!r} cannot be used: {_first_line(error)}",
+                where=str(folder),
+                hint="leave it out to take the best one there is",
+            ) from error
         try:
             with _without_bars(transformers):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(
@@ -85,7 +94,7 @@ class LocalModel:
                 where=str(folder),
                 hint="a folder as `save_pretrained` of model and tokenizer writes it",
             ) from error
-        return cls(model.to(device or _best_device(torch)), tokenizer)
+        return cls(model.to(device), tokenizer)
 
     @property
     def device(self) -> Any:

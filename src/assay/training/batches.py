@@ -12,6 +12,7 @@ from assay.models import Sample
 from .advantages import group_advantages, has_signal
 from .grpo_config import GRPOConfig
 from .losses import StepSize, token_scale
+from .shared_prompts import SharedPrompts, Span, share_prompts
 from .tokens import check_tokens, token_source, tokenised
 
 if TYPE_CHECKING:
@@ -136,6 +137,9 @@ class MicroBatch:
     first_place: int
     """Nothing before this place is trained on."""
 
+    shared: SharedPrompts | None = None
+    """The same samples in two parts, where their prompts are worth reading apart."""
+
 
 def step_size(rollouts: Sequence[TrainedRollout], config: GRPOConfig) -> StepSize:
     return StepSize(
@@ -168,6 +172,7 @@ def micro_batch(
         rollout_N=rollout_N,
         rollouts=len(rollouts),
         first_place=min(tokens.place),
+        shared=share_prompts(rows, tokens.spans, device=device),
     )
 
 
@@ -181,6 +186,8 @@ class _Tokens:
     recorded: list[float] = field(default_factory=list)
     advantage: list[float] = field(default_factory=list)
     scale: list[float] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    """Of each sample: where the logits of its trained tokens stand."""
 
 
 def _trained_tokens(
@@ -199,5 +206,6 @@ def _trained_tokens(
             tokens.recorded += [nan] * count if known is None else [known[at] for at in places]
             tokens.advantage += [rollout.advantage] * count
             tokens.scale += [scale] * count
+            tokens.spans.append((places[0] - 1, places[-1]) if places else (1, 1))
             row += 1
     return tokens

@@ -14,6 +14,7 @@ from .batches import MicroBatch, TrainedRollout, micro_batch, packed, step_size
 from .checkpoints import weights_digest
 from .grpo_config import GRPOConfig
 from .losses import LossSums, TokenTerms, grpo_loss
+from .shared_prompts import logits_after
 from .trained_weights import TrainedWeights
 
 if TYPE_CHECKING:
@@ -148,20 +149,24 @@ class _Pass:
 
 def token_logprobs(model: Any, batch: MicroBatch, temperature: float) -> "tuple[Tensor, Tensor]":
     """The logprob of each trained token and the entropy it was drawn with, in fp32."""
-    width = batch.ids_RT.shape[1]
-    # The logits that predict a token stand one place before it; most prompts need none.
-    kept = width - batch.first_place + 1
-    # No attention mask: padding stands on the right, where no token of a causal model looks.
-    logits_RT = model(
-        input_ids=batch.ids_RT,
-        use_cache=False,
-        logits_to_keep=kept,
-    ).logits
-    logits_N = logits_RT[batch.row_N, batch.place_N - 1 - (width - logits_RT.shape[1])]
-    all_N = (logits_N.float() / temperature).log_softmax(-1)
+    all_N = (_trained_logits(model, batch).float() / temperature).log_softmax(-1)
     target_N = batch.ids_RT[batch.row_N, batch.place_N]
     known = all_N.detach()
     return all_N.gather(-1, target_N[:, None])[:, 0], -(known.exp() * known).sum(-1)
+
+
+def _trained_logits(model: Any, batch: MicroBatch) -> "Tensor":
+    """Those that predict each trained token: they stand one place before it."""
+    before_N, shared = batch.place_N - 1, batch.shared
+    if shared is not None and (logits_RT := logits_after(model, shared)) is not None:
+        return logits_RT[batch.row_N, before_N - shared.start_R[batch.row_N]]
+    # No attention mask: padding stands on the right, where no token of a causal model looks.
+    # The last tokens predict nothing, and most prompts need no logits.
+    ids_RT = batch.ids_RT[:, :-1]
+    kept = ids_RT.shape[1] - batch.first_place + 1
+    logits_RT = model(input_ids=ids_RT, use_cache=False, logits_to_keep=kept).logits
+    found: Tensor = logits_RT[batch.row_N, before_N - (ids_RT.shape[1] - logits_RT.shape[1])]
+    return found
 
 
 @contextmanager

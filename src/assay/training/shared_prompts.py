@@ -1,0 +1,115 @@
+"""Prompts that are read once in a pass, for all samples that begin with them.
+
+The rollouts of a group share their prompt, which is often most of what they read. Its keys and
+values are computed once, with their gradient, and what follows is read after them: the same sums,
+in another order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_WORTH = 0.75
+"""A pass is parted if no more than this part of its tokens, padding included, is left to read."""
+
+Span = tuple[int, int]
+"""Where in a sample the first logits are wanted, and where none are wanted any more."""
+
+
+@dataclass(frozen=True)
+class SharedPrompts:
+    """A pass in two parts. `_PT` is indexed by prompt, then token; `_RT` and `_R` by sample."""
+
+    ids_PT: "Tensor"
+    mask_PT: "Tensor"
+    """0 on padding, which stands on the left: what follows a prompt must follow it closely."""
+
+    padded: bool
+    prompt_R: "Tensor"
+    """Which prompt each sample begins with."""
+
+    rest_RT: "Tensor"
+    """What follows it up to the last place that is wanted, padded on the right."""
+
+    start_R: "Tensor"
+    """How many tokens of each sample are its prompt."""
+
+    longest: int
+    """Tokens of the longest sample."""
+
+
+def share_prompts(
+    rows: Sequence[Sequence[int]], spans: Sequence[Span], *, device: Any
+) -> SharedPrompts | None:
+    """The parts of a pass; None where too little of it comes more than once."""
+    import torch
+
+    prompts = [tuple(row[:start]) for row, (start, _) in zip(rows, spans, strict=True)]
+    rest = [row[start:end] for row, (start, end) in zip(rows, spans, strict=True)]
+    number = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts))}
+    width, rest_width, longest = (max(map(len, each)) for each in (number, rest, rows))
+    left = len(number) * width + len(rows) * rest_width
+    # Whole, all but the last column would be read.
+    if () in number or left > _WORTH * len(rows) * (longest - 1):
+        return None
+    ids = [(0,) * (width - len(prompt)) + prompt for prompt in number]
+    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in number]
+    ends = [[*row, *[0] * (rest_width - len(row))] for row in rest]
+    return SharedPrompts(
+        ids_PT=torch.tensor(ids, device=device),
+        mask_PT=torch.tensor(mask, device=device),
+        padded=min(map(len, number)) < width,
+        prompt_R=torch.tensor([number[prompt] for prompt in prompts], device=device),
+        rest_RT=torch.tensor(ends, device=device),
+        start_R=torch.tensor([start for start, _ in spans], device=device),
+        longest=longest,
+    )
+
+
+def logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
+    """The logits at each token of the rest; None for a model that cannot read in two parts."""
+    import torch
+
+    cache = _empty_cache(model)
+    if cache is None:
+        return None
+    mask_PT = shared.mask_PT
+    model(
+        input_ids=shared.ids_PT,
+        attention_mask=mask_PT if shared.padded else None,
+        position_ids=(mask_PT.cumsum(-1) - 1).clamp(min=0),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    if cache.get_seq_length() != mask_PT.shape[1]:
+        return None  # it has a memory of its own
+    cache.batch_select_indices(shared.prompt_R)
+    ones_RT = torch.ones_like(shared.rest_RT)
+    places_RT = shared.start_R[:, None] + ones_RT.cumsum(-1) - 1
+    logits_RT: Tensor = model(
+        input_ids=shared.rest_RT,
+        attention_mask=torch.cat([mask_PT[shared.prompt_R], ones_RT], -1)
+        if shared.padded
+        else None,
+        # Padding goes beyond the end of its sample, but not beyond what the model has places for.
+        position_ids=places_RT.clamp(max=shared.longest - 1),
+        past_key_values=cache,
+        use_cache=True,
+    ).logits
+    return logits_RT
+
+
+def _empty_cache(model: Any) -> Any:
+    """A cache that gradients pass through and samples can share; None where the model's is not.
+
+    A layer with a running state is written in place, and others pack their numbers.
+    """
+    from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+    cache = DynamicCache(config=model.config)
+    known = (DynamicLayer, DynamicSlidingWindowLayer)
+    return cache if all(type(layer) in known for layer in cache.layers) else None
