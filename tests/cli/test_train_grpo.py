@@ -11,7 +11,10 @@ import pytest
 
 from assay.cli import main
 from assay.cli.train_grpo import step_words
+from assay.sources import SkippedRows
+from assay.training import GRPOResult
 from assay.training.metrics import StepMetrics
+from training.lamps import lamp_model
 
 TESTS = Path(__file__).parents[1]
 FILE = f"""
@@ -58,7 +61,9 @@ def test_a_training_says_what_came_of_it_and_where_to_look(
     assert out.splitlines()[-1] == f"  assay show {lines['run']}"
     assert "made by the file" in err
     assert "2/2 reward" in err
-    assert main(["show", lines["run"], "--json"]) == 0
+    assert main(["show", lines["run"]]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert {line for line in out.splitlines() if " reward " in line} <= set(shown)
 
 
 def test_json_is_the_same_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +120,63 @@ def test_one_that_breaks_off_says_how_to_go_on(
     assert "secret" not in err
 
 
-def test_a_wrong_request_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("interrupted", "status"), [(False, 0), (True, 130)])
+def test_a_process_that_learns_along_with_another_prints_nothing(
+    interrupted: bool,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def followed(*_: object, **__: object) -> GRPOResult:
+        return GRPOResult(
+            run_id="r",
+            store="s",
+            steps=[metrics()],
+            model=lamp_model(),
+            output=Path("out"),
+            model_path=None,
+            curve_path=Path("out/reward.svg"),
+            skipped=SkippedRows(),
+            interrupted=interrupted,
+            follows=True,
+        )
+
+    monkeypatch.setattr("assay.cli.train_grpo.grpo_train_async", followed)
+
+    assert run("--quiet", "--json") == status
+
+    assert capsys.readouterr().out == ""
+
+
+WRONG: dict[str, tuple[str, str, str]] = {
+    "no score": ("score_fn = looked_and_said\nenvironment_cls = Lamp", "", "neither `score_fn`"),
+    "no prompts": ("prompts = PROMPTS", "prompts = []", "there are no prompts"),
+    "no file": ("prompts = PROMPTS", "prompts = 'none.jsonl'", "there is no such file"),
+    "no model": ("def model():", "def other():", "'lamps' is not a folder"),
+    "a file in the way": ('Path(".")', 'Path("lamp_training.py")', "cannot be written"),
+    "refused by TRL": (
+        "num_steps=2",
+        "num_steps=2, backend='trl', trl={'report_to': ('nobody',)}",
+        "trl.report_to: 'nobody' is no tracker",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_request_runs_nothing_and_leaves_nothing_behind(
+    wrong: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after, problem = WRONG[wrong]
+    assert before in FILE
+    (folder / "lamp_training.py").write_text(FILE.replace(before, after))
+
+    assert run("--quiet") == 2
+
+    assert problem in capsys.readouterr().err
+    assert {path.name for path in folder.iterdir()} <= {"lamp_training.py", "__pycache__"}
+
+
+def test_what_is_not_there_cannot_be_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--resume") == 2
     assert "no training here to go on with" in capsys.readouterr().err
     assert main(["train", "grpo", "none.py"]) == 2

@@ -83,6 +83,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no steps": (["--steps", "0"], "'0' is not a number of 1 or more"),
     "warm-up only": (["--steps", "2", "--warmup-steps", "2"], "leave no other of 2"),
     "no training": (["--resume"], "there is no training here to go on with"),
+    "no model": (["--model", "nowhere"], "'nowhere' is not a folder"),
+    "no device": (["--device", "banana"], "device='banana' cannot be used"),
+    "nothing left": (["--max-length", "2"], "none is left to learn from"),
+    "no template": (["--chat-template", "none.jinja"], "the chat template cannot be read"),
 }
 
 
@@ -94,7 +98,43 @@ def test_a_wrong_request_exits_2(
 
     assert main(command(folder, tmp_path / "out", *options)) == 2
 
+    told = capsys.readouterr()
+    assert problem in told.err
+    assert told.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [(None, "there is no such file"), ("", "the dataset is empty"), ("{no\n", "is not JSON")],
+    ids=["missing", "empty", "not JSON"],
+)
+def test_data_that_cannot_be_learned_from_exits_2(
+    text: str | None,
+    problem: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = tmp_path / "data.jsonl"
+    if text is not None:
+        data.write_text(text)
+    model, output = folder / "tiny-smollm2", tmp_path / "out"
+
+    assert main(["train", "sft", str(data), "--model", str(model), "-o", str(output)]) == 2
+
     assert problem in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_training_goes_on_under_its_own_settings_alone(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(folder, tmp_path / "out", "--steps", "1", "--quiet")) == 0
+
+    assert main(command(folder, tmp_path / "out", "--steps", "2", "--resume")) == 2
+
+    assert "steps 1 -> 2" in capsys.readouterr().err
 
 
 def test_a_training_that_breaks_off_exits_3_and_says_how_to_go_on(

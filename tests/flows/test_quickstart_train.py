@@ -14,7 +14,8 @@ import pytest
 
 from assay.cli import main
 from assay.record import Store
-from assay.training.metrics import MetricsFile, StepMetrics
+from assay.training.metrics import StepMetrics
+from assay.training.metrics_file import MetricsFile
 
 SHORT = ["quickstart", "--train", "--steps", "2", "--limit", "8"]
 
@@ -28,7 +29,7 @@ class Taken:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         path = self.folder / "out" / "training" / "grpo" / "metrics.jsonl"
-        return [without_times(step) for step in MetricsFile(path).read()]
+        return [without_times(step) for step in MetricsFile(path, StepMetrics).read()]
 
 
 def without_times(step: StepMetrics) -> dict[str, Any]:

@@ -1,16 +1,14 @@
-"""The metrics of a step, and the file that keeps them over a kill and a resume."""
+"""The metrics of a step."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.errors import TrainingError
 from assay.models import Boundary, EvaluateResult, Failure, ModelCall, Sample, Trajectory
 from assay.training.batches import Group, TrainedRollout
 from assay.training.collecting import Collected
 from assay.training.losses import LossSums
-from assay.training.metrics import MetricsFile, StepMetrics, Update, step_metrics
+from assay.training.metrics import Update, step_metrics
 from assay.training.policy import UpdateStats
 
 
@@ -30,10 +28,6 @@ def collected(*groups: tuple[Sample, ...], **fields: Any) -> Collected:
 
 
 NOTHING = Update(rollouts=(), stats=None, learning_rate=0.1, seconds=1.0)
-
-
-def metrics(step: int) -> StepMetrics:
-    return step_metrics(step, collected((rollout(1.0),)), NOTHING)
 
 
 def test_every_rollout_is_valid_invalid_or_failed_and_only_valid_ones_have_a_mean() -> None:
@@ -88,37 +82,3 @@ def test_an_update_gives_means_over_its_tokens() -> None:
     assert (found.importance_weight, found.kl) == (0.5, 0.2)
     assert (found.loss, found.entropy, found.grad_norm) == (-0.3, 2.2, 1.7)
     assert (found.trained_rollouts, found.trained_tokens) == (1, 1)
-
-
-def test_lines_come_back_as_they_were(tmp_path: Path) -> None:
-    file = MetricsFile(tmp_path / "metrics.jsonl")
-    assert file.read() == []
-
-    for step in (1, 2):
-        file.append(metrics(step))
-
-    assert file.read() == [metrics(1), metrics(2)]
-
-
-def test_steps_that_are_done_again_are_forgotten_and_a_half_written_line_too(
-    tmp_path: Path,
-) -> None:
-    file = MetricsFile(tmp_path / "metrics.jsonl")
-    for step in (1, 2, 3):
-        file.append(metrics(step))
-    with file.path.open("a") as half:
-        half.write('{"step": 4, "rew')
-
-    assert [each.step for each in file.keep_until(2)] == [1, 2]
-
-    file.append(metrics(3))
-    assert [each.step for each in file.read()] == [1, 2, 3]
-    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
-
-
-@pytest.mark.parametrize("line", ["no json", '{"step": 1}'])
-def test_a_line_that_is_no_step_is_named(line: str, tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
-
-    with pytest.raises(TrainingError, match=r"metrics\.jsonl: line 1 is not the metrics"):
-        MetricsFile(tmp_path / "metrics.jsonl").read()

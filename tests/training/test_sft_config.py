@@ -45,15 +45,15 @@ def test_the_rate_rises_through_the_warm_up_and_then_follows_its_schedule() -> N
 def test_where_it_is_written_does_not_decide_what_is_learned() -> None:
     elsewhere = config(output=Path("other"), checkpoint_every=7, device="cpu")
 
-    assert elsewhere.fingerprint() == config().fingerprint()
+    assert elsewhere.describe() == config().describe()
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"lora": Lora()}, {"steps": 9}])
-def test_what_decides_what_is_learned_is_in_the_fingerprint(change: dict[str, Any]) -> None:
-    assert config(**change).fingerprint() != config().fingerprint()
+def test_what_decides_what_is_learned_is_described(change: dict[str, Any]) -> None:
+    assert config(**change).describe() != config().describe()
 
 
 def test_under_a_constant_rate_a_training_may_go_on_for_longer() -> None:
     short, long = (config(schedule="constant", steps=steps) for steps in (5, 9))
 
-    assert short.fingerprint() == long.fingerprint()
+    assert short.describe() == long.describe()

@@ -1,7 +1,7 @@
 """`backend="trl"`: the same training as the local loop's, on TRL's trainer."""
 
 import asyncio
-import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from assay.errors import ConfigError, TrainingError
 from assay.evaluation import Stop
 from assay.models import EvaluateResult, Sample
 from assay.record import Store
-from assay.training.events import RolledOut, Saved, Stepped, TrainingEvent
+from assay.training.events import Saved, Stepped, TrainingEvent
 from assay.training.grpo import GRPOResult, grpo_train, grpo_train_async
 from assay.training.lora import Lora
 from assay.training.session import TrainingSession
@@ -24,6 +24,7 @@ from training.lamps import (
     looked_and_said,
     numbers,
     same,
+    steps_kept,
     trained,
     weights,
 )
@@ -128,55 +129,105 @@ def test_rollouts_are_recorded_as_ever(tmp_path: Path) -> None:
     assert result.curve_path.exists()
 
 
-def test_two_trainings_are_equal_to_the_bit(tmp_path: Path) -> None:
-    one, other = (trained(tmp_path / name, backend="trl") for name in ("one", "other"))
-
-    assert numbers(one.steps) == numbers(other.steps)
-    assert same(weights(one.model), weights(other.model))
+def resumed(folder: Path, **fields: Any) -> GRPOResult:
+    session = TrainingSession(store=folder / "store.db", resume=True)
+    return trained(folder, backend="trl", session=session, **fields)
 
 
-def test_going_on_from_a_checkpoint_is_the_same_as_never_having_stopped(tmp_path: Path) -> None:
-    fields: dict[str, Any] = {"backend": "trl", "updates_per_step": 2}
-    whole = trained(tmp_path / "whole", num_steps=3, **fields)
+@pytest.mark.parametrize("lora", [None, Lora(rank=2)], ids=["whole", "lora"])
+def test_a_training_that_is_done_already_still_has_what_it_learned(
+    lora: Lora | None, tmp_path: Path
+) -> None:
+    done = trained(tmp_path, backend="trl", score_fn=dense, lora=lora)
+    assert done.model_path is not None
+    saved = (done.model_path / "model.safetensors").read_bytes()
 
-    trained(tmp_path / "cut", num_steps=2, **fields)
-    session = TrainingSession(store=tmp_path / "cut" / "store.db", resume=True)
-    cut = trained(tmp_path / "cut", num_steps=3, session=session, **fields)
+    again = resumed(tmp_path, score_fn=dense, lora=lora)
+
+    assert not again.interrupted
+    assert same(weights(again.model), weights(done.model))
+    assert (done.model_path / "model.safetensors").read_bytes() == saved
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    trained(folder, backend="trl")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("damaged", "steps"),
+    [("model.safetensors", 2), ("model.safetensors", 3), ("optimizer.pt", 3)],
+    ids=["all done", "one to do", "optimiser"],
+)
+def test_a_damaged_checkpoint_is_named(
+    damaged: str, steps: int, finished: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    (kept,) = tmp_path.glob(f"out/checkpoints/step-*/checkpoint-*/{damaged}")
+    kept.write_bytes(b"torn")
+
+    with pytest.raises(TrainingError, match=r"step-000002: the checkpoint cannot be read") as found:
+        resumed(tmp_path, num_steps=steps)
+
+    assert "remove this folder" in str(found.value)
+
+
+HELD: list[Stop] = []
+"""Asked to stop by the first rollout of the second step, which then never ends."""
+
+
+async def held(sample: Sample) -> float:
+    if HELD and sample.metadata["training_step"] == 2:
+        HELD[0].request()
+        await asyncio.Event().wait()
+    return looked_and_said(sample)
+
+
+THREE: dict[str, Any] = {"num_steps": 3, "score_fn": held, "updates_per_step": 2}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> GRPOResult:
+    """Three steps that nothing stopped."""
+    return trained(tmp_path_factory.mktemp("whole"), backend="trl", **THREE)
+
+
+def test_going_on_from_a_checkpoint_is_the_same_to_the_bit_as_never_having_stopped(
+    whole: GRPOResult, tmp_path: Path
+) -> None:
+    trained(tmp_path, backend="trl", **{**THREE, "num_steps": 2})
+
+    cut = resumed(tmp_path, **THREE)
 
     assert numbers(cut.steps) == numbers(whole.steps)
     assert same(weights(cut.model), weights(whole.model))
 
 
-class Watching:
-    """Sees what happens, and stops a training after a step or a rollout."""
-
-    def __init__(self, folder: Path, *, after: type[TrainingEvent]) -> None:
-        self.events: list[TrainingEvent] = []
-        self._after = after
-        self.session = TrainingSession(
-            store=folder / "store.db", watch=self._seen, stop=Stop(grace_s=0)
-        )
-
-    def _seen(self, event: TrainingEvent) -> None:
-        self.events.append(event)
-        steps = sum(isinstance(each, Stepped) for each in self.events)
-        if isinstance(event, self._after) and steps == 1:
-            self.session.stop.request()
-
-
 @pytest.mark.parametrize("during_rollouts", [False, True], ids=["step", "rollouts"])
-def test_a_stop_leaves_a_checkpoint_to_go_on_from(during_rollouts: bool, tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", backend="trl", num_steps=3)
-    watching = Watching(tmp_path / "cut", after=RolledOut if during_rollouts else Stepped)
+def test_a_stop_leaves_a_checkpoint_to_go_on_from(
+    during_rollouts: bool, whole: GRPOResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[TrainingEvent] = []
+    stop = Stop(grace_s=0)
 
-    cut = trained(tmp_path / "cut", backend="trl", num_steps=3, session=watching.session)
+    def seen(event: TrainingEvent) -> None:
+        events.append(event)
+        if isinstance(event, Stepped) and not during_rollouts:
+            stop.request()
+
+    session = TrainingSession(store=tmp_path / "store.db", watch=seen, stop=stop)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "HELD", [stop])
+        cut = trained(tmp_path, backend="trl", session=session, **THREE)
 
     assert cut.interrupted
-    assert [each.step for each in watching.events if isinstance(each, Saved)] == [1]
-    session = TrainingSession(store=tmp_path / "cut" / "store.db", resume=True)
-    rest = trained(tmp_path / "cut", backend="trl", num_steps=3, session=session)
+    assert [each.step for each in events if isinstance(each, Saved)] == [1]
+    rest = resumed(tmp_path, **THREE)
     assert not rest.interrupted
     assert [step.reward for step in rest.steps] == [step.reward for step in whole.steps]
+    assert steps_kept(tmp_path) == [step.model_dump() for step in rest.steps]
 
 
 def test_a_step_without_differences_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
@@ -213,33 +264,6 @@ def test_a_gradient_that_is_no_number_is_not_followed(
         )
 
     assert same(before, weights(model))
-
-
-def test_the_model_and_the_process_are_as_before_but_for_what_was_learned(tmp_path: Path) -> None:
-    model = lamp_model()
-    attention = model.model.model.layers[0].self_attn
-    attention.attention_dropout = 0.5
-    state = random.getstate()
-    rates: list[float] = []
-
-    def noted(sample: Sample) -> float:
-        rates.append(attention.attention_dropout)
-        return dense(sample)
-
-    grpo_train(
-        lamp_config(tmp_path, backend="trl", num_steps=1),
-        PROMPTS,
-        noted,
-        Lamp,
-        model=model,
-        session=TrainingSession(store=tmp_path / "store.db"),
-    )
-
-    assert set(rates) == {0.0}
-    assert attention.attention_dropout == 0.5
-    assert random.getstate() == state
-    assert not model.model.training
-    assert "forward" not in vars(model.model)
 
 
 def test_a_training_that_is_cancelled_ends(tmp_path: Path) -> None:
@@ -283,3 +307,17 @@ def test_a_missing_package_is_named_before_anything_is_loaded(
     with pytest.raises(ConfigError, match=told):
         trained(tmp_path, backend="trl", **fields)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_trl_itself_refuses_is_told_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise ValueError("this device has no bf16")
+
+    monkeypatch.setattr("assay.training.trl_trainer.trainer_arguments", refused)
+
+    with pytest.raises(ConfigError, match="TRL refuses the settings: this device has no bf16"):
+        trained(tmp_path, backend="trl")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "store.db").exists()

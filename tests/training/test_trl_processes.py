@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, TrainingError
 from assay.record import Store
 from assay.training.trl_processes import Place, checked_place, from_first
-from training.lamps import lamp_config
+from training.lamps import lamp_config, steps_kept
+from training.trl_process import found_by_training
 
 TESTS = Path(__file__).parent.parent
 
@@ -31,7 +32,7 @@ def started(folder: Path, number: int, count: int, port: int) -> subprocess.Pope
     }
     script = TESTS / "training" / "trl_process.py"
     return subprocess.Popen(
-        [sys.executable, str(script), str(folder), "2", "fresh"],
+        [sys.executable, str(script), str(folder)],
         env=env,
         text=True,
         stdout=subprocess.PIPE,
@@ -57,17 +58,20 @@ def trained_by(folder: Path, count: int) -> list[dict[str, Any]]:
 
 
 def test_two_processes_learn_what_one_does_and_record_it_once(tmp_path: Path) -> None:
-    (alone,) = trained_by(tmp_path / "alone", 1)
+    alone = found_by_training(tmp_path / "alone")
 
     first, second = trained_by(tmp_path / "two", 2)
 
     assert first["run"] == second["run"]
     assert first["learned"] == second["learned"]
     assert first["learned"] == pytest.approx(alone["learned"], abs=1e-3)
-    assert first["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert first["losses"] == second["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert (first["follows"], second["follows"]) == (False, True)
+    assert second["written"]
     with Store.open(tmp_path / "two" / "store.db") as store:
         (run,) = store.runs()
         assert (run.status, run.totals.recorded) == ("completed", 16)
+    assert [step["loss"] for step in steps_kept(tmp_path / "two")] == first["losses"]
 
 
 def test_one_process_is_the_first_and_asks_nobody(tmp_path: Path) -> None:
@@ -91,3 +95,25 @@ def test_what_several_processes_cannot_do_is_refused(
 
     with pytest.raises(ConfigError, match=f"2 processes: {told}"):
         checked_place(lamp_config(tmp_path, backend="trl", **fields))
+
+
+@pytest.mark.parametrize("flag", ["ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"])
+def test_a_model_that_is_taken_apart_is_refused(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(flag, "true")
+
+    with pytest.raises(ConfigError, match="DeepSpeed and FSDP take the weights apart"):
+        checked_place(lamp_config(tmp_path, backend="trl", device="cpu"))
+
+
+def test_whoever_waits_for_a_process_that_is_gone_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setattr("accelerate.utils.broadcast_object_list", gone)
+
+    with pytest.raises(TrainingError, match="another process of this training has ended"):
+        from_first()

@@ -80,6 +80,17 @@ def test_a_rewritten_history_is_a_further_row_with_the_same_advantage() -> None:
     assert rows.trained == 2
 
 
+@pytest.mark.parametrize("silent_first", [False, True])
+def test_a_part_in_which_nothing_was_sampled_is_no_row(silent_first: bool) -> None:
+    spoken, silent = ([1, 2], [3, 4]), ([1, 7], list[int]())
+    calls = [silent, spoken] if silent_first else [spoken, silent]
+
+    rows = rows_of(rolled_out("a", calls, 1.0), rolled_out("b", ONE, 0.0), loss_type="grpo")
+
+    assert rows.completion_ids == [[3, 4], [6]]
+    assert rows.env_mask == [[1, 1], [1]]
+
+
 @pytest.mark.parametrize(
     "fields", [{"loss_type": "grpo"}, {"importance_level": "sequence"}], ids=["grpo", "sequence"]
 )

@@ -19,6 +19,10 @@ from assay.training.trl_settings import TrlSettings
         ({"micro_batch_tokens": 100}, r"micro_batch_tokens: .*per_device_train_batch_size"),
         ({"device": "cuda:1"}, "device='cuda:1'"),
         ({"trl": {"per_device_train_batch_size": 5}}, "does not divide the 64 rollouts"),
+        (
+            {"trl": {"use_vllm": True, "vllm_server_base_url": "http://me:secret@host"}},
+            "trl.vllm_server_base_url: .*no password",
+        ),
         ({"trl": {"vllm_mode": "server"}}, "trl.vllm_mode: has no meaning without trl.use_vllm"),
     ],
 )

@@ -1,11 +1,12 @@
 """One of several processes that train the lamp model together; prints what it found as JSON.
 
-python tests/training/trl_process.py FOLDER STEPS RESUME
+python tests/training/trl_process.py FOLDER
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,24 +15,29 @@ from assay.training.session import TrainingSession
 from training.lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
 
 
-def main(folder: Path, steps: int, resume: bool) -> None:
-    torch.set_num_threads(1)
+def found_by_training(folder: Path) -> dict[str, Any]:
+    """What a process knows after two steps."""
     model = lamp_model()
     result = grpo_train(
-        lamp_config(folder, backend="trl", num_steps=steps, prompts_per_step=2, device="cpu"),
+        lamp_config(folder, backend="trl", prompts_per_step=2, device="cpu"),
         PROMPTS,
         looked_and_said,
         Lamp,
         model=model,
-        session=TrainingSession(store=folder / "store.db", resume=resume),
+        session=TrainingSession(store=folder / "store.db"),
     )
-    learned = {
-        name: float(weight.detach().double().sum())
-        for name, weight in model.model.named_parameters()
+    return {
+        "run": result.run_id,
+        "losses": [step.loss for step in result.steps],
+        "learned": {
+            name: float(weight.detach().double().sum())
+            for name, weight in model.model.named_parameters()
+        },
+        "follows": result.follows,
+        "written": result.model_path is not None and result.model_path.exists(),
     }
-    found = {"run": result.run_id, "learned": learned, "interrupted": result.interrupted}
-    print(json.dumps({**found, "losses": [step.loss for step in result.steps]}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "resume")
+    torch.set_num_threads(1)
+    print(json.dumps(found_by_training(Path(sys.argv[1]))))

@@ -13,6 +13,7 @@ from assay.report import summarise
 
 from .overrides import count
 from .runs import described
+from .show_training import read_training, training_lines, training_plain
 from .store_option import add_store_option, follow_up, open_store
 from .terminal import cut, padded, plain, plain_lines, print_json, render
 from .transcript import Transcript
@@ -52,7 +53,7 @@ def main(args: Namespace) -> int:
 
 def _show_run(run: Run, args: Namespace) -> None:
     row = run.row()
-    summary = summarise(run.results())
+    summary, training = summarise(run.results()), read_training(run)
     listed = worst(run.results(), limit=args.limit, failed_only=args.failed)
     entries = [(each, reason_of(find_body(run, each))) for each in listed]
     if args.json:
@@ -60,6 +61,7 @@ def _show_run(run: Run, args: Namespace) -> None:
             {
                 "run": described(row),
                 "summary": json.loads(summary.model_dump_json()),
+                "training": None if training is None else training_plain(training),
                 "samples": [_entry(each, reason) for each, reason in entries],
             }
         )
@@ -71,7 +73,8 @@ def _show_run(run: Run, args: Namespace) -> None:
         f"{'status':<14}{row.status}",
         f"{'dataset':<14}{cut(run.spec.dataset, _WIDTH - 14)}"
         + (" (changed since it was started)" if row.dataset_changed else ""),
-        *summary.lines(),
+        # Over all steps together, no mean of a model that learns means anything.
+        *(summary.lines() if training is None else training_lines(training)),
         *_list_lines(entries, total, args),
     ]
     print(plain_lines("\n".join(lines)))

@@ -20,6 +20,7 @@ from .interruption import leave_now, stopping_on_signals
 from .overrides import count, seconds
 from .progress import Silence
 from .resumption import without_secrets
+from .show_training import reward_words
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
 from .train_display import TrainDisplay
@@ -61,6 +62,8 @@ def main(args: Namespace) -> int:
         file = load_train_file(args.file, num_steps=args.steps, output=args.output)
         with TrainDisplay(quiet=args.quiet) as display:
             result = _Watched(file, args, display).run()
+    if result.follows:
+        return status_after(result)  # the process that it followed tells the rest
     ending = _next(args, result)
     if args.json:
         print_json({**result_plain(result), "next": ending})
@@ -179,11 +182,7 @@ def result_lines(result: GRPOResult) -> list[str]:
 
 
 def _reward(step: StepMetrics) -> str:
-    if step.reward is None:
-        return "none was judged"
-    if step.reward_low is None or step.reward_high is None:
-        return f"{step.reward:.3f}"
-    return f"{step.reward:.3f} (95 % from {step.reward_low:.3f} to {step.reward_high:.3f})"
+    return reward_words(step.reward, step.reward_low, step.reward_high)
 
 
 def result_plain(result: GRPOResult) -> dict[str, Any]:

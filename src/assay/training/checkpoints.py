@@ -77,11 +77,7 @@ class Checkpoints:
                 path / _TENSORS, map_location=device, weights_only=True
             )
         except (OSError, ValueError, LookupError, RuntimeError, EOFError, UnpicklingError) as error:
-            raise TrainingError(
-                f"the checkpoint cannot be read ({type(error).__name__})",
-                where=str(path),
-                hint="remove this folder to go on from the checkpoint before it",
-            ) from error
+            raise unreadable(path, error) from error
         if progressed.step != step:
             raise TrainingError(f"it is one of step {progressed.step}", where=str(path))
         return progressed, tensors
@@ -89,6 +85,15 @@ class Checkpoints:
     def path(self, step: int) -> Path:
         """Where the checkpoint of a step is, if there is one."""
         return self.folder / f"step-{step:06}"
+
+
+def unreadable(path: Path, error: Exception) -> TrainingError:
+    """Says that a checkpoint is damaged, and what to do."""
+    return TrainingError(
+        f"the checkpoint cannot be read ({type(error).__name__})",
+        where=str(path),
+        hint="remove this folder to go on from the checkpoint before it",
+    )
 
 
 def write_folder(path: Path, fill: Callable[[Path], None]) -> None:

@@ -29,14 +29,14 @@ from .events import Began, RolledOut, Saved, Stepped, TrainingEvent
 from .grpo_config import GRPOConfig
 from .grpo_plan import EnvironmentClass, Plan, planned
 from .lockstep import Lockstep
-from .metrics import MetricsFile, StepMetrics, Update, step_metrics
+from .metrics import StepMetrics, Update, step_metrics
+from .metrics_file import MetricsFile, RecordedMetrics
 from .output import Output
 from .policy import Policy, seeded
+from .recorded_run import begin_run
 from .session import TrainingSession
-from .trl_backend import TrlListener, TrlSteps
-from .trl_follower import TrlFollower
+from .trl_backend import TrlFollower, TrlLeader, TrlListener
 from .trl_learner import TrlStart
-from .trl_processes import checked_place
 from .trl_trainer import check_trl
 
 
@@ -63,6 +63,8 @@ class GRPOResult:
     """Bad rows of the prompts, where they were to be skipped."""
 
     interrupted: bool = False
+    follows: bool = False
+    """Whether this process learned along with another, which recorded the training."""
 
     @property
     def rewards(self) -> list[float | None]:
@@ -107,10 +109,8 @@ async def grpo_train_async(
 ) -> GRPOResult:
     """The same as `grpo_train`, to be awaited."""
     session = session or TrainingSession()
-    if config.backend == "trl":
-        check_trl(config)
     plan = planned(config, prompts, score_fn, environment_cls)
-    if config.backend == "trl" and not (await asyncio.to_thread(checked_place, config)).is_first:
+    if config.backend == "trl" and not (await asyncio.to_thread(check_trl, config)).is_first:
         return await _followed(plan, model)
     output = Output(config.output)
     output.check(resume=session.resume)
@@ -142,13 +142,14 @@ async def _followed(plan: Plan, model: LocalModel | None) -> GRPOResult:
     return GRPOResult(
         run_id=start.run_id,
         store=start.store,
-        steps=MetricsFile(output.metrics).read(),
+        steps=MetricsFile(output.metrics, StepMetrics).read(),
         model=local,
         output=output.folder,
         model_path=output.model if whole else None,
         curve_path=output.curve,
         skipped=plan.skipped,
         interrupted=not whole,
+        follows=True,
     )
 
 
@@ -183,15 +184,17 @@ class _Training:
         self._policy = policy
         self._store = store
         self._checkpoints = Checkpoints(output.checkpoints, keep=plan.config.keep_checkpoints)
-        self._metrics = MetricsFile(output.metrics)
         self._progressed = Progressed()
         self._steps: list[StepMetrics] = []
-        self._trl: TrlSteps | None = None
+        self._trl: TrlLeader | None = None
         if plan.config.backend == "trl":
-            self._trl = TrlSteps(plan.config, policy, self._checkpoints, stop=session.stop)
+            self._trl = TrlLeader(plan.config, policy, self._checkpoints, stop=session.stop)
 
     async def run(self) -> GRPOResult:
-        run = self._output.begin(self._plan, self._policy, self._store, self._session)
+        run = begin_run(
+            self._output, self._plan, self._policy, store=self._store, session=self._session
+        )
+        self._metrics = RecordedMetrics(MetricsFile(self._output.metrics, StepMetrics), run)
         status: RunStatus = "failed"
         local = self._policy.local
         client, batches = LocalClient(local, self._endpoint()), local.batches
@@ -217,7 +220,10 @@ class _Training:
             # A store that just broke cannot be told how the run ended; why it broke is on its way.
             with suppress(StoreError):
                 run.finish(status)
-        return await asyncio.to_thread(self._result, run.id, whole)
+        result = await asyncio.to_thread(self._result, run.id, whole)
+        if self._trl is not None:
+            await self._trl.let_go()
+        return result
 
     def _endpoint(self) -> Endpoint:
         config = self._config
@@ -279,7 +285,7 @@ class _Training:
                 await self._save()
         return True
 
-    async def _on_trl(self, trl: TrlSteps, run_id: str, collector: Collector) -> bool:
+    async def _on_trl(self, trl: TrlLeader, run_id: str, collector: Collector) -> bool:
         """The same, taken by TRL."""
         start = TrlStart(run_id, self._store.where, self._progressed.step)
         return await trl.run(start, collector, TrlListener(self._stepped, self._saved))
@@ -287,7 +293,7 @@ class _Training:
     async def _stepped(self, metrics: StepMetrics, position: int) -> None:
         self._progressed = Progressed(step=metrics.step, position=position)
         self._set_version()
-        self._metrics.append(metrics)
+        await asyncio.to_thread(self._metrics.append, metrics)
         self._steps.append(metrics)
         self._tell(Stepped(metrics))
 

@@ -1,6 +1,5 @@
 """What a GRPO training does: every setting in one place, checked before anything is loaded."""
 
-import math
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -10,6 +9,7 @@ from assay.models import stable_id
 from assay.rollout import Limits
 
 from .lora import Lora
+from .schedule import Schedule, scheduled_rate
 from .trl_settings import TrlSettings, unfit_for_trl
 
 LossType = Literal["grpo", "dr_grpo", "dapo"]
@@ -91,7 +91,7 @@ class GRPOConfig(BaseModel):
     """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
 
     learning_rate: FiniteFloat = Field(default=1e-6, gt=0)
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: FiniteFloat = Field(default=0.0, ge=0)
     max_grad_norm: FiniteFloat = Field(default=1.0, gt=0)
@@ -145,14 +145,13 @@ class GRPOConfig(BaseModel):
 
     def learning_rate_at(self, step: int) -> float:
         """The rate of a step; steps count from 1."""
-        if step <= self.warmup_steps:
-            return self.learning_rate * step / (self.warmup_steps + 1)
-        if self.schedule == "constant":
-            return self.learning_rate
-        done = (step - 1 - self.warmup_steps) / (self.num_steps - self.warmup_steps)
-        if self.schedule == "linear":
-            return self.learning_rate * (1 - done)
-        return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+        return scheduled_rate(
+            step,
+            of=self.num_steps,
+            highest=self.learning_rate,
+            schedule=self.schedule,
+            warmup_steps=self.warmup_steps,
+        )
 
     def describe(self) -> dict[str, Any]:
         """What decides what is learned, as plain values: a training goes on only under the same.

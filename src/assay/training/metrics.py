@@ -1,16 +1,12 @@
-"""What a step came to, and the file that has one line for each."""
+"""What a step came to, in numbers."""
 
-import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from assay.errors import TrainingError
 from assay.models import Sample
 from assay.report import mean_interval
 
@@ -160,39 +156,3 @@ def _of_update(stats: UpdateStats | None) -> dict[str, float | None]:
         "importance_capped": sums.weight_capped / sums.tokens,
         "grad_norm": stats.grad_norm,
     }
-
-
-class MetricsFile:
-    """One JSON line for each step. A line is whole or not there."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, metrics: StepMetrics) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(metrics.model_dump_json() + "\n")
-
-    def read(self) -> list[StepMetrics]:
-        """All steps. A last line that a killed process left half-written does not count."""
-        if not self.path.exists():
-            return []
-        lines = self.path.read_text("utf-8").split("\n")[:-1]
-        return [self._parsed(line, number) for number, line in enumerate(lines, start=1)]
-
-    def keep_until(self, step: int) -> list[StepMetrics]:
-        """Forget the steps after `step`, which are about to be done again."""
-        kept = [metrics for metrics in self.read() if metrics.step <= step]
-        beside = self.path.with_suffix(".tmp")
-        beside.write_text("".join(each.model_dump_json() + "\n" for each in kept), "utf-8")
-        os.replace(beside, self.path)
-        return kept
-
-    def _parsed(self, line: str, number: int) -> StepMetrics:
-        try:
-            return StepMetrics.model_validate(json.loads(line))
-        except (ValueError, ValidationError) as error:
-            raise TrainingError(
-                f"line {number} is not the metrics of a step: {str(error).splitlines()[0]}",
-                where=str(self.path),
-                hint="choose another output folder",
-            ) from None

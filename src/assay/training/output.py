@@ -1,30 +1,16 @@
-"""The output folder of a training, and the recorded run that belongs to it."""
+"""The output folder of a training: what is where, and to which training it belongs."""
 
 import json
+import os
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from assay.errors import ConfigError, TrainingError
-from assay.evaluation.running import new_run_id
-from assay.models import stable_id
-from assay.record import Run, RunSpec, Store
 
-if TYPE_CHECKING:
-    from .grpo_plan import Plan
-    from .policy import Policy
-    from .session import TrainingSession
-
-
-class _Begun(BaseModel):
-    """What an output folder says of its training."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    run_id: str
-    initial_weights: str | None
-    """Digest of the weights that training began with, where they still matter."""
+T = TypeVar("T", bound=BaseModel)
 
 
 class Output:
@@ -39,7 +25,7 @@ class Output:
         self._begun = folder / "training.json"
 
     def check(self, *, resume: bool) -> None:
-        """Raise `ConfigError` unless a training can begin, or go on, in this folder."""
+        """Raise `ConfigError` unless a training can begin, or go on, here. Writes nothing."""
         where = str(self.folder)
         if resume and not self._begun.exists():
             raise ConfigError(
@@ -51,48 +37,56 @@ class Output:
                 where=where,
                 hint="resume it, or choose another output folder",
             )
+        if not resume and (in_the_way := self._in_the_way()):
+            raise ConfigError(
+                f"{', '.join(in_the_way)}: not of a training, and would be written over",
+                where=where,
+                hint="choose another output folder",
+            )
+        _check_writable(self.folder)
+
+    def _in_the_way(self) -> list[str]:
+        ours = (self.metrics, self.checkpoints, self.model, self.curve)
+        return [path.name for path in ours if path.exists()]
+
+    def make(self) -> None:
+        """Make the folder, unless it is there."""
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", where=where) from None
+            raise _unwritable(self.folder, error) from None
 
-    def begin(
-        self, plan: "Plan", policy: "Policy", store: Store, session: "TrainingSession"
-    ) -> Run:
-        """Start the run of this folder, or claim it again. Called before weights change."""
-        initial = policy.initial_digest()
-        if not session.resume:
-            run = store.start_run(_spec(new_run_id(plan.config.name), plan))
-            begun = _Begun(run_id=run.id, initial_weights=initial)
-            self._begun.write_text(begun.model_dump_json() + "\n", "utf-8")
-            return run
-        begun = self._read()
-        if begun.initial_weights != initial:
-            raise ConfigError(
-                "the model is not the one that training began with",
-                where=str(self.folder),
-                hint="give the original weights, not the trained ones: checkpoints hold the rest",
-            )
-        return store.resume_run(
-            begun.run_id, _spec(begun.run_id, plan), take_over=session.take_over
-        )
+    def begin(self, begun: BaseModel) -> None:
+        """Say what the training began with: from now on the folder belongs to it."""
+        self.make()
+        replace_text(self._begun, begun.model_dump_json() + "\n")
 
-    def _read(self) -> _Begun:
+    def begun(self, kind: type[T]) -> T:
+        """What was said when the training began."""
         try:
-            return _Begun.model_validate(json.loads(self._begun.read_bytes()))
+            return kind.model_validate(json.loads(self._begun.read_bytes()))
         except (OSError, ValueError, ValidationError) as error:
             raise TrainingError(
                 f"cannot be read: {str(error).splitlines()[0]}", where=str(self._begun)
             ) from None
 
 
-def _spec(run_id: str, plan: "Plan") -> RunSpec:
-    description = plan.describe()
-    return RunSpec(
-        id=run_id,
-        name=plan.config.name,
-        config=description,
-        config_fingerprint=stable_id(description),
-        dataset=plan.dataset,
-        dataset_fingerprint=plan.dataset_fingerprint,
-    )
+def replace_text(path: Path, text: str) -> None:
+    """Write a file so that it is never seen in part."""
+    beside = path.with_suffix(".tmp")
+    beside.write_text(text, "utf-8")
+    os.replace(beside, path)
+
+
+def _check_writable(folder: Path) -> None:
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        # Rights alone do not tell: a disk may be full, or for reading only.
+        with tempfile.TemporaryDirectory(dir=nearest):
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot be written: {error.strerror}", where=str(folder))

@@ -12,11 +12,13 @@ from assay.evaluation import Stop
 from assay.sources import SampleStream, Source, load_samples
 
 from .checkpoints import Checkpoints, Progressed, weights_digest, write_folder
+from .metrics_file import MetricsFile
+from .output import Output
 from .policy import seeded
 from .sft_batches import endless_batches, epoch_batches, packed, summed_loss
 from .sft_config import SFTConfig
 from .sft_data import Example, Examples, read_examples, read_template, templated
-from .sft_output import Begun, SFTOutput, SFTStep
+from .sft_output import Begun, SFTStep, go_on
 from .trained_weights import TrainedWeights
 
 SFTWatch = Callable[[SFTStep], None]
@@ -65,7 +67,7 @@ def sft_train(
     # What can be wrong with the request is found before the weights are loaded.
     stream = samples if isinstance(samples, SampleStream) else load_samples(samples)
     template = read_template(config.chat_template)
-    output = SFTOutput(config.output)
+    output = Output(config.output)
     output.check(resume=resume)
     local = model or LocalModel.load(config.model_name, dtype=config.dtype, device=config.device)
     tokenizer = templated(local.tokenizer, template)
@@ -86,16 +88,17 @@ class _Training:
         config: SFTConfig,
         data: Examples,
         local: LocalModel,
-        output: SFTOutput,
+        output: Output,
         stop: Stop,
     ) -> None:
         self._config = config
         self._data = data
         self._local = local
         self._output = output
+        self._metrics = MetricsFile(output.metrics, SFTStep)
         self._stop = stop
         self._begun = Begun(
-            config=config.fingerprint(),
+            config=config.describe(),
             data=data.fingerprint(),
             weights=weights_digest(dict(local.model.named_parameters())),
         )
@@ -114,7 +117,7 @@ class _Training:
             if self._stop.requested:
                 break
             step = self._learned(batch, done := done + 1)
-            self._output.append(step)
+            self._metrics.append(step)
             steps.append(step)
             if watch is not None:
                 watch(step)
@@ -138,12 +141,12 @@ class _Training:
 
     def _resumed(self) -> list[SFTStep]:
         """Take up the newest checkpoint, and forget what was measured after it."""
-        self._begun = self._output.go_on(self._begun)
+        self._begun = go_on(self._output, self._begun)
         saved = self._checkpoints.steps()
         if saved:
             _, tensors = self._checkpoints.load(saved[-1], device=self._local.device)
             self._weights.restore(tensors)
-        return self._output.steps_until(saved[-1] if saved else 0)
+        return self._metrics.keep_until(saved[-1] if saved else 0)
 
     def _learned(self, batch: Sequence[Example], number: int) -> SFTStep:
         started, config = time.perf_counter(), self._config

@@ -1,14 +1,12 @@
 """What a supervised fine-tuning does: every setting, checked before anything is loaded."""
 
-import math
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from assay.models import stable_id
-
 from .lora import Lora
+from .schedule import Schedule, scheduled_rate
 
 
 class SFTConfig(BaseModel):
@@ -60,7 +58,7 @@ class SFTConfig(BaseModel):
     """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
 
     learning_rate: FiniteFloat = Field(default=1e-5, gt=0)
-    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    schedule: Schedule = "cosine"
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: FiniteFloat = Field(default=0.0, ge=0)
     max_grad_norm: FiniteFloat = Field(default=1.0, gt=0)
@@ -81,14 +79,13 @@ class SFTConfig(BaseModel):
 
     def learning_rate_at(self, step: int, *, of: int) -> float:
         """The rate of a step; steps count from 1."""
-        if step <= self.warmup_steps:
-            return self.learning_rate * step / (self.warmup_steps + 1)
-        if self.schedule == "constant":
-            return self.learning_rate
-        done = (step - 1 - self.warmup_steps) / max(1, of - self.warmup_steps)
-        if self.schedule == "linear":
-            return self.learning_rate * (1 - done)
-        return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+        return scheduled_rate(
+            step,
+            of=of,
+            highest=self.learning_rate,
+            schedule=self.schedule,
+            warmup_steps=self.warmup_steps,
+        )
 
     def describe(self) -> dict[str, Any]:
         """What decides what is learned: a training goes on only under the same."""
@@ -98,6 +95,3 @@ class SFTConfig(BaseModel):
         if self.schedule == "constant":
             apart |= {"steps", "epochs"}
         return self.model_dump(mode="json", exclude=apart)
-
-    def fingerprint(self) -> str:
-        return stable_id(self.describe())

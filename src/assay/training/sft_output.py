@@ -1,12 +1,13 @@
-"""The output folder of a fine-tuning: what it began with, and one line for each step."""
+"""What a fine-tuning writes into its output folder: how it began, and the numbers of each step."""
 
-import json
-import os
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from assay.errors import ConfigError, TrainingError
+from assay.errors import ConfigError
+
+from .output import Output
 
 
 class SFTStep(BaseModel):
@@ -44,8 +45,8 @@ class Begun(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    config: str
-    """Fingerprint of the configuration."""
+    config: dict[str, Any]
+    """Every setting that decides what is learned."""
 
     data: str
     weights: str
@@ -54,83 +55,33 @@ class Begun(BaseModel):
 
 
 _DIFFERENT = {
-    "config": "the configuration is not the one that training began with",
     "data": "the samples are not those that training began with",
     "weights": "the model is not the one that training began with",
 }
 
 
-class SFTOutput:
-    """A folder that belongs to one fine-tuning."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.metrics = folder / "metrics.jsonl"
-        self.checkpoints = folder / "checkpoints"
-        self.model = folder / "model"
-        self._begun = folder / "training.json"
-
-    def check(self, *, resume: bool) -> None:
-        """Raise `ConfigError` unless a training can begin, or go on, in this folder."""
-        where = str(self.folder)
-        if resume and not self._begun.exists():
-            raise ConfigError(
-                "there is no training here to go on with", where=where, hint="leave out resume"
-            )
-        if not resume and self._begun.exists():
-            raise ConfigError(
-                "there is a training here already",
-                where=where,
-                hint="resume it, or choose another output folder",
-            )
-        try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", where=where) from None
-
-    def begin(self, begun: Begun) -> None:
-        _replace(self._begun, begun.model_dump_json() + "\n")
-
-    def go_on(self, begun: Begun) -> Begun:
-        """What was written when the training began. Raises `ConfigError` where `begun` differs."""
-        try:
-            before = Begun.model_validate(json.loads(self._begun.read_bytes()))
-        except (OSError, ValueError, ValidationError) as error:
-            problem = f"cannot be read: {str(error).splitlines()[0]}"
-            raise TrainingError(problem, where=str(self._begun)) from None
-        for name, problem in _DIFFERENT.items():
-            if getattr(before, name) != getattr(begun, name):
-                raise ConfigError(
-                    problem,
-                    where=str(self.folder),
-                    hint="resume with the same, or choose another output folder",
-                )
-        return before
-
-    def append(self, step: SFTStep) -> None:
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(step.model_dump_json() + "\n")
-
-    def steps_until(self, last: int) -> list[SFTStep]:
-        """The steps up to `last`; what was written of later ones is removed."""
-        kept: list[SFTStep] = []
-        text = self.metrics.read_text("utf-8") if self.metrics.exists() else ""
-        # What follows the last line break was cut off by the end of a process.
-        for number, line in enumerate(text.split("\n")[:-1], start=1):
-            try:
-                step = SFTStep.model_validate(json.loads(line))
-            except (ValueError, ValidationError) as error:
-                raise TrainingError(
-                    f"is not the metrics of a step: {str(error).splitlines()[0]}",
-                    where=f"{self.metrics}:{number}",
-                ) from None
-            if step.step <= last:
-                kept.append(step)
-        _replace(self.metrics, "".join(step.model_dump_json() + "\n" for step in kept))
-        return kept
+def go_on(output: Output, begun: Begun) -> Begun:
+    """What was written when the training began. Raises `ConfigError` where `begun` differs."""
+    before = output.begun(Begun)
+    problems = [
+        problem
+        for name, problem in _DIFFERENT.items()
+        if getattr(before, name) != getattr(begun, name)
+    ]
+    if changes := list(_changes(before.config, begun.config)):
+        told = "the configuration is not the one that training began with: "
+        problems.append(told + ", ".join(changes))
+    if problems:
+        raise ConfigError(
+            "; ".join(problems),
+            where=str(output.folder),
+            hint="resume with the same, or choose another output folder",
+        )
+    return before
 
 
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_suffix(".tmp")
-    beside.write_text(text, "utf-8")
-    os.replace(beside, path)
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    # What is in one of them only belongs to another schedule, or to another assay.
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield f"{name} {before.get(name)!r} -> {now.get(name)!r}"

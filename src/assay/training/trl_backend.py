@@ -1,10 +1,12 @@
 """The steps of a training as TRL's `GRPOTrainer` takes them, with rollouts and records from here.
 
 TRL is not asynchronous and runs in a thread. Whatever it asks for, rollouts above all, is done in
-the event loop that the training was called in.
+the event loop that the training was called in. Of several processes the first does that; the
+others learn along with it.
 """
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -54,8 +56,8 @@ class _Step:
     """The metrics of the importance weights, where there are any."""
 
 
-class TrlSteps(TrlLearner):
-    """All steps of one training, in the process that rolls out and records."""
+class TrlLeader(TrlLearner):
+    """The process that rolls out and records: the only one, or the first."""
 
     def __init__(
         self, config: GRPOConfig, policy: Policy, checkpoints: Checkpoints, *, stop: Stop
@@ -109,8 +111,7 @@ class TrlSteps(TrlLearner):
 
     def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
         now = self._step
-        if now is None:
-            return
+        assert now is not None  # TRL updates on what it asked for
         now.logs.append(dict(logs))
         now.weights = trainer.assay_weights
         if len(now.logs) == self._config.updates_per_step:
@@ -126,6 +127,10 @@ class TrlSteps(TrlLearner):
         path = self._checkpoints.write(progressed, lambda folder: write_checkpoint(trainer, folder))
         self._in_loop(self._listener.saved(step, path))
 
+    async def let_go(self) -> None:
+        """Tell the other processes that everything is written."""
+        await asyncio.to_thread(from_first)
+
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         if self._abandoned:
             work.close()
@@ -133,6 +138,38 @@ class TrlSteps(TrlLearner):
         asked: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._asked = asked
         return asked.result()
+
+
+class TrlFollower(TrlLearner):
+    """Every process but the first. It records nothing and prints nothing.
+
+    It reads checkpoints from the output folder, which it must be able to see.
+    """
+
+    async def run(self) -> tuple[TrlStart, bool]:
+        """What the first process began with, and whether all steps are done."""
+        return await asyncio.to_thread(self._follow)
+
+    def _follow(self) -> tuple[TrlStart, bool]:
+        start: TrlStart = from_first()
+        whole = self.train(start)
+        # The first one still writes the model and the curve.
+        from_first()
+        return start, whole
+
+    def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
+        rows: TrlRows | None = from_first()
+        return rows
+
+    def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
+        return None
+
+    def save(self, step: int, trainer: Any) -> None:
+        """The first process writes the checkpoint; the others take part in what TRL adds up."""
+        due: bool = from_first()
+        if due:
+            with tempfile.TemporaryDirectory() as folder:
+                write_checkpoint(trainer, Path(folder))
 
 
 def trl_metrics(step: _Step, config: GRPOConfig) -> StepMetrics:

@@ -1,14 +1,14 @@
 """The loop of TRL's trainer in one process, whichever of them it is."""
 
 from abc import ABC, abstractmethod
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.errors import TrainingError
 
-from .checkpoints import Checkpoints
+from .checkpoints import Checkpoints, unreadable
 from .collecting import Interrupted
 from .grpo_config import GRPOConfig
 from .policy import Policy
@@ -38,6 +38,8 @@ class TrlLearner(ABC):
         self._policy = policy
         self._checkpoints = checkpoints
         self._rows: TrlRows | None = None
+        """Of the step in progress; None before the first one."""
+
         self._updates = 0
 
     @abstractmethod
@@ -55,24 +57,37 @@ class TrlLearner(ABC):
     def train(self, start: TrlStart) -> bool:
         """Whether all steps are done; not when the training was stopped."""
         config, local = self._config, self._policy.local
-        if start.after >= config.num_steps:
-            return True
         self._here = place(config)
         with ExitStack() as stack:
             stack.enter_context(local.limited_threads())
-            stack.enter_context(as_it_was(local.model))
+            stack.enter_context(as_it_was(local))
             stack.enter_context(quiet_trl())
             trainer = make_trainer(
                 config, self._policy, self._rollouts, folder=self._checkpoints.folder
             )
             stack.enter_context(sampled_by_vllm(trainer, local))
             trainer.add_callback(_callback(self, trainer))
-            with suppress(Interrupted):
-                trainer.train(resume_from_checkpoint=self._checkpoint(start.after))
-            done = self.done(trainer)
+            self._take_steps(trainer, start.after)
+            done = max(start.after, self.done(trainer))
             if done:
                 self.save(done, trainer)
             return done >= config.num_steps
+
+    def _take_steps(self, trainer: Any, after: int) -> None:
+        """All that are left, or until the training is stopped. Has the weights of `after` first."""
+        checkpoint = self._checkpoint(after)
+        try:
+            if checkpoint is not None and after >= self._config.num_steps:
+                trainer._load_from_checkpoint(checkpoint)
+            else:
+                trainer.train(resume_from_checkpoint=checkpoint)
+        except Interrupted:
+            return
+        except Exception as error:
+            # Which of many kinds a damaged file raises depends on the file.
+            if checkpoint is None or self._rows is not None:
+                raise
+            raise unreadable(self._checkpoints.path(after), error) from error
 
     def done(self, trainer: Any) -> int:
         """How many steps are in the weights."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, TrainingError
 
 from .grpo_config import GRPOConfig
 from .trl_settings import TrlSettings
@@ -40,6 +40,12 @@ def checked_place(config: GRPOConfig) -> Place:
             where=f"{here.count} processes",
             hint="change prompts_per_step, group_size or trl.per_device_train_batch_size",
         )
+    if _takes_weights_apart():
+        raise ConfigError(
+            "DeepSpeed and FSDP take the weights apart, and the model that learns also samples",
+            where="accelerate",
+            hint="run `accelerate config` again without them",
+        )
     if here.count > 1 and settings.use_vllm:
         raise ConfigError(
             "trl.use_vllm: rollouts are made by the first process, and TRL's vLLM asks all of them",
@@ -49,10 +55,22 @@ def checked_place(config: GRPOConfig) -> Place:
     return here
 
 
+def _takes_weights_apart() -> bool:
+    from accelerate.utils import parse_flag_from_env
+
+    return any(map(parse_flag_from_env, ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP")))
+
+
 def from_first(value: Any = None) -> Any:
     """What the first process gave here, in all of them. Waits until all have come here."""
     from accelerate.utils import broadcast_object_list
 
     values = [value]
-    broadcast_object_list(values, from_process=0)
+    try:
+        broadcast_object_list(values, from_process=0)
+    except RuntimeError as error:
+        raise TrainingError(
+            "another process of this training has ended",
+            hint="what it says is the cause; checkpoints are kept",
+        ) from error
     return values[0]

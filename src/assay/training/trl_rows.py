@@ -92,9 +92,11 @@ def rows_for_trl(
             if rollout is None:
                 _append_filler(rows, filler)
                 continue
-            _refuse_unfit_fork(rollout, config)
-            _append(rows, rollout.parts[0], rollout.advantage)
-            further += [(part, rollout.advantage) for part in rollout.parts[1:]]
+            # A call that sampled nothing may stand alone in a part.
+            parts = [part for part in rollout.parts if any(part.loss_mask)]
+            _refuse_unfit_fork(parts, config)
+            _append(rows, parts[0], rollout.advantage)
+            further += [(part, rollout.advantage) for part in parts[1:]]
     for part, advantage in further:
         _append(rows, part, advantage)
     while rows.count % passes:
@@ -102,18 +104,18 @@ def rows_for_trl(
     return rows
 
 
-def _refuse_unfit_fork(rollout: TrainedRollout, config: GRPOConfig) -> None:
+def _refuse_unfit_fork(parts: Sequence[Sample], config: GRPOConfig) -> None:
     """Token for token TRL treats two rows of one rollout rightly; as sequences it does not."""
     told = None
     if config.loss_type == "grpo":
         told = "loss_type='grpo'"
     elif config.importance_level == "sequence":
         told = "importance_level='sequence'"
-    if told is not None and len(rollout.parts) > 1:
+    if told is not None and len(parts) > 1:
         raise TrainingError(
-            f"its history was rewritten, so that it is {len(rollout.parts)} sequences of tokens; "
+            f"its history was rewritten, so that it is {len(parts)} sequences of tokens; "
             f"with {told} TRL would count each as a rollout of its own",
-            where=f"sample {rollout.parts[0].id}",
+            where=f"sample {parts[0].id}",
             hint="set loss_type='dapo' and importance_level='token', or backend='local'",
         )
 

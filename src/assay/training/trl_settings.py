@@ -62,6 +62,8 @@ def unfit_for_trl(config: "GRPOConfig") -> Iterator[str]:
             f"trl.per_device_train_batch_size={size}: does not divide the "
             f"{config.rollouts_per_step} rollouts of a step"
         )
+    if "@" in (settings.vllm_server_base_url or ""):
+        yield "trl.vllm_server_base_url: settings are recorded, so no password may stand in them"
     if not settings.use_vllm:
         for name, value in settings:
             if name.startswith("vllm_") and value is not None:

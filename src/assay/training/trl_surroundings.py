@@ -2,21 +2,43 @@
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+
+from assay.endpoints.in_process import LocalModel
+
+_SETTINGS = ("use_cache", "pad_token_id", "bos_token_id", "eos_token_id")
+"""What TRL and transformers set anew in a model's configurations."""
 
 
 @contextmanager
-def as_it_was(model: Any) -> Iterator[None]:
+def as_it_was(local: LocalModel) -> Iterator[None]:
     """Inside of it the model has no dropout; after it, only the weights are others.
 
     With dropout, no logprob could be compared with the recorded one.
     """
+    with ExitStack() as stack:
+        stack.enter_context(_random_states())
+        stack.enter_context(_without_dropout(local.model))
+        stack.enter_context(_settings(local))
+        stack.enter_context(_attributes(local.model))
+        yield
+
+
+@contextmanager
+def _random_states() -> Iterator[None]:
     import numpy
 
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    forward, training = base.__dict__.get("forward"), model.training
     states = random.getstate(), numpy.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        numpy.random.set_state(states[1])
+
+
+@contextmanager
+def _without_dropout(model: Any) -> Iterator[None]:
     rates = list(_dropout_rates(model))
     for module, name, _ in rates:
         setattr(module, name, 0.0)
@@ -25,12 +47,6 @@ def as_it_was(model: Any) -> Iterator[None]:
     finally:
         for module, name, rate in rates:
             setattr(module, name, rate)
-        random.setstate(states[0])
-        numpy.random.set_state(states[1])
-        model.train(training)
-        base.__dict__.pop("forward", None)
-        if forward is not None:
-            base.forward = forward
 
 
 def _dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
@@ -45,3 +61,46 @@ def _dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
             rate = getattr(module, name)
             if isinstance(rate, float) and rate > 0:
                 yield module, name, rate
+
+
+@contextmanager
+def _settings(local: LocalModel) -> Iterator[None]:
+    """Those of the tokenizer and of the model: what is saved later should say what it said."""
+    model, padding = local.model, local.tokenizer.pad_token
+    configs = (model.config, model.config.get_text_config(), model.generation_config)
+    found = [
+        (each, name, getattr(each, name))
+        for each in configs
+        for name in _SETTINGS
+        if hasattr(each, name)
+    ]
+    try:
+        yield
+    finally:
+        local.tokenizer.pad_token = padding
+        for each, name, value in found:
+            setattr(each, name, value)
+
+
+@contextmanager
+def _attributes(model: Any) -> Iterator[None]:
+    """A model that is marked as prepared would not be prepared by the next trainer."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    models = list(dict.fromkeys((model, base)))
+    found = [dict(vars(each)) for each in models]
+    checkpointing, training = base.is_gradient_checkpointing, model.training
+    # By them frozen weights take part in gradient checkpointing.
+    embeddings = base.get_input_embeddings()
+    hooks = embeddings._forward_hooks.copy()
+    try:
+        yield
+    finally:
+        if not checkpointing and base.is_gradient_checkpointing:
+            base.gradient_checkpointing_disable()
+        embeddings._forward_hooks = hooks
+        model.train(training)
+        for each, before in zip(models, found, strict=True):
+            for name in vars(each).keys() - before.keys():
+                delattr(each, name)
+            if "forward" in before:
+                each.forward = before["forward"]

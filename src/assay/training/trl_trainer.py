@@ -13,7 +13,7 @@ from assay.errors import ConfigError, MissingExtra
 
 from .grpo_config import GRPOConfig
 from .policy import Policy
-from .trl_processes import place
+from .trl_processes import Place, checked_place, place
 from .trl_rows import TrlRows
 from .trl_settings import TrlSettings
 
@@ -23,12 +23,35 @@ _SHARE = "rollout_share"
 """Key of TRL's batch: its rows over the rollouts that are learned from."""
 
 
-def check_trl(config: GRPOConfig) -> None:
-    """Raise `ConfigError` when a package is not there. Imports none of them."""
+def check_trl(config: GRPOConfig) -> Place:
+    """Which of the processes this one is. Raises `ConfigError` for what TRL will not do here."""
+    _check_packages(config)
+    here = checked_place(config)
+    _check_trackers(config)
+    try:
+        trainer_arguments(config, config.output)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"TRL refuses the settings: {error}", where="backend='trl'") from error
+    return here
+
+
+def _check_packages(config: GRPOConfig) -> None:
     if find_spec("trl") is None:
         raise MissingExtra.needed("trl", by="backend='trl'", package="trl")
     if config.trl is not None and config.trl.use_vllm and find_spec("vllm") is None:
         raise ConfigError("trl.use_vllm needs the package `vllm`", hint="pip install vllm")
+
+
+def _check_trackers(config: GRPOConfig) -> None:
+    from transformers.integrations import get_available_reporting_integrations
+
+    known = get_available_reporting_integrations()
+    for name in config.trl.report_to if config.trl is not None else ():
+        if name not in known:
+            raise ConfigError(
+                f"trl.report_to: {name!r} is no tracker, or is not installed",
+                hint=f"installed: {', '.join(sorted(known)) or 'none'}",
+            )
 
 
 def make_trainer(
@@ -66,6 +89,7 @@ def judged(*, reward: list[float | None], **_: object) -> list[float | None]:
 
 def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
     """The settings in TRL's words."""
+    import torch
     from trl import GRPOConfig as Arguments
 
     settings = config.trl or TrlSettings()
@@ -90,7 +114,7 @@ def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
         importance_sampling_level=config.importance_level,
         scale_rewards="group" if config.advantage == "std" else "none",
         seed=config.seed,
-        use_cpu=config.device == "cpu",
+        use_cpu=config.device == "cpu" or not torch.accelerator.is_available(),
         report_to=list(settings.report_to) or "none",
         **{name: value for name, value in told.items() if value is not None},
         **_ALWAYS,

@@ -1,0 +1,227 @@
+"""A recorded training: what its rollouts and its updates came to, step by step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from assay.record import ResultRow, Run
+from assay.report import Interval, mean_interval
+
+_LINES = 12
+_COLUMNS = "  {:<11}{:>9}{:>9}  {:<16}{:>8}{:>12}{:>9}"
+_UPDATES = "  {:<11}{:>9}{:>12}{:>11}{:>11}{:>11}{:>11}"
+_MEASURED = ("loss", "kl", "entropy", "clip_fraction", "grad_norm")
+"""What the table of updates has of the metrics of a step, in its order."""
+
+_STEP = "training_step"
+
+
+@dataclass
+class Steps:
+    """Some steps of a training, and the rollouts that were made for them."""
+
+    first: int
+    last: int
+    rollouts: int = 0
+    failed: int = 0
+    judged: int = 0
+    output_tokens: int = 0
+    tokens_known: int = 0
+    rewards: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """The sum of the judged ones' rewards and their number, by prompt."""
+
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    """What was measured, of those of the steps that have it recorded."""
+
+    def add(self, row: ResultRow) -> None:
+        self.rollouts += 1
+        if row.boundary is not None:
+            self.failed += 1
+        elif row.valid and row.score is not None:
+            self.judged += 1
+            prompt = row.group_index or 0
+            total, count = self.rewards.get(prompt, (0.0, 0))
+            self.rewards[prompt] = (total + row.score, count + 1)
+        if row.output_tokens is not None:
+            self.output_tokens += row.output_tokens
+            self.tokens_known += 1
+
+    @property
+    def not_judged(self) -> int:
+        return self.rollouts - self.judged - self.failed
+
+    @property
+    def reward(self) -> Interval:
+        """Over prompts, as in the metrics of a step."""
+        return mean_interval(total / count for total, count in self.rewards.values())
+
+    @property
+    def tokens(self) -> float | None:
+        """Sampled tokens of a rollout, on average."""
+        return self.output_tokens / self.tokens_known if self.tokens_known else None
+
+    def measured(self, name: str) -> float | None:
+        """The mean over the steps that know it; None where none does."""
+        known = [value for value in self._values(name) if isinstance(value, int | float)]
+        return fmean(known) if known else None
+
+    @property
+    def updated(self) -> int | None:
+        """How many of the steps changed the weights; None where no step says so."""
+        known = [value for value in self._values("updated") if isinstance(value, bool)]
+        return sum(known) if known else None
+
+    def _values(self, name: str) -> Iterator[object]:
+        return (each.get(name) for each in self.metrics)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The steps that are recorded whole, and how many rollouts another one has."""
+
+    steps: Sequence[Steps]
+    unfinished: int
+
+
+def read_training(run: Run) -> Training | None:
+    """The steps of a training, from what is recorded of it; None for any other run."""
+    settings = run.spec.config.get("training")
+    if not isinstance(settings, Mapping) or "prompts_per_step" not in settings:
+        return None
+    found: dict[int, Steps] = {}
+    for step, row in _placed(run, settings):
+        found.setdefault(step, Steps(step, step)).add(row)
+    for each in run.steps():
+        found.setdefault(each.step, Steps(each.step, each.step)).metrics.append(each.metrics)
+    size = settings["prompts_per_step"] * settings["group_size"]
+    steps = [found[step] for step in sorted(found)]
+    whole = [some for some in steps if some.rollouts >= size or some.metrics]
+    made, used = (sum(some.rollouts for some in part) for part in (steps, whole))
+    return Training(whole, made - used)
+
+
+def _placed(run: Run, settings: Mapping[str, Any]) -> Iterator[tuple[int, ResultRow]]:
+    """Every rollout with the step it was made for."""
+    if settings["zero_variance"] != "resample":
+        for row in run.results():
+            yield (row.group_index or 0) // settings["prompts_per_step"] + 1, row
+        return
+    # Steps then take different numbers of prompts: only the whole sample knows its own.
+    for row, sample in zip(run.results(), run.samples(), strict=True):
+        yield int(sample.metadata[_STEP]), row
+
+
+def training_lines(training: Training) -> list[str]:
+    """The same in words: the first and the last step, and the way between them."""
+    steps = training.steps
+    more = f", and {training.unfinished} rollouts of another" if training.unfinished else ""
+    lines = [f"{'steps':<14}{len(steps)}{more}"]
+    if not steps:
+        return lines
+    together = _together(steps)
+    return [
+        *lines,
+        f"{'first reward':<14}{_reward(steps[0])}",
+        f"{'last reward':<14}{_reward(steps[-1])}",
+        f"{'rollouts':<14}{together.rollouts}, {together.failed} failed, "
+        f"{together.not_judged} not judged",
+        *_table(steps),
+        *_updates(steps),
+    ]
+
+
+def reward_words(mean: float | None, low: float | None, high: float | None) -> str:
+    """A mean reward with its interval, where there is one."""
+    if mean is None:
+        return "none was judged"
+    if low is None or high is None:
+        return f"{mean:.3f}"
+    return f"{mean:.3f} (95 % from {low:.3f} to {high:.3f})"
+
+
+def _reward(steps: Steps) -> str:
+    reward = steps.reward
+    return reward_words(reward.mean, reward.low, reward.high)
+
+
+def _table(steps: Sequence[Steps]) -> Iterator[str]:
+    yield _COLUMNS.format("step", "rollouts", "reward", "95 %", "failed", "not judged", "tokens")
+    yield from map(_line, _parts(steps))
+
+
+def _updates(steps: Sequence[Steps]) -> Iterator[str]:
+    """What the updates of the weights came to, of a training that has it recorded."""
+    if not any(each.metrics for each in steps):
+        yield "loss, divergence and entropy: metrics.jsonl in the output folder"
+        return
+    yield _UPDATES.format("step", "updated", "loss", "KL", "entropy", "clipped", "grad norm")
+    for part in _parts(steps):
+        updated = "-" if part.updated is None else part.updated
+        numbers = (part.measured(name) for name in _MEASURED)
+        yield _UPDATES.format(_name(part), updated, *map(_number, numbers))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _parts(steps: Sequence[Steps]) -> Iterator[Steps]:
+    """The steps of one line each."""
+    size = -(-len(steps) // _LINES)
+    for start in range(0, len(steps), size):
+        yield _together(steps[start : start + size])
+
+
+def _together(steps: Sequence[Steps]) -> Steps:
+    made = Steps(steps[0].first, steps[-1].last)
+    for each in steps:
+        made.rollouts += each.rollouts
+        made.failed += each.failed
+        made.judged += each.judged
+        made.output_tokens += each.output_tokens
+        made.tokens_known += each.tokens_known
+        # A prompt that comes again has another place in the order: nothing is replaced.
+        made.rewards.update(each.rewards)
+        made.metrics.extend(each.metrics)
+    return made
+
+
+def _line(some: Steps) -> str:
+    reward = some.reward
+    known = reward.low is not None and reward.high is not None
+    return _COLUMNS.format(
+        _name(some),
+        some.rollouts,
+        "none" if reward.mean is None else f"{reward.mean:.3f}",
+        f"{reward.low:.3f} to {reward.high:.3f}" if known else "unknown",
+        some.failed,
+        some.not_judged,
+        "unknown" if some.tokens is None else f"{some.tokens:.1f}",
+    ).rstrip()
+
+
+def _name(some: Steps) -> str:
+    return str(some.first) if some.first == some.last else f"{some.first}-{some.last}"
+
+
+def training_plain(training: Training) -> dict[str, Any]:
+    """The same as plain values, every step for itself."""
+    return {
+        "unfinished_rollouts": training.unfinished,
+        "steps": [
+            {
+                "step": each.first,
+                "rollouts": each.rollouts,
+                "judged": each.judged,
+                "failed": each.failed,
+                "not_judged": each.not_judged,
+                "reward": each.reward.mean,
+                "reward_low": each.reward.low,
+                "reward_high": each.reward.high,
+                "output_tokens": each.tokens,
+                "metrics": each.metrics[0] if each.metrics else None,
+            }
+            for each in training.steps
+        ],
+    }
