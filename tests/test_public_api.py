@@ -56,8 +56,8 @@ PUBLIC = {
     """,
     "assay.pytest_plugin": "evaluation_test",
     "assay.record": """
-        AttemptRow DoneKeys Holder ResultRow Run RunRow RunSpec SessionRow Store StoreSettings
-        Totals Writer WriterSettings sample_key
+        AttemptRow DoneKeys Holder ResultRow Run RunRow RunSpec SessionRow StepRow Store
+        StoreSettings Totals Writer WriterSettings sample_key
     """,
     "assay.report": """
         Bar Certification CertificationResult CertificationVerdict CertifiedAgent CertifiedDataset

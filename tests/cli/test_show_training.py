@@ -151,7 +151,7 @@ def test_what_an_update_measured_is_told_and_what_it_did_not_is_no_zero(tmp_path
     recorded(tmp_path / "s.db", scores, {1: UPDATE, 2: NO_UPDATE})
 
     assert updates_of(tmp_path / "s.db") == [
-        ["1", "1", "-0.001235", "-", "3.25", "0", "1.5"],
+        ["1", "1", "-0.00123", "-", "3.25", "0", "1.5"],
         ["2", "0", "-", "-", "-", "-", "-"],
         ["3", "-", "-", "-", "-", "-", "-"],
     ]
@@ -201,7 +201,7 @@ def test_the_command_shows_steps_instead_of_a_mean_over_all_of_them(
     store = str(tmp_path / "s.db")
     large = dict.fromkeys(("loss", "kl", "entropy", "clip_fraction", "grad_norm"), -1.23456e-100)
     steps = [(0.0, 0.5, "broken", 0.5)] * 3
-    recorded(tmp_path / "s.db", steps, dict.fromkeys((1, 2, 3), {"updated": True, **large}))
+    recorded(tmp_path / "s.db", steps, {step: {"updated": True, **large} for step in (1, 2, 3)})
 
     assert main(["show", "t", "--store", store]) == 0
     shown = capsys.readouterr().out
@@ -211,6 +211,7 @@ def test_the_command_shows_steps_instead_of_a_mean_over_all_of_them(
     assert "pass@" not in shown
     assert "steps         3\n" in shown
     assert max(cell_len(line) for line in shown.splitlines() if "assay show" not in line) <= 80
+    assert shown.count(" -1.23e-100") == 15
     assert [step["failed"] for step in found["steps"]] == [1, 1, 1]
     assert found["steps"][0]["output_tokens"] is None
     assert found["unfinished_rollouts"] == 0

@@ -11,6 +11,7 @@ from assay.record import Store, StoreSettings
 from assay.record.database import Database, open_postgresql, open_sqlite
 from assay.record.migrations import MIGRATIONS, migrate
 from assay.record.schema import tables
+from record.stores import broken, record, scored, spec
 
 Step = Callable[[sa.Connection], None]
 
@@ -64,7 +65,7 @@ def test_the_newest_schema_has_the_columns_that_the_code_uses(database: Database
 def test_a_store_of_a_newer_assay_is_refused(database: Database) -> None:
     migrate(database, STEPS)
 
-    with pytest.raises(StoreError, match=r"newer assay: its schema is version 3.*up to 1"):
+    with pytest.raises(StoreError, match=r"newer assay: its schema is version 4.*up to 1"):
         migrate(database, STEPS[:1])
 
 
@@ -87,7 +88,23 @@ def test_a_step_that_fails_leaves_the_version_before_it(database: Database) -> N
 
     with database.reading() as connection:
         assert not sa.inspect(connection).has_table("assay_half")
-    assert migrate(database, STEPS) == 3
+    assert migrate(database, STEPS) == len(STEPS)
+
+
+def test_a_store_from_before_steps_were_kept_has_its_runs_and_takes_steps(where: str) -> None:
+    older = opened(where)
+    migrate(older, MIGRATIONS[:1])
+    run = Store(older).start_run(spec())
+    record(run, [scored(0), broken(1)])
+    run.finish("interrupted")
+    older.close()
+
+    with Store.open(where) as store:
+        found = store.run("run-1")
+        assert [row.sample_id for row in found.results()] == ["s0", "s1"]
+        assert (found.status, found.steps()) == ("interrupted", [])
+        store.resume_run("run-1", spec()).record_step(1, {"loss": 0.5})
+        assert [row.metrics for row in found.steps()] == [{"loss": 0.5}]
 
 
 def test_many_may_open_a_new_store_at_once(where: str) -> None:

@@ -1,11 +1,13 @@
 """A small task with a tool, and trainings on it in one line."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from assay.endpoints.in_process import LocalModel
 from assay.models import Sample
+from assay.record import Store
 from assay.rollout import Limits, ToolEnvironment, tool
 from assay.training.grpo import GRPOResult, grpo_train
 from assay.training.grpo_config import GRPOConfig
@@ -85,6 +87,17 @@ TIMES = {"rollout_s", "update_s", "tokens_per_s", "found"}
 def numbers(steps: Sequence[StepMetrics]) -> list[dict[str, Any]]:
     """All of the metrics but how long it took."""
     return [step.model_dump(exclude=TIMES) for step in steps]
+
+
+def steps_kept(folder: Path) -> list[dict[str, Any]]:
+    """The metrics of a folder's training, which its file and its store tell alike."""
+    lines = (folder / "out" / "metrics.jsonl").read_text().splitlines()
+    written = [json.loads(line) for line in lines]
+    with Store.open(folder / "store.db") as store:
+        rows = store.run().steps()
+    assert [row.metrics for row in rows] == written
+    assert [row.step for row in rows] == [each["step"] for each in written]
+    return written
 
 
 def weights(model: LocalModel) -> dict[str, Any]:

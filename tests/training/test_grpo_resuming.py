@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from assay.endpoints.in_process import LocalModel
-from assay.errors import ConfigError
+from assay.errors import ConfigError, StoreError
 from assay.evaluation import Stop
-from assay.record import Store
+from assay.record import Run, Store
 from assay.rollout import BasicEnvironment
 from assay.training.events import Saved, Stepped, TrainingEvent
 from assay.training.grpo import grpo_train
@@ -23,6 +23,7 @@ from training.lamps import (
     numbers,
     same,
     share_of_a,
+    steps_kept,
     trained,
     weights,
 )
@@ -79,6 +80,7 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_whole_step(tmp_path: Path) -> No
     with Store.open(tmp_path / "cut" / "store.db") as store:
         assert store.run(rest.run_id).status == "completed"
         assert len(store.runs()) == 1
+    assert steps_kept(tmp_path / "cut") == [step.model_dump() for step in rest.steps]
 
 
 class Killed(BaseException):
@@ -114,6 +116,66 @@ def test_rollouts_that_a_killed_process_recorded_are_not_made_again(
     turns = rest.steps[1].turns
     assert turns is not None
     assert generated == pytest.approx(12 * turns)
+
+
+def test_steps_after_the_checkpoint_do_not_stay_when_they_are_done_again(tmp_path: Path) -> None:
+    def killed_in_the_fourth(event: TrainingEvent) -> None:
+        if isinstance(event, Stepped) and event.metrics.step == 4:
+            raise Killed
+
+    store = tmp_path / "store.db"
+    session = TrainingSession(store=store, watch=killed_in_the_fourth)
+    with pytest.raises(Killed):
+        trained(tmp_path, num_steps=5, checkpoint_every=2, session=session)
+    cut = steps_kept(tmp_path)
+    stopped = StopAt(step=3)
+    trained(
+        tmp_path, num_steps=5, checkpoint_every=9, session=stopped.session(tmp_path, resume=True)
+    )
+    again = steps_kept(tmp_path)
+    rest = trained(tmp_path, num_steps=5, session=TrainingSession(store=store, resume=True))
+
+    assert [step["step"] for step in cut] == [1, 2, 3, 4]
+    assert [step["step"] for step in again] == [1, 2, 3]
+    assert again[:2] == cut[:2]
+    assert again[2]["found"] == 12
+    assert steps_kept(tmp_path) == [step.model_dump() for step in rest.steps]
+    assert [step.step for step in rest.steps] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("backend", ["local", "trl"])
+def test_a_store_that_takes_no_step_ends_the_training_and_a_checkpoint_is_kept(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_step = Run.record_step
+
+    def full(self: Run, step: int, metrics: Any) -> None:
+        if step == 2:
+            raise StoreError("the disk is full", where="store.db")
+        record_step(self, step, metrics)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "record_step", full)
+        with pytest.raises(StoreError, match="the disk is full"):
+            trained(tmp_path, backend=backend, checkpoint_every=1)
+
+    assert [step["step"] for step in steps_kept(tmp_path)] == [1]
+    assert [path.name for path in (tmp_path / "out/checkpoints").iterdir()] == ["step-000001"]
+    session = TrainingSession(store=tmp_path / "store.db", resume=True)
+    rest = trained(tmp_path, backend=backend, checkpoint_every=1, session=session)
+    assert steps_kept(tmp_path) == [step.model_dump() for step in rest.steps]
+
+
+def test_a_run_from_before_steps_were_recorded_gets_them_when_it_goes_on(tmp_path: Path) -> None:
+    trained(tmp_path, num_steps=1)
+    with Store.open(tmp_path / "store.db") as store, store._database.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM assay_step")
+
+    trained(
+        tmp_path, num_steps=2, session=TrainingSession(store=tmp_path / "store.db", resume=True)
+    )
+
+    assert [step["step"] for step in steps_kept(tmp_path)] == [1, 2]
 
 
 def test_a_training_that_is_there_is_neither_overwritten_nor_made_up(tmp_path: Path) -> None:

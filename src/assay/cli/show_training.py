@@ -163,7 +163,7 @@ def _updates(steps: Sequence[Steps]) -> Iterator[str]:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else f"{value:.3g}"
 
 
 def _parts(steps: Sequence[Steps]) -> Iterator[Steps]:

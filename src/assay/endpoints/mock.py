@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -80,8 +81,7 @@ class MockSpeaker:
         text = message.text
         words = len(text.split())
         read = sum([len(each.text.split()) for each in messages])
-        spent = {"input_tokens": read, "output_tokens": words, "counted": "words"}
-        usage = validated(Usage, spent)
+        usage = _words_spent(read, words)
         if self._price is not None:
             usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
         fields: dict[str, Any] = {
@@ -119,6 +119,13 @@ class MockSpeaker:
             f"the script has {len(self._replies)} replies, and reply {position + 1} was asked for",
             hint="add replies, or set extra_params['loop'] to true",
         )
+
+
+@lru_cache(maxsize=1024)
+def _words_spent(read: int, written: int) -> Usage:
+    # It is frozen: calls that spent the same may share it.
+    fields = {"input_tokens": read, "output_tokens": written, "counted": "words"}
+    return validated(Usage, fields)
 
 
 def _sampling(endpoint: Endpoint) -> dict[str, Any]:

@@ -87,7 +87,8 @@ async def work_through(
     status: RunStatus = "interrupted"
     try:
         async with _closing(client), run.writer() as writer:
-            await Engine(config, client, writer, oversight).run(todo(done))
+            # Asking a set in C whether it holds nothing is cheaper.
+            await Engine(config, client, writer, oversight).run(todo(done or frozenset()))
         if not oversight.stop.requested:
             status = "completed"
     except Exception:

@@ -8,6 +8,7 @@ from pydantic_core import PydanticSerializationError
 
 from assay.errors import WireError
 
+_N, _I = b"NI"
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -49,7 +50,7 @@ class Written(Part):
                 hint="keep `input`, `metadata` and `ground_truth` to plain JSON values",
             ) from error
         # A single byte is found ten times faster than a word, and is usually not there.
-        if (b"N" in data and b"NaN" in data) or (b"I" in data and b"Infinity" in data):
+        if (_N in data and b"NaN" in data) or (_I in data and b"Infinity" in data):
             _refuse_constants(data, type(self).__name__)
         return data
 

@@ -7,6 +7,7 @@ from .reading import AttemptRow, ResultRow
 from .run import Run
 from .runs import RunRow, RunSpec, Totals
 from .sessions import SessionRow
+from .steps import StepRow
 from .store import Store
 from .writer import Writer, WriterSettings
 
@@ -19,6 +20,7 @@ __all__ = [
     "RunRow",
     "RunSpec",
     "SessionRow",
+    "StepRow",
     "Store",
     "StoreSettings",
     "Totals",

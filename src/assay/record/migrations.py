@@ -216,4 +216,21 @@ CREATE TABLE assay_message (
 )
 """
 
-MIGRATIONS: "tuple[Migration, ...]" = (_create,)
+
+def _add_steps(connection: "Connection") -> None:
+    _run_ddl(connection, _STEPS)
+
+
+# Without a foreign key: its check would lock the run after the lease, where those who resume a run
+# lock the lease after the run.
+_STEPS = """
+CREATE TABLE assay_step (
+    run_no BIGINT NOT NULL,
+    step BIGINT NOT NULL,
+    metrics STRING NOT NULL,
+    recorded_at DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (run_no, step)
+)
+"""
+
+MIGRATIONS: "tuple[Migration, ...]" = (_create, _add_steps)

@@ -1,8 +1,8 @@
 """One run of a store: its samples, what they add up to, and the way to record more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
 from assay.models import Sample, Status
@@ -22,6 +22,7 @@ from .reading import (
 )
 from .runs import RunRow, RunSpec, RunStatus, Totals, now, run_query, run_row
 from .schema import tables
+from .steps import StepRow, delete_steps, read_steps, write_step
 from .writer import Writer, WriterSettings
 
 if TYPE_CHECKING:
@@ -107,6 +108,23 @@ class Run:
             settings=settings or WriterSettings(),
             where=self._database.where,
         )
+
+    def steps(self) -> list[StepRow]:
+        """What each step of a training measured, in order; nothing for any other run."""
+        return read_steps(self._database, self._run_no)
+
+    def record_step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Record what a step of a training measured, in place of what an earlier try did.
+
+        Returns after the commit. Raises `StoreError` once another process has the run.
+        """
+        lease = self._claimed("record_step()")
+        write_step(self._database, self._run_no, lease, step=step, metrics=metrics)
+
+    def forget_steps(self, *, after: int) -> None:
+        """Forget the steps after this one, which a resumed training does again."""
+        lease = self._claimed("forget_steps()")
+        delete_steps(self._database, self._run_no, lease, after=after)
 
     def finish(self, status: RunStatus) -> None:
         """Say how the run ended and give it up.

@@ -33,6 +33,9 @@ class Tables:
     attempt: "Table"
     """Failed attempts, one each, with their samples."""
 
+    step: "Table"
+    """What the steps of a training measured, one row each."""
+
     session: "Table"
     message: "Table"
 
@@ -62,6 +65,7 @@ _COLUMNS = {
         input_tokens:int output_tokens:int cost_usd:float latency_s:float cached:bool
         recorded_at:float codec:text blob:bytes
     """,
+    "step": "run_no:int step:int metrics:text recorded_at:float",
     "session": """
         id:text parent_id:text branch_point:int status:text provider:text model:text
         messages:int created_at:text updated_at:text blob:bytes

@@ -2,10 +2,13 @@
 
 import math
 from numbers import Real
+from typing import cast
 
 from assay.errors import ScorerFault
 from assay.models import EvaluateResult, Sample
 from assay.models.written import validated
+
+_NUMBERS = frozenset({float, int, bool})
 
 
 def read_outcome(value: object, sample: Sample) -> EvaluateResult:
@@ -13,9 +16,10 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
 
     Anything else is a fault of the scorer: it is never read as 0.0.
     """
-    # Numbers first: asking whether a number is a model costs as much as making a result of it.
-    if isinstance(value, Real):
-        number = float(value)
+    # Numbers first, the usual ones by their type: asking whether a float is a `Real`, or a model,
+    # costs as much as making a result of it.
+    if type(value) in _NUMBERS or isinstance(value, Real):
+        number = float(cast(Real, value))
         if not math.isfinite(number):
             raise ScorerFault(f"the scorer returned {number}", hint="a score is a finite number")
         return validated(EvaluateResult, {"score": number})

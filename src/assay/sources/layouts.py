@@ -17,6 +17,8 @@ from assay.models.written import validated
 
 Row = dict[str, Any]
 Fields = dict[str, Any]
+Matches = Callable[[Row], bool]
+Reads = Callable[[Row], Fields]
 
 PROMPT_KEYS = ("prompt", "question", "problem", "query", "input")
 ANSWER_KEYS = (
@@ -56,8 +58,11 @@ class Layout:
     """One way to write a row: when it is this one, and which fields of a sample it gives."""
 
     name: str
-    matches: Callable[[Row], bool]
-    read: Callable[[Row], Fields]
+    columns: frozenset[str]
+    """Without any of them a row is not this one, and `matches` is not asked."""
+
+    matches: Matches
+    read: Reads
 
 
 def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
@@ -66,7 +71,7 @@ def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
     `came_as` is the row before an adapter changed it: what `input` and a made id are taken from.
     """
     for layout in LAYOUTS:
-        if layout.matches(row):
+        if not layout.columns.isdisjoint(row) and layout.matches(row):
             fields = layout.read(row)
             if layout.name == "assay":
                 fields = {**fields, "index": index} if row.get("index") is None else fields
@@ -210,14 +215,22 @@ def _is_completion(row: Row) -> bool:
     return row.get("prompt") is not None and row.get("completion") is not None
 
 
+def _is_question(row: Row) -> bool:
+    return any(row.get(key) is not None for key in PROMPT_KEYS)
+
+
+def _layout(name: str, columns: str, matches: Matches, read: Reads) -> Layout:
+    return Layout(name, frozenset(columns.split()), matches, read)
+
+
 LAYOUTS = (
-    Layout("assay", _written, dict),
-    Layout("eval-protocol", _is_eval_protocol, _eval_protocol),
-    Layout("messages", lambda row: bool(row.get("messages")), _messages),
-    Layout("TRL preference", _is_preference, _preference),
-    Layout("TRL completion", _is_completion, _completion),
-    Layout("instruction", lambda row: row.get("instruction") is not None, _instruction),
-    Layout("question", lambda row: any(row.get(key) is not None for key in PROMPT_KEYS), _question),
+    _layout("assay", "trajectory score input prompt", _written, dict),
+    _layout("eval-protocol", "messages", _is_eval_protocol, _eval_protocol),
+    _layout("messages", "messages", lambda row: bool(row["messages"]), _messages),
+    _layout("TRL preference", "chosen", _is_preference, _preference),
+    _layout("TRL completion", "completion", _is_completion, _completion),
+    _layout("instruction", "instruction", lambda row: row["instruction"] is not None, _instruction),
+    _layout("question", " ".join(PROMPT_KEYS), _is_question, _question),
 )
 
 

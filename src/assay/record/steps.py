@@ -1,0 +1,106 @@
+"""The steps of a training that is recorded as a run: one set of numbers for each."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import ConfigError, StoreError
+
+from .database import Database
+from .lease import Lease
+from .schema import tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_WHERE = "record_step()"
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One step of a training."""
+
+    step: int
+    """From 1."""
+
+    metrics: dict[str, Any]
+    """Plain JSON values under the names of whoever measured them; unknown is None."""
+
+    recorded_at: float
+    """Seconds since 1970."""
+
+
+def write_step(
+    database: Database, run_no: int, lease: Lease, *, step: int, metrics: Mapping[str, Any]
+) -> None:
+    """Write and commit the numbers of a step, in place of those it had before."""
+    if step < 1:
+        raise ConfigError(f"steps are counted from 1, not {step!r}", where=_WHERE)
+    text = _text(metrics)
+    with database.writing() as connection:
+        _refuse_taken_over(database, connection, run_no, lease)
+        values = {"metrics": text, "recorded_at": database.now(connection)}
+        connection.execute(
+            database.insert(tables().step)
+            .values(run_no=run_no, step=step, **values)
+            .on_conflict_do_update(index_elements=["run_no", "step"], set_=values)
+        )
+
+
+def delete_steps(database: Database, run_no: int, lease: Lease, *, after: int) -> None:
+    """Forget the steps after this one."""
+    table = tables().step
+    with database.writing() as connection:
+        _refuse_taken_over(database, connection, run_no, lease)
+        connection.execute(table.delete().where(table.c.run_no == run_no, table.c.step > after))
+
+
+def read_steps(database: Database, run_no: int) -> list[StepRow]:
+    """All steps in their order."""
+    table = tables().step
+    query = table.select().where(table.c.run_no == run_no).order_by(table.c.step)
+    with database.reading() as connection:
+        rows = connection.execute(query).all()
+    return [StepRow(row.step, _metrics(row, database.where), row.recorded_at) for row in rows]
+
+
+def _refuse_taken_over(
+    database: Database, connection: "Connection", run_no: int, lease: Lease
+) -> None:
+    """Raise `StoreError` unless the claim still holds, and keep it until the transaction ends.
+
+    Samples of two processes can stand beside each other, as their keys differ. Steps cannot: the
+    numbers of one training would replace those of the other.
+    """
+    import sqlalchemy as sa
+
+    table = tables().lease
+    held = sa.select(table.c.token).where(table.c.run_no == run_no).with_for_update()
+    if connection.execute(held).scalar() != lease.token:
+        raise StoreError(
+            "the run was finished, or another process has taken it over",
+            where=database.where,
+            hint="resume it to record more steps",
+        )
+
+
+def _text(metrics: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(metrics), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the metrics are not plain JSON: {error}",
+            where=_WHERE,
+            hint="a number that is not known or not finite is None",
+        ) from None
+
+
+def _metrics(row: Any, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(row.metrics)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise StoreError(f"the stored step {row.step} cannot be read", where=where)
+    return found
