@@ -97,10 +97,12 @@ class Writer:
     ) -> None:
         """Hand a sample over without waiting: `settled` is told what `record` would return.
 
-        For callers that count for themselves how much they have handed over; `record` waits when
-        that is too much.
+        For callers that count for themselves how much they have handed over, and who call it from
+        one event loop only: `record` waits and checks, which costs more than handing over.
         """
-        self._refuse_misuse()
+        self._refuse_closed()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
         entry = (failure_entry if failed else result_entry)(key, sample, repeat)
         self._waiting += 1
         self._queue.put((entry, settled))
@@ -166,9 +168,7 @@ class Writer:
             self._refuse_misuse()
 
     def _refuse_misuse(self) -> None:
-        self._raise_error()
-        if self._closing:
-            raise StoreError("the writer was closed", where=self._where)
+        self._refuse_closed()
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -176,6 +176,11 @@ class Writer:
             raise ConfigError(
                 "a writer belongs to one event loop", hint="make a writer in each", where="Writer"
             )
+
+    def _refuse_closed(self) -> None:
+        self._raise_error()
+        if self._closing:
+            raise StoreError("the writer was closed", where=self._where)
 
     def _raise_error(self) -> None:
         if self._error is not None:

@@ -16,7 +16,7 @@ _MASK = _BITS - 1
 class _Perhaps:
     """A Bloom filter in front of the table: nearly every id is new, and it says so at once.
 
-    Two megabytes. Of a million ids in the table, it sends one new id in 500 to be looked up.
+    Two megabytes. Of a million ids in the table, it sends one new id in 80 to be looked up.
     """
 
     def __init__(self) -> None:
@@ -25,19 +25,17 @@ class _Perhaps:
     def update(self, keys: Iterable[str]) -> None:
         bits = self._bits
         for key in keys:
-            for place in _places(key):
-                bits[place >> 3] |= 1 << (place & 7)
+            # Python's own hash: a string has it already, and nobody outside can choose ids by it.
+            number = hash(key)
+            first, second = number & _MASK, number >> 24 & _MASK
+            bits[first >> 3] |= 1 << (first & 7)
+            bits[second >> 3] |= 1 << (second & 7)
 
     def __contains__(self, key: str) -> bool:
+        number = hash(key)
+        first, second = number & _MASK, number >> 24 & _MASK
         bits = self._bits
-        return all(bits[place >> 3] & (1 << (place & 7)) for place in _places(key))
-
-
-def _places(key: str) -> tuple[int, int, int, int]:
-    # Python's own hash: a string has it already, and nobody outside can choose ids by it.
-    number = hash(key)
-    first, step = number & _MASK, number >> 24 & _MASK | 1
-    return first, first + step & _MASK, first + 2 * step & _MASK, first + 3 * step & _MASK
+        return bool(bits[first >> 3] >> (first & 7) & bits[second >> 3] >> (second & 7) & 1)
 
 
 class SeenIds:
