@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 import served_environments
+from assay.endpoints import Reply
 from assay.errors import EnvironmentFault
 from assay.models import Boundary, Message, Trajectory
 from assay.rollout import Environment, GymEnvironment, RolloutFailed, run_agent
@@ -219,13 +220,14 @@ def test_two_hundred_rollouts_queue_for_fifty_sessions_and_none_fails() -> None:
     most = 0
 
     async def test(server: EnvironmentServer, environments: RemoteEnvironments) -> None:
+        class Watching(Scripted):
+            async def complete(self, messages: Sequence[Message], **kwargs: Any) -> Reply:
+                nonlocal most
+                most = max(most, len(server.sessions))
+                return await super().complete(messages, **kwargs)
+
         async def one(seed: int) -> Trajectory:
-            nonlocal most
-            trajectory = await run_agent(
-                Scripted(*[COUNT] * 10), environments.make(), [], seed=seed
-            )
-            most = max(most, len(server.sessions))
-            return trajectory
+            return await run_agent(Watching(*[COUNT] * 10), environments.make(), [], seed=seed)
 
         trajectories = await asyncio.gather(*(one(seed) for seed in range(200)))
 
