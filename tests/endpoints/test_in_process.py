@@ -339,3 +339,10 @@ def test_a_folder_that_broke_since_it_was_checked_is_an_endpoint_error(tmp_path:
 
     with pytest.raises(EndpointError, match="cannot be loaded"):
         asyncio.run(client.complete([asked("hello")]))
+
+
+def test_nobody_is_paid_for_a_model_in_memory() -> None:
+    usage = ask(shared("plain"), asked("what is 1"), max_tokens=3).call.usage
+
+    assert usage is not None
+    assert usage.cost_usd == 0.0

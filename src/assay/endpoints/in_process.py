@@ -17,7 +17,7 @@ from .in_process_batches import Answered, Job
 from .in_process_decoding import NEVER, Generated, Sampling
 from .in_process_folder import LocalOptions, check_folder, load_shared, local_options
 from .in_process_model import LocalModel
-from .prices import Price
+from .prices import NOBODY_IS_PAID, Price
 from .reply import Reply
 from .speaker import Attempt
 from .tool_text import Written, call_style, read_calls, split_reasoning
@@ -213,7 +213,7 @@ class LocalClient:
         if max_batch < 1:
             raise ConfigError(f"max_batch={max_batch!r} is not at least 1", where="LocalClient")
         self.endpoint = endpoint
-        self._speaker = LocalSpeaker(endpoint, load, max_batch=max_batch)
+        self._speaker = LocalSpeaker(endpoint, load, price=NOBODY_IS_PAID, max_batch=max_batch)
         # Made now, so that a tokenizer without a template is refused before anything is asked.
         ChatPrompts(local.tokenizer, where=f"local:{endpoint.model}", settings={})
 

@@ -56,7 +56,7 @@ class Price(BaseModel):
         return total / _MILLION
 
 
-_NOBODY_IS_PAID = Price(input=0.0, output=0.0, cached_input=0.0)
+NOBODY_IS_PAID = Price(input=0.0, output=0.0, cached_input=0.0)
 """For models in this process. A user's own table may put a price on the machine."""
 
 
@@ -107,7 +107,7 @@ def price_of(endpoint: Endpoint, own: Path | None = None) -> Price | None:
     if own is not None and (price := read_prices(Path(own)).models.get(name)) is not None:
         return price
     if provider_named(endpoint.provider).speaks == "local":
-        return _NOBODY_IS_PAID
+        return NOBODY_IS_PAID
     usual = provider_named(endpoint.provider).api_base
     elsewhere = endpoint.api_base is not None and endpoint.api_base.rstrip("/") != usual
     if elsewhere or endpoint.extra_params.get("service_tier") not in _PLAIN_TIERS:
