@@ -207,6 +207,14 @@ def test_only_the_same_training_goes_on(
         trained(tmp_path, num_steps=2, session=session, **fields)
 
 
+def test_a_training_does_not_go_back_to_fewer_steps(tmp_path: Path) -> None:
+    trained(tmp_path, num_steps=2)
+    session = TrainingSession(store=tmp_path / "store.db", resume=True)
+
+    with pytest.raises(ConfigError, match="2 steps are done already, and num_steps is 1"):
+        trained(tmp_path, num_steps=1, session=session)
+
+
 def test_a_reference_that_is_not_the_first_model_is_refused(tmp_path: Path) -> None:
     trained(tmp_path, num_steps=1, beta=0.1)
     session = TrainingSession(store=tmp_path / "store.db", resume=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.endpoints.in_process import LocalClient, LocalModel
-from assay.errors import StoreError
+from assay.errors import ConfigError, StoreError
 from assay.models import Endpoint
 from assay.record import Store
 from assay.record.runs import RunStatus
@@ -114,6 +114,8 @@ async def grpo_train_async(
         return await _followed(plan, model)
     output = Output(config.output)
     output.check(resume=session.resume)
+    if session.resume:
+        _check_steps_left(output, config)
     with ExitStack() as stack:
         stack.enter_context(seeded(config.seed))
         if model is None:
@@ -129,6 +131,16 @@ def _loaded(config: GRPOConfig) -> LocalModel:
     # TRL moves it where accelerate wants it.
     device = "cpu" if config.backend == "trl" else config.device
     return LocalModel.load(config.model_name, dtype=config.dtype, device=device)
+
+
+def _check_steps_left(output: Output, config: GRPOConfig) -> None:
+    done = Checkpoints(output.checkpoints, keep=config.keep_checkpoints).steps()
+    if done and done[-1] > config.num_steps:
+        raise ConfigError(
+            f"{done[-1]} steps are done already, and num_steps is {config.num_steps}",
+            where=str(output.folder),
+            hint=f"ask for {done[-1]} or more",
+        )
 
 
 async def _followed(plan: Plan, model: LocalModel | None) -> GRPOResult:
