@@ -66,6 +66,8 @@ def test_other_things_in_a_folder_are_not_in_the_way(output: Output) -> None:
 
     output.check(resume=False)
 
+    assert [path.name for path in output.folder.iterdir()] == ["notes.txt"]
+
 
 def test_a_folder_whose_training_cannot_be_read_says_so(output: Output) -> None:
     output.folder.mkdir()
