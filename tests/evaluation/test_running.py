@@ -24,6 +24,7 @@ from assay.models import (
     Trajectory,
 )
 from assay.record import Store
+from assay.record.entries import Entry, result_entry
 from assay.rollout import CalculatorEnvironment, Limits
 from assay.sources import load_samples
 
@@ -536,6 +537,23 @@ def test_a_store_that_cannot_be_written_stops_the_run_loudly(
 
     with pytest.raises(StoreError, match="the disk is full"):
         run(rows(5000), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+
+
+def test_a_sample_that_cannot_be_recorded_ends_the_run_and_costs_no_other(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoiled(key: str, sample: Sample, repeat: int) -> Entry:
+        if sample.id == "r1":
+            raise ValueError("no entry for this one")
+        return result_entry(key, sample, repeat)
+
+    monkeypatch.setattr("assay.evaluation.engine.result_entry", spoiled)
+
+    with pytest.raises(ValueError, match="no entry for this one"):
+        run(rows(3), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+
+    with Store.open(store) as opened:
+        assert [row.sample_id for row in opened.run().results()] == ["r0", "r2"]
 
 
 def test_the_progress_tells_what_is_recorded(store: Path) -> None:

@@ -14,7 +14,7 @@ import resource
 import sqlite3
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from assay.errors import AssayError
 from assay.evaluation import EvalConfig, EvalReport, Resume, evaluate
 from assay.models import Endpoint, EvaluateResult, Sample
 from assay.record import Store, StoreSettings, Writer
+from assay.record.entries import RESULT_COLUMNS, Entry
 from assay.record.writer import Settled
 
 
@@ -81,29 +82,22 @@ def tell_acknowledgements(after: dict[int, Callable[[], None]]) -> None:
     """Say when the store has confirmed a sample, and do what is to happen after so many."""
     submit = Writer.submit
 
-    def told(
-        self: Writer,
-        key: str,
-        sample: Sample,
-        settled: Settled,
-        *,
-        repeat: int = 0,
-        failed: bool = False,
-    ) -> None:
-        def watched(outcome: bool | AssayError) -> None:
-            tell(sample, outcome, failed=failed)
+    def told(self: Writer, entries: Sequence[Entry], settled: Settled) -> None:
+        def watched(outcome: list[bool] | AssayError) -> None:
+            if not isinstance(outcome, AssayError):
+                for entry, fresh in zip(entries, outcome, strict=True):
+                    tell(entry, fresh)
             settled(outcome)
 
-        submit(self, key, sample, watched, repeat=repeat, failed=failed)
+        submit(self, entries, watched)
 
-    def tell(sample: Sample, outcome: bool | AssayError, *, failed: bool) -> None:
+    def tell(entry: Entry, fresh: bool) -> None:
         global acknowledged
-        if isinstance(outcome, AssayError):
-            return
-        if failed:
-            say("failed", sample.id)
-        elif outcome:
-            say("kept", sample.id)
+        sample_id = entry.values[RESULT_COLUMNS.index("sample_id") - 1]
+        if entry.failed:
+            say("failed", sample_id)
+        elif fresh:
+            say("kept", sample_id)
             acknowledged += 1
             after.get(acknowledged, lambda: None)()
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import psycopg
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 from assay.errors import AssayError, ConfigError, StoreError, WireError
 from assay.models import Sample
 from assay.record import Run, Store, StoreSettings, Writer, WriterSettings
-from assay.record.entries import Entry
+from assay.record.entries import Entry, result_entry
 from record.stores import QUICK, broken, key_of, record, scored, spec
 
 RECORDING = """
@@ -309,12 +310,13 @@ def test_samples_that_nobody_waits_for_are_written_together() -> None:
 
     async def work() -> None:
         async with recorder.writer(patient) as writer:
-            for key in ("a", "b", "c"):
-                writer.submit(key, scored(0), settled.append)
+            writer.submit([], settled.append)
+            for keys in ("a", "bc"):
+                writer.submit([result_entry(key, scored(0), 0) for key in keys], settled.append)
                 await asyncio.sleep(0.02)
             assert recorder.batches == []
             await asyncio.wait_for(writer.flush(), 5)
-            assert settled == [True, True, True]
+            assert settled == [[True], [True, True]]
             await writer.flush()
 
     asyncio.run(work())
@@ -328,7 +330,7 @@ def test_samples_that_nobody_waits_for_are_written_in_time() -> None:
     async def work() -> None:
         async with recorder.writer(WriterSettings(flush_s=0.02)) as writer:
             written = asyncio.Event()
-            writer.submit("key", scored(0), lambda _: written.set())
+            writer.submit([result_entry("key", scored(0), 0)], lambda _: written.set())
             await asyncio.wait_for(written.wait(), 5)
 
     asyncio.run(work())
@@ -376,13 +378,38 @@ def test_so_many_samples_may_wait_and_no_more() -> None:
         async with recorder.writer(WriterSettings(waiting_samples=5, batch_samples=2)) as writer:
             everything = asyncio.ensure_future(write_many(writer, 20))
             await asyncio.sleep(0.05)
-            assert writer._waiting == 5
+            assert writer._submitted == 5
             recorder.go.set()
             await everything
 
     asyncio.run(work())
 
     assert sum(map(len, recorder.batches)) == 20
+
+
+def test_so_many_bytes_may_wait_and_no_more() -> None:
+    recorder = Recorder()
+    recorder.go.clear()
+    large = Sample(id="large", prompt="x" * 1000)
+
+    async def work() -> None:
+        patient = WriterSettings(waiting_bytes=2500, flush_s=60.0)
+        async with recorder.writer(patient) as writer:
+            entries = [result_entry(f"{n}", large, 0) for n in range(3)]
+            for entry in entries:
+                assert not writer.is_full
+                writer.submit([entry], lambda _: None)
+            # Nobody adds to a batch that is so large: it is written before its time.
+            waiting = asyncio.ensure_future(writer.until_room())
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            recorder.go.set()
+            await asyncio.wait_for(waiting, 5)
+            assert not writer.is_full
+
+    asyncio.run(work())
+
+    assert recorder.batches == [["0", "1", "2"]]
 
 
 def test_those_who_wait_for_room_are_told_of_the_error_too() -> None:
@@ -545,7 +572,7 @@ def test_a_failure_waits_for_its_commit_too(store: Store) -> None:
     assert asyncio.run(work()) == 1
 
 
-@pytest.mark.parametrize("name", ["batch_samples", "flush_s", "quiet_s", "waiting_samples"])
+@pytest.mark.parametrize("name", [each.name for each in fields(WriterSettings)])
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
     with pytest.raises(AssayError, match=f"{name} must be above 0"):

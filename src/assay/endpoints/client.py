@@ -1,9 +1,9 @@
 """The client that all providers share: cache, limiter, attempts, retries."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from assay.models import Endpoint, Message, ToolSpec
 
@@ -89,19 +89,27 @@ class Client:
         """Let go of connections. A closed client is not used again."""
         await self._speaker.close()
 
-    async def complete(
+    def complete(
         self,
         messages: Sequence[Message],
         *,
         tools: Sequence[ToolSpec] = (),
         seed: int | None = None,
-    ) -> Reply:
+    ) -> Coroutine[Any, Any, Reply]:
         """The model's next message. Raises `EndpointError` when there is none to be had."""
         if seed is None:
             seed = self.endpoint.seed
-        cache = self._cache
-        if cache is None:
-            return await self._ask(messages, tools, seed)
+        if self._cache is None:
+            return self._ask(messages, tools, seed)
+        return self._remembered(self._cache, messages, tools, seed)
+
+    async def _remembered(
+        self,
+        cache: ResponseCache,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        seed: int | None,
+    ) -> Reply:
         key = cache.key(messages, tools, seed)
         reply = cache.find(key)
         if reply is None:

@@ -62,7 +62,8 @@ class Limiter:
     def release(self) -> None:
         """Give a slot back, to the one who waits longest."""
         self._in_flight -= 1
-        self._hand_out()
+        if self._waiters:
+            self._hand_out()
 
     def succeeded(self, latency_s: float) -> None:
         """Learn from an answer. A fixed limit learns nothing."""

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from assay.errors import ConfigError
 from assay.models import Message, ModelCall
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A model's answer, and the call that brought it."""
 
     message: Message

@@ -19,7 +19,9 @@ from assay.models import (
     Status,
     Trajectory,
 )
+from assay.models.written import assign
 from assay.record import Writer, sample_key
+from assay.record.entries import Entry, failure_entry, result_entry
 from assay.report.results import finite
 from assay.rollout import RolloutFailed, run_agent
 from assay.scoring import ScoreCaller
@@ -105,8 +107,6 @@ class Engine:
         self._woken = asyncio.Event()
         self._answered = False
         self._finished: list[tuple[Unit, bool]] = []
-        self._unrecorded = 0
-        self._room = asyncio.Event()
 
     async def run(self, todo: Iterator[Unit]) -> None:
         """Work until there is nothing left, or the run is stopped.
@@ -182,9 +182,10 @@ class Engine:
         try:
             if self._client is not None:
                 rollout = self._rolled_out(unit, self._client)
-                sample.trajectory = await (
+                trajectory = await (
                     rollout if deadline is None else self._in_time(rollout, deadline)
                 )
+                assign(sample, {"trajectory": trajectory})
                 self._answered = True
         except RolloutFailed as failed:
             sample.trajectory = failed.trajectory
@@ -195,14 +196,15 @@ class Engine:
             return self._failed(sample, error, Boundary.ENDPOINT)
         try:
             judged = self._score(sample)
-            sample.score = _averageable(
+            score = _averageable(
                 await (judged if deadline is None else self._in_time(judged, deadline))
             )
         except (Exception, SystemExit) as error:
             # Passed on, a scorer's sys.exit() would end the run as if all were well.
             return self._failed(sample, error, Boundary.SCORER)
         truncated = sample.trajectory is not None and sample.trajectory.truncated
-        sample.status = Status.TRUNCATED if truncated else Status.COMPLETED
+        status = Status.TRUNCATED if truncated else Status.COMPLETED
+        assign(sample, {"score": score, "status": status})
         return None
 
     async def _rolled_out(self, unit: Unit, client: ModelClient) -> Trajectory:
@@ -277,71 +279,74 @@ class Engine:
         Those that end in one turn of the event loop are handed over together. Doing one kind of
         work several times over is faster than doing all kinds in turn.
         """
-        while self._unrecorded >= _MOST_UNRECORDED:
-            await self._some_recorded()
-        self._unrecorded += 1
-        self._finished.append((unit, failure is not None))
-        if len(self._finished) >= _TOGETHER:
+        if self._writer.is_full:
+            await self._until_room()
+        finished = self._finished
+        finished.append((unit, failure is not None))
+        if len(finished) >= _TOGETHER:
             self._submit_finished()
-        elif len(self._finished) == 1:
+        elif len(finished) == 1:
             asyncio.get_running_loop().call_soon(self._submit_finished)
+
+    async def _until_room(self) -> None:
+        try:
+            await self._writer.until_room()
+        except AssayError as error:
+            self._give_up(error)
 
     def _submit_finished(self) -> None:
         finished, self._finished = self._finished, []
+        entries: list[Entry] = []
+        notes: list[_Note] = []
         for unit, failed in finished:
             try:
-                self._submit(unit, failed=failed)
+                entry, note = self._written(unit, failed=failed)
             except Exception as error:
                 # Whatever it is: a sample that is not recorded is never passed over.
-                self._unrecorded -= 1
-                self._room.set()
                 self._give_up(error)
-
-    def _submit(self, unit: Unit, *, failed: bool) -> None:
-        sample = unit.sample
-        # Only what is told of it waits for the disk: the sample itself can go.
-        settled = partial(
-            self._recorded, failed=failed, reward=sample.reward, cost_usd=cost_of(sample)
-        )
-        submit = self._writer.submit
+            else:
+                entries.append(entry)
+                notes.append(note)
         try:
-            submit(unit.key, sample, settled, repeat=unit.repeat, failed=failed)
+            # Only what is told of them waits for the disk: the samples themselves can go.
+            self._writer.submit(entries, partial(self._recorded, notes))
+        except Exception as error:
+            self._give_up(error)
+
+    def _written(self, unit: Unit, *, failed: bool) -> "tuple[Entry, _Note]":
+        sample = unit.sample
+        try:
+            if failed:
+                return failure_entry(unit.key, sample, unit.repeat), _FAILED
+            note = sample.reward, cost_of(sample)
+            return result_entry(unit.key, sample, unit.repeat), note
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
-            unit.sample = bare = _bare(sample)
+            bare = _bare(sample)
             self._failed(bare, error, Boundary.SCORER)
-            settled = partial(self._recorded, failed=True, reward=None, cost_usd=None)
-            submit(unit.key, bare, settled, repeat=unit.repeat, failed=True)
+            return failure_entry(unit.key, bare, unit.repeat), _FAILED
 
-    async def _some_recorded(self) -> None:
-        self._room.clear()
-        await self._room.wait()
-
-    def _recorded(
-        self,
-        outcome: bool | AssayError,
-        *,
-        failed: bool,
-        reward: float | None,
-        cost_usd: float | None,
-    ) -> None:
-        self._unrecorded -= 1
-        self._room.set()
+    def _recorded(self, notes: "list[_Note]", outcome: list[bool] | AssayError) -> None:
         if isinstance(outcome, AssayError):
             self._give_up(outcome)
             return
+        progress, watch = self._progress, self._watch
         try:
-            if failed:
-                self._progress.failed += 1
-            elif outcome:
-                self._progress.add(reward, cost_usd)
-            if self._watch is not None:
-                self._watch(self._progress)
+            for note, fresh in zip(notes, outcome, strict=True):
+                if note is None:
+                    progress.failed += 1
+                elif fresh:
+                    progress.add(*note)
+                if watch is not None:
+                    watch(progress)
         except Exception as error:
             self._give_up(error)
 
 
-_MOST_UNRECORDED = 1000
+_Note = tuple[float | None, float | None] | None
+"""What the progress counts of a sample: its reward and its cost, or None for one that failed."""
+
+_FAILED: _Note = None
 _TOGETHER = 50
 
 

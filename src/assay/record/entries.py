@@ -13,7 +13,7 @@ from assay.models import Sample
 from assay.models.lenient import well_formed
 
 if TYPE_CHECKING:
-    from assay.models import ModelCall, Usage
+    from assay.models import EvaluateResult, ModelCall, Trajectory, Usage
 
 UNPLACED = 2**62
 """The position of a sample without an index: after all that have one, on both databases."""
@@ -60,7 +60,8 @@ def result_entry(key: str, sample: Sample, repeat: int) -> Entry:
     if result is None:
         judged: tuple[Any, ...] = (None, False, None)
     else:
-        judged = (result.score, result.is_score_valid, _metrics(sample))
+        metrics = _metrics(result) if result.metrics else None
+        judged = (result.score, result.is_score_valid, metrics)
     body = sample.to_json_bytes()
     return Entry(key, (*_narrow(key, sample, repeat), *judged), body)
 
@@ -85,7 +86,8 @@ def failure_entry(key: str, sample: Sample, repeat: int) -> Entry:
 
 
 def _narrow(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
-    _check_key(key, repeat)
+    if not key.isprintable() or not 0 < len(key) <= _LONGEST_ID or not 0 <= repeat < _INT64:
+        _refuse_key(key, repeat)
     index, group = sample.index, sample.group_index
     if (index is not None and not -_INT64 <= index < UNPLACED) or (
         group is not None and not -_INT64 <= group < _INT64
@@ -101,64 +103,53 @@ def _narrow(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
         repeat,
         group,
         str(sample.status),
-        *_consumed(sample),
+        *_consumed(sample.trajectory),
         time.time(),
     )
 
 
-def _check_key(key: str, repeat: int) -> None:
-    if not key or len(key) > _LONGEST_ID or not key.isprintable():
-        raise ConfigError(
-            f"{key[:50]!r} cannot be the key of a sample", hint="make keys with sample_key()"
-        )
+def _refuse_key(key: str, repeat: int) -> None:
     if not 0 <= repeat < _INT64:
         raise ConfigError(f"repeat counts from 0: {repeat!r}")
+    raise ConfigError(
+        f"{key[:50]!r} cannot be the key of a sample", hint="make keys with sample_key()"
+    )
 
 
-def _metrics(sample: Sample) -> str | None:
-    if sample.score is None or not sample.score.metrics:
-        return None
+def _metrics(result: "EvaluateResult") -> str:
     found = {
         name: metric.score if metric.is_score_valid else None
-        for name, metric in sample.score.metrics.items()
+        for name, metric in result.metrics.items()
     }
     return to_json(found).decode()
 
 
-def _consumed(sample: Sample) -> tuple[Any, ...]:
+def _consumed(trajectory: "Trajectory | None") -> tuple[Any, ...]:
     """Input tokens, output tokens, cost, latency and whether a cache answered.
 
     One call that does not know makes the sum unknown.
     """
-    trajectory = sample.trajectory
     if trajectory is None:
         return (None, None, None, None, False)
-    calls = trajectory.calls
-    if len(calls) == 1:
-        usage: Usage | None = calls[0].usage
-        spent = (
-            (usage.input_tokens, usage.output_tokens, usage.cost_usd)
-            if usage is not None
-            else (None, None, None)
-        )
-    else:
-        spent = (
-            _summed(calls, "input_tokens"),
-            _summed(calls, "output_tokens"),
-            _summed(calls, "cost_usd"),
-        )
-    latency = trajectory.duration
+    calls, latency = trajectory.calls, trajectory.duration
+    if len(calls) == 1 and latency is not None and calls[0].usage is not None:
+        usage: Usage = calls[0].usage
+        cached = _is_cached(calls[0])
+        return (usage.input_tokens, usage.output_tokens, usage.cost_usd, latency, cached)
     if latency is None and calls and all(call.latency_s is not None for call in calls):
         latency = sum(call.latency_s or 0.0 for call in calls)
-    return (*spent, latency, _any_cached(calls))
+    return (
+        _summed(calls, "input_tokens"),
+        _summed(calls, "output_tokens"),
+        _summed(calls, "cost_usd"),
+        latency,
+        any(map(_is_cached, calls)),
+    )
 
 
-def _any_cached(calls: "list[ModelCall]") -> bool:
-    for call in calls:
-        extra = call.__pydantic_extra__
-        if extra and extra.get("cached") is True:
-            return True
-    return False
+def _is_cached(call: "ModelCall") -> bool:
+    extra = call.__pydantic_extra__
+    return extra is not None and extra.get("cached") is True
 
 
 def _summed(calls: "list[ModelCall]", name: str) -> Any:

@@ -6,8 +6,9 @@ costs half as much again as running them.
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import compress
+from operator import mul
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .database import Database
 from .entries import ATTEMPT_COLUMNS, RESULT_COLUMNS, Entry, packed
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 _RESULT_COLUMNS = ("result_no", *RESULT_COLUMNS)
-_IF_ABSENT = "ON CONFLICT (run_no, key) DO NOTHING"
+_IF_ABSENT = " ON CONFLICT (run_no, key) DO NOTHING"
 _BODY_COLUMNS = ("result_no", "codec", "blob")
 _CHUNKS = (128, 32, 8, 1)
 """Few distinct statements, so that the driver's cache of prepared ones holds them all."""
@@ -43,11 +44,13 @@ def first_result_no(run_no: int) -> int:
 def insert_batch(database: Database, run_no: int, batch: Sequence[Entry]) -> list[bool]:
     """Write and commit. For each entry, whether it was inserted: False if it was there already."""
     results = [entry for entry in batch if not entry.failed]
-    attempts = [entry for entry in batch if entry.failed]
+    attempts = [entry for entry in batch if entry.failed] if len(results) < len(batch) else []
     with database.writing() as connection:
         inserted = _insert_results(connection, run_no, results, database.placeholder)
         _insert_attempts(connection, run_no, attempts, database.placeholder)
         _add_up(connection, run_no, inserted, len(attempts), database.placeholder)
+    if len(inserted) == len(batch):
+        return [True] * len(batch)
     fresh = {id(entry) for entry in inserted}
     return [entry.failed or id(entry) in fresh for entry in batch]
 
@@ -56,9 +59,7 @@ def _insert_results(
     connection: "Connection", run_no: int, entries: list[Entry], placeholder: str
 ) -> list[Entry]:
     """The entries that were not there yet. The first of two with one key is written."""
-    by_key: dict[str, Entry] = {}
-    for entry in entries:
-        by_key.setdefault(entry.key, entry)
+    by_key = {entry.key: entry for entry in reversed(entries)}
     if not by_key:
         return []
     # Neighbours in the index stand together, and it is written in its own order.
@@ -68,15 +69,15 @@ def _insert_results(
     for chunk in _chunks(numbered):
         values: list[Any] = []
         for number, entry in chunk:
-            values.append(number)
-            values.append(run_no)
-            values.extend(entry.values)
-        statement = _insert_statement("result", _RESULT_COLUMNS, len(chunk), placeholder)
-        connection.exec_driver_sql(f"{statement} {_IF_ABSENT}", tuple(values))
+            values += (number, run_no, *entry.values)
+        statement = _insert_statement("result", len(chunk), placeholder)
+        connection.exec_driver_sql(statement, tuple(values))
     numbered = _present(connection, numbered, placeholder)
     for chunk in _chunks(numbered):
-        bodies = chain.from_iterable((number, *packed(entry.body)) for number, entry in chunk)
-        statement = _insert_statement("body", _BODY_COLUMNS, len(chunk), placeholder)
+        bodies: list[Any] = []
+        for number, entry in chunk:
+            bodies += (number, *packed(entry.body))
+        statement = _insert_statement("body", len(chunk), placeholder)
         connection.exec_driver_sql(statement, tuple(bodies))
     return [entry for _, entry in numbered]
 
@@ -136,23 +137,26 @@ def _add_up(
 
 
 def _tallied(entries: list[Entry]) -> tuple[float, ...]:
-    rows = [entry.values for entry in entries]
-    scores = [row[_SCORE] for row in rows if row[_VALID]]
-    costs = [row[_COST] for row in rows if row[_COST] is not None]
+    if not entries:
+        return (0,) * (len(_TALLIED) - 1)
+    # By columns: going through one in C takes a fraction of the time.
+    columns = list(zip(*[entry.values for entry in entries], strict=True))
+    scores = list(compress(columns[_SCORE], columns[_VALID]))
+    costs = [cost for cost in columns[_COST] if cost is not None]
     tokens = [
-        (row[_INPUT], row[_OUTPUT])
-        for row in rows
-        if row[_INPUT] is not None and row[_OUTPUT] is not None
+        (read, written)
+        for read, written in zip(columns[_INPUT], columns[_OUTPUT], strict=True)
+        if read is not None and written is not None
     ]
     return (
-        len(rows),
+        len(entries),
         len(scores),
         float(sum(scores)),
-        float(sum(score * score for score in scores)),
+        float(sum(map(mul, scores, scores))),
         float(sum(costs)),
         len(costs),
-        sum(read for read, _ in tokens),
-        sum(written for _, written in tokens),
+        sum([read for read, _ in tokens]),
+        sum([written for _, written in tokens]),
         len(tokens),
     )
 
@@ -166,6 +170,8 @@ def _chunks(items: list[_Item]) -> Iterator[list[_Item]]:
 
 
 @cache
-def _insert_statement(table: str, columns: tuple[str, ...], count: int, placeholder: str) -> str:
+def _insert_statement(table: Literal["result", "body"], count: int, placeholder: str) -> str:
+    columns, ending = (_RESULT_COLUMNS, _IF_ABSENT) if table == "result" else (_BODY_COLUMNS, "")
     one = f"({', '.join([placeholder] * len(columns))})"
-    return f"INSERT INTO assay_{table} ({', '.join(columns)}) VALUES {', '.join([one] * count)}"
+    rows = ", ".join([one] * count)
+    return f"INSERT INTO assay_{table} ({', '.join(columns)}) VALUES {rows}{ending}"

@@ -15,18 +15,19 @@ from assay.models import Sample
 
 from .entries import Entry, failure_entry, result_entry
 
-Settled = Callable[[bool | AssayError], None]
-"""Told in the event loop what became of a sample: True if it was inserted, False if the run has
-its key already, or why it could not be written. Must not raise."""
+Settled = Callable[[list[bool] | AssayError], None]
+"""Told in the event loop what became of entries: for each True if it was inserted, False if the run
+has its key already; or why they could not be written. Must not raise."""
 
-_Waiting = tuple[Entry, Settled]
+_Group = tuple[Sequence[Entry], int, Settled]
+"""Entries that were handed over together, the bytes of their bodies, and whom to tell."""
 
 
 @dataclass(frozen=True)
 class WriterSettings:
     """When a batch is written."""
 
-    batch_samples: int = 500
+    batch_samples: int = 1000
     flush_s: float = 0.1
     """No sample waits longer for others to join its batch."""
 
@@ -35,14 +36,17 @@ class WriterSettings:
     written at once: few rollouts in flight do not wait for a full batch that cannot come."""
 
     waiting_samples: int = 2000
-    """`record` makes its caller wait when so many are not written yet."""
+    """Callers wait for room when so many are not written yet."""
+
+    waiting_bytes: int = 64_000_000
+    """And when what is not written yet is so large."""
 
     heartbeat_s: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_samples", "flush_s", "quiet_s", "waiting_samples", "heartbeat_s"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        for name, value in vars(self).items():
+            if not value > 0:
+                raise ConfigError(f"{name} must be above 0, not {value!r}")
 
 
 class Writer:
@@ -66,8 +70,11 @@ class Writer:
         self._on_close = closed
         self._settings = settings
         self._where = where
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._waiting = 0
+        self._queue: SimpleQueue[_Group | None] = SimpleQueue()
+        self._submitted = 0
+        self._taken = 0
+        self._settled = 0
+        self._waiting_bytes = 0
         self._awaited = 0
         self._room: asyncio.Event = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,48 +91,65 @@ class Writer:
         True if it was inserted, False if the run has this key already. A task that is cancelled
         while it waits may find its sample written all the same.
         """
-        await self._until_room()
-        return await self._written(key, sample, repeat=repeat, failed=False)
+        await self.until_room()
+        return await self._written(result_entry(key, sample, repeat))
 
     async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
         """Keep a sample that failed as an attempt: it is not done, and is tried again on resume."""
-        await self._until_room()
-        await self._written(key, sample, repeat=repeat, failed=True)
+        await self.until_room()
+        await self._written(failure_entry(key, sample, repeat))
 
-    def submit(
-        self, key: str, sample: Sample, settled: Settled, *, repeat: int = 0, failed: bool = False
-    ) -> None:
-        """Hand a sample over without waiting: `settled` is told what `record` would return.
+    def submit(self, entries: Sequence[Entry], settled: Settled) -> None:
+        """Hand entries over without waiting: `settled` is told what `record` would return.
 
-        For callers that count for themselves how much they have handed over, and who call it from
-        one event loop only: `record` waits and checks, which costs more than handing over.
+        For callers in one event loop who wait for room by themselves.
         """
         self._refuse_closed()
+        if not entries:
+            return
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        entry = (failure_entry if failed else result_entry)(key, sample, repeat)
-        self._waiting += 1
-        self._queue.put((entry, settled))
+        size = sum([len(entry.body) for entry in entries])
+        self._submitted += len(entries)
+        self._waiting_bytes += size
+        self._queue.put((entries, size, settled))
 
-    async def _written(self, key: str, sample: Sample, *, repeat: int, failed: bool) -> bool:
+    async def _written(self, entry: Entry) -> bool:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-        def settled(outcome: bool | AssayError) -> None:
+        def settled(outcome: list[bool] | AssayError) -> None:
             if future.done():
                 return  # cancelled: nobody waits any more
             if isinstance(outcome, AssayError):
                 future.set_exception(outcome)
             else:
-                future.set_result(outcome)
+                future.set_result(outcome[0])
 
-        self.submit(key, sample, settled, repeat=repeat, failed=failed)
+        self.submit([entry], settled)
         with self._hurried():
             return await future
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be written that callers should wait for room."""
+        settings = self._settings
+        return (
+            self._submitted - self._settled >= settings.waiting_samples
+            or self._waiting_bytes >= settings.waiting_bytes
+        )
+
+    async def until_room(self) -> None:
+        """Wait while the writer is full. Raises the write error if there was one."""
+        self._refuse_misuse()
+        while self.is_full:
+            self._room.clear()
+            await self._room.wait()
+            self._refuse_misuse()
 
     async def flush(self) -> None:
         """Return once all that was handed over is settled."""
         with self._hurried():
-            while self._waiting:
+            while self._settled < self._submitted:
                 self._room.clear()
                 await self._room.wait()
 
@@ -159,13 +183,6 @@ class Writer:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-    async def _until_room(self) -> None:
-        self._refuse_misuse()
-        while self._waiting >= self._settings.waiting_samples:
-            self._room.clear()
-            await self._room.wait()
-            self._refuse_misuse()
 
     def _refuse_misuse(self) -> None:
         self._refuse_closed()
@@ -202,7 +219,7 @@ class Writer:
         finally:
             self._ended.set()
 
-    def _next_batch(self, until: float) -> tuple[list[_Waiting], bool]:
+    def _next_batch(self, until: float) -> tuple[list[_Group], bool]:
         """What waits to be written, and whether the writer was closed."""
         try:
             first = self._queue.get(timeout=max(0.0, until - time.monotonic()))
@@ -212,14 +229,17 @@ class Writer:
             return [], True
         self._let_grow()
         batch = [first]
-        while len(batch) < self._settings.batch_samples:
+        count = len(first[0])
+        while count < self._settings.batch_samples:
             try:
-                item = self._queue.get_nowait()
+                group = self._queue.get_nowait()
             except Empty:
                 break
-            if item is None:
+            if group is None:
                 return batch, True
-            batch.append(item)
+            batch.append(group)
+            count += len(group[0])
+        self._taken += count
         return batch, False
 
     def _let_grow(self) -> None:
@@ -227,21 +247,21 @@ class Writer:
         deadline = time.monotonic() + self._settings.flush_s
         seen = -1
         while not self._closing and time.monotonic() < deadline:
-            waiting = self._queue.qsize()
-            full = waiting + 1 >= self._settings.batch_samples
+            waiting = self._submitted - self._taken
+            full = waiting >= self._settings.batch_samples or self.is_full
             if full or (self._awaited and waiting == seen):
                 return
             seen = waiting
             time.sleep(self._settings.quiet_s)
 
-    def _commit(self, batch: list[_Waiting]) -> None:
+    def _commit(self, batch: list[_Group]) -> None:
         inserted: list[bool] = []
         if self._error is None:
             try:
-                inserted = self._write([entry for entry, _ in batch])
+                inserted = self._write([entry for entries, _, _ in batch for entry in entries])
             except Exception as error:
                 self._fail(error)
-        self._acknowledge([settled for _, settled in batch], inserted)
+        self._acknowledge(batch, inserted)
 
     def _try_beat(self) -> None:
         if self._error is None:
@@ -255,24 +275,26 @@ class Writer:
             error = StoreError(f"{type(error).__name__}: {error}", where=self._where)
         self._error = error
 
-    def _acknowledge(self, waiting: list[Settled], inserted: list[bool]) -> None:
+    def _acknowledge(self, batch: list[_Group], inserted: list[bool]) -> None:
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(self._settle, waiting, inserted)
+            self._loop.call_soon_threadsafe(self._settle, batch, inserted)
         except RuntimeError:
             # The loop is closed: nobody waits any more. A write error is still told by `close`.
             return
 
-    def _settle(self, waiting: list[Settled], inserted: list[bool]) -> None:
-        self._waiting -= len(waiting)
+    def _settle(self, batch: list[_Group], inserted: list[bool]) -> None:
         self._room.set()
-        if not inserted:
-            assert self._error is not None
-            for settled in waiting:
+        start = 0
+        for entries, size, settled in batch:
+            self._settled += len(entries)
+            self._waiting_bytes -= size
+            if inserted:
+                settled(inserted[start : start + len(entries)])
+                start += len(entries)
+            else:
+                assert self._error is not None
                 settled(_again(self._error))
-            return
-        for settled, fresh in zip(waiting, inserted, strict=True):
-            settled(fresh)
 
 
 def _again(error: AssayError) -> AssayError:

@@ -16,6 +16,7 @@ from assay.models import (
     StepOutput,
     ToolSpec,
     Trajectory,
+    Usage,
 )
 from assay.models.written import validated
 
@@ -25,6 +26,7 @@ from .limits import Limits, Spent
 
 _CLOSE_SECONDS = 10.0
 _NOTHING_TO_CLOSE = (BasicEnvironment.close, ToolEnvironment.close)
+"""The timeout around closing costs more than the rest of a turn."""
 
 
 class RolloutFailed(AssayError):
@@ -86,40 +88,26 @@ def _checked(step: Step) -> Step:
 class _Rollout:
     """One rollout in progress."""
 
-    __slots__ = (
-        "_calls",
-        "_client",
-        "_close_error",
-        "_environment",
-        "_limits",
-        "_messages",
-        "_seed",
-        "_spent",
-        "_started",
-        "_steps",
-        "_terminated",
-        "_tools",
-        "_truncated",
-        "ended",
-    )
+    ended = ""
+    _tools: Sequence[ToolSpec] = ()
+    _terminated = False
+    _truncated = False
+    _rewarded = False
+    _close_error: str | None = None
 
     def __init__(
         self, client: ModelClient, environment: Environment, limits: Limits, seed: int | None
     ) -> None:
+        self._started = time.perf_counter()
         self._client = client
         self._environment = environment
         self._limits = limits
         self._seed = seed
         self._spent = Spent(limits)
-        self._started = time.perf_counter()
         self._messages: list[Message] = []
-        self._tools: Sequence[ToolSpec] = ()
         self._calls: list[ModelCall] = []
         self._steps: list[tuple[Message, Step]] = []
-        self.ended = ""
-        self._terminated = False
-        self._truncated = False
-        self._close_error: str | None = None
+        self._observations: list[Any] = []
 
     async def run(self, messages: Sequence[Message]) -> None:
         self._messages.extend(messages)
@@ -129,12 +117,11 @@ class _Rollout:
             else:
                 await self._turns_in_time(self._limits.max_seconds)
         finally:
-            await self._close()
+            if getattr(self._environment.close, "__func__", None) not in _NOTHING_TO_CLOSE:
+                await self._close()
 
     async def _close(self) -> None:
         """Close the environment. What happened stands, whether or not that works."""
-        if getattr(self._environment.close, "__func__", None) in _NOTHING_TO_CLOSE:
-            return  # the timeout alone costs more than the rest of a turn
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._environment.close()
@@ -151,45 +138,42 @@ class _Rollout:
             self.ended, self._truncated = "max_seconds", True
 
     async def _turns(self) -> None:
+        messages, seed = self._messages, self._seed
         try:
-            self._messages.extend(await self._environment.open(seed=self._seed))
+            messages.extend(await self._environment.open(seed=seed))
             self._tools = tools = self._environment.tools
         except Exception as error:
             raise _Broken(Boundary.ENVIRONMENT) from error
         while not self.ended:
             try:
-                reply = await self._client.complete(self._messages, tools=tools, seed=self._seed)
+                reply = await self._client.complete(messages, tools=tools, seed=seed)
             except Exception as error:
                 raise _Broken(Boundary.ENDPOINT) from error
-            place = len(self._messages)
-            self._messages.append(reply.message)
-            self._calls.append(_placed(reply.call, place))
-            self._spent.add(reply.call.usage)
+            action = reply.message
+            self._calls.append(_placed(reply.call, len(messages)))
+            messages.append(action)
             try:
-                step = _checked(await self._environment.step(reply.message))
+                step = _checked(await self._environment.step(action))
             except Exception as error:
                 raise _Broken(Boundary.ENVIRONMENT) from error
-            self._steps.append((reply.message, step))
-            self._messages.extend(step.replies)
-            self._settle(step)
+            self._steps.append((action, step))
+            messages.extend(step.replies)
+            self._settle(step, reply.call.usage)
 
-    def _settle(self, step: Step) -> None:
+    def _settle(self, step: Step, usage: Usage | None) -> None:
         self._terminated, self._truncated = step.terminated, step.truncated
+        if step.reward is not None:
+            self._rewarded = True
+        if step.observation is not None:
+            self._observations.append(step.observation)
         if step.terminated or step.truncated:
             self.ended = "agent" if step.ended_by_agent else "environment"
-        elif limit := self._spent.exceeded():
+        elif limit := self._spent.add(usage):
             self.ended, self._truncated = limit, True
 
     def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
         duration = time.perf_counter() - self._started
-        extra: dict[str, Any] = {"close_error": self._close_error} if self._close_error else {}
-        if self._tools:
-            # What the model was told of is part of what it answered to.
-            extra["tools"] = [spec.model_dump(exclude_defaults=True) for spec in self._tools]
-        observed = [step.observation for _, step in self._steps if step.observation is not None]
-        if observed:
-            extra["observations"] = observed
-        fields = {
+        fields: dict[str, Any] = {
             "messages": self._messages,
             "calls": self._calls,
             "steps": len(self._steps),
@@ -197,15 +181,20 @@ class _Rollout:
             "terminated": self._terminated,
             "truncated": self._truncated,
             "termination_reason": reason,
-            "evaluation_result": self._result(reason, duration, broken=broken),
         }
-        return validated(Trajectory, {**fields, **extra})
+        if self._rewarded:
+            fields["evaluation_result"] = self._result(reason, duration, broken=broken)
+        if self._close_error:
+            fields["close_error"] = self._close_error
+        if self._tools:
+            # What the model was told of is part of what it answered to.
+            fields["tools"] = [spec.model_dump(exclude_defaults=True) for spec in self._tools]
+        if self._observations:
+            fields["observations"] = self._observations
+        return validated(Trajectory, fields)
 
-    def _result(self, reason: str, duration: float, *, broken: bool) -> EvaluateResult | None:
-        """The environment's own verdict, for environments that give rewards."""
-        rewarded = [step for _, step in self._steps if step.reward is not None]
-        if not rewarded:
-            return None
+    def _result(self, reason: str, duration: float, *, broken: bool) -> EvaluateResult:
+        """The verdict of an environment that gives rewards."""
         outputs = [
             StepOutput(
                 step_index=index,

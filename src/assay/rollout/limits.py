@@ -21,15 +21,17 @@ class Limits(BaseModel):
 
 
 class Spent:
-    """What one rollout has spent so far."""
+    """What one rollout that goes on has spent so far."""
+
+    _turns = 0
+    _tokens: int | None = 0
+    _cost_usd: float | None = 0.0
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._turns = 0
-        self._tokens: int | None = 0
-        self._cost_usd: float | None = 0.0
 
-    def add(self, usage: Usage | None) -> None:
+    def add(self, usage: Usage | None) -> str | None:
+        """Count one more turn. The name of the limit that is used up by it, or None."""
         self._turns += 1
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             self._tokens = None
@@ -39,9 +41,10 @@ class Spent:
             self._cost_usd = None
         elif self._cost_usd is not None:
             self._cost_usd += usage.cost_usd
+        return self._exceeded()
 
-    def exceeded(self) -> str | None:
-        """The name of the limit that is used up, or None. What is unknown cannot be bounded."""
+    def _exceeded(self) -> str | None:
+        # What is unknown cannot be bounded.
         limits = self._limits
         if limits.max_turns is not None and self._turns >= limits.max_turns:
             return "max_turns"

@@ -1,7 +1,6 @@
 """Which ids were seen, and where: exact, and in bounded memory for any number of them."""
 
 import sqlite3
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -9,53 +8,37 @@ _IN_MEMORY = 10_000
 _TABLE = "CREATE TABLE seen (id TEXT PRIMARY KEY, position INT, times INT) WITHOUT ROWID"
 _GET = "SELECT position, times FROM seen WHERE id = ?"
 _PUT = "REPLACE INTO seen VALUES (?, ?, ?)"
-_BITS = 1 << 24
-_MASK = _BITS - 1
-
-
-class _Perhaps:
-    """A Bloom filter in front of the table: nearly every id is new, and it says so at once.
-
-    Two megabytes. Of a million ids in the table, it sends one new id in 80 to be looked up.
-    """
-
-    def __init__(self) -> None:
-        self._bits = bytearray(_BITS // 8)
-
-    def update(self, keys: Iterable[str]) -> None:
-        bits = self._bits
-        for key in keys:
-            # Python's own hash: a string has it already, and nobody outside can choose ids by it.
-            number = hash(key)
-            first, second = number & _MASK, number >> 24 & _MASK
-            bits[first >> 3] |= 1 << (first & 7)
-            bits[second >> 3] |= 1 << (second & 7)
-
-    def __contains__(self, key: str) -> bool:
-        number = hash(key)
-        first, second = number & _MASK, number >> 24 & _MASK
-        bits = self._bits
-        return bool(bits[first >> 3] >> (first & 7) & bits[second >> 3] >> (second & 7) & 1)
+_SLOTS = 1 << 23
+_MASK = _SLOTS - 1
 
 
 class SeenIds:
     """A table from id to the position that used it first.
 
-    Whenever `in_memory` ids have come together they move to a private temporary database.
+    Whenever `in_memory` ids have come together they move to a private temporary database. In
+    front of it stands a filter of eight megabytes with a byte for each id that may be there: nearly
+    every id is new, and it says so at once. Of a million ids it sends one new one in nine to be
+    looked up.
     """
 
     def __init__(self, *, in_memory: int = _IN_MEMORY) -> None:
         self._in_memory = in_memory
         self._latest: dict[str, tuple[int, int]] = {}
         self._database: sqlite3.Connection | None = None
-        self._perhaps: _Perhaps
+        self._perhaps: bytearray
 
     def claim(self, given: str, position: int) -> int | None:
         """Take an id that the data gave. The position that has it already, or None."""
-        entry = self._get(given)
+        # `_get` and `_put` in one: this runs for every row.
+        latest = self._latest
+        entry = latest.get(given)
+        if entry is None and self._database is not None and self._perhaps[hash(given) & _MASK]:
+            entry = self._stored(given)
         if entry is not None:
             return entry[0]
-        self._put(given, position, 1)
+        latest[given] = (position, 1)
+        if len(latest) > self._in_memory:
+            self._move_to_disk()
         return None
 
     def number(self, made: str, position: int) -> str:
@@ -73,9 +56,14 @@ class SeenIds:
 
     def _get(self, key: str) -> tuple[int, int] | None:
         entry = self._latest.get(key)
-        if entry is None and self._database is not None and key in self._perhaps:
-            entry = self._database.execute(_GET, (key,)).fetchone()
+        if entry is None and self._database is not None and self._perhaps[hash(key) & _MASK]:
+            entry = self._stored(key)
         return entry
+
+    def _stored(self, key: str) -> tuple[int, int] | None:
+        assert self._database is not None
+        found: tuple[int, int] | None = self._database.execute(_GET, (key,)).fetchone()
+        return found
 
     def _put(self, key: str, position: int, times: int) -> None:
         self._latest[key] = (position, times)
@@ -87,14 +75,16 @@ class SeenIds:
             # The empty name is SQLite's own temporary file: unlinked while open, so that
             # nothing is left behind even when the process is killed.
             self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-            self._perhaps = _Perhaps()
+            self._perhaps = bytearray(_SLOTS)
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA cache_size = -2000")
             self._database.execute(_TABLE)
             self._database.execute("BEGIN")
         # In order, so that each page of the table is written once for many ids.
-        latest = self._latest
-        self._perhaps.update(latest)
+        latest, perhaps = self._latest, self._perhaps
+        for key in latest:
+            # Python's own hash: a string has it already, and nobody outside can choose ids by it.
+            perhaps[hash(key) & _MASK] = 1
         self._database.executemany(_PUT, ((key, *latest[key]) for key in sorted(latest)))
         latest.clear()
 

@@ -14,6 +14,9 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|-?[0-9][0-9.eE+-]*', re.S)
 _HALF_PAIR = re.compile(r"[\ud800-\udfff]")
 _SPACED_COLONS = (b" :", b"\t:", b"\n:", b"\r:")
 _CONTAINERS = (dict, list, tuple)
+_FLAT = frozenset({str, int, bool, type(None)})
+"""Neither containers nor floats: most rows hold nothing else."""
+
 _ADAPT = "write null for an unknown number"
 
 
@@ -54,7 +57,8 @@ def parse_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
     # A key in the text ends in a quote and a colon, so there are at most this many of them. When
     # the value has as many, none repeats. Only else is the text parsed again, at four times the
     # cost: a quoted colon inside a string, or space before a colon, looks the same from here.
-    if keys != data.count(b'":') or _has_spaced_colon(data):
+    quoted = data.count(b'":')
+    if keys != quoted or (data.count(b":") != quoted and _has_spaced_colon(data)):
         _refuse_repeated_keys(data)
     return value
 
@@ -69,6 +73,8 @@ def measured(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]:
 
     Goes one level deeper than `max_depth`, so that an object inside itself ends too.
     """
+    if _FLAT.issuperset(map(type, value.values())):
+        return len(value), 1, True
     keys = depth = 0
     finite = True
     level: list[Any] = [value]

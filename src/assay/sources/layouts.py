@@ -7,6 +7,7 @@ in `Sample.input`, so no choice between columns loses one.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -70,8 +71,8 @@ def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
 
     `came_as` is the row before an adapter changed it: what `input` and a made id are taken from.
     """
-    for layout in LAYOUTS:
-        if not layout.columns.isdisjoint(row) and layout.matches(row):
+    for layout in _candidates(tuple(row)):
+        if layout.matches(row):
             fields = layout.read(row)
             if layout.name == "assay":
                 fields = {**fields, "index": index} if row.get("index") is None else fields
@@ -82,6 +83,12 @@ def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
                 fields["index"] = index
             return _validated(layout, fields)
     raise _unknown(row)
+
+
+@lru_cache(maxsize=128)
+def _candidates(columns: tuple[str, ...]) -> tuple[Layout, ...]:
+    # The rows of a dataset have the same few sets of columns.
+    return tuple(layout for layout in LAYOUTS if not layout.columns.isdisjoint(columns))
 
 
 def is_made_id(sample: Sample) -> bool:
@@ -152,8 +159,14 @@ def _listed(row: Row) -> Any:
 
 
 def _question(row: Row) -> Fields:
-    key = next(key for key in PROMPT_KEYS if row.get(key) is not None)
-    return {"prompt": row[key], "ground_truth": _answer(row)}
+    return {"prompt": _asked(row), "ground_truth": _answer(row)}
+
+
+def _asked(row: Row) -> Any:
+    for key in PROMPT_KEYS:
+        if (asked := row.get(key)) is not None:
+            return asked
+    return None
 
 
 def _completion(row: Row) -> Fields:
@@ -216,7 +229,7 @@ def _is_completion(row: Row) -> bool:
 
 
 def _is_question(row: Row) -> bool:
-    return any(row.get(key) is not None for key in PROMPT_KEYS)
+    return _asked(row) is not None
 
 
 def _layout(name: str, columns: str, matches: Matches, read: Reads) -> Layout:
@@ -236,8 +249,8 @@ LAYOUTS = (
 
 def _own_id(row: Row) -> str | None:
     for key in ID_KEYS:
-        if row.get(key) is not None:
-            return _id_text(key, row[key])
+        if (own := row.get(key)) is not None:
+            return own if type(own) is str and own else _id_text(key, own)
     metadata = row.get("input_metadata")
     if isinstance(metadata, dict) and metadata.get("row_id") is not None:
         return _id_text("input_metadata.row_id", metadata["row_id"])
@@ -266,6 +279,8 @@ def _made_id(row: Row) -> str:
 
 
 def _check_prompt(layout: Layout, prompt: object) -> None:
+    if type(prompt) is str and prompt:
+        return
     if not isinstance(prompt, str | list | tuple):
         raise BadRow(
             f"the prompt is {type(prompt).__name__}, not text or a list of messages",
