@@ -71,6 +71,23 @@ def test_a_fast_scorer_is_called_directly_after_its_trials() -> None:
     assert threads[-1] is True
 
 
+def test_one_thread_is_enough_to_find_out_that_a_scorer_is_fast() -> None:
+    threads: set[int] = set()
+
+    def score(sample: Sample) -> bool:
+        threads.add(threading.get_ident())
+        return True
+
+    async def run() -> None:
+        caller = ScoreCaller(score)
+        await asyncio.gather(*(caller(ASKED) for _ in range(100)))
+        caller.close()
+
+    asyncio.run(run())
+
+    assert len(threads - {threading.get_ident()}) == 1
+
+
 def test_a_scorer_that_turns_slow_goes_back_to_threads() -> None:
     calls = 0
 

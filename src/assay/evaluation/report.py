@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import overload
 
 from assay.models import Sample
-from assay.record import RunSpec, Store
+from assay.record import Run, RunSpec, Store
 from assay.report import RunSummary, summarise
 from assay.sources import SkippedRows
 
@@ -70,10 +70,9 @@ class EvalReport:
 
 
 def report_on(
-    store: Store, run_id: str, *, reopen: Store | str | Path | None, interrupted: bool
+    run: Run, store: Store, *, reopen: Store | str | Path | None, interrupted: bool
 ) -> EvalReport:
     """Read a run's numbers; its samples stay where they are."""
-    run = store.run(run_id)
     summary = summarise(run.results())
     return EvalReport(
         run_id=run.id,

@@ -70,7 +70,7 @@ async def rescore(
         oversight = Oversight(Progress(total=total), watch, stop)
         with rare_collections():
             await work_through(run, todo, config, client=None, oversight=oversight)
-        return report_on(opened, run.id, reopen=store, interrupted=stop.requested)
+        return report_on(run, opened, reopen=store, interrupted=stop.requested)
     finally:
         if opened is not store:
             opened.close()

@@ -66,7 +66,7 @@ async def evaluate(
 
             await work_through(run, todo, config, client=client, oversight=oversight)
             interrupted = oversight.stop.requested
-            report = report_on(opened, run.id, reopen=store, interrupted=interrupted)
+            report = report_on(run, opened, reopen=store, interrupted=interrupted)
             return replace(report, skipped=samples.skipped)
         finally:
             if opened is not store:
@@ -82,13 +82,13 @@ async def work_through(
     oversight: Oversight,
 ) -> None:
     """Do what is not done yet, and say in the store how the run ended."""
-    done = run.done()
+    # Asking a set in C whether it holds nothing is cheaper.
+    done = frozenset[str]() if run.is_new else run.done() or frozenset[str]()
     oversight.progress.already_done = len(done)
     status: RunStatus = "interrupted"
     try:
         async with _closing(client), run.writer() as writer:
-            # Asking a set in C whether it holds nothing is cheaper.
-            await Engine(config, client, writer, oversight).run(todo(done or frozenset()))
+            await Engine(config, client, writer, oversight).run(todo(done))
         if not oversight.stop.requested:
             status = "completed"
     except Exception:

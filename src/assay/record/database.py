@@ -14,7 +14,7 @@ from assay.errors import ConfigError, MissingExtra, StoreError
 from .faults import explained
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine, Table
+    from sqlalchemy import URL, Connection, CursorResult, Engine, Table
     from sqlalchemy.dialects import postgresql, sqlite
 
 _OLDEST_SQLITE = (3, 35, 0)
@@ -97,6 +97,16 @@ class Database:
                 where=self.where,
                 hint="open the store in the process that uses it",
             )
+
+    def execute(
+        self, connection: "Connection", statement: str, *values: object
+    ) -> "CursorResult[Any]":
+        """Run a statement given as text, with `?` for each value.
+
+        For what every run does: composing and compiling a statement takes several times as long
+        as running it.
+        """
+        return connection.exec_driver_sql(statement.replace("?", self.placeholder), values)
 
     def insert(self, table: "Table") -> "postgresql.Insert | sqlite.Insert":
         """An insert that can say what to do on a conflict."""

@@ -57,20 +57,21 @@ class Lease:
     def beat(self) -> None:
         """Say that the holder is alive. Does nothing once another process has taken over."""
         with self._database.writing() as connection:
-            lease = tables().lease
-            connection.execute(
-                lease.update()
-                .where(lease.c.run_no == self._run_no, lease.c.token == self.token)
-                .values(heartbeat_at=self._database.now(connection))
+            self._database.execute(
+                connection,
+                "UPDATE assay_lease SET heartbeat_at = ? WHERE run_no = ? AND token = ?",
+                self._database.now(connection),
+                self._run_no,
+                self.token,
             )
 
     def release(self, connection: "Connection") -> bool:
         """Give the run up. False if another process has taken it over."""
-        lease = tables().lease
-        gone = connection.execute(
-            lease.delete()
-            .where(lease.c.run_no == self._run_no, lease.c.token == self.token)
-            .returning(lease.c.run_no)
+        gone = self._database.execute(
+            connection,
+            "DELETE FROM assay_lease WHERE run_no = ? AND token = ? RETURNING run_no",
+            self._run_no,
+            self.token,
         )
         _forget(self.token)
         return gone.first() is not None
@@ -100,16 +101,24 @@ def claim(
             hint="wait for it or end it; take_over=True works beside it, and records nothing twice",
         )
     lease = tables().lease
-    token = uuid4().hex
-    values = {
-        "token": token,
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        "heartbeat_at": database.now(connection),
-    }
     connection.execute(lease.delete().where(lease.c.run_no == run_no))
-    connection.execute(lease.insert().values(run_no=run_no, **values))
+    return take(database, connection, run_no)
+
+
+def take(database: Database, connection: "Connection", run_no: int) -> Lease:
+    """Take the lease of a run that nobody has."""
+    token = uuid4().hex
+    database.execute(
+        connection,
+        "INSERT INTO assay_lease (run_no, token, pid, host, since, heartbeat_at) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        run_no,
+        token,
+        os.getpid(),
+        socket.gethostname(),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        database.now(connection),
+    )
     return Lease(database, run_no, token)
 
 

@@ -166,12 +166,9 @@ def _merged(
 
 
 def _has_attempts(database: Database, run_no: int) -> bool:
-    import sqlalchemy as sa
-
-    tally = tables().tally
-    query = sa.select(tally.c.attempts).where(tally.c.run_no == run_no)
+    query = "SELECT attempts FROM assay_tally WHERE run_no = ?"
     with database.reading() as connection:
-        return bool(connection.execute(query).scalar())
+        return bool(database.execute(connection, query, run_no).scalar())
 
 
 def _place(row: "Row[Any]") -> tuple[int, str, int]:

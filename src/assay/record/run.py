@@ -33,9 +33,18 @@ class Run:
     """A run that was found for reading, or claimed for recording by starting or resuming it."""
 
     def __init__(
-        self, database: Database, run_no: int, spec: RunSpec, lease: Lease | None = None
+        self,
+        database: Database,
+        run_no: int,
+        spec: RunSpec,
+        lease: Lease | None = None,
+        *,
+        is_new: bool = False,
     ) -> None:
         self.spec = spec
+        self.is_new = is_new
+        """Whether it was started through this object: nothing was recorded before."""
+
         self._database = database
         self._run_no = run_no
         self._lease = lease
@@ -141,11 +150,12 @@ class Run:
                 self._set_status(connection, status)
 
     def _set_status(self, connection: "Connection", status: RunStatus) -> None:
-        run = tables().run
-        connection.execute(
-            run.update()
-            .where(run.c.run_no == self._run_no)
-            .values(status=status, finished_at=now())
+        self._database.execute(
+            connection,
+            "UPDATE assay_run SET status = ?, finished_at = ? WHERE run_no = ?",
+            status,
+            now(),
+            self._run_no,
         )
 
     def _claimed(self, where: str) -> Lease:

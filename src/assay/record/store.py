@@ -1,5 +1,7 @@
 """Where runs and sessions are kept: a file in `.assay/`, or a team's PostgreSQL database."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -8,7 +10,7 @@ from assay.errors import ConfigError, StoreError
 
 from .database import Database, StoreSettings, open_postgresql, open_sqlite
 from .insertion import first_result_no
-from .lease import claim, live_holders
+from .lease import claim, live_holders, take
 from .migrations import migrate
 from .run import Run
 from .runs import RunRow, RunSpec, find_run_no, refuse_other_spec, run_query, run_row, spec_of
@@ -74,26 +76,31 @@ class Store(Sessions):
 
     def start_run(self, spec: RunSpec) -> Run:
         """Begin a new run. Raises `ConfigError` when its id is taken."""
-        t = tables()
-        with self._database.writing() as connection:
-            statement = (
-                self._database.insert(t.run)
-                .values(**_columns(spec), status="running", dataset_changed=False)
-                .on_conflict_do_nothing(index_elements=["id"])
-                .returning(t.run.c.run_no)
-            )
-            run_no = connection.execute(statement).scalar()
+        database = self._database
+        columns = {**_columns(spec), "status": "running", "dataset_changed": False}
+        marks = ", ".join("?" * len(columns))
+        with database.writing() as connection:
+            run_no = database.execute(
+                connection,
+                f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "
+                "ON CONFLICT (id) DO NOTHING RETURNING run_no",
+                *columns.values(),
+            ).scalar()
             if run_no is None:
                 raise ConfigError(
                     f"there is already a run {spec.id!r}",
                     where=self.where,
                     hint="resume it, or choose another id",
                 )
-            connection.execute(
-                t.tally.insert().values(run_no=run_no, last_result_no=first_result_no(run_no))
+            database.execute(
+                connection,
+                "INSERT INTO assay_tally (run_no, last_result_no) VALUES (?, ?)",
+                run_no,
+                first_result_no(run_no),
             )
-            lease = claim(self._database, connection, run_no, spec.id, take_over=False)
-        return Run(self._database, run_no, spec, lease)
+            lease = take(database, connection, run_no)
+        stored = replace(spec, config=json.loads(spec.config_json()))
+        return Run(database, run_no, stored, lease, is_new=True)
 
     def resume_run(
         self,

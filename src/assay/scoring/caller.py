@@ -22,13 +22,14 @@ _TRIALS = 3
 _FAST_S = 0.001
 _SLOW_S = 0.02
 _THREADS = 32
+_MOMENT_S = 0.005
 
 
 class ScoreCaller:
     """Awaits an async scorer; runs a plain one in threads until it has proved to be fast.
 
     A thread costs more than most scorers do. So the first calls are timed there; after three fast
-    ones the scorer is called directly, until a single call is slow.
+    ones the scorer is called directly, until a single call is slow. For one event loop.
     """
 
     def __init__(self, score_fn: ScoreFunction) -> None:
@@ -73,6 +74,9 @@ class ScoreCaller:
 class _Threads:
     """Daemon threads that run calls. The executors of the standard library wait for theirs when
     the process ends: a scorer that never returns would keep it alive for ever.
+
+    There is one at first. More are started for calls that it could not run within a moment: most
+    scorers are fast, and 32 threads to find that out cost as much as scoring a thousand samples.
     """
 
     def __init__(self, most: int) -> None:
@@ -80,24 +84,37 @@ class _Threads:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._started = 0
         self._waiting = 0
+        self._growth: asyncio.TimerHandle | None = None
 
     async def run(self, work: Callable[[], object]) -> object:
         call = _Call(work)
         self._waiting += 1
-        if self._waiting > self._started and self._started < self._most:
-            self._started += 1
-            threading.Thread(target=self._serve, name="assay-scorer", daemon=True).start()
         self._calls.put(call)
+        if not self._started:
+            self._start_another()
+        elif self._growth is None and self._started < min(self._waiting, self._most):
+            self._growth = call.loop.call_later(_MOMENT_S, self._grow)
         try:
             return await call.future
         finally:
             self._waiting -= 1
+
+    def _grow(self) -> None:
+        self._growth = None
+        while self._started < min(self._waiting, self._most):
+            self._start_another()
+
+    def _start_another(self) -> None:
+        self._started += 1
+        threading.Thread(target=self._serve, name="assay-scorer", daemon=True).start()
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             call.run()
 
     def close(self) -> None:
+        if self._growth is not None:
+            self._growth.cancel()
         for _ in range(self._started):
             self._calls.put(None)
 
@@ -107,8 +124,8 @@ class _Call:
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[object] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self.loop.create_future()
 
     def run(self) -> None:
         try:
@@ -116,7 +133,7 @@ class _Call:
         except BaseException as caught:
             value, error = None, caught
         try:
-            self._loop.call_soon_threadsafe(self._settle, value, error)
+            self.loop.call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:
             return  # the loop ended before the call did: nobody waits for it
 
