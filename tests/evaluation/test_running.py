@@ -23,7 +23,7 @@ from assay.models import (
     Status,
     Trajectory,
 )
-from assay.record import Store
+from assay.record import RunSpec, Store
 from assay.record.entries import Entry, result_entry
 from assay.rollout import CalculatorEnvironment, Limits
 from assay.sources import load_samples
@@ -416,7 +416,7 @@ def test_an_error_of_the_dataset_stands_behind_the_samples_before_it() -> None:
         raise BadRow("no more")
 
     config = EvalConfig(endpoint=ECHO, score_fn=right, concurrency=5)
-    todo = units(stream(), config, run_id="run", done=())
+    todo = units(stream(), config, RunSpec("run", "run", {}, "f", "d"), ())
 
     assert [next(todo).sample.id for _ in range(7)] == [f"s{number}" for number in range(7)]
     with pytest.raises(BadRow, match="no more"):

@@ -20,7 +20,7 @@ from assay.models import (
     Trajectory,
 )
 from assay.models.written import assign
-from assay.record import Writer, sample_key
+from assay.record import RunSpec, Writer, sample_key
 from assay.record.entries import Entry, failure_entry, result_entry
 from assay.report.results import finite
 from assay.rollout import RolloutFailed, run_agent
@@ -42,10 +42,10 @@ class Unit:
 
 
 def units(
-    samples: Iterator[Sample], config: EvalConfig, *, run_id: str, done: Container[str]
+    samples: Iterator[Sample], config: EvalConfig, spec: RunSpec, done: Container[str]
 ) -> Iterator[Unit]:
     """The rollouts that are not recorded yet, one sample at a time."""
-    fingerprint = config.fingerprint()
+    run_id, fingerprint = spec.id, spec.config_fingerprint
     for sample in _ahead(samples, min(config.concurrency, _TOGETHER)):
         for repeat in range(config.repeats):
             key = sample_key(run_id, sample.id, repeat, fingerprint)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from assay.endpoints import ModelClient, connect
 from assay.errors import ConfigError, StoreError
+from assay.models import stable_id
 from assay.record import Run, RunSpec, Store
 from assay.record.runs import RunStatus
 from assay.sources import SampleStream, Source, load_samples
@@ -62,7 +63,7 @@ async def evaluate(
             run = begun(opened, spec, resume)
 
             def todo(done: Container[str]) -> Iterator[Unit]:
-                return units(iter(samples), config, run_id=run.id, done=done)
+                return units(iter(samples), config, run.spec, done)
 
             await work_through(run, todo, config, client=client, oversight=oversight)
             interrupted = oversight.stop.requested
@@ -130,11 +131,12 @@ def _checked_total(samples: SampleStream, config: EvalConfig) -> int | None:
 
 
 def _spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
+    description = config.describe()
     return RunSpec(
         id=new_run_id(config.name),
         name=config.name,
-        config=config.describe(),
-        config_fingerprint=config.fingerprint(),
+        config=description,
+        config_fingerprint=stable_id(description),
         dataset=samples.name,
         dataset_fingerprint=None if samples.file is None else _digest(samples.file),
         total=total,
