@@ -80,6 +80,8 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._error: AssayError | None = None
         self._closing = False
+        self._call = threading.Event()
+        """Set when the thread should no longer wait for a batch to grow."""
         self._ended = threading.Event()
         # A daemon: a writer that nobody closed must not keep a dying process alive.
         self._thread = threading.Thread(target=self._work, name="assay-writer", daemon=True)
@@ -113,6 +115,8 @@ class Writer:
         self._submitted += len(entries)
         self._waiting_bytes += size
         self._queue.put((entries, size, settled))
+        if self._has_batch():
+            self._call.set()
 
     async def _written(self, entry: Entry) -> bool:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -156,6 +160,7 @@ class Writer:
     @contextmanager
     def _hurried(self) -> Iterator[None]:
         self._awaited += 1
+        self._call.set()
         try:
             yield
         finally:
@@ -166,6 +171,7 @@ class Writer:
         if not self._closing:
             self._closing = True
             self._queue.put(None)
+            self._call.set()
         while not self._ended.is_set():
             # In short turns rather than in a worker thread: at most a batch is left to write.
             await asyncio.sleep(self._settings.quiet_s)
@@ -243,16 +249,22 @@ class Writer:
         return batch, False
 
     def _let_grow(self) -> None:
-        # Sleeping in short turns: a thread woken for every sample would cost more than the sample.
         deadline = time.monotonic() + self._settings.flush_s
+        self._call.clear()
+        if not (self._awaited or self._closing or self._has_batch()):
+            self._call.wait(self._settings.flush_s)
+        # Somebody waits. In short turns, until no more come: a thread that is woken for every
+        # sample would cost more than the sample.
         seen = -1
-        while not self._closing and time.monotonic() < deadline:
+        while self._awaited and not self._closing and time.monotonic() < deadline:
             waiting = self._submitted - self._taken
-            full = waiting >= self._settings.batch_samples or self.is_full
-            if full or (self._awaited and waiting == seen):
+            if waiting == seen or self._has_batch():
                 return
             seen = waiting
             time.sleep(self._settings.quiet_s)
+
+    def _has_batch(self) -> bool:
+        return self._submitted - self._taken >= self._settings.batch_samples or self.is_full
 
     def _commit(self, batch: list[_Group]) -> None:
         inserted: list[bool] = []
