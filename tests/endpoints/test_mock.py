@@ -160,6 +160,7 @@ def test_made_up_tokens_are_the_same_for_the_same_words_and_seed() -> None:
         ("script", {"replies": "x"}, "replies is not a list"),
         ("script", {"replies": [5]}, r"replies\[0\]: int is not a reply"),
         ("script", {"replies": ["a", {"content": 5}]}, r"replies\[1\]: not a message"),
+        ("script", {"replies": [{"finish_reason": 5}]}, "finish_reason=5 is not a string"),
         ("script", {"replies": [{"error": {}}]}, "needs a `status` from 300 to 599"),
         ("script", {"replies": [{"error": {"status": 200}}]}, "needs a `status`"),
         ("script", {"replies": [{"error": {"status": 429, "retry_after": "x"}}]}, "retry_after"),

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from assay.models import EvaluateResult, Message, ModelCall, Sample, Trajectory, Usage
-from assay.models.written import validated
+from assay.models import EvaluateResult, Message, Metric, ModelCall, Sample, Trajectory, Usage
+from assay.models.written import assembled, validated
 from make import answered, asked, called, said, sample
 
 BLOCKS = Message.model_validate(
@@ -70,6 +70,37 @@ def test_what_is_made_the_quick_way_is_what_validation_makes(
     assert quick == usual
     assert quick.model_fields_set == usual.model_fields_set
     assert quick.model_dump_json() == usual.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (Message, {"role": "user", "content": "x"}),
+        (ModelCall, {"model": "m", "usage": Usage(input_tokens=1), "latency_s": 0.5}),
+        (ModelCall, {"sampling": {"seed": 1}, "completion_ids": (1, 2)}),
+        (EvaluateResult, {"score": 0.0}),
+    ],
+)
+def test_what_is_assembled_is_what_validation_makes(
+    kind: type[BaseModel], fields: dict[str, Any]
+) -> None:
+    quick, usual = assembled(kind, dict(fields)), kind.model_validate(dict(fields))
+
+    assert quick == usual
+    assert list(quick.__dict__) == list(usual.__dict__)
+    assert quick.model_fields_set == usual.model_fields_set
+    assert quick.model_extra == usual.model_extra
+    assert quick.model_dump_json() == usual.model_dump_json()
+    assert quick.model_copy(deep=True) == usual
+
+
+def test_what_is_assembled_shares_nothing_that_can_change() -> None:
+    one, other = (assembled(EvaluateResult, {"score": 1.0}) for _ in range(2))
+
+    one.metrics["own"] = Metric(score=1.0)
+
+    assert other.metrics == {}
+    assert EvaluateResult(score=1.0).metrics == {}
 
 
 def test_what_does_not_fit_is_refused_on_the_quick_way_too() -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
-from assay.models.written import validated
+from assay.models.written import assembled, validated
 
 from .faults import Fault, Kind
 from .http import complaint
@@ -85,7 +85,7 @@ class MockSpeaker:
         if self._price is not None:
             usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
         fields: dict[str, Any] = {
-            "sampling": self._sampling if seed is None else {**self._sampling, "seed": seed},
+            "sampling": {**self._sampling} if seed is None else {**self._sampling, "seed": seed},
             "model": self._model,
             "finish_reason": finish or ("tool_calls" if message.tool_calls else "stop"),
             "usage": usage,
@@ -95,7 +95,7 @@ class MockSpeaker:
         }
         if self._token_ids:
             fields |= _made_up_tokens(messages, text, seed)
-        return Reply(message, validated(ModelCall, fields))
+        return Reply(message, assembled(ModelCall, fields))
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -180,6 +180,8 @@ def _scripted(item: Any, index: int) -> Said:
         if isinstance(item, Mapping):
             fields = {"role": "assistant", **item}
             finish = fields.pop("finish_reason", None)
+            if finish is not None and not isinstance(finish, str):
+                raise ConfigError(f"finish_reason={finish!r} is not a string", where=where)
             return _with_call_ids(Message.model_validate(fields), index), finish
     except ValidationError as error:
         raise ConfigError(f"not a message: {error.errors()[0]['msg']}", where=where) from error
@@ -216,13 +218,13 @@ def _rehearsed(error: Mapping[str, Any], where: str) -> Fault:
 
 def _made_up_tokens(messages: Sequence[Message], text: str, seed: int | None) -> dict[str, Any]:
     """Ids that are the same for the same word, and logprobs that depend on the seed too."""
-    prompt = [_number(word) for each in messages for word in each.text.split()]
-    ids = [_number(word) for word in text.split()]
+    prompt = tuple(_number(word) for each in messages for word in each.text.split())
+    ids = tuple(_number(word) for word in text.split())
     chances = [_number(f"{seed}:{place}:{token}") + 1 for place, token in enumerate(ids)]
     return {
         "prompt_ids": prompt,
         "completion_ids": ids,
-        "logprobs": [-chance / _VOCABULARY for chance in chances],
+        "logprobs": tuple(-chance / _VOCABULARY for chance in chances),
     }
 
 

@@ -12,7 +12,7 @@ from .lenient import NullIsEmpty, Text, WrittenAsItIs
 from .message import Message
 from .result import EvaluateResult
 from .trajectory import Trajectory
-from .written import Written, validated
+from .written import Written, assembled
 
 
 class Status(StrEnum):
@@ -125,7 +125,7 @@ class Sample(Written):
             return self.trajectory.messages
         if isinstance(self.prompt, str):
             asked = {"role": "user", "content": self.prompt}
-            return [validated(Message, asked)] if self.prompt else []
+            return [assembled(Message, asked)] if self.prompt else []
         return self.prompt
 
     @property

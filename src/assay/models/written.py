@@ -1,6 +1,7 @@
 """The JSON that assay writes: compact, standard, and read back to an equal object."""
 
 import json
+from functools import cache
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -19,6 +20,46 @@ def validated(kind: type[_Model], fields: dict[str, Any]) -> _Model:
     """
     made: _Model = kind.__pydantic_validator__.validate_python(fields)
     return made
+
+
+def assembled(kind: type[_Model], fields: dict[str, Any]) -> _Model:
+    """What `validated` gives, at half the cost, for fields of `kind` whose values fit them.
+
+    For what assay itself makes for every sample: nothing is checked.
+    """
+    defaults, factories = _defaults(kind)
+    values = {**defaults, **fields}
+    for name, factory in factories:
+        if name not in fields:
+            values[name] = factory()
+    made = object.__new__(kind)
+    _set_values(made, values)
+    _set_given(made, set(fields))
+    _set_extra(made, {})
+    _set_private(made, None)
+    return made
+
+
+_set_values, _set_given, _set_extra, _set_private = (
+    BaseModel.__dict__[slot].__set__
+    for slot in (
+        "__dict__",
+        "__pydantic_fields_set__",
+        "__pydantic_extra__",
+        "__pydantic_private__",
+    )
+)
+
+
+@cache
+def _defaults(kind: type[BaseModel]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+    """The defaults of all fields in their order, and what makes those that are not shared."""
+    fields = kind.model_fields
+    factories = [(name, field.default_factory) for name, field in fields.items()]
+    return (
+        {name: field.default for name, field in fields.items()},
+        [(name, factory) for name, factory in factories if factory is not None],
+    )
 
 
 def assign(model: BaseModel, fields: dict[str, Any]) -> None:

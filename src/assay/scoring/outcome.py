@@ -6,7 +6,7 @@ from typing import cast
 
 from assay.errors import ScorerFault
 from assay.models import EvaluateResult, Sample
-from assay.models.written import validated
+from assay.models.written import assembled
 
 _NUMBERS = frozenset({float, int, bool})
 
@@ -22,7 +22,7 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
         number = float(cast(Real, value))
         if not math.isfinite(number):
             raise ScorerFault(f"the scorer returned {number}", hint="a score is a finite number")
-        return validated(EvaluateResult, {"score": number})
+        return assembled(EvaluateResult, {"score": number})
     if isinstance(value, EvaluateResult):
         return value
     if isinstance(value, Sample):
