@@ -4,11 +4,11 @@ The statements are text, built once for each number of rows: composing them for 
 costs half as much again as running them.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import compress
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, compress, count, islice, repeat
 from operator import mul
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .database import Database
 from .entries import ATTEMPT_COLUMNS, RESULT_COLUMNS, Entry, packed
@@ -16,13 +16,10 @@ from .entries import ATTEMPT_COLUMNS, RESULT_COLUMNS, Entry, packed
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_Item = TypeVar("_Item")
-
-_RESULT_COLUMNS = ("result_no", *RESULT_COLUMNS)
-_IF_ABSENT = " ON CONFLICT (run_no, key) DO NOTHING"
 _BODY_COLUMNS = ("result_no", "codec", "blob")
-_CHUNKS = (128, 32, 8, 1)
-"""Few distinct statements, so that the driver's cache of prepared ones holds them all."""
+_AT_ONCE = (128, 32, 8, 1)
+"""How many rows one statement inserts: few sizes, so that the driver's cache of prepared statements
+holds them all."""
 
 _TALLIED = (
     "recorded valid score_sum score_square_sum cost_usd cost_known input_tokens output_tokens "
@@ -65,21 +62,40 @@ def _insert_results(
     # Neighbours in the index stand together, and it is written in its own order.
     ordered = [by_key[key] for key in sorted(by_key)]
     first = _reserve(connection, run_no, len(ordered), placeholder)
-    numbered = list(enumerate(ordered, first))
-    for chunk in _chunks(numbered):
-        values: list[Any] = []
-        for number, entry in chunk:
-            values += (number, run_no, *entry.values)
-        statement = _insert_statement("result", len(chunk), placeholder)
-        connection.exec_driver_sql(statement, tuple(values))
-    numbered = _present(connection, numbered, placeholder)
-    for chunk in _chunks(numbered):
-        bodies: list[Any] = []
-        for number, entry in chunk:
-            bodies += (number, *packed(entry.body))
-        statement = _insert_statement("body", len(chunk), placeholder)
-        connection.exec_driver_sql(statement, tuple(bodies))
+    plain = connection.dialect.name == "sqlite"
+    columns = _known_columns(ordered, plain=plain)
+    rows = zip(count(first), repeat(run_no), *columns.values(), strict=False)
+    names = ("result_no", "run_no", *columns)
+    for statement, values in _chunks("result", names, rows, len(ordered), placeholder):
+        connection.exec_driver_sql(statement, values)
+    numbered = _present(connection, list(enumerate(ordered, first)), placeholder)
+    bodies = _bodies(numbered, plain=plain)
+    for statement, values in _chunks("body", _BODY_COLUMNS, bodies, len(numbered), placeholder):
+        connection.exec_driver_sql(statement, values)
     return [entry for _, entry in numbered]
+
+
+def _known_columns(entries: list[Entry], *, plain: bool) -> dict[str, Iterable[Any]]:
+    """What the entries hold, by column; without those that none of them knows.
+
+    `plain`: as numbers and text. SQLite's driver raises and catches an error inside for every
+    None, bool and bytes that it is given, which costs more than all else it does with them.
+    """
+    columns = zip(*[entry.values for entry in entries], strict=True)
+    known: dict[str, Iterable[Any]] = {
+        name: column
+        for name, column in zip(RESULT_COLUMNS[1:], columns, strict=True)
+        if column.count(None) < len(column)
+    }
+    for name in ("valid", "cached") if plain else ():
+        known[name] = map(int, known[name])
+    return known
+
+
+def _bodies(numbered: list[tuple[int, Entry]], *, plain: bool) -> Iterator[tuple[Any, ...]]:
+    for number, entry in numbered:
+        codec, blob = packed(entry.body)
+        yield number, codec, bytearray(blob) if plain else blob
 
 
 def _reserve(connection: "Connection", run_no: int, count: int, placeholder: str) -> int:
@@ -161,17 +177,25 @@ def _tallied(entries: list[Entry]) -> tuple[float, ...]:
     )
 
 
-def _chunks(items: list[_Item]) -> Iterator[list[_Item]]:
-    start = 0
-    while start < len(items):
-        size = next(size for size in _CHUNKS if size <= len(items) - start)
-        yield items[start : start + size]
-        start += size
+def _chunks(
+    table: str,
+    columns: tuple[str, ...],
+    rows: Iterator[tuple[Any, ...]],
+    left: int,
+    placeholder: str,
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Statements that insert all of the rows, with the values of each."""
+    for size in _AT_ONCE:
+        statement = _insert_statement(table, columns, size, placeholder)
+        for _ in range(left // size):
+            yield statement, tuple(chain.from_iterable(islice(rows, size)))
+        left %= size
 
 
-@cache
-def _insert_statement(table: Literal["result", "body"], count: int, placeholder: str) -> str:
-    columns, ending = (_RESULT_COLUMNS, _IF_ABSENT) if table == "result" else (_BODY_COLUMNS, "")
+@lru_cache(maxsize=256)
+def _insert_statement(table: str, columns: tuple[str, ...], rows: int, placeholder: str) -> str:
     one = f"({', '.join([placeholder] * len(columns))})"
-    rows = ", ".join([one] * count)
-    return f"INSERT INTO assay_{table} ({', '.join(columns)}) VALUES {rows}{ending}"
+    inserted = f"INSERT INTO assay_{table} ({', '.join(columns)}) VALUES {', '.join([one] * rows)}"
+    if table == "result":
+        return f"{inserted} ON CONFLICT (run_no, key) DO NOTHING"
+    return inserted
