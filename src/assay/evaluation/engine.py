@@ -1,12 +1,12 @@
 """The one place that joins source, rollout, scoring and record."""
 
 import asyncio
-from collections.abc import Awaitable, Container, Iterator
+from collections.abc import Awaitable, Container, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from assay.endpoints import ModelClient
 from assay.errors import AccessDenied, AssayError, ConfigError, ScorerFault, WireError
@@ -171,7 +171,9 @@ class Engine:
             # A refused key says nothing about the sample. Whatever else ended the run, what was
             # done until then is kept.
             if not isinstance(self._fatal, AccessDenied):
-                await self._hand_over(unit, failure)
+                if self._writer.is_full:
+                    await self._until_room()
+                self._hand_over(unit, failed=failure is not None)
 
     async def _attempt(self, unit: Unit) -> Failure | None:
         """Fill the sample in. A failure is data; only cancellation passes through."""
@@ -195,10 +197,15 @@ class Engine:
         except TimeoutError as error:
             return self._failed(sample, error, Boundary.ENDPOINT)
         try:
-            judged = self._score(sample)
-            score = _averageable(
-                await (judged if deadline is None else self._in_time(judged, deadline))
-            )
+            if self._scorer is None:
+                score = _own_result(sample)
+            else:
+                judged = self._scorer(sample)
+                score = _with_steps(
+                    await (judged if deadline is None else self._in_time(judged, deadline)),
+                    sample.trajectory,
+                )
+            _refuse_unaverageable(score)
         except (Exception, SystemExit) as error:
             # Passed on, a scorer's sys.exit() would end the run as if all were well.
             return self._failed(sample, error, Boundary.SCORER)
@@ -207,14 +214,14 @@ class Engine:
         assign(sample, {"score": score, "status": status})
         return None
 
-    async def _rolled_out(self, unit: Unit, client: ModelClient) -> Trajectory:
+    def _rolled_out(self, unit: Unit, client: ModelClient) -> Coroutine[Any, Any, Trajectory]:
         sample = unit.sample
         messages = self._prepared(sample)
         try:
             environment = self._config.make_environment(sample)
         except Exception as error:
             raise _Unprepared(Boundary.ENVIRONMENT) from error
-        return await run_agent(
+        return run_agent(
             client,
             environment,
             messages,
@@ -247,22 +254,6 @@ class Engine:
         except Exception as error:
             raise _Unprepared(Boundary.DATASET) from error
 
-    async def _score(self, sample: Sample) -> EvaluateResult:
-        own = sample.trajectory.evaluation_result if sample.trajectory is not None else None
-        if self._scorer is None:
-            return own or EvaluateResult(reason="the environment gave no reward")
-        result = await self._scorer(sample)
-        if own is None or result.step_outputs is not None:
-            return result
-        # The steps belong to the result, whoever judged it.
-        return result.model_copy(
-            update={
-                "step_outputs": own.step_outputs,
-                "final_control_plane_info": own.final_control_plane_info,
-                "trajectory_info": own.trajectory_info,
-            }
-        )
-
     def _failed(self, sample: Sample, error: BaseException, boundary: Boundary) -> Failure:
         if isinstance(error, AccessDenied) and not self._answered:
             # Nothing was ever answered: every other call would be refused as well.
@@ -273,16 +264,14 @@ class Engine:
         sample.score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
         return failure
 
-    async def _hand_over(self, unit: Unit, failure: Failure | None) -> None:
-        """Give the sample to the store without waiting for the disk, unless it is far behind.
+    def _hand_over(self, unit: Unit, *, failed: bool) -> None:
+        """Give the sample to the store without waiting for the disk.
 
         Those that end in one turn of the event loop are handed over together. Doing one kind of
         work several times over is faster than doing all kinds in turn.
         """
-        if self._writer.is_full:
-            await self._until_room()
         finished = self._finished
-        finished.append((unit, failure is not None))
+        finished.append((unit, failed))
         if len(finished) >= _TOGETHER:
             self._submit_finished()
         elif len(finished) == 1:
@@ -322,7 +311,7 @@ class Engine:
             return result_entry(unit.key, sample, unit.repeat), note
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
-            bare = _bare(sample)
+            unit.sample = bare = _bare(sample)
             self._failed(bare, error, Boundary.SCORER)
             return failure_entry(unit.key, bare, unit.repeat), _FAILED
 
@@ -360,8 +349,28 @@ def _bare(sample: Sample) -> Sample:
     )
 
 
-def _averageable(result: EvaluateResult) -> EvaluateResult:
-    """Refuses here what no mean can hold: recorded, it would cost the numbers of the whole run."""
+def _own_result(sample: Sample) -> EvaluateResult:
+    """What the environment itself said, where nobody else is asked."""
+    own = sample.trajectory.evaluation_result if sample.trajectory is not None else None
+    return own or EvaluateResult(reason="the environment gave no reward")
+
+
+def _with_steps(result: EvaluateResult, trajectory: Trajectory | None) -> EvaluateResult:
+    """The result with the environment's steps: they belong to it, whoever judged it."""
+    own = trajectory.evaluation_result if trajectory is not None else None
+    if own is None or result.step_outputs is not None:
+        return result
+    return result.model_copy(
+        update={
+            "step_outputs": own.step_outputs,
+            "final_control_plane_info": own.final_control_plane_info,
+            "trajectory_info": own.trajectory_info,
+        }
+    )
+
+
+def _refuse_unaverageable(result: EvaluateResult) -> None:
+    """Refuse here what no mean can hold: recorded, it would cost the numbers of the whole run."""
     try:
         if result.score is not None:
             finite(result.score, "the score")
@@ -370,7 +379,6 @@ def _averageable(result: EvaluateResult) -> EvaluateResult:
                 finite(metric.score, "the metric {!r}", name)
     except ConfigError as error:
         raise ScorerFault(error.message) from None
-    return result
 
 
 class _Unprepared(Exception):

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from assay.endpoints import ModelClient
@@ -53,7 +53,11 @@ async def run_agent(
     """
     rollout = _Rollout(client, environment, limits or Limits(), seed)
     try:
-        await rollout.run(messages)
+        try:
+            await rollout.run(messages)
+        finally:
+            if getattr(environment.close, "__func__", None) not in _NOTHING_TO_CLOSE:
+                await rollout.close()
     except _Broken as broken:
         cause = broken.__cause__
         raise RolloutFailed(
@@ -93,6 +97,7 @@ class _Rollout:
     _terminated = False
     _truncated = False
     _rewarded = False
+    _spent: Spent | None = None
     _close_error: str | None = None
 
     def __init__(
@@ -103,24 +108,18 @@ class _Rollout:
         self._environment = environment
         self._limits = limits
         self._seed = seed
-        self._spent = Spent(limits)
         self._messages: list[Message] = []
         self._calls: list[ModelCall] = []
         self._steps: list[tuple[Message, Step]] = []
         self._observations: list[Any] = []
 
-    async def run(self, messages: Sequence[Message]) -> None:
+    def run(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None]:
+        """Take turns until the end."""
         self._messages.extend(messages)
-        try:
-            if self._limits.max_seconds is None:
-                await self._turns()
-            else:
-                await self._turns_in_time(self._limits.max_seconds)
-        finally:
-            if getattr(self._environment.close, "__func__", None) not in _NOTHING_TO_CLOSE:
-                await self._close()
+        seconds = self._limits.max_seconds
+        return self._turns() if seconds is None else self._turns_in_time(seconds)
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
         """Close the environment. What happened stands, whether or not that works."""
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -168,7 +167,10 @@ class _Rollout:
             self._observations.append(step.observation)
         if step.terminated or step.truncated:
             self.ended = "agent" if step.ended_by_agent else "environment"
-        elif limit := self._spent.add(usage):
+            return
+        if self._spent is None:
+            self._spent = Spent(self._limits)
+        if limit := self._spent.add(usage):
             self.ended, self._truncated = limit, True
 
     def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
