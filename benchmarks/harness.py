@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.request import urlopen
 
@@ -223,17 +224,23 @@ def measure_cpu(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
     """Best CPU milliseconds a sample, by size. A first run, not counted, pays for imports."""
     evaluate_without_latency(50)
     best = dict.fromkeys(sizes, float("inf"))
-    yardstick = float("inf")
+    turns: dict[int, list[float]] = {size: [] for size in sizes}
+    yardsticks: list[float] = []
     for _ in range(rounds):
         for size in sizes:
-            yardstick = min(yardstick, yardstick_ns())
-            best[size] = min(best[size], evaluate_without_latency(size) / size * 1000)
+            before = yardstick_ns()
+            ms = evaluate_without_latency(size) / size * 1000
+            beside = (before + yardstick_ns()) / 2
+            yardsticks.append(beside)
+            best[size] = min(best[size], ms)
+            turns[size].append(ms * 1e6 / beside)
     return {
         "cpu_ms_per_sample": {str(size): ms for size, ms in best.items()},
+        "turns_per_sample": {str(size): median(each) for size, each in turns.items()},
         "budget_ms": CPU_BUDGET_MS,
         "largest_against_smallest": best[max(sizes)] / best[min(sizes)],
         "flat_budget": FLAT_BUDGET,
-        "yardstick_ns": yardstick,
+        "yardstick_ns": {"best": min(yardsticks), "worst": max(yardsticks)},
     }
 
 
@@ -286,10 +293,16 @@ def show(found: dict[str, Any]) -> None:
     if "cpu" in found:
         cpu = found["cpu"]
         for size, ms in cpu["cpu_ms_per_sample"].items():
-            print(f"{size:>9} samples {ms:8.3f} ms CPU each, budget {cpu['budget_ms']}")
+            turns = cpu["turns_per_sample"][size]
+            print(
+                f"{size:>9} samples {ms:8.3f} ms CPU each, budget {cpu['budget_ms']}; "
+                f"{turns:5.0f} turns of the yardstick"
+            )
+        yardstick = cpu["yardstick_ns"]
         print(
             f"largest against smallest {cpu['largest_against_smallest']:.2f}, "
-            f"budget {cpu['flat_budget']}; yardstick {cpu['yardstick_ns']:.1f} ns"
+            f"budget {cpu['flat_budget']}; "
+            f"yardstick {yardstick['best']:.1f} to {yardstick['worst']:.1f} ns"
         )
     if "memory" in found:
         memory = found["memory"]

@@ -62,7 +62,8 @@ def test_cpu_is_given_for_each_size_beside_its_budget() -> None:
     assert list(cpu["cpu_ms_per_sample"]) == ["20", "60"]
     assert all(ms > 0 for ms in cpu["cpu_ms_per_sample"].values())
     assert cpu["budget_ms"] == 0.15
-    assert cpu["yardstick_ns"] > 0
+    assert 0 < cpu["yardstick_ns"]["best"] <= cpu["yardstick_ns"]["worst"]
+    assert cpu["turns_per_sample"].keys() == cpu["cpu_ms_per_sample"].keys()
 
 
 def test_peak_memory_is_that_of_a_process_of_its_own() -> None:

@@ -44,6 +44,25 @@ def test_repeats_are_neighbours_and_samples_without_an_index_come_last(store: St
     ]
 
 
+def test_what_some_samples_of_a_batch_know_is_kept_apart_from_what_others_do_not(
+    store: Store,
+) -> None:
+    run = store.start_run(spec())
+
+    def spent(index: int, usage: Usage | None) -> Sample:
+        one = scored(index)
+        one.trajectory = Trajectory(messages=one.messages, calls=[ModelCall(usage=usage)])
+        return one
+
+    known, nothing = Usage(input_tokens=3, output_tokens=0), Usage()
+    record(run, [spent(0, known), spent(1, nothing), spent(2, None), scored(3, group_index=7)])
+
+    rows = [(row.input_tokens, row.output_tokens, row.group_index) for row in run.results()]
+    assert rows == [(3, 0, None), (None, None, None), (None, None, None), (None, None, 7)]
+    assert {(row.valid, row.cached) for row in run.results()} == {(True, False)}
+    assert (run.totals.recorded, run.totals.tokens_known, run.totals.cost_usd) == (4, 1, None)
+
+
 def test_narrow_rows_hold_what_is_filtered_and_averaged(store: Store) -> None:
     run = store.start_run(spec())
     usage = Usage(input_tokens=10, output_tokens=3, cost_usd=0.25)

@@ -21,19 +21,20 @@ _LOCK = 0x6173736179
 
 
 def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> int:
-    """Bring a store to the newest schema, one transaction for each version. Returns the version.
+    """Bring a store to the newest schema, in one transaction. Returns the version.
 
     Raises `StoreError` for a store that a newer assay wrote.
     """
     steps = MIGRATIONS if steps is None else steps
     version = _current(database)
-    while version < len(steps):
+    if version < len(steps):
         with database.writing() as connection:
             # Another process may have migrated while this one waited for its turn.
             version = _version(connection)
             if version < len(steps):
-                steps[version](connection)
-                version += 1
+                for step in steps[version:]:
+                    step(connection)
+                version = len(steps)
                 _set_version(connection, version)
     if version > len(steps):
         raise StoreError(
@@ -47,10 +48,13 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
 
 def _current(database: Database) -> int:
     """The version of a store that has one, without waiting for those who write to it."""
-    import sqlalchemy as sa
-
+    there = (
+        "SELECT to_regclass('assay_schema_version')"
+        if database.is_postgresql
+        else "SELECT name FROM sqlite_master WHERE name = 'assay_schema_version'"
+    )
     with database.reading() as connection:
-        if not sa.inspect(connection).has_table("assay_schema_version"):
+        if connection.exec_driver_sql(there).scalar() is None:
             return 0
         return _stored(connection)
 
