@@ -71,21 +71,42 @@ def test_a_fast_scorer_is_called_directly_after_its_trials() -> None:
     assert threads[-1] is True
 
 
-def test_one_thread_is_enough_to_find_out_that_a_scorer_is_fast() -> None:
-    threads: set[int] = set()
+def test_three_calls_show_that_a_scorer_is_fast_and_the_others_wait_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # However slow this machine is at the moment.
+    for name in ("_FAST_S", "_SLOW_S", "_MOMENT_S"):
+        monkeypatch.setattr(f"assay.scoring.caller.{name}", 60.0)
+    threads: list[bool] = []
 
     def score(sample: Sample) -> bool:
-        threads.add(threading.get_ident())
+        threads.append(threading.current_thread() is threading.main_thread())
         return True
 
-    async def run() -> None:
+    async def run() -> list[EvaluateResult]:
         caller = ScoreCaller(score)
-        await asyncio.gather(*(caller(ASKED) for _ in range(100)))
+        results = await asyncio.gather(*(caller(ASKED) for _ in range(100)))
         caller.close()
+        return results
 
-    asyncio.run(run())
+    assert [result.reward for result in asyncio.run(run())] == [1.0] * 100
+    assert threads == [False] * 3 + [True] * 97
 
-    assert len(threads - {threading.get_ident()}) == 1
+
+def test_a_scorer_that_raises_at_once_keeps_nobody_waiting() -> None:
+    def score(sample: Sample) -> bool:
+        raise KeyError("answer")
+
+    async def run() -> list[EvaluateResult | BaseException]:
+        caller = ScoreCaller(score)
+        calls = (caller(ASKED) for _ in range(50))
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        caller.close()
+        return results
+
+    results = asyncio.run(asyncio.wait_for(run(), 5))
+
+    assert [type(result) for result in results] == [KeyError] * 50
 
 
 def test_a_scorer_that_turns_slow_goes_back_to_threads() -> None:

@@ -28,12 +28,15 @@ _MOMENT_S = 0.005
 class ScoreCaller:
     """Awaits an async scorer; runs a plain one in threads until it has proved to be fast.
 
-    A thread costs more than most scorers do. So the first calls are timed there; after three fast
-    ones the scorer is called directly, until a single call is slow. For one event loop.
+    A thread costs more than most scorers do. So the first three calls are timed there, and for a
+    moment the others wait for what they show. After three fast ones the scorer is called directly,
+    until a single call is slow. For one event loop.
     """
 
     def __init__(self, score_fn: ScoreFunction) -> None:
         self._score_fn = score_fn
+        self._tried = 0
+        self._verdict = asyncio.Event()
         self._fast_calls = 0
         self._slow = False
         self._threads: _Threads | None = None
@@ -41,8 +44,10 @@ class ScoreCaller:
     async def __call__(self, sample: Sample) -> EvaluateResult:
         if self._fast_calls >= _TRIALS and not self._slow:
             value = self._timed(sample)
+        elif inspect.iscoroutinefunction(self._score_fn):
+            value = self._score_fn(sample)
         else:
-            value = await self._in_thread(sample)
+            value = await self._carefully(sample)
         if type(value) not in _SETTLED and inspect.isawaitable(value):
             value = await value
         return read_outcome(value, sample)
@@ -57,13 +62,23 @@ class ScoreCaller:
             self._slow = True
         return value
 
-    async def _in_thread(self, sample: Sample) -> object:
-        if inspect.iscoroutinefunction(self._score_fn):
-            return self._score_fn(sample)
+    async def _carefully(self, sample: Sample) -> object:
+        """Call a scorer that has not proved to be fast."""
+        self._tried += 1
+        if self._tried == 1:
+            asyncio.get_running_loop().call_later(_MOMENT_S, self._verdict.set)
+        elif self._tried > _TRIALS and not self._verdict.is_set():
+            await self._verdict.wait()
+            if self._fast_calls >= _TRIALS and not self._slow:
+                return self._timed(sample)
         if self._threads is None:
             self._threads = _Threads(_THREADS)
         context = contextvars.copy_context()
-        return await self._threads.run(lambda: context.run(self._timed, sample))
+        try:
+            return await self._threads.run(lambda: context.run(self._timed, sample))
+        finally:
+            if self._fast_calls >= _TRIALS:
+                self._verdict.set()
 
     def close(self) -> None:
         """Let the threads end once they have nothing left to do."""
@@ -74,9 +89,6 @@ class ScoreCaller:
 class _Threads:
     """Daemon threads that run calls. The executors of the standard library wait for theirs when
     the process ends: a scorer that never returns would keep it alive for ever.
-
-    There is one at first. More are started for calls that it could not run within a moment: most
-    scorers are fast, and 32 threads to find that out cost as much as scoring a thousand samples.
     """
 
     def __init__(self, most: int) -> None:
@@ -84,37 +96,24 @@ class _Threads:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._started = 0
         self._waiting = 0
-        self._growth: asyncio.TimerHandle | None = None
 
     async def run(self, work: Callable[[], object]) -> object:
         call = _Call(work)
         self._waiting += 1
+        if self._waiting > self._started and self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._serve, name="assay-scorer", daemon=True).start()
         self._calls.put(call)
-        if not self._started:
-            self._start_another()
-        elif self._growth is None and self._started < min(self._waiting, self._most):
-            self._growth = call.loop.call_later(_MOMENT_S, self._grow)
         try:
             return await call.future
         finally:
             self._waiting -= 1
-
-    def _grow(self) -> None:
-        self._growth = None
-        while self._started < min(self._waiting, self._most):
-            self._start_another()
-
-    def _start_another(self) -> None:
-        self._started += 1
-        threading.Thread(target=self._serve, name="assay-scorer", daemon=True).start()
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             call.run()
 
     def close(self) -> None:
-        if self._growth is not None:
-            self._growth.cancel()
         for _ in range(self._started):
             self._calls.put(None)
 
@@ -124,8 +123,8 @@ class _Call:
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[object] = self.loop.create_future()
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self._loop.create_future()
 
     def run(self) -> None:
         try:
@@ -133,7 +132,7 @@ class _Call:
         except BaseException as caught:
             value, error = None, caught
         try:
-            self.loop.call_soon_threadsafe(self._settle, value, error)
+            self._loop.call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:
             return  # the loop ended before the call did: nobody waits for it
 
