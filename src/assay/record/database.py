@@ -149,7 +149,7 @@ def open_sqlite(path: Path, settings: StoreSettings) -> Database:
         # file takes the size.
         connection.execute("PRAGMA page_size = 8192")
         connection.execute("PRAGMA cache_size = -16000")
-        connection.execute("PRAGMA wal_autocheckpoint = 2000")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
 
     sa.event.listen(engine, "connect", prepare)
