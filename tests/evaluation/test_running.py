@@ -1,4 +1,4 @@
-"""`evaluate`: what is recorded, what a failure leaves, and what stops a run."""
+"""`evaluate`: what is recorded, and what a failure leaves."""
 
 import asyncio
 import threading
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.endpoints import ClientSettings
 from assay.errors import AccessDenied, BadRow, ConfigError, StoreError
-from assay.evaluation import EvalConfig, EvalReport, Progress, Resume, Stop, evaluate
+from assay.evaluation import EvalConfig, Progress
 from assay.evaluation.engine import units
 from assay.models import (
     Boundary,
@@ -27,32 +26,7 @@ from assay.record import RunSpec, Store
 from assay.record.entries import Entry, result_entry
 from assay.rollout import CalculatorEnvironment, Limits
 from assay.sources import load_samples
-
-ECHO = Endpoint(provider="mock", model="echo")
-NO_RETRIES = ClientSettings(max_retries=0)
-
-
-def scripted(*replies: object, **options: Any) -> Endpoint:
-    return Endpoint(
-        provider="mock", model="script", extra_params={"replies": list(replies), **options}
-    )
-
-
-def rows(count: int) -> list[dict[str, Any]]:
-    return [{"id": f"r{n}", "question": f"Say {n}", "answer": f"Say {n}"} for n in range(count)]
-
-
-def right(sample: Sample) -> bool:
-    return bool(sample.response == sample.ground_truth)
-
-
-def run(dataset: Any, config: EvalConfig, **options: Any) -> EvalReport:
-    return asyncio.run(evaluate(dataset, config, **options))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "assay.db"
+from evaluation.runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 
 def test_every_sample_is_rolled_out_scored_and_recorded(store: Path) -> None:
@@ -307,64 +281,6 @@ def test_repeats_share_a_group_and_are_averaged_first(store: Path) -> None:
     assert len({sample.rollout_id for sample in group}) == 4
 
 
-def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
-    config = EvalConfig(score_fn=right, seed=0, repeats=2)
-    one, other = Sample(id="a"), Sample(id="b")
-
-    seeds = {config.seed_of(sample, repeat) for sample in (one, other) for repeat in (0, 1)}
-
-    assert len(seeds) == 4
-    assert None not in seeds
-    assert config.seed_of(one, 0) == config.seed_of(Sample(id="a"), 0)
-    assert config.seed_of(Sample(input={"seed": 0}), 0) == 0
-    assert EvalConfig(score_fn=right).seed_of(one, 0) is None
-
-
-def test_a_resumed_run_does_only_what_is_missing(store: Path) -> None:
-    asked: list[str] = []
-
-    def score(sample: Sample) -> bool:
-        asked.append(sample.id)
-        if len(asked) == 2:
-            raise RuntimeError("once")
-        return True
-
-    config = EvalConfig(endpoint=ECHO, score_fn=score, concurrency=1)
-    first = run(rows(5), config, store=store)
-    assert first.summary.failed == {"scorer": 1}
-
-    second = run(rows(5), config, store=store, resume=first.run_id)
-
-    assert second.run_id == first.run_id
-    assert asked == ["r0", "r1", "r2", "r3", "r4", "r1"]
-    assert second.summary.judged_samples == 5
-    assert second.summary.failed == {}
-
-
-def test_resuming_with_another_configuration_is_refused(store: Path) -> None:
-    run(rows(1), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
-    other = Endpoint(provider="mock", model="echo", temperature=0.5)
-
-    with pytest.raises(ConfigError, match="temperature"):
-        run(rows(1), EvalConfig(endpoint=other, score_fn=right), store=store, resume="latest")
-    with pytest.raises(ConfigError, match="score_fn"):
-        run(rows(1), EvalConfig(endpoint=ECHO, score_fn=lambda s: 0), store=store, resume="latest")
-
-
-def test_a_changed_dataset_is_refused_or_matched_by_id(store: Path, tmp_path: Path) -> None:
-    file = tmp_path / "data.jsonl"
-    file.write_text('{"id":"a","question":"A","answer":"A"}\n{"id":"b","question":"B"}\n')
-    config = EvalConfig(endpoint=ECHO, score_fn=lambda s: 1.0)
-    run(file, config, store=store)
-    file.write_text('{"id":"new","question":"N"}\n{"id":"a","question":"A","answer":"A"}\n')
-
-    with pytest.raises(ConfigError, match="the dataset changed"):
-        run(file, config, store=store, resume="latest")
-    report = run(file, config, store=store, resume=Resume(allow_changed_dataset=True))
-
-    assert sorted(sample.id for sample in report.samples) == ["a", "b", "new"]
-
-
 def test_the_scorer_may_block_without_stalling_the_rollouts(store: Path) -> None:
     together = threading.Barrier(4, timeout=10)
 
@@ -468,65 +384,6 @@ def test_a_file_is_checked_as_a_whole_before_anything_is_paid_for(
     assert not store.exists()
 
 
-def test_a_run_that_is_asked_to_stop_finishes_what_is_in_flight(store: Path) -> None:
-    stop = Stop(grace_s=10)
-    config = EvalConfig(
-        endpoint=Endpoint(provider="mock", model="echo", extra_params={"latency_s": 0.01}),
-        score_fn=right,
-        concurrency=4,
-    )
-
-    def watch(progress: Progress) -> None:
-        if progress.done == 6:
-            stop.request()
-
-    report = run(rows(200), config, store=store, watch=watch, stop=stop)
-
-    assert report.interrupted
-    assert 6 <= report.summary.results < 200
-    assert report.summary.failed == {}
-    with Store.open(store) as opened:
-        assert opened.run().row().status == "interrupted"
-    assert run(rows(200), config, store=store, resume="latest").summary.judged_samples == 200
-
-
-def test_asked_twice_it_stops_at_once_and_records_no_half_rollout(store: Path) -> None:
-    stop = Stop(grace_s=60)
-    slow = Endpoint(provider="mock", model="echo", extra_params={"latency_s": 30})
-
-    async def interrupted() -> EvalReport:
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.05, stop.request)
-        loop.call_later(0.1, stop.request)
-        return await evaluate(
-            rows(10), EvalConfig(endpoint=slow, score_fn=right), store=store, stop=stop
-        )
-
-    report = asyncio.run(interrupted())
-
-    assert report.interrupted
-    assert report.summary.results == 0
-
-
-def test_cancelling_leaves_a_run_that_can_be_resumed(store: Path) -> None:
-    slow = Endpoint(provider="mock", model="echo", extra_params={"latency_s": 30})
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(
-            evaluate(rows(3), EvalConfig(endpoint=slow, score_fn=right), store=store)
-        )
-        await asyncio.sleep(0.1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-
-    with Store.open(store) as opened:
-        assert opened.run().row().status == "interrupted"
-        assert list(opened.run().results()) == []
-
-
 def test_a_store_that_cannot_be_written_stops_the_run_loudly(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -569,30 +426,6 @@ def test_the_progress_tells_what_is_recorded(store: Path) -> None:
     run(rows(10), EvalConfig(endpoint=ECHO, score_fn=right), store=store, watch=watch)
 
     assert seen[-1] == (10, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({}, "nothing gives a score"),
-        ({"score_fn": 3}, "score_fn=3 cannot be called"),
-        ({"score_fn": lambda: 1.0}, "`score_fn` cannot be called with a sample"),
-        ({"score_fn": lambda trajectory, sample: 1.0}, "missing a required argument: 'sample'"),
-        ({"score_fn": right, "repeats": 0}, "repeats=0"),
-        ({"score_fn": right, "concurrency": True}, "concurrency=True"),
-        ({"score_fn": right, "sample_timeout_s": 0}, "sample_timeout_s=0"),
-        ({"environment_factory": "lake"}, "no environment 'lake'"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_at_once(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        EvalConfig(**fields)
-
-
-def test_the_description_of_a_run_holds_no_secret() -> None:
-    keyed = Endpoint(provider="openai", model="m", api_key="canary", headers={"X": "canary"})
-
-    assert "canary" not in str(EvalConfig(endpoint=keyed, score_fn=right).describe())
 
 
 def test_a_missing_key_is_found_before_a_run_begins(

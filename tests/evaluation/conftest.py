@@ -1,0 +1,10 @@
+"""Where evaluations are recorded."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "assay.db"
