@@ -306,14 +306,14 @@ class Engine:
         sample = unit.sample
         try:
             if failed:
-                return failure_entry(unit.key, sample, unit.repeat), _FAILED
+                return failure_entry(unit.key, sample, unit.repeat), None
             note = sample.reward, cost_of(sample)
             return result_entry(unit.key, sample, unit.repeat), note
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
             unit.sample = bare = _bare(sample)
             self._failed(bare, error, Boundary.SCORER)
-            return failure_entry(unit.key, bare, unit.repeat), _FAILED
+            return failure_entry(unit.key, bare, unit.repeat), None
 
     def _recorded(self, notes: "list[_Note]", outcome: list[bool] | AssayError) -> None:
         if isinstance(outcome, AssayError):
@@ -335,7 +335,6 @@ class Engine:
 _Note = tuple[float | None, float | None] | None
 """What the progress counts of a sample: its reward and its cost, or None for one that failed."""
 
-_FAILED: _Note = None
 _TOGETHER = 50
 
 

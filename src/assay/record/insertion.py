@@ -43,9 +43,9 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[Entry]) -> lis
     results = [entry for entry in batch if not entry.failed]
     attempts = [entry for entry in batch if entry.failed] if len(results) < len(batch) else []
     with database.writing() as connection:
-        inserted = _insert_results(connection, run_no, results, database.placeholder)
-        _insert_attempts(connection, run_no, attempts, database.placeholder)
-        _add_up(connection, run_no, inserted, len(attempts), database.placeholder)
+        inserted = _insert_results(database, connection, run_no, results)
+        _insert_attempts(database, connection, run_no, attempts)
+        _add_up(database, connection, run_no, inserted, len(attempts))
     if len(inserted) == len(batch):
         return [True] * len(batch)
     fresh = {id(entry) for entry in inserted}
@@ -53,7 +53,7 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[Entry]) -> lis
 
 
 def _insert_results(
-    connection: "Connection", run_no: int, entries: list[Entry], placeholder: str
+    database: Database, connection: "Connection", run_no: int, entries: list[Entry]
 ) -> list[Entry]:
     """The entries that were not there yet. The first of two with one key is written."""
     by_key = {entry.key: entry for entry in reversed(entries)}
@@ -61,14 +61,14 @@ def _insert_results(
         return []
     # Neighbours in the index stand together, and it is written in its own order.
     ordered = [by_key[key] for key in sorted(by_key)]
-    first = _reserve(connection, run_no, len(ordered), placeholder)
-    plain = connection.dialect.name == "sqlite"
+    first = _reserve(database, connection, run_no, len(ordered))
+    plain, placeholder = not database.is_postgresql, database.placeholder
     columns = _known_columns(ordered, plain=plain)
     rows = zip(count(first), repeat(run_no), *columns.values(), strict=False)
     names = ("result_no", "run_no", *columns)
     for statement, values in _chunks("result", names, rows, len(ordered), placeholder):
         connection.exec_driver_sql(statement, values)
-    numbered = _present(connection, list(enumerate(ordered, first)), placeholder)
+    numbered = _present(database, connection, list(enumerate(ordered, first)))
     bodies = _bodies(numbered, plain=plain)
     for statement, values in _chunks("body", _BODY_COLUMNS, bodies, len(numbered), placeholder):
         connection.exec_driver_sql(statement, values)
@@ -98,42 +98,44 @@ def _bodies(numbered: list[tuple[int, Entry]], *, plain: bool) -> Iterator[tuple
         yield number, codec, bytearray(blob) if plain else blob
 
 
-def _reserve(connection: "Connection", run_no: int, count: int, placeholder: str) -> int:
+def _reserve(database: Database, connection: "Connection", run_no: int, count: int) -> int:
     """The first of `count` numbers for results.
 
     Locks the run's tally: processes that write to one run take turns and never deadlock.
     """
-    last = connection.exec_driver_sql(
-        f"UPDATE assay_tally SET last_result_no = last_result_no + {placeholder} "
-        f"WHERE run_no = {placeholder} RETURNING last_result_no",
-        (count, run_no),
+    last = database.execute(
+        connection,
+        "UPDATE assay_tally SET last_result_no = last_result_no + ? "
+        "WHERE run_no = ? RETURNING last_result_no",
+        count,
+        run_no,
     ).scalar_one()
     return int(last) - count + 1
 
 
 def _present(
-    connection: "Connection", numbered: list[tuple[int, Entry]], placeholder: str
+    database: Database, connection: "Connection", numbered: list[tuple[int, Entry]]
 ) -> list[tuple[int, Entry]]:
     """Those whose number is in the table: the others found their key there already.
 
     Asked for by one count, because fetching every row through RETURNING made recording cost a
     tenth more CPU. Never by `rowcount`, which drivers disagree about.
     """
-    between = f"FROM assay_result WHERE result_no BETWEEN {placeholder} AND {placeholder}"
+    between = "FROM assay_result WHERE result_no BETWEEN ? AND ?"
     bounds = (numbered[0][0], numbered[-1][0])
-    count = connection.exec_driver_sql(f"SELECT count(*) {between}", bounds).scalar_one()
-    if count == len(numbered):
+    present = database.execute(connection, f"SELECT count(*) {between}", *bounds).scalar_one()
+    if present == len(numbered):
         return numbered
-    found = set(connection.exec_driver_sql(f"SELECT result_no {between}", bounds).scalars())
+    found = set(database.execute(connection, f"SELECT result_no {between}", *bounds).scalars())
     return [(number, entry) for number, entry in numbered if number in found]
 
 
 def _insert_attempts(
-    connection: "Connection", run_no: int, entries: list[Entry], placeholder: str
+    database: Database, connection: "Connection", run_no: int, entries: list[Entry]
 ) -> None:
     if not entries:
         return
-    marks = ", ".join([placeholder] * len(ATTEMPT_COLUMNS))
+    marks = ", ".join([database.placeholder] * len(ATTEMPT_COLUMNS))
     connection.exec_driver_sql(
         f"INSERT INTO assay_attempt ({', '.join(ATTEMPT_COLUMNS)}) VALUES ({marks})",
         [(run_no, *entry.values, *packed(entry.body)) for entry in entries],
@@ -141,14 +143,21 @@ def _insert_attempts(
 
 
 def _add_up(
-    connection: "Connection", run_no: int, inserted: list[Entry], attempts: int, placeholder: str
+    database: Database,
+    connection: "Connection",
+    run_no: int,
+    inserted: list[Entry],
+    attempts: int,
 ) -> None:
     if not inserted and not attempts:
         return
-    added = ", ".join(f"{name} = {name} + {placeholder}" for name in _TALLIED)
-    connection.exec_driver_sql(
-        f"UPDATE assay_tally SET {added} WHERE run_no = {placeholder}",
-        (*_tallied(inserted), attempts, run_no),
+    added = ", ".join(f"{name} = {name} + ?" for name in _TALLIED)
+    database.execute(
+        connection,
+        f"UPDATE assay_tally SET {added} WHERE run_no = ?",
+        *_tallied(inserted),
+        attempts,
+        run_no,
     )
 
 
