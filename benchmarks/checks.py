@@ -9,12 +9,13 @@ interleaved and the best of each is kept: read the ratio.
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from peak_memory import peak_bytes
 
 from assay.models import Message, ModelCall, Sample, ToolCall, Trajectory, Usage
 from assay.scoring.checks import Checks, checks_from
@@ -96,7 +97,7 @@ def main() -> None:
         "megabytes": size / 1e6,
         "samples_per_s": {name: args.samples / took for name, took in best.items()},
         "us_per_sample_for_checks": (best["read and checked"] - best["read"]) / args.samples * 1e6,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib": peak_bytes() / 2**20,
     }
     if args.json:
         print(json.dumps(found, indent=2))

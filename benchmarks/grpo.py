@@ -13,7 +13,6 @@ the ratio of the lower quartiles stands beside. assay's figures hold scoring and
 import argparse
 import json
 import logging
-import resource
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from peak_memory import peak_bytes
 
 BUDGET = 0.65
 _ASSISTANT = "<|im_start|>assistant\n"
@@ -120,7 +121,7 @@ def with_assay(task: str, folder: Path, steps: int) -> Measured:
     last = result.steps[WARM_UP:]
     return Measured(
         cpu_s=clock.seconds,
-        peak_mb=peak_mb(),
+        peak_mb=peak_bytes() / 2**20,
         sampled_tokens=mean([step.response_tokens or 0 for step in last]),
         calls=mean([(step.turns or 1) - 1 for step in last]),
     )
@@ -192,7 +193,7 @@ def with_trl(task: str, folder: Path, steps: int) -> Measured:
     last = [each for each in logs if "completions/mean_length" in each][WARM_UP:]
     return Measured(
         cpu_s=clock.seconds,
-        peak_mb=peak_mb(),
+        peak_mb=peak_bytes() / 2**20,
         sampled_tokens=mean([each["completions/mean_length"] for each in last]),
         calls=mean([each.get("tools/call_frequency", 0.0) for each in last]),
     )
@@ -205,10 +206,6 @@ def reward(said: str, right: str) -> float:
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def write_models(folder: Path) -> None:

@@ -12,7 +12,6 @@ machine that changes its speed changes all of them: read the ratios.
 import argparse
 import asyncio
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import aiohttp
+from peak_memory import peak_bytes
 
 from assay.endpoints import ClientSettings
 from assay.evaluation import EvalConfig, evaluate
@@ -247,20 +247,6 @@ def measure_cpu(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
 
 
 # Memory
-
-
-def peak_bytes() -> int:
-    """The most memory this process ever had.
-
-    Linux hands the parent's peak on to a child in `ru_maxrss`; its own count does not.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def measure_memory(sizes: Sequence[int]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ JSON; the bare pass parses every stored value and keeps none.
 
 import argparse
 import json
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from peak_memory import peak_bytes
 
 RECORDED = Path(__file__).parents[1] / "tests" / "fixtures" / "opencode" / "1.18.33" / "export"
 LAYOUTS = ("database", "tree")
@@ -137,7 +138,7 @@ def measure(name: str, path: Path) -> dict[str, Any]:
         "bytes": size,
         "cpu_s": time.process_time() - started,
         "wall_s": time.perf_counter() - wall,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_bytes": peak_bytes(),
     }
 
 

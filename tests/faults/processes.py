@@ -28,7 +28,7 @@ class Evaluation:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             cwd=folder,
-            env={**os.environ, **environment},
+            env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[1]), **environment},
         )
         self._lines: list[str] = []
         self._news = threading.Condition()

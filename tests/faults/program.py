@@ -27,6 +27,7 @@ from assay.models import Endpoint, EvaluateResult, Sample
 from assay.record import Store, StoreSettings, Writer
 from assay.record.entries import RESULT_COLUMNS, Entry
 from assay.record.writer import Settled
+from memory import peak_bytes
 
 
 def right(sample: Sample) -> bool:
@@ -122,15 +123,6 @@ def break_store(how: str, store: Path) -> Callable[[], None]:
         "no page is left": lambda: each_connection("PRAGMA max_page_count = 1"),
         "read-only": lambda: each_connection("PRAGMA query_only = ON"),
     }[how]
-
-
-def peak_bytes() -> int:
-    """The most memory this process had, not counting what its parent had before it."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 async def evaluated(options: dict[str, Any]) -> EvalReport:

@@ -1,8 +1,6 @@
 """`SampleStream`: passes, skipped rows, ids, adapters."""
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 from assay.errors import BadRow, DatasetError
 from assay.models import Sample, stable_id
 from assay.sources import ReadLimits, load_samples
+from memory import peak_of
 
 
 def lines(tmp_path: Path, *rows: str) -> Path:
@@ -215,33 +214,22 @@ def test_the_account_of_skipped_rows_can_be_sent_to_another_process() -> None:
     assert str(pickle.loads(pickle.dumps(stream.skipped))) == str(stream.skipped)
 
 
-_PEAK = """
-import resource, sys
+_READ_ALL = """
+import sys
 from assay.sources import load_samples
-count = sum(1 for _ in load_samples(sys.argv[1]))
-print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+assert sum(1 for _ in load_samples(sys.argv[1])) == int(sys.argv[2])
 """
 _ROW = '{"messages":[{"role":"user","content":"What is %d?"}],"answer":"%d"}'
-
-
-def _peak(path: Path) -> tuple[int, int]:
-    done = subprocess.run(
-        [sys.executable, "-c", _PEAK, str(path)], capture_output=True, text=True, check=True
-    )
-    count, kilobytes = done.stdout.split()
-    return int(count), int(kilobytes)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "json"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, form: str) -> None:
     peaks = []
-    for count in (5_000, 40_000):
+    for count in (15_000, 60_000):
         path = tmp_path / f"{count}.{form}"
         rows = (_ROW % (number, number) for number in range(count))
         path.write_text("[" + ",\n".join(rows) + "]" if form == "json" else "\n".join(rows))
-        read, peak = _peak(path)
-        assert read == count
-        peaks.append(peak)
+        peaks.append(peak_of(_READ_ALL, path, count, folder=tmp_path))
 
     assert peaks[1] <= 1.2 * peaks[0]
 
