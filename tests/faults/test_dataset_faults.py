@@ -112,9 +112,10 @@ def test_a_huge_row_and_a_long_file_are_read_in_bounded_memory(
     assert "huge.jsonl:1:33554433: is 50000017 bytes long" in runs["huge"].error["text"]
     assert "long.jsonl:100002" in runs["long"].error["text"]
     assert server.calls == []
-    # One row up to the limit, and once more while it is looked at; never the file.
+    # One row up to the limit, and once more while it is looked at; never the file. A long one has a
+    # table of ids; its samples, were they kept, would be some 200 MB.
     assert peak(runs["huge"]) < peak(runs["short"]) + 3 * 32 * 1024**2
-    assert peak(runs["long"]) < peak(runs["short"]) + 16 * 1024**2
+    assert peak(runs["long"]) < peak(runs["short"]) + 32 * 1024**2
 
 
 def test_a_long_run_takes_no_more_memory_than_a_short_one(tmp_path: Path, start: Start) -> None:

@@ -119,7 +119,7 @@ def fails_at_once(run: Run, after: Callable[[], None], *, says: str) -> None:
                 await call
             assert loud.value.where
             assert loud.value.hint
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 5
 
     asyncio.run(work())
 
