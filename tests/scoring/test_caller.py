@@ -134,3 +134,59 @@ def test_what_a_scorer_raises_reaches_the_caller() -> None:
 
     with pytest.raises(KeyError, match="answer"):
         asyncio.run(_called(ScoreCaller(score)))
+
+
+def test_a_scorer_that_raises_stop_iteration_hangs_nobody() -> None:
+    def score(sample: Sample) -> bool:
+        return bool(next(message for message in sample.messages if message.role == "tool"))
+
+    async def run() -> None:
+        await asyncio.wait_for(_called(ScoreCaller(score)), 30)
+
+    with pytest.raises(RuntimeError, match="the scorer raised StopIteration") as raised:
+        asyncio.run(run())
+    assert isinstance(raised.value.__cause__, StopIteration)
+
+
+def test_a_scorer_kept_apart_never_runs_in_the_loop() -> None:
+    threads: list[bool] = []
+
+    def score(sample: Sample) -> bool:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return True
+
+    async def run() -> None:
+        caller = ScoreCaller(score, apart=True)
+        for _ in range(20):
+            await caller(ASKED)
+        caller.close()
+
+    asyncio.run(run())
+
+    assert threads == [False] * 20
+
+
+def test_calls_that_never_return_take_no_thread_from_the_others() -> None:
+    never = threading.Event()
+
+    def score(sample: Sample) -> bool:
+        if sample.id == "hangs":
+            never.wait(60)
+        return True
+
+    async def run() -> EvaluateResult:
+        caller = ScoreCaller(score)
+        hanging = [asyncio.ensure_future(caller(Sample(id="hangs", prompt="?"))) for _ in range(40)]
+        await asyncio.wait(hanging, timeout=0.2)
+        for call in hanging:
+            call.cancel()
+        await asyncio.wait(hanging)
+        try:
+            return await asyncio.wait_for(caller(ASKED), 30)
+        finally:
+            caller.close()
+
+    try:
+        assert asyncio.run(run()).reward == 1.0
+    finally:
+        never.set()

@@ -22,6 +22,9 @@ _TRIALS = 3
 _FAST_S = 0.001
 _SLOW_S = 0.02
 _THREADS = 32
+_LOST = 256
+"""Most threads that calls may hold which nobody waits for any more."""
+
 _MOMENT_S = 0.005
 
 
@@ -31,10 +34,14 @@ class ScoreCaller:
     A thread costs more than most scorers do. So the first three calls are timed there, and for a
     moment the others wait for what they show. After three fast ones the scorer is called directly,
     until a single call is slow. For one event loop.
+
+    `apart`: always in threads. For callers with time limits, of which a single slow call in the
+    event loop would cost all others theirs.
     """
 
-    def __init__(self, score_fn: ScoreFunction) -> None:
+    def __init__(self, score_fn: ScoreFunction, *, apart: bool = False) -> None:
         self._score_fn = score_fn
+        self._apart = apart
         self._tried = 0
         self._verdict = asyncio.Event()
         self._fast_calls = 0
@@ -42,7 +49,7 @@ class ScoreCaller:
         self._threads: _Threads | None = None
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
-        if self._fast_calls >= _TRIALS and not self._slow:
+        if self._is_fast():
             value = self._timed(sample)
         elif inspect.iscoroutinefunction(self._score_fn):
             value = self._score_fn(sample)
@@ -52,11 +59,14 @@ class ScoreCaller:
             value = await value
         return read_outcome(value, sample)
 
+    def _is_fast(self) -> bool:
+        return self._fast_calls >= _TRIALS and not self._slow
+
     def _timed(self, sample: Sample) -> object:
         started = time.perf_counter()
         value = self._score_fn(sample)
         seconds = time.perf_counter() - started
-        if seconds < _FAST_S:
+        if seconds < _FAST_S and not self._apart:
             self._fast_calls += 1
         elif seconds > _SLOW_S:
             self._slow = True
@@ -67,9 +77,9 @@ class ScoreCaller:
         self._tried += 1
         if self._tried == 1:
             asyncio.get_running_loop().call_later(_MOMENT_S, self._verdict.set)
-        elif self._tried > _TRIALS and not self._verdict.is_set():
+        elif self._tried > _TRIALS and not (self._apart or self._verdict.is_set()):
             await self._verdict.wait()
-            if self._fast_calls >= _TRIALS and not self._slow:
+            if self._is_fast():
                 return self._timed(sample)
         if self._threads is None:
             self._threads = _Threads(_THREADS)
@@ -96,6 +106,7 @@ class _Threads:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._started = 0
         self._waiting = 0
+        self._lost = 0
 
     async def run(self, work: Callable[[], object]) -> object:
         call = _Call(work)
@@ -106,12 +117,21 @@ class _Threads:
         self._calls.put(call)
         try:
             return await call.future
+        except asyncio.CancelledError:
+            if call.begun and not call.ended and self._lost < _LOST:
+                # Another thread may take its place: 32 calls that never return would end all.
+                call.lost = True
+                self._lost += 1
+                self._started -= 1
+            raise
         finally:
             self._waiting -= 1
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             call.run()
+            if call.lost:
+                return
 
     def close(self) -> None:
         for _ in range(self._started):
@@ -125,16 +145,29 @@ class _Call:
         self._work = work
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[object] = self._loop.create_future()
+        self.begun = self.ended = self.lost = False
 
     def run(self) -> None:
-        try:
-            value, error = self._work(), None
-        except BaseException as caught:
-            value, error = None, caught
+        self.begun = True
+        if self.future.cancelled():
+            return
+        value, error = self._outcome()
+        self.ended = True
         try:
             self._loop.call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:
             return  # the loop ended before the call did: nobody waits for it
+
+    def _outcome(self) -> tuple[object, BaseException | None]:
+        try:
+            return self._work(), None
+        except StopIteration as caught:
+            # No future holds one: whoever waits would never hear of it.
+            error = RuntimeError("the scorer raised StopIteration")
+            error.__cause__ = caught
+            return None, error
+        except BaseException as caught:
+            return None, caught
 
     def _settle(self, value: object, error: BaseException | None) -> None:
         if self.future.done():
