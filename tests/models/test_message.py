@@ -54,12 +54,22 @@ def test_keeps_the_models_own_spelling_of_its_arguments(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "not json", '{"a":1', "[1]", "null", '{"a":NaN}', '{"a":1e999}', "[" * 9999, '"\\ud800"'],
+    ["not json", '{"a":1', "[1]", "null", '{"a":NaN}', '{"a":1e999}', "[" * 9999, '"\\ud800"'],
 )
 def test_arguments_that_are_no_json_object_are_kept_and_called_malformed(text: str) -> None:
     call = ToolCall(name="f", arguments=text)
 
     assert call.malformed
+    assert call.arguments == {}
+    assert call.arguments_text == text
+    assert ToolCall.model_validate_json(call.model_dump_json()) == call
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n"])
+def test_blank_arguments_are_no_arguments(text: str) -> None:
+    call = ToolCall(name="f", arguments=text)
+
+    assert not call.malformed
     assert call.arguments == {}
     assert call.arguments_text == text
     assert ToolCall.model_validate_json(call.model_dump_json()) == call

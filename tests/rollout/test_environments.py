@@ -1,6 +1,8 @@
 """The environments that come with assay."""
 
 import asyncio
+import inspect
+import sys
 
 import pytest
 
@@ -44,6 +46,17 @@ def test_the_first_answer_ends_the_basic_environment() -> None:
         ("7 / 2", "3.5"),
         ("7 // 2 % 3", "0"),
         ("1e3", "1000"),
+        ("1e15", "1000000000000000"),
+        ("99999999 * 99999999", "9999999800000001"),
+        ("9007199254740993 - 9007199254740992", "1"),
+        ("2 ** 100", "1267650600228229401496703205376"),
+        ("2 ** 100 % 1000 // 2", "188"),
+        ("2 ** 100 / 2 ** 99", "2"),
+        ("123456789012345678 / 2", "61728394506172839"),
+        ("2 ** -1", "0.5"),
+        ("(-1) ** (2 ** 60 + 1)", "-1"),
+        ("9" * 400, "9" * 400),
+        ("-" * 499 + "1", "-1"),
     ],
 )
 def test_the_calculator_calculates(expression: str, value: str) -> None:
@@ -64,10 +77,49 @@ def test_the_calculator_calculates(expression: str, value: str) -> None:
         "1 if 2 else 3",
         "+".join(["1"] * 400),
         "(" * 400,
+        "~" * 490 + "1",
     ],
 )
 def test_what_is_not_arithmetic_is_answered_in_words_and_never_run(expression: str) -> None:
     assert calculate(expression).startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("7 % 0", "division by zero"),
+        ("7.5 // 0", "division by zero"),
+        ("0 ** -1", "division by zero"),
+        ("1e999", "the result is too large"),
+        ("-1e999", "the result is too large"),
+        ("1e308 * 10", "the result is too large"),
+        ("9 ** 9 ** 9", "the result is too large"),
+        ("2 ** 4095 * 2 ** 4095", "the result is too large"),
+        ("10 ** 400 + 0.5", "the result is too large"),
+        ("(-8) ** 0.5", "the result is not a real number"),
+        ("2 * (ä^3)", "only numbers and + - * / // % ** are allowed, not 'ä^3'"),
+    ],
+)
+def test_the_calculator_says_why_it_cannot(expression: str, words: str) -> None:
+    assert calculate(expression) == f"Error: {words}"
+
+
+def test_only_the_beginning_of_a_long_mistake_is_shown() -> None:
+    answer = calculate("~" * 490 + "1")
+
+    assert len(answer) < 300
+    assert answer.endswith("~… (493 characters)")
+
+
+def test_an_expression_that_is_nested_too_deeply_is_answered_in_words() -> None:
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 300)
+    try:
+        answer = calculate("-" * 400 + "1")
+    finally:
+        sys.setrecursionlimit(usual)
+
+    assert answer == "Error: the expression is nested too deeply"
 
 
 def test_an_answer_without_a_call_ends_a_tool_environment() -> None:
@@ -91,6 +143,39 @@ def test_tools_of_a_base_class_are_offered_first() -> None:
     assert step.replies == (
         Message(role="tool", content="4.0", tool_call_id="call_1", name="root"),
     )
+
+
+def test_tools_may_be_static_and_class_methods() -> None:
+    class Desk(ToolEnvironment):
+        place = "Kiel"
+
+        @staticmethod
+        @tool
+        def inner(a: int) -> int:
+            return a
+
+        @tool
+        @staticmethod
+        def outer(a: int) -> int:
+            return a
+
+        @classmethod
+        @tool
+        def where(cls, a: int) -> str:
+            return f"{a} {cls.place}"
+
+        @tool
+        @classmethod
+        def there(cls, a: int) -> str:
+            return f"{a} {cls.place}"
+
+    desk = Desk()
+    names = ["inner", "outer", "where", "there"]
+    step = asyncio.run(desk.step(said(None, *(called(name, name, a=1) for name in names))))
+
+    assert [spec.name for spec in desk.tools] == names
+    assert all(list(spec.parameters["properties"]) == ["a"] for spec in desk.tools)
+    assert [reply.text for reply in step.replies] == ["1", "1", "1 Kiel", "1 Kiel"]
 
 
 def test_each_environment_keeps_its_own_state() -> None:

@@ -123,11 +123,14 @@ def read_arguments(text: str) -> dict[str, Any]:
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` holds, or None when it holds something else."""
+    """The JSON object that `text` holds, or None when it holds something else.
+
+    Blank text is how some servers write the arguments of a tool that has no parameters.
+    """
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError:
-        return None
+        return None if text.strip() else {}
     return value if isinstance(value, dict) and _is_finite(value) else None
 
 

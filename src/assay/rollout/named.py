@@ -1,12 +1,13 @@
 """Environments that are asked for by a name, as on a command line."""
 
 from collections.abc import Callable
+from functools import partial
 
 from assay.errors import ConfigError
 
 from .environment import Environment
 from .environments import BasicEnvironment, CalculatorEnvironment
-from .gym import GymEnvironment
+from .gym import GymEnvironment, registered
 
 _NAMED: dict[str, Callable[[], Environment]] = {
     "basic": BasicEnvironment,
@@ -15,10 +16,14 @@ _NAMED: dict[str, Callable[[], Environment]] = {
 
 
 def environment_by_name(name: str) -> Callable[[], Environment]:
-    """What makes a fresh environment of this name: `basic`, `calculator`, `gym:FrozenLake-v1`."""
+    """What makes a fresh environment of this name: `basic`, `calculator`, `gym:FrozenLake-v1`.
+
+    Raises `ConfigError` for a name that stands for none.
+    """
     kind, _, rest = name.partition(":")
     if kind == "gym" and rest:
-        return lambda: GymEnvironment(rest)
+        registered(rest)  # now, and not when the samples of a run ask for it one by one
+        return partial(GymEnvironment, rest)
     if name in _NAMED:
         return _NAMED[name]
     known = ", ".join(map(repr, [*_NAMED, "gym:NAME"]))
