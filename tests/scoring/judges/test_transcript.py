@@ -1,6 +1,8 @@
 """What a judge is shown of a sample: everything on its own line, and nothing cut in silence."""
 
 import json
+import sys
+from unicodedata import category
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,9 @@ from hypothesis import strategies as st
 from assay.models import Message
 from assay.scoring.judges.transcript import TooLong, show
 from make import answered, asked, called, said, sample
+
+UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs")
+"""Categories of characters that leave no mark of their own: controls, marks of format, spaces."""
 
 
 def test_each_message_is_one_numbered_line_of_json() -> None:
@@ -38,16 +43,24 @@ def test_no_text_can_begin_a_line_or_hide_in_one(user: str, answer: str) -> None
     shown = show(sample(asked(user), said(answer)), longest=10_000)
 
     assert len("\n".join(shown.lines).splitlines()) == 2
-    assert all(line.isprintable() or line.replace("\ufffd", "").strip() for line in shown.lines)
-    assert not {"\u202e", "\u200b", "\U000e0041", "\x1b", "\x7f", "\u2028"} & set(
-        "".join(shown.lines)
-    )
+    assert all(line.isprintable() for line in shown.lines)
 
 
 def test_hidden_characters_are_shown_as_their_numbers() -> None:
     shown = show(sample(asked("x"), said("a\u202eb\U000e0041c\x7f")), longest=10_000)
 
     assert r"a\u202eb\udb40\udc41c\u007f" in shown.lines[1]
+
+
+def test_every_character_that_leaves_no_mark_is_shown_as_its_number() -> None:
+    blank = "\u034f\u115f\u17b4\u180b\u2800\u3164\ufe0f\uffa0\ufffc\U000e01ef"
+    every = map(chr, range(sys.maxunicode + 1))
+    unseen = blank + "".join(each for each in every if category(each) in UNSEEN and each != " ")
+
+    line = show(sample(asked("x"), said(unseen)), longest=10_000).lines[1]
+
+    assert not set(line) & set(unseen)
+    assert json.loads(line)["text"] == unseen
 
 
 def test_reasoning_and_reference_are_shown_only_when_asked_for() -> None:

@@ -1,7 +1,6 @@
 """A sample as a judge is shown it: one JSON object a line, which nothing inside can end."""
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +8,11 @@ from typing import Any
 from assay.models import DataBlock, Message, Sample
 from assay.models.lenient import well_formed
 
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\xa0\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202f\u205f-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
-    "\U000e0000-\U000e0fff]"
+_BLANK = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\ufffd"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
-"""What a reader does not see, or sees as something else: it is shown as its number."""
+"""What counts as printable and is not seen, or is seen as something else."""
 
 _LEAST = 200
 """A text is not cut shorter than this."""
@@ -123,13 +121,14 @@ def _fields(turn: Turn, cutter: "_Cutter") -> dict[str, Any]:
 
 def _line(fields: dict[str, Any]) -> str:
     """One line of JSON in which everything that is there can be seen."""
-    text = json.dumps(fields, ensure_ascii=False)
-    return _UNSEEN.sub(_numbered, well_formed(text))
+    text = well_formed(json.dumps(fields, ensure_ascii=False))
+    unseen = [each for each in set(text) if not each.isprintable() or each in _BLANK]
+    return text.translate({ord(each): _numbered(each) for each in unseen})
 
 
-def _numbered(match: re.Match[str]) -> str:
+def _numbered(character: str) -> str:
     # As JSON spells it, in two halves beyond the first 65,536 characters.
-    return json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f"
+    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
 def _cap(lengths: list[int], room: int) -> int | None:
