@@ -10,10 +10,15 @@ from pathlib import Path
 
 PAGE = Path(__file__).with_name("reference.md")
 UNITS = (
+    "assay",
     "assay.models",
     "assay.models.wire",
     "assay.sources",
     "assay.sources.opencode",
+    "assay.sources.claude_code",
+    "assay.sources.codex",
+    "assay.sources.atif_file",
+    "assay.sources.inspect_logs",
     "assay.endpoints",
     "assay.rollout",
     "assay.rollout.remote",
@@ -25,6 +30,8 @@ UNITS = (
     "assay.export",
     "assay.certification",
     "assay.training",
+    "assay.pytest_plugin",
+    "assay.cli",
     "assay.compat",
     "assay.errors",
 )
@@ -63,6 +70,8 @@ def _described(public: str, value: object) -> str:
         return f"another spelling of `{real}`"
     if inspect.isclass(value) or inspect.isroutine(value):
         return _summary(value).replace("|", "\\|")
+    if isinstance(value, dict | str):
+        return f"a `{type(value).__name__}`"
     return "a type"
 
 
@@ -73,8 +82,9 @@ def _shown(public: str, value: object) -> str:
     for parameter in inspect.signature(value).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in names:
             names.append("*")
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
         default = "" if parameter.default is parameter.empty else "=…"
-        names.append(f"{parameter.name}{default}")
+        names.append(f"{stars}{parameter.name}{default}")
     return f"{public}({', '.join(names)})"
 
 

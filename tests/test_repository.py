@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import assay
+from assay.cli.quickstart import FOLDER
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "assay"
 
 MADE_BY_TOOLS = re.compile(
-    r"\.git|\.venv|\.\w+_cache|\.hypothesis|\.assay|__pycache__|build|dist|.*\.egg-info"
+    r"\.git|\.venv|\.\w+_cache|\.hypothesis|\.assay|__pycache__|assay-quickstart|build|dist"
+    r"|.*\.egg-info"
 )
 MACHINE_PATH = re.compile(r"(?<![\w.-])/(?:work|root|home)/")
 REGISTRY = re.compile(
@@ -175,6 +177,13 @@ def test_what_tools_leave_behind_is_not_read(tmp_path: Path) -> None:
     repository(tmp_path, "docs/page.md", ".ci/run")
 
     assert [path.name for path in files_under(tmp_path)] == ["run", "page.md"]
+
+
+def test_what_quickstart_writes_is_no_part_of_the_repository() -> None:
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+
+    assert f"{FOLDER}/" in ignored
+    assert MADE_BY_TOOLS.fullmatch(FOLDER.name)
 
 
 def test_ordinary_addresses_are_no_private_place(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ They lie beside a checkout, not in it; without them these tests are skipped and
 import ast
 import asyncio
 import dataclasses
+import inspect
 import json
 import re
 import socket
 import subprocess
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from assay import compat, models, rollout
+from assay import compat, evaluation, models, rollout
 from assay.models import manifest
 from assay.training import character_model
 from evaluation_sessions import run as run_session
@@ -268,15 +269,49 @@ def test_the_unified_sample_has_the_fields_of_the_proposal() -> None:
     assert proposed(trajectory=trajectory).response == filled.response
 
 
-@pytest.mark.parametrize("block", [2, 3, 4, 5])
-def test_the_type_changes_of_the_second_phase_run(block: int) -> None:
-    names = run(blocks()["004", block])
+def test_an_evaluation_reports_samples_and_has_no_other_type_for_them(tmp_path: Path) -> None:
+    note = blocks()["004", 2]
+    assert "DELETE EvalSample" in note
+    assert "returns EvalReport with samples: list[Sample]" in note
+    config = evaluation.EvalConfig(score_fn=lambda sample: models.Score(score=1.0))
 
-    for name in ("Message", "Endpoint", "AgentSession"):
-        proposed = names[name]
-        if proposed is not getattr(models, name):
-            ours = getattr(models, name).model_fields
-            assert set(getattr(proposed, "__annotations__", {})) <= set(ours)
+    report = asyncio.run(
+        evaluation.evaluate([{"question": "2+2?"}], config, store=tmp_path / "runs.db")
+    )
+
+    assert type(report) is evaluation.EvalReport
+    assert [type(each) for each in report.samples] == [models.Sample]
+    assert not hasattr(evaluation, "EvalSample")
+
+
+@pytest.mark.parametrize(("block", "name"), [(3, "Message"), (5, "AgentSession")])
+def test_the_types_of_the_second_phase_have_the_fields_of_the_proposal(
+    block: int, name: str
+) -> None:
+    proposed = run(blocks()["004", block])[name]
+
+    ours = getattr(models, name)
+    assert proposed is not ours
+    assert set() < set(proposed.__annotations__) <= set(ours.model_fields)
+
+
+@pytest.mark.parametrize("method", ["to_dict", "from_dict"])
+def test_an_endpoint_is_written_and_read_with_the_arguments_of_the_proposal(method: str) -> None:
+    proposed = run(blocks()["004", 4])["Endpoint"]
+
+    assert proposed is not models.Endpoint
+    asked_for = positional(getattr(proposed, method))
+    assert asked_for
+    assert positional(getattr(models.Endpoint, method)) == asked_for
+
+
+def positional(method: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """The parameters that may be given by position, with their defaults."""
+    return [
+        (each.name, each.default)
+        for each in inspect.signature(method).parameters.values()
+        if each.kind is each.POSITIONAL_OR_KEYWORD
+    ]
 
 
 @pytest.mark.parametrize(("block", "name"), [(0, "EvaluationProfile"), (1, "SuccessCriterion")])

@@ -56,8 +56,12 @@ class MissingExtra(ConfigError):
     """An optional dependency is needed and not installed."""
 
     @classmethod
-    def needed(cls, extra: str, *, by: str, package: str) -> "MissingExtra":
-        return cls(f"{by} needs the package `{package}`", hint=f"pip install 'assay[{extra}]'")
+    def needed(
+        cls, extra: str, *, by: str, package: str, then: str | None = None
+    ) -> "MissingExtra":
+        """The error whose hint installs an extra, and `then` what no extra can bring."""
+        commands = [f"pip install 'assay[{extra}]'", *([] if then is None else [then])]
+        return cls(f"{by} needs the package `{package}`", hint=" && ".join(commands))
 
 
 class DatasetError(AssayError):

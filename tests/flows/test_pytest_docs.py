@@ -9,6 +9,7 @@ from evaluation_sessions import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"(?<!-->\n)^```(python|jsonl)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+RUN = re.compile(r"test-replies-\d{8}-\d{6}-\w+")
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,18 @@ def test_the_evaluations_of_a_page_pass(page: str, tests: dict[str, float], tmp_
     if page == "pytest.md":
         shown = (DOCS / page).read_text("utf-8").partition("passed  test_sums")[2]
         assert shown.partition("summary:")[0].strip() in session.output.replace("passed  ", "", 1)
+
+
+def test_a_test_fails_as_the_page_shows(tmp_path: Path) -> None:
+    page = (DOCS / "pytest.md").read_text("utf-8")
+    (first, *_) = (text for language, text in BLOCK.findall(page) if language == "python")
+    (rows,) = (text for language, text in BLOCK.findall(page) if language == "jsonl")
+    raising = "    if not reply[0].isdigit():\n        raise ValueError(f'cannot read {reply!r}')\n"
+    (tmp_path / "test_sums.py").write_text(first.replace("    return", f"{raising}    return"))
+    (tmp_path / "sums.jsonl").write_text(rows.replace("The answer is 51", "fifty-one"))
+
+    session = run(tmp_path)
+
+    (shown,) = re.findall(r"^```text\n(test_replies: .*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert session.status == 1
+    assert RUN.sub("RUN", shown) in RUN.sub("RUN", session.output)

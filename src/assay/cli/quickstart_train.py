@@ -23,6 +23,7 @@ from assay.training import (
     sft_train,
 )
 from assay.training.events import Stepped, TrainingEvent
+from assay.training.packages import check_packages
 
 from .interruption import leave_now, stopping_on_signals
 from .progress import Silence
@@ -49,6 +50,7 @@ _NAMED = 3
 
 def train_and_compare(args: Namespace) -> int:
     """Exit status 0, whatever was learned: it is shown, not asked. 130 when interrupted."""
+    check_packages()
     course = _Course(args, Sums(args.seed or 0), _fresh(args.output))
     with Store.open(store_location(args)) as store:
         lesson = course.taken(store)

