@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from assay.errors import ScorerFault
@@ -17,6 +18,22 @@ ASKED = Sample(id="a", prompt="2+2?")
 )
 def test_a_number_or_a_bool_is_the_score(value: object, score: float) -> None:
     assert read_outcome(value, ASKED) == EvaluateResult(score=score)
+
+
+@pytest.mark.parametrize(
+    ("value", "score"),
+    [(np.bool_(True), 1.0), (np.float32(0.25), 0.25), (np.int64(2), 2.0), (np.array(0.5), 0.5)],
+)
+def test_a_number_of_numpy_is_the_score(value: object, score: float) -> None:
+    assert read_outcome(value, ASKED) == EvaluateResult(score=score)
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([0.5]), np.array("0.5"), np.array(0.5j), np.array(None)]
+)
+def test_an_array_of_anything_but_one_number_is_a_fault(value: object) -> None:
+    with pytest.raises(ScorerFault, match="the scorer returned a ndarray for sample 'a'"):
+        read_outcome(value, ASKED)
 
 
 def test_a_result_is_taken_as_it_is() -> None:

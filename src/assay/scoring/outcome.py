@@ -2,7 +2,7 @@
 
 import math
 from numbers import Real
-from typing import cast
+from typing import Any, cast
 
 from assay.errors import ScorerFault
 from assay.models import EvaluateResult, Sample
@@ -29,8 +29,19 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
         if value.score is None:
             raise ScorerFault("the scorer returned the sample without setting its `score`")
         return value.score
+    alone = _out_of_array(value)
+    if alone is not None:
+        return read_outcome(alone, sample)
     kind = "None" if value is None else f"a {type(value).__name__}"
     raise ScorerFault(
         f"the scorer returned {kind} for sample {sample.id!r}",
         hint="return an EvaluateResult, a number or a bool",
     )
+
+
+def _out_of_array(value: Any) -> float | None:
+    """The number of NumPy's own bool, or of an array or a tensor without dimensions."""
+    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
+        return None
+    number = value.item()
+    return number if type(number) in _NUMBERS else None
