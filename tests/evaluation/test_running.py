@@ -10,7 +10,6 @@ import pytest
 
 from assay.errors import AccessDenied, BadRow, ConfigError, StoreError
 from assay.evaluation import EvalConfig, Progress
-from assay.evaluation.engine import units
 from assay.models import (
     Boundary,
     Endpoint,
@@ -22,7 +21,7 @@ from assay.models import (
     Status,
     Trajectory,
 )
-from assay.record import RunSpec, Store
+from assay.record import Run, Store
 from assay.record.entries import Entry, result_entry
 from assay.rollout import CalculatorEnvironment, Limits
 from assay.sources import load_samples
@@ -43,6 +42,27 @@ def test_every_sample_is_rolled_out_scored_and_recorded(store: Path) -> None:
     assert first.trajectory.termination_reason == "agent"
     assert [sample.index for sample in report.samples] == list(range(25))
     assert [sample.id for sample in report.samples[-2:]] == ["r23", "r24"]
+
+
+def test_a_slice_of_the_samples_is_read_in_one_pass(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = run(rows(9), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
+    begun: list[str] = []
+    samples = Run.samples
+
+    def counted(self: Run) -> Iterator[Sample]:
+        begun.append(self.id)
+        return samples(self)
+
+    monkeypatch.setattr(Run, "samples", counted)
+
+    for place in (slice(None), slice(2, 7, 2), slice(None, None, -1), slice(-2, 1, -3)):
+        begun.clear()
+        assert [each.id for each in report.samples[place]] == [f"r{n}" for n in range(9)[place]]
+        assert len(begun) == 1
+
+    assert report.samples[5:2] == report.samples[20:] == []
 
 
 def test_the_documented_example_runs_as_written(store: Path) -> None:
@@ -325,18 +345,18 @@ def test_rows_are_read_no_further_ahead_than_samples_may_be_in_progress(store: P
     assert most_ahead == [1] * 20
 
 
-def test_an_error_of_the_dataset_stands_behind_the_samples_before_it() -> None:
+def test_an_error_of_the_dataset_stands_behind_the_samples_before_it(store: Path) -> None:
     def stream() -> Iterator[Sample]:
         for number in range(7):
             yield Sample(id=f"s{number}", prompt="x")
         raise BadRow("no more")
 
     config = EvalConfig(endpoint=ECHO, score_fn=right, concurrency=5)
-    todo = units(stream(), config, RunSpec("run", "run", {}, "f", "d"), ())
-
-    assert [next(todo).sample.id for _ in range(7)] == [f"s{number}" for number in range(7)]
     with pytest.raises(BadRow, match="no more"):
-        next(todo)
+        run(stream(), config, store=store)
+
+    with Store.open(store) as opened:
+        assert [row.sample_id for row in opened.run().results()] == [f"s{n}" for n in range(7)]
 
 
 @pytest.mark.parametrize("count", [49, 50, 51, 100])

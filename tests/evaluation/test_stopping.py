@@ -36,6 +36,24 @@ def test_a_resumed_run_does_only_what_is_missing(store: Path) -> None:
     assert second.summary.failed == {}
 
 
+def test_the_progress_of_a_resumed_run_begins_with_what_it_had(store: Path) -> None:
+    broken = ["r4"]
+
+    def score(sample: Sample) -> float:
+        if sample.id in broken:
+            raise ValueError("not now")
+        return float(sample.id == "r4")
+
+    seen: list[Progress] = []
+    config = EvalConfig(endpoint=ECHO, score_fn=score)
+    run(rows(5), config, store=store)
+    broken.clear()
+    run(rows(5), config, store=store, resume="latest", watch=seen.append)
+
+    (last,) = {id(progress): progress for progress in seen}.values()
+    assert (last.already_done, last.done, last.mean) == (4, 1, 0.2)
+
+
 def test_resuming_with_another_configuration_is_refused(store: Path) -> None:
     run(rows(1), EvalConfig(endpoint=ECHO, score_fn=right), store=store)
     other = Endpoint(provider="mock", model="echo", temperature=0.5)

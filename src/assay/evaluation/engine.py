@@ -1,15 +1,25 @@
 """The one place that joins source, rollout, scoring and record."""
 
 import asyncio
-from collections.abc import Awaitable, Container, Coroutine, Iterator
+import inspect
+from collections.abc import Awaitable, Container, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from assay.endpoints import ModelClient
-from assay.errors import AccessDenied, AssayError, ConfigError, ScorerFault, WireError
+from assay.endpoints.own_time import OwnTime
+from assay.errors import (
+    AccessDenied,
+    AssayError,
+    ConfigError,
+    DatasetError,
+    ScorerFault,
+    WireError,
+)
 from assay.models import (
     Boundary,
     EvaluateResult,
@@ -20,7 +30,7 @@ from assay.models import (
     Trajectory,
 )
 from assay.models.written import assign
-from assay.record import RunSpec, Writer, sample_key
+from assay.record import Run, Writer, sample_key
 from assay.record.entries import Entry, failure_entry, result_entry
 from assay.report.results import finite
 from assay.rollout import RolloutFailed, run_agent
@@ -39,48 +49,41 @@ class Unit:
     sample: Sample
     repeat: int
     key: str
+    sample_id: str
+    """As it was before anybody's code had the sample."""
 
 
 def units(
-    samples: Iterator[Sample], config: EvalConfig, spec: RunSpec, done: Container[str]
+    samples: Iterator[Sample], config: EvalConfig, run: Run, done: Container[str]
 ) -> Iterator[Unit]:
     """The rollouts that are not recorded yet, one sample at a time."""
-    run_id, fingerprint = spec.id, spec.config_fingerprint
-    for sample in _ahead(samples, min(config.concurrency, _TOGETHER)):
-        for repeat in range(config.repeats):
-            key = sample_key(run_id, sample.id, repeat, fingerprint)
+    run_id, fingerprint = run.id, run.spec.config_fingerprint
+    if config.repeats == 1:
+        for sample in samples:
+            key = sample_key(run_id, sample.id, 0, fingerprint)
             if key not in done:
-                yield Unit(_copy(sample, repeat, config.repeats), repeat, key)
+                yield Unit(sample, 0, key, sample.id)
+        return
+    places = run.places()
+    for sample in samples:
+        keys = [sample_key(run_id, sample.id, n, fingerprint) for n in range(config.repeats)]
+        left = [(repeat, key) for repeat, key in enumerate(keys) if key not in done]
+        if left and places is not None:
+            sample.index = places.of(keys, sample.index)
+        for repeat, key in left:
+            yield Unit(_copy(sample, repeat), repeat, key, sample.id)
 
 
-def _ahead(samples: Iterator[Sample], count: int) -> Iterator[Sample]:
-    """The same samples, read `count` at a time, which is faster than one by one.
-
-    An error is raised where it stands: behind the samples that were read before it.
-    """
-    problem: Exception | None = None
-    while problem is None:
-        read: list[Sample] = []
-        try:
-            read.extend(islice(samples, count))
-        except Exception as error:
-            problem = error
-        yield from read
-        if len(read) < count:
-            break
-    if problem is not None:
-        raise problem
-
-
-def _copy(sample: Sample, repeat: int, repeats: int) -> Sample:
-    if repeats == 1:
-        return sample
-    # Each rollout fills a sample of its own; what they share is only read.
+def _copy(sample: Sample, repeat: int) -> Sample:
+    # Each rollout fills a sample of its own. What came with the row is copied as well: a scorer
+    # that changes it must not change it for the others.
     return sample.model_copy(
         update={
             "group_index": sample.index,
             "rollout_id": f"{sample.id}#{repeat}",
-            "metadata": dict(sample.metadata),
+            "input": deepcopy(sample.input),
+            "ground_truth": deepcopy(sample.ground_truth),
+            "metadata": deepcopy(sample.metadata),
         }
     )
 
@@ -98,7 +101,10 @@ class Engine:
         self._config = config
         self._client = client
         self._writer = writer
-        self._scorer = None if config.score_fn is None else ScoreCaller(config.score_fn)
+        limited = config.sample_timeout_s is not None
+        self._scorer = (
+            None if config.score_fn is None else ScoreCaller(config.score_fn, apart=limited)
+        )
         self._progress = oversight.progress
         self._watch = oversight.watch
         self._stop = oversight.stop
@@ -106,6 +112,7 @@ class Engine:
         self._hopeless = False
         self._woken = asyncio.Event()
         self._answered = False
+        self._forbidden = 0
         self._finished: list[tuple[Unit, bool]] = []
 
     async def run(self, todo: Iterator[Unit]) -> None:
@@ -114,6 +121,7 @@ class Engine:
         Raises what makes going on pointless: a refused key, a dataset that cannot be read on, a
         store that cannot be written. What was recorded before that stays.
         """
+        todo = self._ahead(todo)
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
         overseer = asyncio.create_task(self._oversee(workers))
         try:
@@ -130,6 +138,30 @@ class Engine:
         self._account_for(ends)
         if self._fatal is not None:
             raise self._fatal
+
+    def _ahead(self, todo: Iterator[Unit]) -> Iterator[Unit]:
+        """The same units, read several at a time, which is faster than one by one.
+
+        An error is raised where it stands: behind the units that were read before it.
+        """
+        count = min(self._config.concurrency, _TOGETHER)
+        problem: BaseException | None = None
+        while problem is None:
+            if self._finished:
+                # A dataset may take its time. What is done is not kept waiting for it.
+                self._submit_finished()
+            read: list[Unit] = []
+            try:
+                read.extend(islice(todo, count))
+            except SystemExit as error:
+                problem = DatasetError(f"the dataset's own code called sys.exit({error.code!r})")
+            except Exception as error:
+                problem = error
+            yield from read
+            if len(read) < count:
+                break
+        if problem is not None:
+            raise problem
 
     def _account_for(self, ends: list[BaseException | None]) -> None:
         """A worker that died on its own has lost its sample: the run must not look complete."""
@@ -180,13 +212,11 @@ class Engine:
         sample = unit.sample
         if sample.failure is not None:
             return sample.failure  # it came here failed, and is kept as it is
-        deadline = self._deadline()
+        own = None if self._config.sample_timeout_s is None else OwnTime()
         try:
             if self._client is not None:
                 rollout = self._rolled_out(unit, self._client)
-                trajectory = await (
-                    rollout if deadline is None else self._in_time(rollout, deadline)
-                )
+                trajectory = await (rollout if own is None else self._in_time(rollout, own))
                 assign(sample, {"trajectory": trajectory})
                 self._answered = True
         except RolloutFailed as failed:
@@ -196,18 +226,24 @@ class Engine:
             return self._failed(sample, unprepared.__cause__ or unprepared, unprepared.boundary)
         except TimeoutError as error:
             return self._failed(sample, error, Boundary.ENDPOINT)
+        except Exception as error:
+            # Whatever else: the environment is the only other code in a rollout.
+            return self._failed(sample, error, Boundary.ENVIRONMENT)
         try:
             if self._scorer is None:
                 score = _own_result(sample)
             else:
                 judged = self._scorer(sample)
                 score = _with_steps(
-                    await (judged if deadline is None else self._in_time(judged, deadline)),
+                    await (judged if own is None else self._in_time(judged, own)),
                     sample.trajectory,
                 )
             _refuse_unaverageable(score)
+            if sample.id != unit.sample_id:
+                raise ScorerFault(f"the id of the sample was changed to {sample.id!r}")
         except (Exception, SystemExit) as error:
-            # Passed on, a scorer's sys.exit() would end the run as if all were well.
+            # Passed on, sys.exit() in somebody's code would end the run as if all were well.
+            sample.id = unit.sample_id
             return self._failed(sample, error, Boundary.SCORER)
         truncated = sample.trajectory is not None and sample.trajectory.truncated
         status = Status.TRUNCATED if truncated else Status.COMPLETED
@@ -219,7 +255,7 @@ class Engine:
         messages = self._prepared(sample)
         try:
             environment = self._config.make_environment(sample)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _Unprepared(Boundary.ENVIRONMENT) from error
         return run_agent(
             client,
@@ -229,35 +265,43 @@ class Engine:
             seed=self._config.seed_of(sample, unit.repeat),
         )
 
-    def _deadline(self) -> float | None:
+    async def _in_time(self, work: Awaitable[_Done], own: OwnTime) -> _Done:
         seconds = self._config.sample_timeout_s
-        return None if seconds is None else asyncio.get_running_loop().time() + seconds
-
-    async def _in_time(self, work: Awaitable[_Done], deadline: float) -> _Done:
+        assert seconds is not None
+        late = TimeoutError(f"the sample was not finished within {seconds} s")
         try:
-            async with asyncio.timeout_at(deadline) as timer:
-                return await work
+            with own:
+                async with own.limited(seconds) as timer:
+                    done = await work
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            seconds = self._config.sample_timeout_s
-            raise TimeoutError(f"the sample was not finished within {seconds} s") from error
+            raise late from error
+        # A timer is heard only where something waits.
+        if own.spent_s > seconds:
+            raise late
+        return done
 
     def _prepared(self, sample: Sample) -> list[Message]:
         prepare = self._config.prepare_messages
         try:
             given = sample.messages if prepare is None else prepare(sample)
+            if type(given) is not list:
+                _refuse_no_list(given)
             return [
                 message if isinstance(message, Message) else Message.model_validate(message)
                 for message in given
             ]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _Unprepared(Boundary.DATASET) from error
 
     def _failed(self, sample: Sample, error: BaseException, boundary: Boundary) -> Failure:
         if isinstance(error, AccessDenied) and not self._answered:
-            # Nothing was ever answered: every other call would be refused as well.
-            self._give_up(error)
+            # Nothing was ever answered: every other call would be refused as well. A 403 may be
+            # about one input, and is faster than an answer.
+            self._forbidden += error.status == 403
+            if error.status != 403 or self._forbidden == _FORBIDDEN:
+                self._give_up(error)
         failure = Failure.of(error, boundary, retryable=getattr(error, "retryable", True))
         sample.status = Status.FAILED
         sample.failure = failure
@@ -311,8 +355,9 @@ class Engine:
             return result_entry(unit.key, sample, unit.repeat), note
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
-            unit.sample = bare = _bare(sample)
-            self._failed(bare, error, Boundary.SCORER)
+            unit.sample = bare = _writable(sample)
+            in_rollout = bare.trajectory is None and sample.trajectory is not None
+            self._failed(bare, error, Boundary.ENVIRONMENT if in_rollout else Boundary.SCORER)
             return failure_entry(unit.key, bare, unit.repeat), None
 
     def _recorded(self, notes: "list[_Note]", outcome: list[bool] | AssayError) -> None:
@@ -336,16 +381,34 @@ _Note = tuple[float | None, float | None] | None
 """What the progress counts of a sample: its reward and its cost, or None for one that failed."""
 
 _TOGETHER = 50
+_FORBIDDEN = 5
+"""So many samples are refused with 403, and none answered, when a run is given up."""
 
 
-def _bare(sample: Sample) -> Sample:
-    """What of a sample can be written whatever was put into it."""
-    return Sample(
+def _writable(sample: Sample) -> Sample:
+    """What of a sample can be written, whatever was put into it."""
+    kept = Sample(
         id=sample.id,
         index=sample.index,
         group_index=sample.group_index,
         rollout_id=sample.rollout_id,
     )
+    for name in ("input", "prompt", "ground_truth", "metadata", "trajectory"):
+        more = kept.model_copy(update={name: getattr(sample, name)})
+        with suppress(WireError):
+            more.to_json_bytes()
+            kept = more
+    return kept
+
+
+def _refuse_no_list(given: object) -> None:
+    if inspect.iscoroutine(given):
+        given.close()
+        raise TypeError("`prepare_messages` is async; it has to return the messages at once")
+    if isinstance(given, str | Mapping | Message):
+        raise TypeError(
+            f"`prepare_messages` returned a {type(given).__name__}, no list of messages"
+        )
 
 
 def _own_result(sample: Sample) -> EvaluateResult:

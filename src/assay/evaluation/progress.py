@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from assay.record.runs import Totals
+
 
 @dataclass
 class Progress:
@@ -28,6 +30,10 @@ class Progress:
 
     @property
     def mean(self) -> float | None:
+        """Of the judged results so far, each counted for itself.
+
+        The report has the mean of the samples, which averages the repeats of each first.
+        """
         return self._rewards / self._judged if self._judged else None
 
     @property
@@ -46,6 +52,14 @@ class Progress:
             return None
         left = self.total - self.already_done - self.done - self.failed
         return max(left, 0) / self.rate
+
+    def go_on_from(self, done: int, totals: Totals) -> None:
+        """Begin with what the run had when it was resumed."""
+        self.already_done = done
+        self.not_judged = totals.invalid
+        self.cost_usd = totals.cost_usd or 0.0
+        self.cost_unknown = totals.recorded - totals.cost_known
+        self._rewards, self._judged = totals.score_sum, totals.valid
 
     def add(self, reward: float | None, cost_usd: float | None) -> None:
         self.done += 1

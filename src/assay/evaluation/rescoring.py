@@ -111,7 +111,7 @@ def _stripped(old: Run, new: Run, how: Rescoring, done: Container[str]) -> Itera
         sample = next(sample for number, sample in samples if number == place)
         key = sample_key(new.id, row.sample_id, row.repeat, fingerprint)
         if key not in done:
-            yield Unit(_bare(sample, row), row.repeat, key)
+            yield Unit(_bare(sample, row), row.repeat, key, sample.id)
 
 
 def _bare(sample: Sample, row: ResultRow) -> Sample:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Container, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -143,11 +144,14 @@ class Collector:
                 **_FRESH,
                 "group_index": drawn.position,
                 "rollout_id": f"{sample.id}#{repeat}",
+                # A scorer that changes its row must not change it for the others of the group.
+                "input": deepcopy(sample.input),
+                "ground_truth": deepcopy(sample.ground_truth),
                 "metadata": {**sample.metadata, STEP: step},
             }
         )
         key = sample_key(recording.run.id, sample.id, repeat, recording.fingerprint)
-        return Unit(own, repeat, key)
+        return Unit(own, repeat, key, sample.id)
 
     def _recorded(self, units: Sequence[Unit]) -> dict[str, Sample]:
         """The rollouts among these that are in the store, by key."""
