@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from assay.endpoints.in_process import LocalModel
-from assay.errors import ConfigError, TrainingError
+from assay.errors import ConfigError, MissingExtra, TrainingError
 from assay.models import EvaluateResult, Sample
 from assay.record import Store
 from assay.rollout import BasicEnvironment
@@ -314,5 +315,28 @@ def test_weights_that_became_infinite_end_the_training_before_they_are_used(
 def test_there_is_nothing_to_train_on_without_prompts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there are no prompts"):
         trained(tmp_path, prompts=[])
+
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("backend", ["local", "trl"])
+def test_without_torch_it_says_what_to_install(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    with pytest.raises(MissingExtra, match=r"`torch`\n  hint: pip install 'assay\[train\]'"):
+        grpo_train(lamp_config(tmp_path, backend=backend), PROMPTS, looked_and_said, Lamp)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_local_loop_is_not_done_by_several_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    with pytest.raises(ConfigError, match=r"2 processes: only the TRL backend .*\n.*'trl'"):
+        trained(tmp_path)
 
     assert not (tmp_path / "out").exists()

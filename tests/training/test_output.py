@@ -1,5 +1,13 @@
 """The output folder: it belongs to one training."""
 
+import errno
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,3 +83,103 @@ def test_a_folder_whose_training_cannot_be_read_says_so(output: Output) -> None:
 
     with pytest.raises(TrainingError, match=r"training\.json: cannot be read"):
         output.begun(Begun)
+
+
+def test_two_trainings_are_not_in_one_folder_at_once(output: Output) -> None:
+    told = rf"out: process {os.getpid()} on {socket.gethostname()} is training here\n  hint: wait"
+
+    with output.claimed(resume=False):
+        output.begin(Begun(run_id="a"))
+        for resume in (False, True):
+            with pytest.raises(ConfigError, match=told), output.claimed(resume=resume):
+                pass
+
+    with output.claimed(resume=True):
+        assert output.begun(Begun).run_id == "a"
+
+
+def test_a_training_that_began_since_the_check_is_noticed(output: Output) -> None:
+    output.check(resume=False)
+    with output.claimed(resume=False):
+        output.begin(Begun(run_id="a"))
+
+    with (
+        pytest.raises(ConfigError, match="there is a training here already"),
+        output.claimed(resume=False),
+    ):
+        pass
+
+
+def test_only_what_is_gone_on_with_can_be_taken_over(output: Output) -> None:
+    with output.claimed(resume=False):
+        with (
+            pytest.raises(ConfigError, match="is training here"),
+            output.claimed(resume=False, take_over=True),
+        ):
+            pass
+        output.begin(Begun(run_id="a"))
+        with output.claimed(resume=True, take_over=True):
+            pass
+        with pytest.raises(ConfigError, match="is training here"), output.claimed(resume=True):
+            pass
+
+
+def test_where_there_are_no_locks_a_folder_is_used_without(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", without)
+
+    with output.claimed(resume=False):
+        output.begin(Begun(run_id="a"))
+
+
+CLAIMS = """
+import os, pathlib, sys
+from assay.training.output import Output
+
+with Output(pathlib.Path(sys.argv[1])).claimed(resume=False):
+    print("claimed", flush=True)
+    if sys.argv[2] == "forks" and os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+    elif sys.argv[2] == "stays":
+        sys.stdin.read()
+print("ended", flush=True)
+"""
+
+
+@contextmanager
+def claiming(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has a folder, or had it and left another one behind."""
+    command = [sys.executable, "-c", CLAIMS, str(folder), how]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "claimed\n"
+        yield process
+
+
+def test_a_killed_process_leaves_a_folder_that_can_be_used(output: Output) -> None:
+    with claiming(output.folder, "stays") as process:
+        with (
+            pytest.raises(ConfigError, match=f"process {process.pid} on "),
+            output.claimed(resume=False),
+        ):
+            pass
+        process.kill()
+
+    with output.claimed(resume=False):
+        pass
+
+
+def test_what_a_training_forked_does_not_keep_its_folder(output: Output) -> None:
+    with claiming(output.folder, "forks") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ended\n"
+
+        with output.claimed(resume=False):
+            pass

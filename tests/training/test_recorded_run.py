@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, StoreError
 from assay.record import Store
+from assay.training.output import Output
 from assay.training.session import TrainingSession
 from training.lamps import trained
 
@@ -42,3 +43,39 @@ def test_a_folder_that_cannot_be_made_leaves_no_run_behind(
         trained(tmp_path)
     with Store.open(tmp_path / "store.db") as store:
         assert store.runs() == []
+
+
+def test_a_folder_that_another_training_has_leaves_no_run_behind(tmp_path: Path) -> None:
+    with (
+        Output(tmp_path / "out").claimed(resume=False),
+        pytest.raises(ConfigError, match=r"out: process \d+ on .* is training here"),
+    ):
+        trained(tmp_path)
+
+    with Store.open(tmp_path / "store.db") as store:
+        assert store.runs() == []
+
+
+def test_a_run_that_cannot_begin_leaves_its_folder_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("the disk is full", where="store.db")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "start_run", full)
+        with pytest.raises(StoreError, match="the disk is full"):
+            trained(tmp_path)
+
+    assert not trained(tmp_path, num_steps=1).interrupted
+
+
+def test_a_training_is_gone_on_with_by_one_process_unless_taken_over(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    trained(tmp_path, num_steps=1)
+
+    with Output(tmp_path / "out").claimed(resume=True):
+        with pytest.raises(ConfigError, match="is training here"):
+            trained(tmp_path, session=TrainingSession(store=store, resume=True))
+        session = TrainingSession(store=store, resume=True, take_over=True)
+        assert len(trained(tmp_path, session=session).steps) == 2

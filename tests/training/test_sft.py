@@ -1,5 +1,6 @@
 """`sft_train`: that it learns, that it repeats itself, and that it goes on where it stopped."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ import pytest
 import torch
 
 from assay.endpoints.in_process import LocalModel, Sampling
-from assay.errors import ConfigError, TrainingError
+from assay.errors import ConfigError, MissingExtra, TrainingError
 from assay.evaluation import Stop
 from assay.models import Sample
 from assay.training import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 from assay.training.checkpoints import weights_digest
+from assay.training.output import Output
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer
 from training.mask_rollouts import sampled_rollout
 
@@ -250,6 +252,25 @@ def test_a_model_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="is not a folder"):
         sft_train(config, rows())
+
+
+def test_a_folder_that_another_training_has_is_left_alone(tmp_path: Path) -> None:
+    with (
+        Output(tmp_path).claimed(resume=False),
+        pytest.raises(ConfigError, match=r"process \d+ on .* is training here"),
+    ):
+        train(tmp_path)
+
+    assert not (tmp_path / "training.json").exists()
+
+
+def test_without_torch_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    with pytest.raises(MissingExtra, match=r"`torch`\n  hint: pip install 'assay\[train\]'"):
+        sft_train(SFTConfig(model_name="none", output=tmp_path / "out"), rows())
 
 
 def test_the_tokenizer_is_saved_with_the_template_it_is_asked_with(tmp_path: Path) -> None:

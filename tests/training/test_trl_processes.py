@@ -9,17 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from assay.errors import ConfigError, TrainingError
 from assay.record import Store
-from assay.training.trl_processes import Place, checked_place, from_first
+from assay.training.trl_processes import Place, check_alone, checked_place, from_first
 from training.lamps import lamp_config, steps_kept
 from training.trl_process import found_by_training
 
 TESTS = Path(__file__).parent.parent
 
 
-def started(folder: Path, number: int, count: int, port: int) -> subprocess.Popen[str]:
+PLACE = """
+from assay.training.grpo_config import GRPOConfig
+from assay.training.trl_processes import place
+
+here = place(GRPOConfig(model_name="none", backend="trl"))
+print(f"[{here.number}, {here.count}]")
+"""
+
+
+def started(command: list[str], number: int, count: int, port: int) -> subprocess.Popen[str]:
     env = {
         **os.environ,
         "PYTHONPATH": str(TESTS),
@@ -30,9 +40,8 @@ def started(folder: Path, number: int, count: int, port: int) -> subprocess.Pope
         "LOCAL_RANK": str(number),
         "OMP_NUM_THREADS": "1",
     }
-    script = TESTS / "training" / "trl_process.py"
     return subprocess.Popen(
-        [sys.executable, str(script), str(folder)],
+        [sys.executable, *command],
         env=env,
         text=True,
         stdout=subprocess.PIPE,
@@ -46,9 +55,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def trained_by(folder: Path, count: int) -> list[dict[str, Any]]:
+def told_by(count: int, *command: str) -> list[Any]:
+    """What the processes print last, as JSON; the first of them first."""
     port = free_port()
-    processes = [started(folder, number, count, port) for number in range(count)]
+    processes = [started([*command], number, count, port) for number in range(count)]
     found = []
     for process in processes:
         said, complaint = process.communicate(timeout=300)
@@ -60,7 +70,7 @@ def trained_by(folder: Path, count: int) -> list[dict[str, Any]]:
 def test_two_processes_learn_what_one_does_and_record_it_once(tmp_path: Path) -> None:
     alone = found_by_training(tmp_path / "alone")
 
-    first, second = trained_by(tmp_path / "two", 2)
+    first, second = told_by(2, str(TESTS / "training/trl_process.py"), str(tmp_path / "two"))
 
     assert first["run"] == second["run"]
     assert first["learned"] == second["learned"]
@@ -72,6 +82,28 @@ def test_two_processes_learn_what_one_does_and_record_it_once(tmp_path: Path) ->
         (run,) = store.runs()
         assert (run.status, run.totals.recorded) == ("completed", 16)
     assert [step["loss"] for step in steps_kept(tmp_path / "two")] == first["losses"]
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="it would be used")
+def test_processes_without_an_accelerator_find_each_other_unasked() -> None:
+    assert told_by(2, "-c", PLACE) == [[0, 2], [1, 2]]
+
+
+@pytest.mark.parametrize("told", ["", "1", "many"])
+def test_one_process_is_alone(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", told)
+
+    check_alone()
+
+
+def test_processes_that_cannot_find_each_other_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.training.trl_processes.place", lambda _: Place(0, 1))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    with pytest.raises(ConfigError, match="2 processes: they cannot find each other on this"):
+        checked_place(lamp_config(tmp_path, backend="trl"))
 
 
 def test_one_process_is_the_first_and_asks_nobody(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from .demonstrations import demonstrated
 from .grpo import GRPOResult, grpo_train, grpo_train_async
 from .grpo_config import GRPOConfig
 from .lora import Lora
+from .metrics import StepMetrics
+from .metrics_file import MetricsFile
 from .retokenising import Retokeniser, retokenised
 from .rollouts import ForkedRollout, agent_rollout_to_sample, agent_rollout_to_samples
 from .session import TrainingSession
@@ -23,11 +25,13 @@ __all__ = [
     "GRPOConfig",
     "GRPOResult",
     "Lora",
+    "MetricsFile",
     "Retokeniser",
     "SFTConfig",
     "SFTResult",
     "SFTStep",
     "SFTWatch",
+    "StepMetrics",
     "TokenSource",
     "TrainingSession",
     "agent_rollout_to_sample",

@@ -32,11 +32,13 @@ from .lockstep import Lockstep
 from .metrics import StepMetrics, Update, step_metrics
 from .metrics_file import MetricsFile, RecordedMetrics
 from .output import Output
+from .packages import check_packages
 from .policy import Policy, seeded
 from .recorded_run import begin_run
 from .session import TrainingSession
 from .trl_backend import TrlFollower, TrlLeader, TrlListener
 from .trl_learner import TrlStart
+from .trl_processes import check_alone
 from .trl_trainer import check_trl
 
 
@@ -109,6 +111,9 @@ async def grpo_train_async(
 ) -> GRPOResult:
     """The same as `grpo_train`, to be awaited."""
     session = session or TrainingSession()
+    check_packages()
+    if config.backend == "local":
+        check_alone()
     plan = planned(config, prompts, score_fn, environment_cls)
     if config.backend == "trl" and not (await asyncio.to_thread(check_trl, config)).is_first:
         return await _followed(plan, model)
@@ -124,6 +129,7 @@ async def grpo_train_async(
         store = session.store
         if not isinstance(store, Store):
             store = stack.enter_context(Store.open(store))
+        stack.enter_context(output.claimed(resume=session.resume, take_over=session.take_over))
         return await _Training(plan, session, output, policy, store).run()
 
 

@@ -2,7 +2,11 @@
 
 import json
 import os
+import socket
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +27,7 @@ class Output:
         self.model = folder / "model"
         self.curve = folder / "reward.svg"
         self._begun = folder / "training.json"
+        self._lock = folder / "training.lock"
 
     def check(self, *, resume: bool) -> None:
         """Raise `ConfigError` unless a training can begin, or go on, here. Writes nothing."""
@@ -48,6 +53,36 @@ class Output:
     def _in_the_way(self) -> list[str]:
         ours = (self.metrics, self.checkpoints, self.model, self.curve)
         return [path.name for path in ours if path.exists()]
+
+    @contextmanager
+    def claimed(self, *, resume: bool, take_over: bool = False) -> Iterator[None]:
+        """Keep other trainings out of the folder, for as long as this process lives at most.
+
+        Raises `ConfigError` that says which process has it, unless its training is to be taken
+        over, and for what `check` refuses.
+        """
+        with self._opened_lock() as file:
+            if _lock(file):
+                _sign(file)
+            elif not (resume and take_over):
+                raise ConfigError(
+                    f"{_signed(file)} is training here",
+                    where=str(self.folder),
+                    hint="wait for it or end it, or choose another output folder",
+                )
+            try:
+                # Another training may have begun, and even ended, since this one was checked.
+                self.check(resume=resume)
+                yield
+            finally:
+                _unlock(file)
+
+    def _opened_lock(self) -> FileIO:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self._lock.open("ab+", buffering=0)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
 
     def make(self) -> None:
         """Make the folder, unless it is there."""
@@ -76,6 +111,40 @@ def replace_text(path: Path, text: str) -> None:
     beside = path.with_suffix(".tmp")
     beside.write_text(text, "utf-8")
     os.replace(beside, path)
+
+
+def _lock(file: FileIO) -> bool:
+    """Whether no other process has the lock. The system lifts it when a process ends, however."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass  # a system or a disk without locks
+    return True
+
+
+def _unlock(file: FileIO) -> None:
+    # Closing the file would not do while a forked process has it as well.
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _sign(file: FileIO) -> None:
+    # A disk that is full is told of where something must be written.
+    with suppress(OSError):
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+
+
+def _signed(file: FileIO) -> str:
+    """Which process has the lock of a file, unless it had no time yet to say so."""
+    file.seek(0)
+    return file.read(200).decode("utf-8", "replace") or "another process"
 
 
 def _check_writable(folder: Path) -> None:

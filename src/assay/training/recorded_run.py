@@ -33,7 +33,6 @@ def begin_run(
     """Start the run of a folder, or claim it again. Called before weights change."""
     initial = policy.initial_digest()
     if not session.resume:
-        output.make()
         run = store.start_run(_spec(new_run_id(plan.config.name), plan))
         output.begin(Begun(run_id=run.id, initial_weights=initial))
         return run

@@ -14,6 +14,7 @@ from assay.sources import SampleStream, Source, load_samples
 from .checkpoints import Checkpoints, Progressed, weights_digest, write_folder
 from .metrics_file import MetricsFile
 from .output import Output
+from .packages import check_packages
 from .policy import seeded
 from .sft_batches import endless_batches, epoch_batches, packed, summed_loss
 from .sft_config import SFTConfig
@@ -65,6 +66,7 @@ def sft_train(
     `resume` the training in the output folder goes on from its newest checkpoint.
     """
     # What can be wrong with the request is found before the weights are loaded.
+    check_packages()
     stream = samples if isinstance(samples, SampleStream) else load_samples(samples)
     template = read_template(config.chat_template)
     output = Output(config.output)
@@ -77,6 +79,7 @@ def sft_train(
         stack.enter_context(seeded(config.seed))
         stack.enter_context(local.limited_threads())
         training = _Training(config, data, local, output, stop or Stop())
+        stack.enter_context(output.claimed(resume=resume))
         return training.run(resume=resume, watch=watch)
 
 

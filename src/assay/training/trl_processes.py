@@ -1,5 +1,6 @@
 """Several processes that train one model: the first rolls out and records, all of them learn."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +26,43 @@ def place(config: GRPOConfig) -> Place:
     """Finds the other processes, if there are any, and waits until all of them are there."""
     from accelerate import PartialState
 
-    state = PartialState(cpu=True) if config.device == "cpu" else PartialState()
+    # On the CPU it has to be told so: otherwise each process believes that it is the only one.
+    state = PartialState(cpu=on_cpu(config))
     return Place(state.process_index, state.num_processes)
+
+
+def on_cpu(config: GRPOConfig) -> bool:
+    """Whether TRL trains on the CPU."""
+    import torch
+
+    return config.device == "cpu" or not torch.accelerator.is_available()
+
+
+def launched() -> int:
+    """How many processes `accelerate launch` or `torchrun` says it started; 1 without them."""
+    count = os.environ.get("WORLD_SIZE", "")
+    return int(count) if count.isdecimal() else 1
+
+
+def check_alone() -> None:
+    """Raise `ConfigError` for one of several processes: each would do the whole training."""
+    if launched() > 1:
+        raise ConfigError(
+            "only the TRL backend trains with several processes",
+            where=f"{launched()} processes",
+            hint="set backend='trl', or start one process without torchrun",
+        )
 
 
 def checked_place(config: GRPOConfig) -> Place:
     """The same. Raises `ConfigError` for what so many processes cannot do."""
     here = place(config)
+    if here.count == 1 < launched():
+        raise ConfigError(
+            "they cannot find each other on this device, and each would do the whole training",
+            where=f"{launched()} processes",
+            hint="set device='cpu', or start one process",
+        )
     settings = config.trl or TrlSettings()
     size = here.count * (settings.per_device_train_batch_size or 1)
     if config.rollouts_per_step % size:

@@ -13,7 +13,7 @@ from assay.errors import ConfigError, MissingExtra
 
 from .grpo_config import GRPOConfig
 from .policy import Policy
-from .trl_processes import Place, checked_place, place
+from .trl_processes import Place, checked_place, on_cpu, place
 from .trl_rows import TrlRows
 from .trl_settings import TrlSettings
 
@@ -89,7 +89,6 @@ def judged(*, reward: list[float | None], **_: object) -> list[float | None]:
 
 def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
     """The settings in TRL's words."""
-    import torch
     from trl import GRPOConfig as Arguments
 
     settings = config.trl or TrlSettings()
@@ -114,7 +113,7 @@ def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
         importance_sampling_level=config.importance_level,
         scale_rewards="group" if config.advantage == "std" else "none",
         seed=config.seed,
-        use_cpu=config.device == "cpu" or not torch.accelerator.is_available(),
+        use_cpu=on_cpu(config),
         report_to=list(settings.report_to) or "none",
         **{name: value for name, value in told.items() if value is not None},
         **_ALWAYS,
