@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.endpoints.address import address_of
+from assay.endpoints.address import address_of, as_sent
 from assay.errors import ConfigError
 from assay.models import Endpoint
 
@@ -60,3 +60,17 @@ def test_the_representation_holds_neither_user_nor_query() -> None:
     address = address_of(endpoint("https://me:pass@host/v1?key=abc"))
 
     assert repr(address) == "Address(https://host/v1)"
+
+
+def test_an_address_that_was_not_stored_is_not_replaced_by_the_providers() -> None:
+    stored = endpoint("https://host/model@2/v1").to_dict()
+
+    with pytest.raises(ConfigError, match="was not stored") as caught:
+        address_of(Endpoint.from_dict(stored, api_key="k"))
+
+    assert caught.value.hint is not None
+    assert "api_base" in caught.value.hint
+
+
+def test_what_is_ascii_is_sent_as_it_was_given() -> None:
+    assert as_sent("/a%20b?c=d+e&f=ä") == "/a%20b?c=d+e&f=%C3%A4"

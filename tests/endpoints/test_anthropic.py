@@ -115,6 +115,48 @@ def test_thinking_and_tool_calls_are_read_and_can_be_sent_back() -> None:
     assert asked.json["messages"][1] == {"role": "assistant", "content": blocks}
 
 
+@pytest.mark.parametrize("number", [b"1e999", b"NaN"])
+def test_input_that_cannot_be_written_is_the_models_mistake(number: bytes) -> None:
+    body = (
+        b'{"content": [{"type": "text", "text": "Both."},'
+        b' {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": [1, %s]}},'
+        b' {"type": "tool_use", "id": "t2", "name": "add", "input": {"a": "NaN Infinity"}}]}'
+    )
+
+    _, reply = exchange(body % number)
+
+    broken, good = reply.message.tool_calls
+    assert (broken.id, broken.arguments, broken.malformed) == ("t1", {}, True)
+    assert good == ToolCall(id="t2", name="add", arguments={"a": "NaN Infinity"})
+    assert Message.from_json(reply.message.to_json()) == reply.message
+    result = Message(role="tool", content="not a number", tool_call_id="t1")
+    asked, _ = exchange(call={"messages": [*ASK, reply.message, result]})
+    assert asked.json["messages"][1]["content"][1]["input"] == {}
+
+
+@pytest.mark.parametrize("absurd", [-1, 2**63])
+@pytest.mark.parametrize(
+    "name", ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"]
+)
+def test_a_count_that_cannot_be_is_unknown_and_so_is_the_cost(
+    name: str, absurd: int, tmp_path: Path
+) -> None:
+    table = tmp_path / "prices.json"
+    table.write_text(
+        '{"models": {"anthropic:m": '
+        '{"input": 1, "output": 10, "cached_input": 0.1, "cache_write": 2}}}'
+    )
+
+    _, reply = exchange(
+        spoke(usage={"input_tokens": 5, "output_tokens": 4, name: absurd}), prices=table
+    )
+
+    usage = reply.call.usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (None, 4)
+    assert (usage.cached_tokens, usage.cost_usd) == (None, None)
+
+
 def test_input_counts_what_was_cached_too(tmp_path: Path) -> None:
     table = tmp_path / "prices.json"
     table.write_text(

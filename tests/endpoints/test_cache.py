@@ -51,6 +51,10 @@ def key(folder: Path, **fields: Any) -> str:
         {"extra_params": {"top_k": 1}},
         {"extra_params": {"unheard_of": 1}},
         {"headers": {"openai-beta": "x"}},
+        {"headers": {"X-Route-Model": "a"}},
+        {"headers": {"X-Route-Model": "b"}},
+        {"api_base": "https://api.openai.com/v1?deployment=a"},
+        {"api_base": "https://api.openai.com/m@2/v1"},
         {"call_seed": 0},
         {"call_seed": 1},
         {"messages": [Message(role="user", content="Say hello!")]},
@@ -65,12 +69,32 @@ def test_every_part_of_a_request_makes_another_key(change: dict[str, Any], tmp_p
 
 @pytest.mark.parametrize(
     "change",
-    [{"api_key": "k-2"}, {"timeout_s": 5.0}, {"api_base": "https://api.openai.com/v1/"}, {}],
+    [
+        {"api_key": "k-2"},
+        {"timeout_s": 5.0},
+        {"api_base": "https://api.openai.com/v1/"},
+        {"api_base": "https://me:pass@api.openai.com/v1?key=k&sig=s"},
+        {"headers": {"Authorization": "Bearer k", "api-key": "k", "Cookie": "session=a"}},
+        {},
+    ],
 )
 def test_who_asks_and_how_patiently_makes_no_other_key(
     change: dict[str, Any], tmp_path: Path
 ) -> None:
     assert key(tmp_path, **change) == key(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"headers": {"X-Route-Model": "a"}}, {"headers": {"X-Route-Model": "b"}}),
+        ({"api_base": "http://h/v1?deployment=a"}, {"api_base": "http://h/v1?deployment=b"}),
+    ],
+)
+def test_models_that_a_header_or_the_query_chooses_are_not_mixed(
+    one: dict[str, Any], other: dict[str, Any], tmp_path: Path
+) -> None:
+    assert key(tmp_path, **one) != key(tmp_path, **other)
 
 
 def test_what_is_not_sent_makes_no_other_key(tmp_path: Path) -> None:
@@ -97,6 +121,21 @@ def test_a_reply_comes_back_whole_marked_and_without_latency(tmp_path: Path) -> 
     assert found.call.latency_s is None
     assert found.call.usage == Usage(input_tokens=3, output_tokens=2, cost_usd=0.0)
     assert (found.call.completion_ids, found.call.logprobs) == ((1, 2), (-0.5, -0.25))
+
+
+@pytest.mark.parametrize("usage", [None, Usage(input_tokens=3)])
+def test_a_cached_reply_costs_nothing_even_where_the_price_is_not_known(
+    usage: Usage | None, tmp_path: Path
+) -> None:
+    cache = ResponseCache(tmp_path, ENDPOINT)
+    cache.keep("ab" * 32, Reply(REPLY.message, REPLY.call.model_copy(update={"usage": usage})))
+
+    found = cache.find("ab" * 32)
+
+    assert found is not None
+    assert found.call.usage is not None
+    assert found.call.usage.cost_usd == 0.0
+    assert found.call.usage.input_tokens == (None if usage is None else 3)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1}', "\x00\xff"])

@@ -29,6 +29,12 @@ def test_a_server_that_answers_tells_its_models() -> None:
     assert [(asked.method, asked.path) for asked in server.asked] == [("GET", "/v1/models")]
 
 
+def test_one_model_is_not_several() -> None:
+    found, _ = check(answers({"data": MODELS["data"][:1]}))
+
+    assert found.detail == "1 model"
+
+
 def test_a_missing_model_is_told() -> None:
     found, _ = check(answers(MODELS), model="o")
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from assay.endpoints import ClientSettings, connect
+from assay.endpoints import ClientSettings, Reply, connect
 from assay.endpoints import http as http_module
 from assay.endpoints.connection import target_for
 from assay.endpoints.faults import Fault, Kind
 from assay.endpoints.http import Line
+from assay.endpoints.pool import Unconnected
 from assay.errors import AccessDenied, ConfigError, EndpointError
 from assay.models import Endpoint
 from endpoints.certificates import LOOPBACK, certificate
@@ -147,16 +148,29 @@ def test_a_packed_answer_is_measured_unpacked(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("packing", "body"),
     [
-        ("gzip", gzip.compress(b'"word"')),
-        ("X-GZIP ", gzip.compress(b'"word"')),
+        ("gzip", gzip.compress(b'"word"', mtime=0)),
+        ("X-GZIP ", gzip.compress(b'"word"', mtime=0)),
         ("deflate", zlib.compress(b'"word"')),
         ("identity", b'"word"'),
+        ("gzip", gzip.compress(b'"wo', mtime=0) + gzip.compress(b'rd"', mtime=0)),
+        ("gzip", gzip.compress(b'"word"', mtime=0) + bytes(8)),
     ],
 )
 def test_an_answer_that_is_packed_all_the_same_is_read(packing: str, body: bytes) -> None:
     fault = failing(answers(body, 400, Content_Encoding=packing))
 
     assert fault.message == "HTTP 400: word"
+
+
+def test_an_answer_packed_in_many_members_is_measured_unpacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_module, "LARGEST_ANSWER", 1_000_000)
+    bomb = gzip.compress(b" " * 100_000, mtime=0) * 11
+
+    fault = failing(answers(bomb, Content_Encoding="gzip"))
+
+    assert fault.message == "the answer is longer than 1000000 bytes"
 
 
 @pytest.mark.parametrize("packing", ["br", "gzip, br", "gzip"])
@@ -203,6 +217,7 @@ def test_a_denial_names_the_variable_to_set(status: int, monkeypatch: pytest.Mon
     assert fault.kind is Kind.DENIED
     assert fault.hint is not None
     assert fault.hint.startswith("OPENAI_API_KEY is not set: set it")
+    assert ("the server forbids this model or request" in fault.hint) == (status == 403)
 
 
 def test_a_denial_whose_words_are_cut_off_is_still_a_denial() -> None:
@@ -216,13 +231,37 @@ def test_a_denial_whose_words_are_cut_off_is_still_a_denial() -> None:
     assert (fault.kind, fault.message) == (Kind.DENIED, "HTTP 401: (nothing)")
 
 
-def test_half_an_emoji_does_not_spoil_an_answer() -> None:
-    async def scenario() -> str:
-        body = b'{"choices": [{"message": {"content": "Hi \\ud83d"}}]}'
+def replied(body: bytes) -> Reply:
+    async def scenario() -> Reply:
         async with ModelServer(answers(body)) as server, connect(server.endpoint()) as client:
-            return (await client.complete(ASK)).message.text
+            return await client.complete(ASK)
 
-    assert asyncio.run(scenario()) == "Hi \ufffd"
+    return asyncio.run(scenario())
+
+
+def test_half_an_emoji_does_not_spoil_an_answer() -> None:
+    reply = replied(
+        b'{"choices": [{"message": {"content": "Hi \\ud83d", "refusal": "No \\ud83d"},'
+        b' "finish_reason": "\\ud83d"}]}'
+    )
+
+    assert reply.message.text == "Hi \ufffd"
+    assert reply.message.model_extra == {"refusal": "No \ufffd"}
+    assert reply.call.finish_reason == "\ufffd"
+
+
+def test_an_answer_that_is_marked_as_utf_8_is_read() -> None:
+    reply = replied(b'\xef\xbb\xbf{"choices": [{"message": {"content": "Hi \xc3\xa4"}}]}')
+
+    assert reply.message.text == "Hi ä"
+
+
+def test_no_connection_in_time_is_said_with_what_to_check() -> None:
+    fault = http_module.connection_fault(Unconnected("no connection within 30 s"))
+
+    assert (fault.kind, fault.message) == (Kind.UNREACHABLE, "no connection within 30 s")
+    assert fault.hint is not None
+    assert "http or https" in fault.hint
 
 
 def test_a_wrong_certificate_is_not_tried_again() -> None:

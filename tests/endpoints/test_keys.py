@@ -94,3 +94,24 @@ def test_the_hint_says_which_key_was_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert "the key of this Endpoint" in key_hint(endpoint("vllm", api_key="k"))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert key_hint(endpoint()).startswith("OPENAI_API_KEY is not accepted here")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"headers": {"api-key": "k-9"}}, "the header 'api-key' of this Endpoint"),
+        ({"headers": {"Authorization": "k-9"}, "api_key": "k"}, "the header 'Authorization'"),
+        ({"api_base": "http://me:k-9@host/v1"}, "the user and password in `api_base`"),
+        ({"oauth_token": "k-9", "headers": {"x-api-key": "k"}}, "the key of this Endpoint"),
+    ],
+)
+@pytest.mark.parametrize("provider", ["openai", "vllm"])
+def test_the_hint_is_about_the_credential_that_was_sent(
+    fields: dict[str, Any], words: str, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+
+    hint = key_hint(endpoint(provider, **fields))
+
+    assert hint.startswith(words)
+    assert "k-9" not in hint

@@ -164,9 +164,17 @@ def test_made_up_tokens_are_the_same_for_the_same_words_and_seed() -> None:
         ("script", {"replies": [{"error": {}}]}, "needs a `status` from 300 to 599"),
         ("script", {"replies": [{"error": {"status": 200}}]}, "needs a `status`"),
         ("script", {"replies": [{"error": {"status": 429, "retry_after": "x"}}]}, "retry_after"),
+        (
+            "script",
+            {"replies": [{"error": {"status": 429, "retry_after": float("nan")}}]},
+            "`retry_after` is not a number of seconds",
+        ),
+        ("script", {"replies": [{"error": {"status": 429, "retry_after": -1}}]}, "retry_after"),
         ("script", {"replies": ["a"], "by": "day"}, "by='day' is not 'call' or 'turn'"),
         ("echo", {"latency_s": -1}, "latency_s=-1 is not a number of seconds"),
         ("echo", {"latency_s": "1"}, "latency_s='1' is not a number"),
+        ("echo", {"latency_s": float("nan")}, "latency_s=nan is not a number"),
+        ("echo", {"latency_s": float("inf")}, "latency_s=inf is not a number"),
     ],
 )
 def test_wrong_options_are_refused_before_the_first_call(

@@ -46,3 +46,24 @@ def test_a_model_string_names_an_endpoint(
 def test_any_other_string_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_model(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm:m@user:canary@host/v1",
+        "vllm:m@https:/user:canary@host/v1",
+        "vllm:m@HTTPS://user:canary@host/v1",
+        "vllm:m@ftp://canary/v1",
+        "vllm:m@http:\\\\user:canary@host/v1",
+    ],
+)
+def test_a_mistyped_address_does_not_become_part_of_the_name(text: str) -> None:
+    with pytest.raises(ConfigError, match="what is after @ is not an address") as caught:
+        parse_model(text)
+
+    assert "canary" not in str(caught.value)
+
+
+def test_the_path_of_a_local_model_may_hold_anything() -> None:
+    assert parse_model("local:/a@b/c@d").model == "/a@b/c@d"

@@ -1,13 +1,14 @@
 """Chat completions: what is sent, and what is made of the answer."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.endpoints import Reply, connect
+from assay.endpoints import ClientSettings, Reply, connect
 from assay.errors import ConfigError, EndpointError, WireError
-from assay.models import Endpoint, Message, TextBlock, ToolCall, ToolSpec
+from assay.models import Endpoint, Message, TextBlock, ToolCall, ToolSpec, Usage
 from endpoints.model_server import ASK, OK, ModelServer, ToldTime, answers, said
 
 ADD = ToolSpec(name="add", description="Adds.", parameters={"type": "object", "properties": {}})
@@ -19,8 +20,9 @@ def exchange(answer: Any = None, *, call: Any = None, **fields: Any) -> tuple[An
     async def scenario() -> tuple[Any, Reply]:
         behaviour = OK if answer is None else answers(answer)
         async with ModelServer(behaviour) as server:
+            settings = fields.pop("settings", None)
             endpoint = server.endpoint(**fields)
-            async with connect(endpoint, timing=ToldTime().timing) as client:
+            async with connect(endpoint, settings, timing=ToldTime().timing) as client:
                 reply = await client.complete(**(call or {"messages": ASK}))
             return server.asked[0], reply
 
@@ -172,6 +174,21 @@ def test_missing_usage_is_unknown_not_zero(usage: Any) -> None:
     assert counted is None or counted.input_tokens is counted.output_tokens is None
 
 
+@pytest.mark.parametrize("absurd", [-1, 2**53 + 1, 2**63, 10**30])
+def test_a_count_that_cannot_be_is_unknown_and_so_is_the_cost(absurd: int, tmp_path: Path) -> None:
+    table = tmp_path / "prices.json"
+    table.write_text('{"models": {"openai:m": {"input": 1, "output": 1}}}')
+    usage = {
+        "prompt_tokens": 5,
+        "completion_tokens": absurd,
+        "prompt_tokens_details": {"cached_tokens": absurd},
+    }
+
+    counted = read(said(usage=usage), settings=ClientSettings(prices=table)).call.usage
+
+    assert counted == Usage(input_tokens=5)
+
+
 def test_tool_calls_are_read_even_when_their_arguments_are_broken() -> None:
     calls = [
         {"id": "a", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}},
@@ -184,7 +201,7 @@ def test_tool_calls_are_read_even_when_their_arguments_are_broken() -> None:
     good, bad, empty = reply.message.tool_calls
     assert (good.id, good.arguments, good.malformed) == ("a", {"a": 1}, False)
     assert (bad.malformed, bad.arguments_text) == (True, '{"a": ')
-    assert empty.malformed
+    assert (empty.malformed, empty.arguments) == (False, {})
     assert reply.call.finish_reason == "tool_calls"
 
 

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from assay.endpoints import pool as pool_module
-from assay.endpoints.pool import Answer, Broken, Place, Pool
+from assay.endpoints.pool import Answer, Broken, Place, Pool, Unconnected
 from endpoints.certificates import LOOPBACK, certificate
 
 ASK = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
@@ -507,3 +507,22 @@ def test_a_trusted_certificate_for_another_name_is_refused(
 
     with pytest.raises(ssl.SSLCertVerificationError):
         asked_safely(context)
+
+
+@pytest.mark.parametrize(("connect_s", "request_s"), [(0.05, 20.0), (20.0, 0.05)])
+def test_a_handshake_that_never_ends_is_told_apart_from_an_answer_that_never_comes(
+    connect_s: float, request_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "_CONNECT_S", connect_s)
+
+    async def scenario(pool: Pool, place: Place) -> BaseException:
+        with pytest.raises((Unconnected, TimeoutError)) as caught:
+            await ask(pool, place._replace(tls=True), timeout_s=request_s)
+        return caught.value
+
+    # It waits for a request, which a client that wants to shake hands does not send.
+    error = told(Server(PLAIN), scenario)
+
+    assert isinstance(error, Unconnected) == (connect_s < request_s)
+    if isinstance(error, Unconnected):
+        assert str(error) == "no connection within 0.05 s"

@@ -22,6 +22,10 @@ from assay.errors import ConfigError
         {"request_timeout_s": float("inf")},
         {"request_timeout_s": float("nan")},
         {"max_wait_s": "1"},
+        {"max_wait_s": True},
+        {"cache": 5},
+        {"prices": 5},
+        {"prices": b"table"},
     ],
 )
 def test_a_setting_out_of_range_is_refused_by_name(settings: dict[str, Any]) -> None:

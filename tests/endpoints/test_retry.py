@@ -110,3 +110,9 @@ def test_no_retries_means_none_for_any_reason() -> None:
     for fault in (asked, BROKEN, Fault(Kind.GARBLED, "not JSON")):
         with pytest.raises(EndpointError):
             patience(retries=0).wait_s(fault, attempts=1)
+
+
+def test_a_server_may_ask_to_wait_thousands_of_times() -> None:
+    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=0.0)
+
+    assert waits(patience(chance=0.0), asked, 2000) == [0.0] * 2000

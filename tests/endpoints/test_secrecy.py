@@ -2,11 +2,14 @@
 
 import asyncio
 import base64
+import json
 import logging
 import pickle
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -185,3 +188,148 @@ def test_an_escaped_secret_in_the_address_is_known_in_both_spellings() -> None:
     redactor = redactor_for(endpoint, {})
 
     assert redactor.clean("p%40ssword p@ssword x%2Fyyyy x/yyyy") == " ".join(["[redacted]"] * 4)
+
+
+def known_to(headers: dict[str, str] | None = None, **fields: Any) -> Redactor:
+    endpoint = Endpoint(provider="vllm", model="m", headers=headers or {}, **fields)
+    return redactor_for(endpoint, headers or {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Cookie", f"session={KEY}"),
+        ("Cookie", f"sid={KEY}; theme=dark"),
+        ("Cookie", f"theme=dark; session={KEY}"),
+        ("Authorization", f'Token token="{KEY}", id=5'),
+        ("Authorization", f"Digest username=me,response={KEY}"),
+        ("X-Secret", f"{KEY}"),
+    ],
+)
+def test_the_values_inside_a_header_are_known(name: str, value: str) -> None:
+    redactor = known_to({name: value})
+
+    assert redactor.clean(f"bad {KEY} of {value}") == "bad [redacted] of [redacted]"
+    assert redactor.clean("no session, and no token") == "no session, and no token"
+
+
+def test_a_header_is_known_with_and_without_its_padding() -> None:
+    redactor = known_to({"Authorization": "Custom YWJjZGVmZ2g=="})
+
+    assert redactor.clean("YWJjZGVmZ2g== YWJjZGVmZ2g") == "[redacted] [redacted]"
+    assert redactor.clean("Custom is no scheme") == "Custom is no scheme"
+
+
+@pytest.mark.parametrize(
+    "extra_params",
+    [
+        {"provider": {"api_key": EXTRA}},
+        {"provider": {"any": [{"name": EXTRA}]}},
+        {"keys": [EXTRA, "x"]},
+        {"keys": (5, EXTRA)},
+        {"chat_template_kwargs": {"token": EXTRA}},
+        {"response_format": {"list": [{"a": 1}, {"auth": EXTRA}]}},
+    ],
+)
+def test_secrets_deep_inside_parameters_are_known(extra_params: dict[str, Any]) -> None:
+    redactor = known_to(extra_params=extra_params)
+
+    assert redactor.clean(f"unknown: {EXTRA}") == "unknown: [redacted]"
+
+
+def test_numbers_among_parameters_are_known_from_six_digits() -> None:
+    redactor = known_to(extra_params={"pin": 839201, "size": 4096, "flag": True, "top_k": 1234567})
+
+    text = "pin 839201, size 4096, flag True, top_k 1234567"
+    assert redactor.clean(text) == "pin [redacted], size 4096, flag True, top_k 1234567"
+
+
+def test_a_secret_inside_thinking_is_known() -> None:
+    redactor = known_to(thinking={"type": "enabled", "api_key": KEY})
+
+    assert redactor.clean(f"enabled {KEY}") == "enabled [redacted]"
+
+
+ODD = "can\"ary\\7f3a'ä/+&9"
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in JSON": lambda text: json.dumps(text),
+    "in JSON that keeps letters": lambda text: json.dumps(text, ensure_ascii=False),
+    "in JSON in JSON": lambda text: json.dumps(
+        json.dumps({"a": text}, ensure_ascii=False), ensure_ascii=False
+    ),
+    "in Python": lambda text: str({"a": text}),
+    "in an address": lambda text: quote(text, safe=""),
+    "in a page": lambda text: escape(text),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_secret_is_known_however_it_is_escaped(spelling: str) -> None:
+    cleaned = Redactor([ODD]).clean(SPELLINGS[spelling](ODD))
+
+    assert "[redacted]" in cleaned
+    assert "7f3a" not in cleaned
+    assert "can" not in cleaned
+
+
+def test_a_query_is_known_as_it_is_sent() -> None:
+    redactor = known_to(api_base="http://h/v1?key=can+äry99")
+
+    assert redactor.clean("?key=can+%C3%A4ry99 can+%C3%A4ry99") == "?[redacted] [redacted]"
+    assert redactor.clean("can%2B%C3%A4ry99 can äry99") == "[redacted] [redacted]"
+
+
+def test_the_beginning_of_a_secret_at_the_end_of_a_cut_text_is_taken_out() -> None:
+    redactor = Redactor(["canary-7f3a", 'quoted "canary"', "cans"])
+
+    assert redactor.clean("key can", cut=True) == "key can"
+    assert redactor.clean("key cana", cut=True) == "key [redacted]"
+    assert redactor.clean("key canary-7f", cut=True) == "key [redacted]"
+    assert redactor.clean("canacanary-7f3", cut=True) == "cana[redacted]"
+    assert redactor.clean('quoted \\"can', cut=True) == "[redacted]"
+    assert redactor.clean("key canary-7\ufffd", cut=True) == "key [redacted]"
+    assert redactor.clean("key canary-7f") == "key canary-7f"
+    assert Redactor([]).clean("key cana", cut=True) == "key cana"
+
+
+def complaint_of(body: Any, status: int, **fields: Any) -> str:
+    """What a client says of a server that answers with this."""
+
+    async def scenario() -> str:
+        async with ModelServer(answers(body, status)) as server:
+            endpoint = Endpoint(provider="vllm", model="m", api_base=server.url, **fields)
+            async with connect(endpoint, ClientSettings(max_retries=0)) as client:
+                with pytest.raises(EndpointError) as caught:
+                    await client.complete(ASK)
+                return caught.value.message
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_body_that_ends_in_the_middle_of_a_key_shows_no_half_of_it(status: int) -> None:
+    body = b" " * (16 * 1024 - 9) + KEY.encode() + b" " * 100
+
+    assert KEY[:5] not in complaint_of(body, status, api_key=KEY)
+
+
+def test_a_key_that_is_escaped_in_json_without_an_end_is_known() -> None:
+    spelled = "".join(f"\\u{ord(character):04x}" for character in KEY)
+    body = f'{{"detail": "{spelled} c4n4ry\\/key'.encode()
+
+    message = complaint_of(body, 400, api_key=KEY, headers={"X-Secret": "c4n4ry/key"})
+
+    assert message == 'HTTP 400: {"detail": "[redacted] [redacted]'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"detail": {"h": f"Bearer {ODD[:-3]}"}},
+        {"error": {"message": {"h": f"Bearer {ODD[:-3]}"}}},
+        {"detail": json.dumps({"h": f"Bearer {ODD[:-3]}"}, ensure_ascii=False)},
+    ],
+)
+def test_a_key_that_must_be_escaped_is_not_shown_in_its_escaped_form(body: Any) -> None:
+    assert "7f3a" not in complaint_of(body, 400, headers={"Authorization": f"Bearer {ODD[:-3]}"})

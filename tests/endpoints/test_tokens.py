@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from assay.endpoints.tokens import completion_ids, logprobs_of, prompt_ids
+from assay.endpoints.tokens import completion_ids, logprobs_of, prompt_ids, within_reason
+from assay.models import Usage
 
 
 def content(*pairs: tuple[str, Any]) -> dict[str, Any]:
@@ -64,3 +65,17 @@ def test_logprobs_that_do_not_fit_the_ids_are_left_out_and_that_is_said() -> Non
     found = logprobs_of(content(("a", -0.5), ("b", -1.0)), 3)
 
     assert found == {"logprobs_left_out": "2 for 3 token ids"}
+
+
+def test_counts_within_reason_are_left_alone() -> None:
+    usage = Usage(input_tokens=0, output_tokens=2**53, reasoning_tokens=1)
+
+    assert within_reason(usage) is usage
+
+
+@pytest.mark.parametrize("name", ["input_tokens", "cached_tokens", "reasoning_tokens"])
+@pytest.mark.parametrize("absurd", [-1, 2**53 + 1])
+def test_a_count_beyond_reason_is_unknown(name: str, absurd: int) -> None:
+    usage = Usage.model_validate({"output_tokens": 5, name: absurd})
+
+    assert within_reason(usage) == Usage(output_tokens=5)

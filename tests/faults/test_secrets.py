@@ -11,13 +11,15 @@ from misbehaving import Exchange, MisbehavingServer
 
 Start = Callable[..., Evaluation]
 
-KEY, HEADER, QUERY, USER, PASSWORD, VARIABLE = (
-    f"c4n4ry-{name}-Zq8/{number}+x" for number, name in enumerate("key hdr qry usr pwd env".split())
+KEY, HEADER, QUERY, USER, PASSWORD, VARIABLE, COOKIE, DEEP = (
+    f"c4n4ry-{name}-Zq8/{number}+x"
+    for number, name in enumerate("key hdr qry usr pwd env coo dee".split())
 )
 BASIC = b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 CANARIES = ("c4n4ry", BASIC)
 """In every secret there is the first, however it is quoted; but not in the one that is encoded."""
 
+SENT = ("authorization", "x-team-token", "cookie")
 BAD = ["500", "400", "403", "404", "html", "garbled", "gateway", "escaped", "reset", "redirect"]
 FINE = names(3, "fine")
 
@@ -31,7 +33,10 @@ class Telltale:
 
     async def react(self, exchange: Exchange) -> None:
         call = exchange.call
-        told = f"{call.path} {call.headers}"
+        # A client shows the beginning of a complaint: what is harmless would only take the room.
+        own = {name: call.headers[name] for name in SENT if name in call.headers}
+        told = f"{call.path} {own} {call.body.decode()}"
+        told = f"no session {COOKIE}: {told}" if COOKIE in told else told
         self.told += told
         kind = "401" if self._refuses else call.sample
         if kind.isdigit():
@@ -55,7 +60,12 @@ class Telltale:
 
 def endpoints(host: str) -> dict[str, dict[str, Any]]:
     """Every way to give an endpoint a secret."""
-    common = {"provider": "openai", "model": "m", "headers": {"X-Team-Token": HEADER}}
+    common = {
+        "provider": "openai",
+        "model": "m",
+        "headers": {"X-Team-Token": HEADER, "Cookie": f"theme=dark; session={COOKIE}"},
+        "extra_params": {"user": {"credentials": [{"key": DEEP}]}},
+    }
     user = f"{quote(USER, safe='')}:{quote(PASSWORD, safe='')}"
     return {
         "key": {
@@ -104,7 +114,7 @@ def test_secrets_are_in_no_file_and_in_no_output(
 
     assert run.ended() == 0, run.stderr
     # The server was told, or there would be nothing to find; and there were files to look in.
-    told = ("c4n4ry-key", "c4n4ry-hdr", "c4n4ry-qry", "c4n4ry-env", BASIC)
+    told = ("c4n4ry-key", "c4n4ry-hdr", "c4n4ry-qry", "c4n4ry-env", COOKIE, DEEP, BASIC)
     assert [text for text in told if text not in telltale.told] == []
     for way in endpoints(server.host):
         attempts = Recorded(tmp_path / f"{way}.db").attempts

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from assay.errors import ConfigError
 from assay.models import AgentSession, Endpoint
+from assay.models.endpoint import hidden_digest
 
 CANARY = "canary-5f2e"
 
@@ -72,6 +74,102 @@ def test_harmless_settings_are_written_and_what_was_withheld_is_named() -> None:
             "unknown_field",
         ],
     }
+
+
+@pytest.mark.parametrize(
+    "api_base",
+    [
+        f"http://user:pa/{CANARY}@host/v1",
+        f"http://user:123/{CANARY}@host/v1",
+        f"http://user:p@{CANARY}#x@host/v1",
+        f"http://user:p@{CANARY}?x@host/v1",
+        f"user:{CANARY}@host/v1",
+        f"https:/user:{CANARY}@host/v1",
+        f"http:\\\\user:{CANARY}@host/v1",
+        f"ftp://user:{CANARY}@host/v1",
+        f"http://user:{CANARY}@ho\u2100st/v1",
+        f"http://user:{CANARY}@[::1/v1",
+        f"http://user:{CANARY}@[::zz]/v1",
+        f"http://user:{CANARY}@host:port/v1",
+        f"http://user:{CANARY}@host:0/v1",
+        f"http://user:{CANARY}@/v1",
+    ],
+)
+def test_an_address_whose_parts_are_not_certain_is_not_written(api_base: str) -> None:
+    endpoint = Endpoint(provider="vllm", model="m", api_base=api_base)
+
+    assert endpoint.to_dict() == {"provider": "vllm", "model": "m", "withheld": ["api_base"]}
+    assert [form for form in written_forms(endpoint) if CANARY in form] == []
+
+
+def test_that_the_address_was_withheld_is_known_after_reading() -> None:
+    endpoint = Endpoint(provider="openai", model="m", api_base="http://host/m@2/v1")
+    stored = AgentSession(id="s", endpoint=endpoint).to_json()
+
+    session = AgentSession.from_json(stored).with_secrets(api_key="k")
+
+    assert session.endpoint.to_dict()["withheld"] == ["api_base", "api_key"]
+    assert session.endpoint.api_base is None
+
+
+def test_parameters_may_have_numbers_for_names() -> None:
+    endpoint = Endpoint(provider="vllm", model="m", extra_params={"logit_bias": {50: -100}})
+
+    assert endpoint.to_dict()["extra_params"] == {"logit_bias": {50: -100}}
+
+
+HIDDEN = Endpoint(
+    provider="vllm",
+    model="m",
+    api_base="http://host/v1?deployment=a&key=k",
+    headers={"X-Route": "a", "Authorization": "Bearer k"},
+    extra_params={"unheard_of": {"size": 1, "api_key": "k"}, "gateway_token": "k"},
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"api_base": "http://host/v1?deployment=b&key=k"},
+        {"api_base": "http://host/v1?key=k"},
+        {"api_base": "http://host/m@2/v1?deployment=a&key=k"},
+        {"headers": {"X-Route": "b"}},
+        {"headers": {}},
+        {"extra_params": {"unheard_of": {"size": 2}}},
+        {"extra_params": {"unheard_of": {"size": 1}, "other": None}},
+    ],
+)
+def test_what_is_not_written_but_may_choose_the_model_changes_a_digest(
+    change: dict[str, Any],
+) -> None:
+    assert hidden_digest(HIDDEN.model_copy(update=change)) != hidden_digest(HIDDEN)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"api_key": "k"},
+        {"api_base": "http://me:pass@host/v1?deployment=a&key=other&sig=other&code=other"},
+        {"headers": {"x-route": "a", "Authorization": "Bearer l", "Cookie": "a=b"}},
+        {"extra_params": {"unheard_of": {"size": 1, "api_key": "l"}, "gateway_token": "l"}},
+        {"temperature": 0.5},
+    ],
+)
+def test_another_key_changes_no_digest(change: dict[str, Any]) -> None:
+    assert hidden_digest(HIDDEN.model_copy(update=change)) == hidden_digest(HIDDEN)
+
+
+def test_there_is_no_digest_of_what_is_written_or_secret() -> None:
+    plain = Endpoint(provider="p", model="m", extra_params={"top_k": 1}, headers={"x-title": "t"})
+
+    assert hidden_digest(plain) is None
+    assert hidden_digest(plain.model_copy(update={"api_base": "http://a:b@h/v1?key=k"})) is None
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {(1, 2): 3}])
+def test_what_json_cannot_hold_has_no_digest(value: Any) -> None:
+    with pytest.raises(ConfigError, match="extra_params cannot be written as JSON"):
+        hidden_digest(Endpoint(provider="p", model="m", extra_params={"x": value}))
 
 
 def test_secrets_are_given_again_when_it_is_read() -> None:

@@ -55,6 +55,7 @@ def test_a_total_is_unknown_when_a_part_is() -> None:
         "unknown (at least 2; 1 result unknown)"
     )
     assert total_words(Total(value=None, at_least=0, unknown=0)) == "unknown"
+    assert total_words(Total(value=None, at_least=0, unknown=7)) == "unknown (7 results unknown)"
 
 
 def test_what_never_ended_has_no_unit() -> None:

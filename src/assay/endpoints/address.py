@@ -1,12 +1,14 @@
 """The address of an endpoint: checked, and in a form that may be shown."""
 
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from assay.errors import ConfigError
 from assay.models import Endpoint
 
 from .providers import provider_named
+
+_AS_GIVEN = "".join(map(chr, range(33, 127)))
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,21 @@ class Address:
         return f"Address({self.scheme}://{self.host}{self.path})"
 
 
+def as_sent(text: str) -> str:
+    """A part of an address as a request spells it: as it was given, and in ASCII."""
+    return quote(text, safe=_AS_GIVEN, errors="replace")
+
+
 def address_of(endpoint: Endpoint) -> Address:
     """The address of an endpoint, or its provider's own. Raises `ConfigError` for a bad one."""
     where = f"{endpoint.provider}:{endpoint.model}"
+    if endpoint.api_base is None and "api_base" in (endpoint.model_extra or {}).get("withheld", ()):
+        # The provider's own address would be sent what is meant for another.
+        raise ConfigError(
+            "the `api_base` of this endpoint may hold a secret and was not stored with it",
+            where=where,
+            hint="give it again: endpoint.model_copy(update={'api_base': ...})",
+        )
     text = endpoint.api_base or provider_named(endpoint.provider).api_base
     if text is None:
         raise ConfigError(

@@ -1,9 +1,11 @@
 """Anthropic's messages API."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from assay.errors import ConfigError, WireError
 from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
@@ -15,6 +17,7 @@ from .prices import Price
 from .reply import Reply
 from .sampling import recorded_sampling
 from .speaker import Attempt, counted
+from .tokens import within_reason
 
 PATH = "/v1/messages"
 DEFAULT_MAX_TOKENS = 4096
@@ -92,14 +95,15 @@ class AnthropicSpeaker:
             return None
         plain = usage.get("input_tokens")
         read, written = usage.get("cache_read_input_tokens"), _written(usage)
-        known = Usage.model_validate(
-            {
-                "input_tokens": None if plain is None else plain + (read or 0) + written,
-                "output_tokens": usage.get("output_tokens"),
-                "cached_tokens": read,
-                **({"cache_write_tokens": written} if written else {}),
-            }
-        )
+        parts = (0 if plain is None else plain, read or 0, written)
+        total = None if plain is None or min(parts) < 0 else sum(parts)
+        fields = {
+            "input_tokens": total,
+            "output_tokens": usage.get("output_tokens"),
+            "cached_tokens": read,
+            **({"cache_write_tokens": written} if written > 0 else {}),
+        }
+        known = within_reason(Usage.model_validate(fields))
         if self._price is None or _kept_for_an_hour(usage):
             return known
         cost = self._price.cost_usd(known, cache_writes=written)
@@ -152,11 +156,46 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 def _message(blocks: list[Any]) -> Message:
     plain = [_without_nulls(block) for block in blocks]
+    broken = [_broken_input(block) for block in plain]
+    if any(broken):
+        return _with_broken_calls(plain, broken)
     content: Any = plain
     if len(plain) == 1 and isinstance(plain[0], dict) and plain[0].keys() == {"type", "text"}:
         # A lone text says the same as a string, which is what other providers answer with.
         content = plain[0]["text"]
     return from_anthropic([{"role": "assistant", "content": content}])[0]
+
+
+def _is_call(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_use"
+
+
+def _broken_input(block: Any) -> str | None:
+    """The input of a tool call that holds a number such as 1e999, which cannot be written."""
+    if not _is_call(block) or not isinstance(block.get("input"), dict):
+        return None
+    return None if _is_finite(block["input"]) else to_json(block["input"]).decode()
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return all(map(_is_finite, value)) if isinstance(value, list) else True
+
+
+def _with_broken_calls(blocks: list[Any], broken: list[str | None]) -> Message:
+    """The message, with broken inputs as text: they are the model's mistake, for it to be told."""
+    each = list(zip(blocks, broken, strict=True))
+    readable = [{**block, "input": {}} if text else block for block, text in each]
+    message = from_anthropic([{"role": "assistant", "content": readable}])[0]
+    texts = [text for block, text in each if _is_call(block)]
+    calls = [
+        call.model_copy(update={"raw_arguments": text}) if text else call
+        for call, text in zip(message.tool_calls, texts, strict=True)
+    ]
+    return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
 def _without_nulls(block: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assay.errors import ConfigError, WireError
-from assay.models import Endpoint, Message, ModelCall, ToolSpec
+from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
+from assay.models.endpoint import hidden_settings
 from assay.models.identity import canonical_json
 from assay.models.wire.conversion import HOMELESS
 
@@ -35,8 +36,9 @@ class _Entry(BaseModel):
 class ResponseCache:
     """Replies of one endpoint. Only successes are kept; a broken entry is a miss, and counted.
 
-    The digest covers provider, address, model, every parameter, messages, tools and seed. A file
-    holds the reply and the digest: no request, no address, no header.
+    The digest covers provider, address with its query, model, headers, every parameter, messages,
+    tools and seed, but nothing that has the name of a key. A file holds the reply and the digest:
+    no request, no address, no header.
     """
 
     def __init__(self, folder: Path, endpoint: Endpoint) -> None:
@@ -127,6 +129,8 @@ def _about(endpoint: Endpoint) -> dict[str, Any]:
     """What parts one endpoint's replies from another's."""
     plain = endpoint.to_dict()
     usual = provider_named(endpoint.provider).api_base
+    hidden = hidden_settings(endpoint)
+    hidden.pop("extra_params", None)  # all of them are among the others
     return {
         "version": _VERSION,
         "provider": endpoint.provider,
@@ -135,6 +139,7 @@ def _about(endpoint: Endpoint) -> dict[str, Any]:
         "headers": plain.get("headers", {}),
         "settings": {name: getattr(endpoint, name) for name in _FIELDS},
         "extra_params": endpoint.extra_params,
+        **({"hidden": hidden} if hidden else {}),
     }
 
 
@@ -145,7 +150,5 @@ def _sent(message: Message) -> dict[str, Any]:
 
 def _as_cached(call: ModelCall) -> ModelCall:
     """Nothing was paid and nobody was waited for this time."""
-    usage = call.usage
-    if usage is not None and usage.cost_usd is not None:
-        usage = usage.model_copy(update={"cost_usd": 0.0})
+    usage = (call.usage or Usage()).model_copy(update={"cost_usd": 0.0})
     return call.model_copy(update={"cached": True, "latency_s": None, "usage": usage})

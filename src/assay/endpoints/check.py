@@ -84,6 +84,7 @@ def _answered(answer: Any, model: str, latency_s: float) -> EndpointCheck:
     # A list that was cut short, here or by the server, does not prove that a model is missing.
     cut = len(listed) > _MOST_MODELS or bool(answer.get("has_more"))
     has_model = True if model in models else None if cut else False
-    detail = f"{len(models)} models" + (", the first of more" if cut else "")
+    detail = f"{len(models)} model{'' if len(models) == 1 else 's'}"
+    detail += ", the first of more" if cut else ""
     hint = f"{model!r} is not among its models" if has_model is False else None
     return EndpointCheck("answers", detail, latency_s, models, has_model, hint)

@@ -7,17 +7,20 @@ import re
 import socket
 import ssl
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, EndpointError, WireError
+from assay.models.wire.conversion import storable
 
+from .address import as_sent
 from .faults import Fault, Kind, kind_of_status, retry_after
-from .pool import Answer, Broken, Place, Pool
+from .pool import Answer, Broken, Place, Pool, Unconnected
 from .secrecy import Redactor
 from .timing import REAL_TIME, Timing
 
@@ -25,11 +28,12 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 _LARGEST_COMPLAINT = 16 * 1024
 _SHOWN = 300
 _MARKUP = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]*>", re.S | re.I)
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _USUAL_PORTS = {"http": 80, "https": 443}
 _UNPACKED = (b"", b"identity")
-_AS_GIVEN = "".join(map(chr, range(33, 127)))
 _ZIPPED = (b"gzip", b"x-gzip", b"deflate")
+_MOST_MEMBERS = 100
 
 
 @dataclass
@@ -144,7 +148,7 @@ class Line:
         code = error.get("code") if isinstance(error, dict) else None
         said = self._excerpt(to_json({"error": error}))
         if type(code) is int and 400 <= code < 600:
-            return complaint(code, said, None, self._target.denied_hint)
+            return complaint(code, said, None, self._denied_hint(code))
         return Fault(Kind.GARBLED, f"an error in place of an answer: {said}", 200)
 
     def _parsed(self, answer: Answer) -> Any:
@@ -155,13 +159,14 @@ class Line:
             return _json(data)
         except (ValueError, RecursionError):
             pass
-        shown = self._excerpt(data)
+        shown = self._excerpt(data[:_LARGEST_COMPLAINT], cut=len(data) > _LARGEST_COMPLAINT)
         return _raise(Kind.GARBLED, f"the answer is not JSON: {shown}", 200)
 
     def _complaint(self, answer: Answer) -> Fault:
         """What a status other than 200 means."""
         status = answer.status
-        said = self._excerpt(_unpacked(answer)[0])
+        data, cut = _unpacked(answer)
+        said = self._excerpt(data, cut=cut)
         if 300 <= status < 400:
             return Fault(
                 Kind.REFUSED,
@@ -176,12 +181,16 @@ class Line:
             milliseconds=_header(answer, b"retry-after-ms"),
             now=self._now(),
         )
-        return complaint(status, said, wait, self._target.denied_hint)
+        return complaint(status, said, wait, self._denied_hint(status))
 
-    def _excerpt(self, data: bytes) -> str:
+    def _denied_hint(self, status: int) -> str:
+        hint = self._target.denied_hint
+        return hint if status != 403 else f"{hint}; or the server forbids this model or request"
+
+    def _excerpt(self, data: bytes, *, cut: bool = False) -> str:
         """The beginning of a body as one line without markup, control characters and secrets."""
         # Cleaned before it is cut: half a key is not recognised, and is still half a key.
-        text = self._target.redactor.clean(_said(data))
+        text = self._target.redactor.clean(_said(data), cut=cut)
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return f"{text[:_SHOWN]}…" if len(text) > _SHOWN else text or "(nothing)"
 
@@ -233,7 +242,7 @@ def _addressed(target: Target) -> tuple[Place, bytes]:
             raise ConfigError(f"the header {name!r} follows from the request", where=target.where)
         headers["Host" if name.lower() == "host" else name] = value
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    head = f"{quote(path, safe=_AS_GIVEN)} HTTP/1.1\r\n{lines}"
+    head = f"{as_sent(path)} HTTP/1.1\r\n{lines}"
     return Place(host, port, parts.scheme == "https"), head.encode()
 
 
@@ -261,17 +270,36 @@ def _unpacked(answer: Answer) -> tuple[bytes, bool]:
     except zlib.error:
         shown = f"(packed as {packing[:20].decode('latin-1')!r}, which cannot be read)"
         return shown.encode(), answer.cut
+    data += _further_members(unpacking.unused_data, most + 1 - len(data))
     return data[:most], answer.cut or len(data) > most
+
+
+def _further_members(packed: bytes, most: int) -> bytes:
+    """What follows the first member of a gzip file: some servers send their answer in several."""
+    pieces: list[bytes] = []
+    # Each one costs a copy of the rest: there is an end to how many are read.
+    for _ in range(_MOST_MEMBERS):
+        if not packed or most <= 0:
+            break
+        unpacking = zlib.decompressobj(zlib.MAX_WBITS + 32)
+        try:
+            pieces.append(unpacking.decompress(packed, most))
+        except zlib.error:
+            break  # padding
+        most -= len(pieces[-1])
+        packed = unpacking.unused_data
+    return b"".join(pieces)
 
 
 def _json(data: bytes) -> Any:
     try:
         return from_json(data)
     except ValueError:
-        if b"\\ud" not in data and b"\\uD" not in data:
+        if not data.startswith(BOM_UTF8) and b"\\ud" not in data and b"\\uD" not in data:
             raise
-    # Half an emoji, where a model was cut off. The slower reader lets it pass, and so do messages.
-    return json.loads(data)
+    # Marked as UTF-8; or half an emoji, where a model was cut off. The slower reader lets both
+    # pass, and what could not be written again is replaced.
+    return storable(json.loads(data))
 
 
 def _raise(kind: Kind, message: str, status: int) -> Any:
@@ -281,9 +309,11 @@ def _raise(kind: Kind, message: str, status: int) -> Any:
 def _said(data: bytes) -> str:
     """The words of an error body: its message and code where it is JSON of a usual shape."""
     try:
-        value = from_json(data)
-    except ValueError:
-        return _MARKUP.sub(" ", data.decode("utf-8", "replace"))
+        value = _json(data)
+    except (ValueError, RecursionError):
+        # The beginning of JSON, perhaps, in which a secret may be escaped.
+        text = _ESCAPED.sub(_unescaped, data.decode("utf-8", "replace"))
+        return _MARKUP.sub(" ", text)
     error = value.get("error", value) if isinstance(value, dict) else value
     if isinstance(error, dict):
         words = [str(error[key]) for key in ("type", "code", "message") if error.get(key)]
@@ -293,8 +323,18 @@ def _said(data: bytes) -> str:
     return error if isinstance(error, str) else to_json(error).decode()
 
 
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else "/"
+
+
 def connection_fault(error: Exception) -> Fault:
     """What broke, in words that hold no address."""
+    if isinstance(error, Unconnected):
+        return Fault(
+            Kind.UNREACHABLE,
+            str(error),
+            hint="check that the server answers, and whether `api_base` is http or https there",
+        )
     if isinstance(error, ssl.CertificateError):
         return Fault(
             Kind.REFUSED,

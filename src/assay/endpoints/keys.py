@@ -28,7 +28,7 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
         return {"Authorization": basic}
     if endpoint.oauth_token:
         return {"Authorization": f"Bearer {_sendable(endpoint.oauth_token, where)}"}
-    if any(name.lower() in _CREDENTIAL_HEADERS for name in endpoint.headers):
+    if _own_header(endpoint):
         return {}
     key = endpoint.api_key or os.environ.get(provider.key_variable or "", "")
     if key.strip():
@@ -44,8 +44,13 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
 
 
 def key_hint(endpoint: Endpoint) -> str:
-    """What to do when a server refuses the key."""
+    """What to do when a server refuses the credential that `credential_headers` found, or none."""
     variable = provider_named(endpoint.provider).key_variable
+    if _basic(endpoint.api_base):
+        return "the user and password in `api_base` are not accepted: give those of this address"
+    header = None if endpoint.oauth_token else _own_header(endpoint)
+    if header:
+        return f"the header {header!r} of this Endpoint is not accepted: give the right one"
     if endpoint.api_key or endpoint.oauth_token:
         other = f", or leave it out and set {variable}" if variable else ""
         return f"the key of this Endpoint is not accepted: pass the one for this address{other}"
@@ -53,6 +58,11 @@ def key_hint(endpoint: Endpoint) -> str:
         return "pass Endpoint(api_key=...)"
     state = "is not accepted here" if os.environ.get(variable, "").strip() else "is not set"
     return f"{variable} {state}: set it to a key for this address, or pass Endpoint(api_key=...)"
+
+
+def _own_header(endpoint: Endpoint) -> str | None:
+    """The name of a header of the endpoint that is a credential."""
+    return next((name for name in endpoint.headers if name.lower() in _CREDENTIAL_HEADERS), None)
 
 
 def _bearer(key: str) -> dict[str, str]:

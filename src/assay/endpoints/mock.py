@@ -155,7 +155,7 @@ def _check(endpoint: Endpoint) -> None:
 def _check_values(options: Mapping[str, Any], where: str) -> None:
     latency, replies = options.get("latency_s", 0), options.get("replies", [])
     wrong = None
-    if isinstance(latency, bool) or not isinstance(latency, int | float) or latency < 0:
+    if not _is_time(latency):
         wrong = f"latency_s={latency!r} is not a number of seconds"
     elif not isinstance(options.get("text", ""), str):
         wrong = "text is not a string"
@@ -165,6 +165,11 @@ def _check_values(options: Mapping[str, Any], where: str) -> None:
         wrong = f"by={options['by']!r} is not 'call' or 'turn'"
     if wrong:
         raise ConfigError(f"extra_params: {wrong}", where=where)
+
+
+def _is_time(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value < float("inf")
 
 
 def _scripted(item: Any, index: int) -> Said:
@@ -211,7 +216,7 @@ def _rehearsed(error: Mapping[str, Any], where: str) -> Fault:
             "an error needs a `status` from 300 to 599, or a `kind`: " + ", ".join(_TROUBLE),
             where=where,
         )
-    if wait is not None and not isinstance(wait, int | float):
+    if wait is not None and not _is_time(wait):
         raise ConfigError("`retry_after` is not a number of seconds", where=where)
     return complaint(status, message, wait, "this denial is rehearsed by the mock")
 

@@ -21,6 +21,9 @@ def parse_model(text: str) -> Endpoint:
         )
     provider_named(provider)
     model, api_base = _parted(rest)
+    if not provider_named(provider).in_process and _holds_an_address(model):
+        # Not shown: there may be a password in it.
+        raise ConfigError("what is after @ is not an address", where="model string", hint=_HINT)
     if not model or model.isspace():
         raise ConfigError(f"no model after {provider + ':'!r}", where="model string", hint=_HINT)
     endpoint = Endpoint(provider=provider, model=model, api_base=api_base)
@@ -33,6 +36,12 @@ def parse_model(text: str) -> Endpoint:
             hint="leave out what is after @",
         )
     return endpoint
+
+
+def _holds_an_address(model: str) -> bool:
+    """Whether a name has something behind an `@` that was meant for an address."""
+    rest = model.partition("@")[2]
+    return ":/" in rest or "@" in rest
 
 
 def _parted(text: str) -> tuple[str, str | None]:

@@ -16,7 +16,7 @@ from .prices import Price
 from .reply import Reply
 from .sampling import recorded_sampling
 from .speaker import Attempt, counted
-from .tokens import completion_ids, logprobs_of, prompt_ids
+from .tokens import completion_ids, logprobs_of, prompt_ids, within_reason
 
 PATH = "/chat/completions"
 _REASONING_MODELS = ("o1", "o3", "o4", "gpt-5")
@@ -110,7 +110,7 @@ class OpenAISpeaker:
             "cached_tokens": given.get("cached_tokens") if isinstance(given, dict) else None,
             "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
         }
-        known = validated(Usage, fields)
+        known = within_reason(validated(Usage, fields))
         if self._price is None:
             return known
         return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})

@@ -30,6 +30,10 @@ class Broken(Exception):
     """A connection ended, or what came was not HTTP, before the answer was complete."""
 
 
+class Unconnected(Broken):
+    """There was no connection in the time that making one may take."""
+
+
 class Place(NamedTuple):
     """Where to connect to."""
 
@@ -66,8 +70,8 @@ class Pool:
     ) -> Answer:
         """Send one request and wait for its answer.
 
-        Raises `TimeoutError`, `OSError` for a connection that cannot be made, and `Broken`. An
-        error status is an answer, even if its body never came.
+        Raises `TimeoutError`, `OSError` and `Unconnected` for a connection that cannot be made,
+        and `Broken`. An error status is an answer, even if its body never came.
         """
         deadline = self._loop.time() + timeout_s
         connection = self._rested(place) or await self._connected(place, deadline)
@@ -112,20 +116,30 @@ class Pool:
         return None
 
     async def _connected(self, place: Place, deadline: float) -> "Connection":
+        limit = self._loop.time() + _CONNECT_S
+        try:
+            async with asyncio.timeout_at(min(deadline, limit)):
+                connection = await self._made(place)
+        except TimeoutError:
+            if deadline <= limit:
+                raise
+            raise Unconnected(f"no connection within {_CONNECT_S:g} s") from None
+        self._open.add(connection)
+        return connection
+
+    async def _made(self, place: Place) -> "Connection":
         from aiohappyeyeballs import start_connection
 
-        async with asyncio.timeout_at(min(deadline, self._loop.time() + _CONNECT_S)):
-            addresses = await self._addresses(place)
-            plug = await start_connection(
-                addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, loop=self._loop
-            )
-            _, connection = await self._loop.create_connection(
-                lambda: Connection(self, place, self._loop),
-                sock=plug,
-                ssl=self._trusted() if place.tls else None,
-                server_hostname=place.host if place.tls else None,
-            )
-        self._open.add(connection)
+        addresses = await self._addresses(place)
+        plug = await start_connection(
+            addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, loop=self._loop
+        )
+        _, connection = await self._loop.create_connection(
+            lambda: Connection(self, place, self._loop),
+            sock=plug,
+            ssl=self._trusted() if place.tls else None,
+            server_hostname=place.host if place.tls else None,
+        )
         return connection
 
     def _trusted(self) -> ssl.SSLContext:

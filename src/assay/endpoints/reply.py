@@ -53,7 +53,12 @@ class ClientSettings:
                 )
         for name in ("request_timeout_s", "max_wait_s"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < float("inf"):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 < value < float("inf"):
                 raise ConfigError(
                     f"{name}={value!r} is not a number of seconds above 0", where="ClientSettings"
                 )
+        for name in ("cache", "prices"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str | Path):
+                raise ConfigError(f"{name}={value!r} is not a path", where="ClientSettings")

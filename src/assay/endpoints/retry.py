@@ -8,6 +8,7 @@ from .timing import Timing
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _GARBLED_RETRIES = 1
+_MOST_DOUBLINGS = 16
 
 
 class Patience:
@@ -33,7 +34,8 @@ class Patience:
         """How long to wait before the next attempt. Raises `EndpointError` if there is none."""
         if fault.permanent or self._used_up(fault):
             raise fault.error(where=self._where, attempts=attempts)
-        wait = min(_FIRST_WAIT_S * 2.0**self._rounds, _LONGEST_WAIT_S) * self._timing.chance()
+        longest = _FIRST_WAIT_S * 2.0 ** min(self._rounds, _MOST_DOUBLINGS)
+        wait = min(longest, _LONGEST_WAIT_S) * self._timing.chance()
         self._rounds += 1
         left = self._max_wait_s - self._waited_s
         asked = fault.retry_after_s

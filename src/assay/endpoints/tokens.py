@@ -1,10 +1,30 @@
-"""Token ids and logprobs in a chat completion, for the servers that return them."""
+"""Token ids, logprobs and counts of tokens, as servers return them."""
 
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from assay.models import Usage
+
 _ID_PREFIX = "token_id:"
+_MOST_TOKENS = 2**53
+"""Above it not every whole number is exact in JSON. No call has as many."""
+
+_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+
+
+def within_reason(usage: Usage) -> Usage:
+    """The same usage; a count that is negative or absurd is unknown."""
+    if (
+        0 <= (usage.input_tokens or 0) <= _MOST_TOKENS
+        and 0 <= (usage.output_tokens or 0) <= _MOST_TOKENS
+        and 0 <= (usage.cached_tokens or 0) <= _MOST_TOKENS
+        and 0 <= (usage.reasoning_tokens or 0) <= _MOST_TOKENS
+    ):
+        return usage
+    known = {name: getattr(usage, name) or 0 for name in _COUNTS}
+    absurd = [name for name, count in known.items() if not 0 <= count <= _MOST_TOKENS]
+    return usage.model_copy(update=dict.fromkeys(absurd))
 
 
 def prompt_ids(answer: Mapping[str, Any], choice: Mapping[str, Any]) -> list[int] | None:

@@ -3,9 +3,13 @@
 import re
 from collections.abc import Iterator
 from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_serializer
+
+from assay.errors import ConfigError
+
+from .identity import stable_id
 
 _PLAIN_HEADERS = frozenset(
     """
@@ -31,6 +35,10 @@ _GUARDED = frozenset({"api_key", "oauth_token", "api_base", "headers", "extra_pa
 _SECRET_NAME = re.compile(
     r"key|token(?!s|_ids)|secret|passw|auth|credential|cookie|session|bearer|signature", re.I
 )
+_SECRET_IN_A_QUERY = frozenset({"code", "pin", "pw", "pwd", "sig"})
+"""Elsewhere, as in a JSON schema, these are ordinary names."""
+
+_HIDDEN_DIGITS = 8
 
 
 class Endpoint(BaseModel):
@@ -66,7 +74,6 @@ class Endpoint(BaseModel):
         data: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
         data = {name: value for name, value in data.items() if value not in (None, "", {})}
         extras = dict(self.__pydantic_extra__ or {})
-        extras.pop("withheld", None)
         if isinstance(data.get("stop"), tuple):
             data["stop"] = list(data["stop"])
         if not exclude_secrets:
@@ -105,8 +112,8 @@ def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str
     withheld = {name for name in ("api_key", "oauth_token") if fields.get(name)}
     withheld.update(extras.pop("withheld", ()))
     plain = {name: value for name, value in fields.items() if name not in _GUARDED}
-    if fields.get("api_base"):
-        plain["api_base"] = _address(fields["api_base"], withheld)
+    if fields.get("api_base") and (address := _address(fields["api_base"], withheld)):
+        plain["api_base"] = address
     for name, allowed in (("headers", _PLAIN_HEADERS), ("extra_params", _PLAIN_PARAMETERS)):
         given = fields.get(name) or {}
         kept = {key: _scrubbed(given[key], withheld) for key in given if key.lower() in allowed}
@@ -126,24 +133,91 @@ def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str
     return plain
 
 
-def _address(url: str, withheld: set[str]) -> str:
-    """`url` without user, password, query and fragment, where keys travel."""
-    parts = urlsplit(url)
+def hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
+    """What `to_dict` leaves out though it may decide the answers; empty where there is nothing.
+
+    A query, a header or a parameter may choose the model. What has a secret's name is not among
+    them: with another key it is the same model. Still it is for digests only, and never written.
+    """
+    written = endpoint.to_dict()
+    found = {
+        **_hidden_in_address(endpoint.api_base or "", shown="api_base" in written),
+        "headers": {
+            name.lower(): value
+            for name, value in endpoint.headers.items()
+            if name not in written.get("headers", {}) and not _SECRET_NAME.search(name)
+        },
+        "extra_params": {
+            name: _scrubbed(value, set())
+            for name, value in endpoint.extra_params.items()
+            if name not in written.get("extra_params", {}) and not _SECRET_NAME.search(name)
+        },
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def hidden_digest(endpoint: Endpoint) -> str | None:
+    """A digest of `hidden_settings`, too short to find a secret by; None where there are none."""
+    hidden = hidden_settings(endpoint)
+    try:
+        return stable_id(hidden)[:_HIDDEN_DIGITS] if hidden else None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "extra_params cannot be written as JSON",
+            where=f"{endpoint.provider}:{endpoint.model}",
+            hint="keep parameters to plain JSON values",
+        ) from error
+
+
+def _hidden_in_address(url: str, *, shown: bool) -> dict[str, Any]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return {}  # nobody can be asked there
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    query = [
+        [name, value]
+        for name, value in pairs
+        if name.lower() not in _SECRET_IN_A_QUERY and not _SECRET_NAME.search(name)
+    ]
     host = parts.netloc.rpartition("@")[2]
-    address = urlunsplit((parts.scheme, host, parts.path, "", ""))
+    return {"query": query, "address": "" if shown else f"{host}{parts.path}"}
+
+
+def _address(url: str, withheld: set[str]) -> str | None:
+    """`url` without user, password, query and fragment, where keys travel.
+
+    None where it is not certain which part is which: a password may hold a `/`, a `#` or a `?`.
+    """
+    parts = _certain(url)
+    if parts is None:
+        withheld.add("api_base")
+        return None
+    host = parts.netloc.rpartition("@")[2]
     if host != parts.netloc or parts.query or parts.fragment:
         withheld.add("api_base")
-    return address
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _certain(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        readable = parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not readable:
+        return None
+    return None if "@" in f"{parts.path}{parts.query}{parts.fragment}" else parts
 
 
 def _scrubbed(value: Any, withheld: set[str]) -> Any:
     """`value` without the entries of nested objects whose name sounds like a secret."""
     if isinstance(value, dict):
-        withheld.update(key for key in value if _SECRET_NAME.search(key))
+        # `logit_bias` may have numbers for keys.
+        secret = {key for key in value if _SECRET_NAME.search(str(key))}
+        withheld.update(map(str, secret))
         return {
-            key: _scrubbed(inner, withheld)
-            for key, inner in value.items()
-            if not _SECRET_NAME.search(key)
+            key: _scrubbed(inner, withheld) for key, inner in value.items() if key not in secret
         }
     if isinstance(value, list | tuple):
         return [_scrubbed(inner, withheld) for inner in value]

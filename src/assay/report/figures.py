@@ -119,4 +119,5 @@ def total_words(total: Total, sign: str = "") -> str:
         return shown(total.value)
     if not total.unknown:
         return "unknown"
-    return f"unknown (at least {shown(total.at_least)}; {plural(total.unknown, 'result')} unknown)"
+    least = f"at least {shown(total.at_least)}; " if total.at_least else ""
+    return f"unknown ({least}{plural(total.unknown, 'result')} unknown)"
