@@ -33,6 +33,11 @@ def test_it_repeats_what_decides_the_run() -> None:
         ("openai:m@http://canary:p/ss@host/v1", "openai:m@http://***@host/v1"),
         ("openai:m@https://host/v1?key=canary", "openai:m@https://host/v1?***"),
         ("postgresql://me:canary@db/x?password=canary", "postgresql://***@db/x?***"),
+        ("postgresql://me:canary and more@db/x?a=canary b", "postgresql://***@db/x?***"),
+        ("postgresql://me:canary@and\nmore@db/x", "postgresql://***@db/x"),
+        ("postgresql://db/x?password=canary@canary", "postgresql://***"),
+        ("postgresql:/me:canary@db/x", "postgresql:/***@db/x"),
+        ("postgres+psycopg:me:canary@db/x", "postgres+psycopg:***@db/x"),
     ],
 )
 def test_secrets_in_addresses_are_not_shown(text: str, shown: str) -> None:

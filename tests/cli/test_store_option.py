@@ -50,6 +50,9 @@ def test_reading_makes_no_store(tmp_path: Path) -> None:
 def test_the_next_command_names_the_store_without_its_password() -> None:
     assert follow_up(given(), "show", "a run") == "assay show 'a run'"
 
+    shown = follow_up(given("--store", "a.db"), "show", "r", "-x")
+    assert shown == "assay show r --store a.db -- -x"
+
     shown = follow_up(given("--store", "postgresql://me:pass@db/team"), "show", "r")
 
     assert shown == "assay show r --store 'postgresql://***@db/team'"

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import signal
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -131,6 +132,66 @@ def test_asked_twice_it_stops_at_once_and_leaves_no_trace_of_what_was_in_flight(
     assert resumed(in_flight, server, start)["summary"]["judged_samples"] == len(ALL)
     assert server.asked(calls) == Counter([*HELD, *NEVER])
     assert Recorded(store).results == ALL
+
+
+STUCK = """
+import sys
+import time
+
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint
+
+
+def rows():
+    for n in range(3):
+        yield {"id": f"q{n}", "question": "?"}
+    if "--resume" not in sys.argv:
+        print("stuck", flush=True)
+        time.sleep(600)
+
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="mock", model="echo"), score_fn=lambda sample: 1.0, concurrency=1
+)
+dataset = rows()
+"""
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_it_ends_though_the_users_own_code_does_not_and_says_how_to_go_on(
+    tmp_path: Path, store: Path, server: MisbehavingServer, start: Start, times: int
+) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK)
+    command = start(assay("eval", tmp_path / "stuck.py", "--store", store))
+    command.wait_for_stderr("stuck")
+
+    asked_to_end(command, signal.SIGINT, "stopping: samples in flight")
+    for _ in range(times - 1):
+        command.send(signal.SIGINT)
+
+    assert command.ended() == 130
+    recorded = Recorded(store)
+    assert recorded.results == ["q0", "q1", "q2"]
+    assert recorded.status == "interrupted"
+    assert resumed(command, server, start)["summary"]["judged_samples"] == 3
+
+
+def test_asked_twice_it_does_not_wait_for_a_store_that_is_locked(
+    in_flight: Evaluation, store: Path, server: MisbehavingServer, gate: Gate
+) -> None:
+    server.wait_until(lambda: Recorded(store).results == DONE)
+    other = sqlite3.connect(store, isolation_level=None, timeout=30)
+    other.execute("BEGIN IMMEDIATE")
+    gate.is_open.set()
+
+    asked_to_end(in_flight, signal.SIGINT, "stopping: samples in flight")
+    asked_to_end(in_flight, signal.SIGINT, "stopping now")
+
+    # Waiting for the lock would take longer than this test does.
+    assert in_flight.ended() == 130
+    assert "--resume" in in_flight.stderr
+    other.close()
+    assert Recorded(store).results == DONE
 
 
 def test_when_the_grace_time_is_over_what_is_still_in_flight_is_ended(

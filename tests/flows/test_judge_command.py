@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.errors import StoreError
 from assay.models import Sample
 from assay.record import Store
 from judge_answers import conversation, graded
@@ -152,10 +154,13 @@ def test_a_killed_judging_of_a_run_is_resumed_without_judging_twice(folder: Path
 def _wait_for_first_result(folder: Path, *, besides: str = "") -> None:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if (folder / ".assay" / "assay.db").exists():
-            with Store.open(folder / ".assay" / "assay.db", create=False) as store:
-                runs = store.runs(limit=1)
-                if runs and runs[0].id != besides and runs[0].totals.recorded:
-                    return
+        # There is none until it is made.
+        with (
+            suppress(StoreError),
+            Store.open(folder / ".assay" / "assay.db", create=False) as store,
+        ):
+            runs = store.runs(limit=1)
+            if runs and runs[0].id != besides and runs[0].totals.recorded:
+                return
         time.sleep(0.05)
     raise AssertionError("nothing was recorded")

@@ -3,6 +3,7 @@
 import sqlite3
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,8 @@ URLS = [
     "postgresql+psycopg://127.0.0.1:1/db?user=u&password=canary-query",
     "postgresql://user:canary-pw@127.0.0.1:notaport/db",
     "postgresql://user:canary-pw@127.0.0.1:1/db?made_up=canary-value",
+    "postgresql://user:pw@canary@127.0.0.1:1/db",
+    "postgresql://user:pw@h/canary@127.0.0.1:1/db",
 ]
 
 
@@ -114,3 +117,32 @@ def test_a_lock_of_another_session_is_waited_for_so_long(postgresql_server: str)
 
         with pytest.raises(StoreError, match="locked by another session"):
             store.runs()
+
+
+def test_a_server_that_is_gone_without_a_word_is_not_waited_for_hours(postgresql_url: str) -> None:
+    def parameters(url: str) -> dict[str, str]:
+        with Store.open(url) as store, store._database.reading() as connection:
+            driver: Any = connection.connection.dbapi_connection
+            found: dict[str, str] = driver.info.get_parameters()
+            return found
+
+    found = parameters(postgresql_url)
+    own = parameters(f"{postgresql_url}&tcp_user_timeout=7000")
+
+    assert found["tcp_user_timeout"] == "60000"
+    assert found["keepalives_idle"] == "30"
+    assert own["tcp_user_timeout"] == "7000"
+
+
+def test_a_number_or_text_that_no_database_holds_is_told(store: Store) -> None:
+    database = store._database
+
+    def read(value: object) -> None:
+        with database.reading() as connection:
+            database.execute(connection, "SELECT * FROM assay_run WHERE id = ?", value)
+
+    with pytest.raises(StoreError, match="half of a surrogate pair"):
+        read("\ud800")
+    if not database.is_postgresql:
+        with pytest.raises(StoreError, match="does not fit into 64 bits"):
+            read(10**30)

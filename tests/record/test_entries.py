@@ -65,6 +65,16 @@ def test_one_call_that_does_not_know_makes_the_sum_unknown() -> None:
     assert columns_of(Sample(prompt="q"))["cost_usd"] is None
 
 
+@pytest.mark.parametrize("claimed", [10**20, 2**63, 10**10 + 1, -1])
+def test_a_count_that_cannot_be_one_of_tokens_is_unknown(claimed: int) -> None:
+    absurd = ModelCall(usage=Usage(input_tokens=claimed, output_tokens=2), latency_s=1.0)
+
+    for one in (with_calls(absurd), with_calls(absurd, duration=1.0), with_calls(call(), absurd)):
+        columns = columns_of(one)
+        assert columns["input_tokens"] is None
+        assert columns["output_tokens"] in (2, 4)
+
+
 def test_the_latency_of_a_sample_is_its_duration_where_that_is_known() -> None:
     assert columns_of(with_calls(call(), duration=9.0))["latency_s"] == 9.0
 
@@ -115,6 +125,16 @@ def test_a_long_id_is_cut_to_a_name_of_its_own() -> None:
     assert one != other
     assert len(one) <= 400
     assert one == column_id("x" * 5000 + "1")
+
+
+def test_ids_that_no_column_can_hold_stay_apart() -> None:
+    ids = ["a\0b", "a\ufffdb", "a\ud800b"]
+
+    columns = [column_id(each) for each in ids]
+
+    assert len(set(columns)) == len(ids)
+    assert columns[1] == "a\ufffdb"
+    assert all(column == column_text(column) for column in columns)
 
 
 def test_large_bodies_are_compressed_and_come_back() -> None:

@@ -77,10 +77,11 @@ def test_an_error_without_a_code_is_a_lost_connection_or_told_as_it_is(lost: boo
     assert ("connection to the server was lost" in told.message) == lost
 
 
-def test_a_connection_that_was_never_made_is_not_called_lost() -> None:
-    told = explained(Wrapped(PostgresqlError(None, "connection failed: no")), where="here")
+@pytest.mark.parametrize("why", ["connection failed: no", "failed to resolve host 'h': no"])
+def test_a_connection_that_was_never_made_is_not_called_lost(why: str) -> None:
+    told = explained(Wrapped(PostgresqlError(None, why), lost=True), where="here")
 
-    assert told.message == "no connection to the server could be made: connection failed: no"
+    assert told.message == f"no connection to the server could be made: {why}"
 
 
 def test_neither_the_statement_nor_details_nor_secrets_are_told() -> None:

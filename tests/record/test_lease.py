@@ -42,7 +42,7 @@ def test_a_second_process_is_told_who_holds_a_run(
         assert holding.stdout is not None
         assert holding.stdout.readline() == "held\n"
         with Store.open(where) as store:
-            words = rf"process {holding.pid} on {socket.gethostname()}, since 20.*\n.*take_over"
+            words = rf"process {holding.pid} on {socket.gethostname()}, since 20.*\n.*--take-over"
             with pytest.raises(ConfigError, match=words):
                 store.resume_run("run-1", spec())
             holder = store.runs()[0].holder

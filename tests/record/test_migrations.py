@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -114,3 +115,14 @@ def test_many_may_open_a_new_store_at_once(where: str) -> None:
     assert [store.runs() for store in stores] == [[]] * 8
     for store in stores:
         store.close()
+
+
+def test_a_database_that_lacks_characters_is_refused_before_a_run(postgresql_server: str) -> None:
+    with psycopg.connect(postgresql_server, autocommit=True) as connection:
+        connection.execute(
+            "CREATE DATABASE few TEMPLATE template0 ENCODING 'LATIN1' LOCALE_PROVIDER libc "
+            "LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+
+    with pytest.raises(StoreError, match="encoded in LATIN1, which cannot hold every character"):
+        Store.open(postgresql_server.replace("/postgres?", "/few?"))

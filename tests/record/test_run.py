@@ -7,7 +7,7 @@ import pytest
 
 from assay.errors import ConfigError, StoreError
 from assay.models import EvaluateResult, Metric, ModelCall, Sample, Status, Trajectory, Usage
-from assay.record import ResultRow, Store
+from assay.record import ResultRow, Retried, Store
 from assay.record.reading import _NARROW
 from assay.record.schema import tables
 from make import asked, said, sample
@@ -235,3 +235,37 @@ def test_what_is_read_by_place_stands_in_the_order_of_the_fields() -> None:
 
     assert names[:-1] == _NARROW[:-2]
     assert (names[-1], _NARROW[-2:]) == ("index", ["position", "number"])
+
+
+def test_the_mean_of_a_run_averages_the_repeats_of_each_sample_first(store: Store) -> None:
+    run = store.start_run(spec(repeats=2))
+    assert [row.totals.mean for row in store.runs()] == [None]
+    record(run, [scored(0, 1.0), scored(1, 0.0)], repeat=0)
+    record(run, [scored(0, None), scored(1, 0.5)], repeat=1)
+    other = store.start_run(spec("run-2", repeats=2))
+    record(other, [scored(0, 0.25)], repeat=0)
+
+    assert run.totals.mean == (1.0 + 0.25) / 2
+    assert [row.totals.mean for row in store.runs()] == [0.25, 0.625]
+    assert (run.totals.score_sum, run.totals.valid) == (1.5, 3)
+
+
+def test_attempts_that_were_tried_again_are_counted_with_their_cost(store: Store) -> None:
+    run = store.start_run(spec())
+    paid = {"trajectory": Trajectory(calls=[ModelCall(usage=Usage(cost_usd=0.5))])}
+
+    def failed(index: int) -> Sample:
+        return broken(index).model_copy(update=paid)
+
+    assert run.retried() == Retried(0, None, 0)
+
+    record(run, [failed(0), broken(1)])
+    assert run.retried() == Retried(0, None, 0)  # both are shown, with their cost
+
+    record(run, [failed(0), scored(1)])
+    assert run.retried() == Retried(2, 0.5, 1)
+
+    record(run, [scored(0).model_copy(update=paid)])
+    record(store.start_run(spec("run-2")), [failed(0)])
+    assert run.retried() == Retried(3, 1.0, 2)
+    assert sum(row.cost_usd or 0.0 for row in run.results()) == 0.5

@@ -195,3 +195,13 @@ def test_a_damaged_session_is_told_without_what_it_holds(store: Store) -> None:
         store.load_session("one")
 
     assert "x9" not in str(told.value)
+
+
+def test_what_no_column_can_hold_is_told(store: Store) -> None:
+    for call in (
+        lambda: store.load_session("\ud800"),
+        lambda: store.list_sessions(parent_id="\ud800"),
+        lambda: store.save_session(session(branch_point=10**30)),
+    ):
+        with pytest.raises(StoreError):
+            call()

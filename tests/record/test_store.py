@@ -1,13 +1,16 @@
 """Opening a store, starting and resuming runs, and finding them again."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from assay.errors import ConfigError, MissingExtra, StoreError
-from assay.models import Endpoint
+from assay.models import Endpoint, ModelCall, Sample, Trajectory, Usage
 from assay.record import RunSpec, Store, StoreSettings
 from record.stores import broken, key_of, record, scored, spec
 
@@ -111,6 +114,13 @@ def test_a_run_that_is_not_there_or_not_one_is_refused(store: Store) -> None:
         store.run("%")
 
 
+def test_an_empty_id_is_no_beginning_of_one(store: Store) -> None:
+    store.start_run(spec("only"))
+
+    with pytest.raises(ConfigError, match="no run is named: the id is empty"):
+        store.run("")
+
+
 def test_an_id_is_used_once(store: Store) -> None:
     store.start_run(spec("run-1"))
 
@@ -190,7 +200,7 @@ def test_a_changed_dataset_is_refused_unless_samples_are_matched_by_id(
     run.finish("interrupted")
     changed = spec(dataset="new.jsonl", dataset_fingerprint=fingerprint, total=9)
 
-    with pytest.raises(ConfigError, match=r"dataset changed[^§]*matches samples by id, never by"):
+    with pytest.raises(ConfigError, match=r"dataset changed[^§]*--allow-changed-dataset[^§]*by id"):
         store.resume_run("run-1", changed)
     resumed = store.resume_run("run-1", changed, allow_changed_dataset=True)
 
@@ -265,3 +275,69 @@ def test_the_moment_of_a_specification_is_set_when_it_is_made() -> None:
 
     assert made.created_at.startswith("20")
     assert made.created_at.endswith("+00:00")
+
+
+def test_an_absurd_number_of_tokens_costs_nobody_the_batch(store: Store) -> None:
+    run = store.start_run(spec())
+    absurd = ModelCall(usage=Usage(input_tokens=10**20, output_tokens=1), latency_s=0.1)
+    one = Sample(id="s0", prompt="q", trajectory=Trajectory(calls=[absurd], duration=0.1))
+
+    assert record(run, [one, scored(1)]) == [True, True]
+
+    assert run.totals.tokens_known == 0
+    (stored,) = (each for each in run.samples() if each.id == "s0")
+    assert stored.trajectory is not None
+    assert stored.trajectory.calls == [absurd]
+
+
+def test_text_that_is_no_utf_8_is_looked_for_and_stored_all_the_same(store: Store) -> None:
+    run = store.start_run(spec(name="n\udcff\0", dataset="d\udcff.jsonl"))
+    run.finish("interrupted")
+    moved = spec(dataset="e\udcff.jsonl", dataset_fingerprint="d2")
+
+    with pytest.raises(ConfigError, match="there is no run 'x\ufffd'"):
+        store.run("x\udcff")
+    assert (run.spec.name, run.spec.dataset) == ("n\ufffd\ufffd", "d\ufffd.jsonl")
+    assert store.run().spec == run.spec
+    resumed = store.resume_run("run-1", moved, allow_changed_dataset=True)
+    assert resumed.spec.dataset == "e\ufffd.jsonl"
+
+
+def test_looking_for_a_store_leaves_other_databases_as_they_are(tmp_path: Path) -> None:
+    foreign, empty = tmp_path / "foreign.sqlite", tmp_path / "empty.txt"
+    with closing(sqlite3.connect(foreign)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    empty.touch()
+    before = {path: path.read_bytes() for path in (foreign, empty)}
+
+    for path in before:
+        with pytest.raises(StoreError, match="the file is not a store"):
+            Store.open(path, create=False)
+
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_looking_for_a_store_makes_no_tables(postgresql_url: str) -> None:
+    with pytest.raises(StoreError, match="there is no store in this database"):
+        Store.open(postgresql_url, create=False)
+
+    with psycopg.connect(postgresql_url) as connection:
+        found = connection.execute("SELECT to_regclass('assay_schema_version')").fetchone()
+    assert found == (None,)
+    Store.open(postgresql_url).close()
+    Store.open(postgresql_url, create=False).close()
+
+
+@pytest.mark.parametrize("slashes", [":", ":/"])
+def test_a_url_without_its_slashes_is_not_taken_for_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slashes: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    where = f"postgresql{slashes}/me:canary@127.0.0.1:1/db".replace("//", "/")
+
+    for given in (where, Path("postgresql://me:canary@127.0.0.1:1/db")):
+        with pytest.raises(ConfigError, match="begins with postgresql://") as told:
+            Store.open(given)
+        assert "canary" not in str(told.value)
+
+    assert list(tmp_path.iterdir()) == []

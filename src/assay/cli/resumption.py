@@ -4,8 +4,9 @@ import re
 import shlex
 from argparse import Namespace
 
-_USER = re.compile(r"//\S*@")
-_QUERY = re.compile(r"\?\S*")
+_ADDRESS = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
+"""Where an address begins. A store's is known by its first word, also when a slash is missing."""
+
 _REPEATED = ("model", "limit", "repeats", "concurrency", "seed", "name", "store")
 """Options that a resumed run is asked for again: they decide what it is, or how fast."""
 
@@ -22,7 +23,12 @@ def resume_command(args: Namespace, run_id: str) -> str:
 
 def without_secrets(text: str) -> str:
     """`text` with `***` for the user, the password and the query of an address in it."""
-    start = text.find("://")
-    if start < 0:
+    address = _ADDRESS.search(text)
+    if address is None:
         return text
-    return text[:start] + _QUERY.sub("?***", _USER.sub("//***@", text[start:]))
+    place, mark, query = text[address.end() :].partition("?")
+    if "@" in query:
+        # Part of the query, or behind a password with a question mark: nobody can tell.
+        return f"{text[: address.end()]}***"
+    _, at, host = place.rpartition("@")
+    return text[: address.end()] + ("***@" if at else "") + host + ("?***" if mark else "")

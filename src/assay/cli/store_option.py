@@ -39,4 +39,8 @@ def open_store(args: Namespace) -> Store:
 def follow_up(args: Namespace, *words: str) -> str:
     """A command to run next on the same store, in a form that may be shown."""
     store = [] if args.store is None else ["--store", without_secrets(args.store)]
+    *first, last = words
+    if last.startswith("-"):
+        # The id of a sample, which would be taken for an option.
+        return shlex.join(["assay", *first, *store, "--", last])
     return shlex.join(["assay", *words, *store])

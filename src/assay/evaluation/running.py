@@ -63,7 +63,7 @@ async def evaluate(
             run = begun(opened, spec, resume)
 
             def todo(done: Container[str]) -> Iterator[Unit]:
-                return units(iter(samples), config, run.spec, done)
+                return units(iter(samples), config, run, done)
 
             await work_through(run, todo, config, client=client, oversight=oversight)
             interrupted = oversight.stop.requested
@@ -85,20 +85,23 @@ async def work_through(
     """Do what is not done yet, and say in the store how the run ended."""
     # Asking a set in C whether it holds nothing is cheaper.
     done = frozenset[str]() if run.is_new else run.done() or frozenset[str]()
-    oversight.progress.already_done = len(done)
-    status: RunStatus = "interrupted"
+    if not run.is_new:
+        oversight.progress.go_on_from(len(done), run.totals)
+    status: RunStatus | None = "interrupted"
     try:
         async with _closing(client), run.writer() as writer:
             await Engine(config, client, writer, oversight).run(todo(done))
         if not oversight.stop.requested:
             status = "completed"
-    except Exception:
-        status = "failed"
+    except Exception as error:
+        # A store that just broke is not told: one that is locked would be waited for once more.
+        status = None if isinstance(error, StoreError) else "failed"
         raise
     finally:
-        # A store that just broke cannot be told how the run ended; why it broke is on its way.
-        with suppress(StoreError):
-            run.finish(status)
+        if status is not None:
+            # Why the run ended is on its way, and worth more than that the store broke as well.
+            with suppress(StoreError):
+                run.finish(status)
 
 
 @asynccontextmanager

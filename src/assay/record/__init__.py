@@ -3,7 +3,7 @@
 from .database import StoreSettings
 from .keys import DoneKeys, sample_key
 from .lease import Holder
-from .reading import AttemptRow, ResultRow
+from .reading import AttemptRow, ResultRow, Retried
 from .run import Run
 from .runs import RunRow, RunSpec, Totals
 from .sessions import SessionRow
@@ -16,6 +16,7 @@ __all__ = [
     "DoneKeys",
     "Holder",
     "ResultRow",
+    "Retried",
     "Run",
     "RunRow",
     "RunSpec",

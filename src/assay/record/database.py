@@ -21,6 +21,18 @@ _OLDEST_SQLITE = (3, 35, 0)
 """The first with RETURNING."""
 
 _WRITES = "assay_writes"
+VERSION_TABLE = "assay_schema_version"
+"""What tells a store from any other database."""
+
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""How long a server that is gone without a word is waited for, in seconds; the last in
+milliseconds. The system's own defaults are hours."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,14 @@ class Database:
         with self._transaction(writes=True) as connection:
             yield connection
 
+    def has_table(self, connection: "Connection", name: str) -> bool:
+        there = (
+            "SELECT to_regclass(?)"
+            if self.is_postgresql
+            else "SELECT name FROM sqlite_master WHERE name = ?"
+        )
+        return self.execute(connection, there, name).scalar() is not None
+
     @contextmanager
     def _transaction(self, *, writes: bool) -> "Iterator[Connection]":
         from sqlalchemy.exc import SQLAlchemyError
@@ -87,6 +107,13 @@ class Database:
                     yield connection
         except SQLAlchemyError as error:
             raise explained(error, where=self.where, secrets=self._secrets) from None
+        except UnicodeError:
+            raise StoreError(
+                "text with half of a surrogate pair cannot be stored or looked for",
+                where=self.where,
+            ) from None
+        except OverflowError:
+            raise StoreError("a number does not fit into 64 bits", where=self.where) from None
 
     def _refuse_misuse(self) -> None:
         if self._closed:
@@ -127,8 +154,11 @@ class Database:
         self._engine.dispose(close=os.getpid() == self._pid)
 
 
-def open_sqlite(path: Path, settings: StoreSettings) -> Database:
-    """A file, made if absent, in write-ahead mode: readers and one writer at a time."""
+def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> Database:
+    """A file in write-ahead mode: readers and one writer at a time.
+
+    Made if absent. Unless `create`, a file that is no store is refused and left as it is.
+    """
     import sqlalchemy as sa
 
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -155,8 +185,21 @@ def open_sqlite(path: Path, settings: StoreSettings) -> Database:
     sa.event.listen(engine, "connect", prepare)
     sa.event.listen(engine, "begin", _begin)
     database = Database(engine, str(path))
+    if not create:
+        _refuse_other(database, "the file is not a store")
     _use_write_ahead_log(database, deadline=time.monotonic() + settings.lock_timeout_s)
     return database
+
+
+def _refuse_other(database: Database, what: str) -> None:
+    """Raise `StoreError` where no store was made, before anything is written there."""
+    try:
+        with database.reading() as connection:
+            if not database.has_table(connection, VERSION_TABLE):
+                raise StoreError(what, where=database.where, hint="choose another place")
+    except BaseException:
+        database.close()
+        raise
 
 
 def _begin(connection: "Connection") -> None:
@@ -189,17 +232,14 @@ def _use_write_ahead_log(database: Database, *, deadline: float) -> None:
                 raw.close()
 
 
-def open_postgresql(url: str, settings: StoreSettings) -> Database:
-    """A database that exists already; its tables are made if absent."""
+def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -> Database:
+    """A database that exists already; its tables are made if absent, unless `create` is False."""
     import sqlalchemy as sa
 
     parsed = _parsed(url)
     where = f"postgresql://{parsed.host or 'local'}/{parsed.database or ''}"
-    options: dict[str, Any] = {"options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}"}
-    if "options" in parsed.query:
-        options = {}
-    if "connect_timeout" not in parsed.query:
-        options["connect_timeout"] = 10
+    wanted = {"options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}", **_PATIENCE}
+    options = {name: value for name, value in wanted.items() if name not in parsed.query}
     try:
         engine = sa.create_engine(
             parsed, hide_parameters=True, pool_pre_ping=True, connect_args=options
@@ -207,17 +247,24 @@ def open_postgresql(url: str, settings: StoreSettings) -> Database:
     except ModuleNotFoundError:
         raise MissingExtra.needed("postgres", by="a PostgreSQL store", package="psycopg") from None
     secrets = [parsed.password, *(parsed.query.get(name) for name in ("password", "sslpassword"))]
-    return Database(engine, where, tuple(str(secret) for secret in secrets if secret))
+    database = Database(engine, where, tuple(str(secret) for secret in secrets if secret))
+    if not create:
+        _refuse_other(database, "there is no store in this database")
+    return database
 
 
 def _parsed(url: str) -> "URL":
     import sqlalchemy as sa
 
     try:
-        return sa.make_url(url).set(drivername="postgresql+psycopg")
+        parsed = sa.make_url(url).set(drivername="postgresql+psycopg")
     except (sa.exc.ArgumentError, ValueError):
         # The cause would repeat the URL, password included.
         raise ConfigError(
             "the store's URL cannot be read",
             hint="write postgresql://user:password@host:5432/database",
         ) from None
+    if "@" in f"{parsed.host}{parsed.database}":
+        # What follows the first one would be taken for the host, and shown.
+        raise ConfigError("the store's URL has several @", hint="write %40 for one in a password")
+    return parsed

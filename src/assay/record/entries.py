@@ -20,6 +20,8 @@ UNPLACED = 2**62
 
 _LONGEST_ID = 400
 _INT64 = 2**63
+_MOST_TOKENS = 10**10
+"""More than any rollout takes, and so few that the sums of a run stay within 64 bits."""
 
 PLAIN, ZLIB = "plain", "zlib"
 _COMPRESSED_FROM = 32 * 1024
@@ -135,13 +137,15 @@ def _consumed(trajectory: "Trajectory | None") -> tuple[Any, ...]:
     if len(calls) == 1 and latency is not None and calls[0].usage is not None:
         usage: Usage = calls[0].usage
         cached = _is_cached(calls[0])
-        return (usage.input_tokens, usage.output_tokens, usage.cost_usd, latency, cached)
+        read, written = _count(usage.input_tokens), _count(usage.output_tokens)
+        return (read, written, usage.cost_usd, latency, cached)
     if latency is None and calls and all(call.latency_s is not None for call in calls):
         latency = sum(call.latency_s or 0.0 for call in calls)
+    usages = [call.usage for call in calls]
     return (
-        _summed(calls, "input_tokens"),
-        _summed(calls, "output_tokens"),
-        _summed(calls, "cost_usd"),
+        _count(_summed([_count(usage.input_tokens) if usage else None for usage in usages])),
+        _count(_summed([_count(usage.output_tokens) if usage else None for usage in usages])),
+        _summed([usage.cost_usd if usage else None for usage in usages]),
         latency,
         any(map(_is_cached, calls)),
     )
@@ -152,8 +156,12 @@ def _is_cached(call: "ModelCall") -> bool:
     return extra is not None and extra.get("cached") is True
 
 
-def _summed(calls: "list[ModelCall]", name: str) -> Any:
-    found = [None if call.usage is None else getattr(call.usage, name) for call in calls]
+def _count(tokens: int | None) -> int | None:
+    """`tokens`; None for a number that cannot be one of tokens, whatever the server says."""
+    return tokens if tokens is not None and 0 <= tokens <= _MOST_TOKENS else None
+
+
+def _summed(found: list[Any]) -> Any:
     return None if not found or None in found else sum(found)
 
 
@@ -163,15 +171,15 @@ def column_text(text: str) -> str:
 
 
 def column_id(text: str) -> str:
-    """A sample's id as a column holds it: one too long for an index is cut and marked by a digest.
+    """A sample's id as a column holds it: one that does not fit is changed and marked by a digest.
 
     The same id gives the same column in every run, so runs still pair by it.
     """
     if len(text) <= _LONGEST_ID and text.isascii() and "\0" not in text:
         return text
     plain = column_text(text)
-    if len(plain) <= _LONGEST_ID:
-        return plain
+    if plain == text and len(text) <= _LONGEST_ID:
+        return text
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{plain[: _LONGEST_ID - 20]}…{digest}"
 

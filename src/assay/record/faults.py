@@ -16,7 +16,7 @@ _SQLITE = {
     "SQLITE_PERM": ("the store may not be opened", "check who owns the file and its folder"),
     "SQLITE_CANTOPEN": (
         "the store cannot be opened",
-        "check that the folder exists and is writable",
+        "check that the folder exists and is writable; of a store on a read-only disk, read a copy",
     ),
     "SQLITE_BUSY": (
         "the store is locked by another process",
@@ -63,7 +63,7 @@ def _meaning(cause: Any, *, lost: bool) -> tuple[str, str | None]:
     if isinstance(cause, sqlite3.Error):
         return _looked_up(_SQLITE, getattr(cause, "sqlite_errorname", "") or "")
     state = getattr(cause, "sqlstate", None) or ""
-    if not state and str(cause).startswith("connection "):
+    if not state and str(cause).startswith(("connection ", "failed to resolve host")):
         # The driver tells why a connection was never made in words only.
         return _UNREACHED
     what, hint = _looked_up(_POSTGRESQL, state)

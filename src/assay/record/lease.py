@@ -98,7 +98,8 @@ def claim(
         raise ConfigError(
             f"run {run_id!r} is being worked on by {holder}",
             where=database.where,
-            hint="wait for it or end it; take_over=True works beside it, and records nothing twice",
+            hint="wait for it or end it; take_over=True (--take-over) works beside it, and records "
+            "nothing twice",
         )
     lease = tables().lease
     connection.execute(lease.delete().where(lease.c.run_no == run_no))

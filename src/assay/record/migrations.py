@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import StoreError
 
-from .database import Database
+from .database import VERSION_TABLE, Database
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -29,6 +29,8 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
     version = _current(database)
     if version < len(steps):
         with database.writing() as connection:
+            if database.is_postgresql:
+                _refuse_few_characters(connection, database.where)
             # Another process may have migrated while this one waited for its turn.
             version = _version(connection)
             if version < len(steps):
@@ -48,15 +50,18 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
 
 def _current(database: Database) -> int:
     """The version of a store that has one, without waiting for those who write to it."""
-    there = (
-        "SELECT to_regclass('assay_schema_version')"
-        if database.is_postgresql
-        else "SELECT name FROM sqlite_master WHERE name = 'assay_schema_version'"
-    )
     with database.reading() as connection:
-        if connection.exec_driver_sql(there).scalar() is None:
-            return 0
-        return _stored(connection)
+        return _stored(connection) if database.has_table(connection, VERSION_TABLE) else 0
+
+
+def _refuse_few_characters(connection: "Connection", where: str) -> None:
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise StoreError(
+            f"the database is encoded in {encoding}, which cannot hold every character",
+            where=where,
+            hint="create one with ENCODING 'UTF8'",
+        )
 
 
 def _version(connection: "Connection") -> int:

@@ -76,6 +76,17 @@ class AttemptRow:
 
 
 @dataclass(frozen=True)
+class Retried:
+    """Failed attempts that a later attempt took the place of: no result or failure counts them."""
+
+    attempts: int
+    cost_usd: float | None
+    """What they cost, where that is known; None when none of them knows."""
+
+    cost_known: int
+
+
+@dataclass(frozen=True)
 class Selection:
     """Which samples of a run to read."""
 
@@ -130,6 +141,17 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
         if len(rows) < _NARROW_PAGE:
             return
         last = rows[-1].attempt_no
+
+
+def read_retried(database: Database, run_no: int) -> Retried:
+    import sqlalchemy as sa
+
+    attempt = tables().attempt
+    counts = sa.func.count(), sa.func.sum(attempt.c.cost_usd), sa.func.count(attempt.c.cost_usd)
+    query = sa.select(*counts).where(attempt.c.run_no == run_no, ~_is_shown(run_no))
+    with database.reading() as connection:
+        attempts, cost_usd, known = connection.execute(query).one()
+    return Retried(attempts, cost_usd, known)
 
 
 def read_keys(database: Database, run_no: int) -> Iterator[str]:
@@ -208,13 +230,22 @@ def _result_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
 def _failure_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
     import sqlalchemy as sa
 
-    attempt, result = tables().attempt, tables().result
-    later = attempt.alias()
+    attempt = tables().attempt
     nothing = {"score": sa.null(), "valid": sa.false(), "metrics": sa.null()}
     columns = _narrow_columns(attempt, nothing, number=attempt.c.attempt_no)
     if bodies:
         columns += [attempt.c.codec, attempt.c.blob]
-    query = sa.select(*columns).where(
+    query = sa.select(*columns).where(_is_shown(run_no))
+    return _chosen(query, attempt, run_no, chosen), attempt
+
+
+def _is_shown(run_no: int) -> Any:
+    """Whether an attempt is the last one of a sample that has no result."""
+    import sqlalchemy as sa
+
+    attempt, result = tables().attempt, tables().result
+    later = attempt.alias()
+    return sa.and_(
         ~sa.exists().where(result.c.run_no == run_no, result.c.key == attempt.c.key),
         ~sa.exists().where(
             later.c.run_no == run_no,
@@ -222,7 +253,6 @@ def _failure_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
             later.c.attempt_no > attempt.c.attempt_no,
         ),
     )
-    return _chosen(query, attempt, run_no, chosen), attempt
 
 
 def _narrow_columns(table: "Table", nothing: dict[str, Any], *, number: Any) -> list[Any]:

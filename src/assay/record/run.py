@@ -11,13 +11,16 @@ from .database import Database
 from .insertion import insert_batch
 from .keys import DoneKeys
 from .lease import Lease, live_holder
+from .places import Places
 from .reading import (
     AttemptRow,
     ResultRow,
+    Retried,
     Selection,
     read_attempts,
     read_keys,
     read_results,
+    read_retried,
     read_samples,
 )
 from .runs import RunRow, RunSpec, RunStatus, Totals, now, run_query, run_row
@@ -59,7 +62,7 @@ class Run:
 
     @property
     def totals(self) -> Totals:
-        """Counts and sums over the results so far, without reading them."""
+        """Counts and sums over the results so far; only the mean of repeats takes reading them."""
         return self.row().totals
 
     def row(self) -> RunRow:
@@ -72,6 +75,13 @@ class Run:
     def done(self) -> DoneKeys:
         """The keys recorded by now. Failed attempts are not done."""
         return DoneKeys(read_keys(self._database, self._run_no))
+
+    def places(self) -> Places | None:
+        """Where samples stand that have rollouts already; None where their rows say the same."""
+        moved = self.spec.dataset_fingerprint is None or self.row().dataset_changed
+        if self.is_new or self.spec.repeats == 1 or not moved:
+            return None
+        return Places(self._database, self._run_no)
 
     def results(
         self,
@@ -104,6 +114,10 @@ class Run:
     def attempts(self, *, key: str | None = None) -> Iterator[AttemptRow]:
         """Every failed attempt, oldest first, of one key or of all."""
         return read_attempts(self._database, self._run_no, key=key)
+
+    def retried(self) -> Retried:
+        """How many failed attempts were tried again, and what they cost: `results` has neither."""
+        return read_retried(self._database, self._run_no)
 
     def writer(self, settings: WriterSettings | None = None) -> Writer:
         """Start a thread that records samples of this run. Close it before `finish`."""

@@ -1,6 +1,7 @@
 """Where runs and sessions are kept: a file in `.assay/`, or a team's PostgreSQL database."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from assay.errors import ConfigError, StoreError
 
 from .database import Database, StoreSettings, open_postgresql, open_sqlite
+from .entries import column_text
 from .insertion import first_result_no
 from .lease import claim, live_holders, take
 from .migrations import migrate
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".assay"
 FILE = "assay.db"
+_POSTGRESQL = re.compile(r"\s*postgres[a-z+]*:", re.IGNORECASE)
 
 
 class Store(Sessions):
@@ -40,11 +43,12 @@ class Store(Sessions):
     ) -> Self:
         """Open a store: `.assay/assay.db` here, the file or folder `where`, or a PostgreSQL URL.
 
-        Makes the file and its folder if absent, unless `create` is False.
+        Makes the file and its folder, or the tables, if absent. With `create=False` whatever is
+        not a store is refused with `StoreError`, and left as it is.
         """
         settings = settings or StoreSettings()
         if isinstance(where, str) and "://" in where and not where.startswith("sqlite:///"):
-            database = _open_url(where, settings)
+            database = _open_url(where, settings, create=create)
         else:
             database = _open_file(_file(where), settings, create=create)
         try:
@@ -99,7 +103,12 @@ class Store(Sessions):
                 first_result_no(run_no),
             )
             lease = take(database, connection, run_no)
-        stored = replace(spec, config=json.loads(spec.config_json()))
+        stored = replace(
+            spec,
+            name=columns["name"],
+            dataset=columns["dataset"],
+            config=json.loads(spec.config_json()),
+        )
         return Run(database, run_no, stored, lease, is_new=True)
 
     def resume_run(
@@ -147,10 +156,10 @@ class Store(Sessions):
 def _columns(spec: RunSpec) -> dict[str, Any]:
     return {
         "id": spec.id,
-        "name": spec.name,
+        "name": column_text(spec.name),
         "config": spec.config_json(),
         "config_fingerprint": spec.config_fingerprint,
-        "dataset": spec.dataset,
+        "dataset": column_text(spec.dataset),
         "dataset_fingerprint": spec.dataset_fingerprint,
         "total": spec.total,
         "repeats": spec.repeats,
@@ -163,7 +172,7 @@ def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool)
     values: dict[str, Any] = {"status": "running", "finished_at": None}
     if changed:
         values.update(
-            dataset=spec.dataset,
+            dataset=column_text(spec.dataset),
             dataset_fingerprint=spec.dataset_fingerprint,
             dataset_changed=True,
         )
@@ -172,13 +181,13 @@ def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool)
     connection.execute(run.update().where(run.c.run_no == row.run_no).values(**values))
 
 
-def _open_url(url: str, settings: StoreSettings) -> Database:
+def _open_url(url: str, settings: StoreSettings, *, create: bool) -> Database:
     scheme = url.partition("://")[0].partition("+")[0]
     if scheme not in ("postgresql", "postgres"):
         raise ConfigError(
             f"a store is a file or a postgresql:// URL, not {scheme}://", where="Store.open()"
         )
-    return open_postgresql(url, settings)
+    return open_postgresql(url, settings, create=create)
 
 
 def _file(where: str | Path | None) -> Path:
@@ -186,6 +195,11 @@ def _file(where: str | Path | None) -> Path:
         return Path(FOLDER) / FILE
     if where in ("", ":memory:"):
         raise ConfigError(f"{where!r} is not the path of a store", where="Store.open()")
+    if _POSTGRESQL.match(str(where)):
+        # Taken for a path, the password would become the name of a folder.
+        raise ConfigError(
+            "a PostgreSQL store is text that begins with postgresql://", where="Store.open()"
+        )
     path = Path(str(where).removeprefix("sqlite:///"))
     return path / FILE if path.is_dir() else path
 
@@ -198,7 +212,7 @@ def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database
                 "there is no store here", where=str(path), hint="`assay eval` makes one"
             )
         _make_folder(path.parent)
-    return open_sqlite(path, settings)
+    return open_sqlite(path, settings, create=create)
 
 
 def _make_folder(folder: Path) -> None:

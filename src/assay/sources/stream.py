@@ -117,6 +117,8 @@ def _samples(plan: Plan, skipped: SkippedRows) -> Iterator[Sample]:
             skipped.read += 1
             try:
                 sample = _sample(plan, found, index)
+                if not sample.id.isascii():
+                    _refuse_half_a_pair(sample.id)
                 if not plan.repeats:
                     sample = _claimed(sample, plan.rows, seen, position)
             except BadRow as problem:
@@ -126,6 +128,17 @@ def _samples(plan: Plan, skipped: SkippedRows) -> Iterator[Sample]:
                 _note(problem, skipped, plan.limits)
             else:
                 yield sample
+
+
+def _refuse_half_a_pair(sample_id: str) -> None:
+    """A file with such an id is refused by its parser; what never was text comes this far."""
+    try:
+        sample_id.encode()
+    except UnicodeEncodeError:
+        raise BadRow(
+            f"the id {sample_id!r:.80} holds half of a surrogate pair, which is no character",
+            hint="the text was cut inside a character; replace the half with \\ufffd",
+        ) from None
 
 
 def _note(problem: BadRow, skipped: SkippedRows, limits: ReadLimits) -> None:
