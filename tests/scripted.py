@@ -12,6 +12,7 @@ class Scripted:
     def __init__(self, *replies: Message | Exception, usage: Usage | None = None) -> None:
         self.endpoint = Endpoint(provider="mock", model="scripted")
         self.asked: list[list[Message]] = []
+        self.seeds: list[int | None] = []
         self._replies = list(replies)
         self._usage = usage
 
@@ -23,6 +24,7 @@ class Scripted:
         seed: int | None = None,
     ) -> Reply:
         self.asked.append(list(messages))
+        self.seeds.append(seed)
         reply = self._replies.pop(0)
         if isinstance(reply, Exception):
             raise reply

@@ -99,6 +99,7 @@ def test_every_model_call_is_recorded_with_its_place() -> None:
 
     assert [call.message_index for call in trajectory.calls] == [1, 3]
     assert client.asked[1] == trajectory.messages[:3]
+    assert client.seeds == [7, 7]
 
 
 def test_the_tools_that_the_model_was_told_of_are_recorded() -> None:
@@ -241,3 +242,22 @@ def test_cancelling_closes_the_environment_and_is_no_failure() -> None:
     asyncio.run(cancelled())
 
     assert environment.closed == 1
+
+
+def test_cancelling_also_ends_closing() -> None:
+    class Slow(Corridor):
+        async def close(self) -> None:
+            self.closed += 1
+            await asyncio.Event().wait()
+
+    environment = Slow()
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(run_agent(Scripted(STEP, STEP, STEP), environment, []))
+        while not environment.closed:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 
 from .faults import Fault, Kind
+from .own_time import waiting_for_a_turn
 from .timing import REAL_TIME, Timing
 
 _START = 20
@@ -51,7 +52,8 @@ class Limiter:
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(mine)
         try:
-            await mine
+            with waiting_for_a_turn():
+                await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
                 self.release()  # the slot was given in the same moment

@@ -3,14 +3,16 @@
 import asyncio
 import math
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from assay.endpoints import ModelClient
-from assay.errors import AssayError, EnvironmentFault
+from assay.endpoints.own_time import OwnTime
+from assay.errors import AssayError, EndpointError, EnvironmentFault
 from assay.models import (
     Boundary,
     EvaluateResult,
+    Failure,
     Message,
     ModelCall,
     StepOutput,
@@ -20,11 +22,15 @@ from assay.models import (
 )
 from assay.models.written import validated
 
-from .environment import Environment, Step
+from .environment import Environment, Step, checked_all, checked_step, plain, plain_info
 from .environments import BasicEnvironment, ToolEnvironment
 from .limits import Limits, Spent
 
+_ENDPOINT, _ENVIRONMENT = Boundary.ENDPOINT, Boundary.ENVIRONMENT
 _CLOSE_SECONDS = 10.0
+_MOMENT_S = 0.01
+"""Other rollouts are let in after this long, not at each turn: that costs as much as a turn."""
+
 _NOTHING_TO_CLOSE = (BasicEnvironment.close, ToolEnvironment.close)
 """The timeout around closing costs more than the rest of a turn."""
 
@@ -49,30 +55,55 @@ async def run_agent(
     """Let the model act in the environment, starting from `messages`.
 
     Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
-    when the endpoint or the environment breaks; cancellation passes through.
+    when the endpoint or the environment breaks; cancellation passes through. The duration is
+    without closing, and without what requests waited for their turn to be sent.
     """
-    rollout = _Rollout(client, environment, limits or Limits(), seed)
-    try:
+    with OwnTime() as own:
+        rollout = _Rollout(client, environment, list(messages), limits or Limits(), own)
         try:
-            await rollout.run(messages)
-        finally:
-            if getattr(environment.close, "__func__", None) not in _NOTHING_TO_CLOSE:
-                await rollout.close()
-    except _Broken as broken:
-        cause = broken.__cause__
-        raise RolloutFailed(
-            f"{broken.boundary}: {cause}",
-            boundary=broken.boundary,
-            trajectory=rollout.trajectory("error", broken=True),
-        ) from cause
+            try:
+                await rollout.run(seed)
+            finally:
+                if rollout.ends():
+                    await rollout.close()
+        except _FAULTS as error:
+            if rollout.is_cancelled(error):
+                raise
+            boundary = rollout.boundary
+            cause = _in_words(error, boundary)
+            raise RolloutFailed(
+                f"{boundary}: {Failure.of(cause, boundary).message}",
+                boundary=boundary,
+                trajectory=rollout.trajectory("error", broken=True),
+            ) from cause
     return rollout.trajectory(rollout.ended)
 
 
-class _Broken(Exception):
-    """Carries a boundary from where something broke to where the trajectory is made."""
+_FAULTS = (Exception, SystemExit, asyncio.CancelledError)
+"""Passed on, `sys.exit()` in a tool would end the run as if all were well."""
 
-    def __init__(self, boundary: Boundary) -> None:
-        self.boundary = boundary
+
+def _in_words(error: BaseException, boundary: Boundary) -> Exception:
+    """The error itself, or one that says what happened for those that say nothing."""
+    if isinstance(error, Exception):
+        return error
+    kind = EndpointError if boundary is _ENDPOINT else EnvironmentFault
+    if isinstance(error, SystemExit):
+        told = kind(f"the {boundary} called sys.exit({error.code!r})")
+    else:
+        told = kind(f"the {boundary} waited for something that was cancelled")
+    told.__cause__ = error
+    return told
+
+
+async def _closed(close: Callable[[], Awaitable[None]]) -> None:
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS) as timer:
+            await close()
+    except TimeoutError as error:
+        if not timer.expired():
+            raise
+        raise TimeoutError(f"did not close within {_CLOSE_SECONDS:g} s") from error
 
 
 def _placed(call: ModelCall, place: int) -> ModelCall:
@@ -81,143 +112,164 @@ def _placed(call: ModelCall, place: int) -> ModelCall:
     return call.model_copy(update={"message_index": place})
 
 
-def _checked(step: Step) -> Step:
-    if step.reward is not None and not math.isfinite(step.reward):
-        raise EnvironmentFault(
-            f"the reward is {step.reward}", hint="a reward is a finite number, or None"
-        )
-    return step
-
-
 class _Rollout:
     """One rollout in progress."""
 
     ended = ""
-    _tools: Sequence[ToolSpec] = ()
+    boundary = _ENVIRONMENT
+    """Whose side it is on when something breaks now."""
+
+    _duration = 0.0
+    _tools: Sequence[dict[str, Any]] = ()
     _terminated = False
     _truncated = False
-    _rewarded = False
+    _score: float | None = None
     _spent: Spent | None = None
     _close_error: str | None = None
 
     def __init__(
-        self, client: ModelClient, environment: Environment, limits: Limits, seed: int | None
+        self,
+        client: ModelClient,
+        environment: Environment,
+        messages: list[Message],
+        limits: Limits,
+        own: OwnTime,
     ) -> None:
-        self._started = time.perf_counter()
         self._client = client
         self._environment = environment
+        self._messages = messages
         self._limits = limits
-        self._seed = seed
-        self._messages: list[Message] = []
+        self._own = own
+        self._task = asyncio.current_task()
+        # Not always 0: a group of tasks that failed earlier may leave its own request behind.
+        self._cancels = 0 if self._task is None else self._task.cancelling()
         self._calls: list[ModelCall] = []
-        self._steps: list[tuple[Message, Step]] = []
+        self._steps: list[tuple[Message, Step, dict[str, Any]]] = []
         self._observations: list[Any] = []
 
-    def run(self, messages: Sequence[Message]) -> Coroutine[Any, Any, None]:
+    def run(self, seed: int | None) -> Coroutine[Any, Any, None]:
         """Take turns until the end."""
-        self._messages.extend(messages)
         seconds = self._limits.max_seconds
-        return self._turns() if seconds is None else self._turns_in_time(seconds)
+        return self._turns(seed) if seconds is None else self._turns_in_time(seed, seconds)
+
+    def is_cancelled(self, error: BaseException) -> bool:
+        """Whether somebody cancels the rollout, rather than something that it waited for."""
+        if not isinstance(error, asyncio.CancelledError):
+            return False
+        return self._task is None or self._task.cancelling() > self._cancels
+
+    def ends(self) -> bool:
+        """Take the time. Whether there is something to close."""
+        self._duration = self._own.spent_s
+        close = getattr(self._environment, "close", None)
+        return getattr(close, "__func__", None) not in _NOTHING_TO_CLOSE
 
     async def close(self) -> None:
         """Close the environment. What happened stands, whether or not that works."""
         try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._environment.close()
-        except Exception as error:
-            self._close_error = f"{type(error).__name__}: {error}"
+            await _closed(self._environment.close)
+        except _FAULTS as error:
+            if self.is_cancelled(error):
+                raise
+            failure = Failure.of(_in_words(error, _ENVIRONMENT), _ENVIRONMENT)
+            self._close_error = f"{failure.kind}: {failure.message}"
 
-    async def _turns_in_time(self, seconds: float) -> None:
+    async def _turns_in_time(self, seed: int | None, seconds: float) -> None:
         try:
-            async with asyncio.timeout(seconds) as deadline:
-                await self._turns()
+            async with self._own.limited(seconds) as timer:
+                await self._turns(seed)
         except TimeoutError:
-            if not deadline.expired():
+            if not timer.expired():
                 raise
             self.ended, self._truncated = "max_seconds", True
 
-    async def _turns(self) -> None:
-        messages, seed = self._messages, self._seed
-        try:
-            messages.extend(await self._environment.open(seed=seed))
-            self._tools = tools = self._environment.tools
-        except Exception as error:
-            raise _Broken(Boundary.ENVIRONMENT) from error
+    async def _turns(self, seed: int | None) -> None:
+        messages, environment = self._messages, self._environment
+        if opening := await environment.open(seed=seed):
+            messages.extend(checked_all(Message, opening, "open"))
+        if tools := environment.tools:
+            tools = checked_all(ToolSpec, tools, "tools")
+            # What the model was told of is part of what it answered to.
+            self._tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in tools]
+        let_in_at = self._own.began_at
         while not self.ended:
-            try:
-                reply = await self._client.complete(messages, tools=tools, seed=seed)
-            except Exception as error:
-                raise _Broken(Boundary.ENDPOINT) from error
+            if self._steps and time.perf_counter() - let_in_at > _MOMENT_S:
+                # Where neither side ever waits, nothing else would run: no timer, no other rollout.
+                await asyncio.sleep(0)
+                let_in_at = time.perf_counter()
+            self.boundary = _ENDPOINT
+            reply = await self._client.complete(messages, tools=tools or (), seed=seed)
             action = reply.message
             self._calls.append(_placed(reply.call, len(messages)))
             messages.append(action)
-            try:
-                step = _checked(await self._environment.step(action))
-            except Exception as error:
-                raise _Broken(Boundary.ENVIRONMENT) from error
-            self._steps.append((action, step))
+            self.boundary = _ENVIRONMENT
+            step = checked_step(await environment.step(action))
+            self._steps.append((action, step, plain_info(step.info)))
             messages.extend(step.replies)
             self._settle(step, reply.call.usage)
 
     def _settle(self, step: Step, usage: Usage | None) -> None:
         self._terminated, self._truncated = step.terminated, step.truncated
         if step.reward is not None:
-            self._rewarded = True
+            self._add(step.reward)
         if step.observation is not None:
-            self._observations.append(step.observation)
+            self._observations.append(plain(step.observation, "Step.observation"))
         if step.terminated or step.truncated:
             self.ended = "agent" if step.ended_by_agent else "environment"
             return
         if self._spent is None:
-            self._spent = Spent(self._limits)
+            self._spent = Spent(self._limits, self._own)
         if limit := self._spent.add(usage):
             self.ended, self._truncated = limit, True
 
+    def _add(self, reward: float) -> None:
+        self._score = score = (self._score or 0.0) + reward
+        if not math.isfinite(score):
+            raise EnvironmentFault(f"the rewards add up to {score}")
+
     def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
-        duration = time.perf_counter() - self._started
         fields: dict[str, Any] = {
             "messages": self._messages,
             "calls": self._calls,
             "steps": len(self._steps),
-            "duration": duration,
+            "duration": self._duration,
             "terminated": self._terminated,
             "truncated": self._truncated,
             "termination_reason": reason,
         }
-        if self._rewarded:
-            fields["evaluation_result"] = self._result(reason, duration, broken=broken)
+        if self._score is not None:
+            fields["evaluation_result"] = self._result(reason, broken=broken)
         if self._close_error:
             fields["close_error"] = self._close_error
         if self._tools:
-            # What the model was told of is part of what it answered to.
-            fields["tools"] = [spec.model_dump(exclude_defaults=True) for spec in self._tools]
+            fields["tools"] = self._tools
         if self._observations:
             fields["observations"] = self._observations
         return validated(Trajectory, fields)
 
-    def _result(self, reason: str, duration: float, *, broken: bool) -> EvaluateResult:
+    def _result(self, reason: str, *, broken: bool) -> EvaluateResult:
         """The verdict of an environment that gives rewards."""
         outputs = [
             StepOutput(
                 step_index=index,
                 base_reward=step.reward,
                 terminated=step.terminated,
-                control_plane_info=dict(step.info),
+                control_plane_info=info,
                 metrics={"tool_calls": [call.name for call in action.tool_calls]},
                 reason=step.reason,
             )
-            for index, (action, step) in enumerate(self._steps)
+            for index, (action, step, info) in enumerate(self._steps)
             if step.reward is not None
         ]
         return EvaluateResult(
             # What a broken environment gave until then is no measurement of the agent.
-            score=None if broken else sum(output.base_reward for output in outputs),
+            score=None if broken else self._score,
             is_score_valid=not broken,
             reason=reason,
             step_outputs=outputs,
-            final_control_plane_info=outputs[-1].control_plane_info if self._terminated else None,
+            final_control_plane_info=self._steps[-1][2] if self._terminated else None,
             trajectory_info={
-                "duration": duration,
+                "duration": self._duration,
                 "steps": len(self._steps),
                 "termination_reason": reason,
             },

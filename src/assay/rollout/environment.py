@@ -1,10 +1,18 @@
-"""What the turn loop asks of an environment."""
+"""What the turn loop asks of an environment, and what it takes for an answer."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json
+
+from assay.errors import EnvironmentFault
 from assay.models import Message, ToolSpec
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_LONGEST_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +31,11 @@ class Step:
     """Whether it is the agent that ended the episode, by its answer."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
-    """The control plane's own data: never shown to the agent."""
+    """The control plane's own data: never shown to the agent. Kept as JSON, as it is now."""
 
     reason: str | None = None
     observation: Any = None
+    """What is observed now. Kept as JSON, like `info`."""
 
 
 @runtime_checkable
@@ -49,3 +58,133 @@ class Environment(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def checked_step(given: object) -> Step:
+    """The step, with what the turn loop reads of it as it should be.
+
+    What is meant is taken: messages as dictionaries, numbers of numpy, None for no messages. The
+    rest raises `EnvironmentFault`: left in, it would cost the record of the whole rollout. `info`
+    and `observation` are for `plain_info` and `plain`.
+    """
+    if not isinstance(given, Step):
+        raise EnvironmentFault(f"`step` returned {_shown(given)}", hint="return a `Step`")
+    if _is_right(given):
+        return given
+    return replace(
+        given,
+        replies=tuple(checked_all(Message, given.replies, "Step.replies")),
+        reward=None if given.reward is None else _reward(given.reward),
+        terminated=_flag(given.terminated, "terminated"),
+        truncated=_flag(given.truncated, "truncated"),
+        ended_by_agent=_flag(given.ended_by_agent, "ended_by_agent"),
+        reason=_reason(given.reason),
+    )
+
+
+def _is_right(step: Any) -> bool:
+    """Whether all types are exact, as nearly always: this is asked at every turn."""
+    return (
+        type(step.terminated) is bool
+        and type(step.truncated) is bool
+        and type(step.ended_by_agent) is bool
+        and (step.reason is None or type(step.reason) is str)
+        and (step.reward is None or (type(step.reward) is float and math.isfinite(step.reward)))
+        and (step.replies == () or _are(Message, step.replies))
+    )
+
+
+def _are(kind: type[BaseModel], given: object) -> bool:
+    return (type(given) is tuple or type(given) is list) and set(map(type, given)) <= {kind}
+
+
+def checked_all(kind: type[_Model], given: object, what: str) -> Sequence[_Model]:
+    """What an environment gave where several of `kind` belong: dictionaries are read as one each.
+
+    None is nothing. Raises `EnvironmentFault` for anything else.
+    """
+    if _are(kind, given):
+        return cast(Sequence[_Model], given)
+    if given is None:
+        return ()
+    if isinstance(given, str | Mapping | BaseModel) or not isinstance(given, Iterable):
+        raise EnvironmentFault(
+            f"`{what}` is {_shown(given)}", hint=f"give a sequence of `{kind.__name__}`"
+        )
+    return tuple(each if isinstance(each, kind) else _one(kind, each, what) for each in given)
+
+
+def _one(kind: type[_Model], given: object, what: str) -> _Model:
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise EnvironmentFault(
+            f"`{what}` holds {_shown(given)}, which is no `{kind.__name__}`"
+        ) from error
+
+
+def _reward(given: Any) -> float:
+    try:
+        reward = None if isinstance(given, str) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        reward = None
+    if reward is None or not math.isfinite(reward):
+        raise EnvironmentFault(
+            f"the reward is {_shown(given)}", hint="a reward is a finite number, or None"
+        )
+    return reward
+
+
+def _flag(given: Any, name: str) -> bool:
+    if given in (True, False):  # 0, 1 and the booleans of numpy too
+        return bool(given)
+    raise EnvironmentFault(f"`Step.{name}` is {_shown(given)}, not a bool")
+
+
+def _reason(given: Any) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    raise EnvironmentFault(f"`Step.reason` is {_shown(given)}, not text")
+
+
+def plain_info(given: Any) -> dict[str, Any]:
+    """A step's `info` as it is now, and as it will be read from a record; None is empty."""
+    if not given:
+        return {}
+    if not isinstance(given, Mapping):
+        raise EnvironmentFault(f"`Step.info` is {_shown(given)}", hint="give a dictionary")
+    try:
+        info: dict[str, Any] = plain(given, "Step.info")
+    except EnvironmentFault:
+        for key, value in given.items():
+            plain({key: value}, f"Step.info[{key!r}]")
+        raise
+    return info
+
+
+def plain(value: object, what: str) -> Any:
+    """The value as it will be read from a record: arrays are lists; nan and infinities are None.
+
+    Raises `EnvironmentFault` for what JSON cannot hold.
+    """
+    try:
+        return from_json(to_json(value, inf_nan_mode="null", fallback=_listed))
+    except Exception as error:
+        problem = str(error).removeprefix("Error serializing to JSON: ")
+        raise EnvironmentFault(
+            f"`{what}` cannot be written as JSON: {problem}", hint="keep it to plain values"
+        ) from error
+
+
+def _listed(value: Any) -> Any:
+    """Arrays and scalars of numpy and its like as plain values."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no plain value")
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"

@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from assay.endpoints.own_time import OwnTime
 from assay.models import Usage
 
 
@@ -17,6 +18,8 @@ class Limits(BaseModel):
     """Tokens read and written, over all turns."""
 
     max_seconds: float | None = Field(default=None, gt=0)
+    """Of its own time: without waits for a turn to send a request, and without closing."""
+
     max_cost_usd: float | None = Field(default=None, gt=0)
 
 
@@ -27,8 +30,9 @@ class Spent:
     _tokens: int | None = 0
     _cost_usd: float | None = 0.0
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, own: OwnTime) -> None:
         self._limits = limits
+        self._own = own
 
     def add(self, usage: Usage | None) -> str | None:
         """Count one more turn. The name of the limit that is used up by it, or None."""
@@ -44,10 +48,12 @@ class Spent:
         return self._exceeded()
 
     def _exceeded(self) -> str | None:
-        # What is unknown cannot be bounded.
         limits = self._limits
+        if limits.max_seconds is not None and self._own.spent_s >= limits.max_seconds:
+            return "max_seconds"
         if limits.max_turns is not None and self._turns >= limits.max_turns:
             return "max_turns"
+        # What is unknown cannot be bounded.
         if limits.max_tokens is not None:
             if self._tokens is None:
                 return "max_tokens (usage unknown)"
