@@ -37,9 +37,10 @@ def evaluated(
     repeats: int = 1,
     score_fn: Callable[[Sample], Any] = judged_by_metadata,
     stop: Stop | None = None,
+    bounds: tuple[float, float] | None = None,
 ) -> EvalReport:
     """Score samples as they are into a new run of `store`."""
-    config = EvalConfig(score_fn=score_fn, name=name, repeats=repeats, concurrency=1)
+    config = EvalConfig(score_fn=score_fn, name=name, repeats=repeats, concurrency=1, bounds=bounds)
     return asyncio.run(evaluate(list(given), config, store=store, stop=stop))
 
 

@@ -145,11 +145,31 @@ def test_an_error_on_the_way_to_a_server_exits_3(
     assert capsys.readouterr().err.startswith("openai:m: the key is refused\n  hint: ")
 
 
-def test_a_bug_is_not_dressed_up_as_a_wrong_request(command: Callable[[Run], None]) -> None:
-    command(lambda args: 1 // 0)
+def test_a_bug_is_neither_a_no_nor_a_wrong_request_and_shows_where_it_is(
+    command: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: Namespace) -> int:
+        raise ZeroDivisionError("of \x1b[2J zero")
 
-    with pytest.raises(ZeroDivisionError):
-        main(["act"])
+    command(fail)
+
+    assert main(["act"]) == 3
+    told = capsys.readouterr().err
+    assert told.startswith("Traceback (most recent call last):\n")
+    assert "in fail\n" in told
+    assert told.endswith("ZeroDivisionError: of \ufffd[2J zero\n")
+
+
+@pytest.mark.parametrize("code", [0, None, 1, "bye"])
+def test_code_that_a_command_runs_cannot_end_it_as_if_all_were_well(
+    code: object, command: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(lambda args: sys.exit(code))  # type: ignore[arg-type]  # whatever users give it
+
+    assert main(["act"]) == 3
+    assert capsys.readouterr().err == (
+        f"the command broke off: code that it ran called sys.exit({code!r})\n"
+    )
 
 
 def test_an_interrupt_exits_130(
@@ -188,11 +208,13 @@ def test_output_that_cannot_be_written_is_an_exit_status(
     assert main(["act"]) == status
 
 
-def test_any_other_fault_of_the_system_is_not_hidden(command: Callable[[Run], None]) -> None:
+def test_any_other_fault_of_the_system_is_not_hidden(
+    command: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail(args: Namespace) -> int:
         raise FileNotFoundError(errno.ENOENT, "gone")
 
     command(fail)
 
-    with pytest.raises(FileNotFoundError):
-        main(["act"])
+    assert main(["act"]) == 3
+    assert "FileNotFoundError: [Errno 2] gone" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.cli.compare import main
+from assay.errors import ConfigError
 from assay.models import EvaluateResult, Sample
 from recorded_runs import judged_by_metadata, record, samples
 
@@ -65,3 +66,27 @@ def test_json_says_what_the_lines_say(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (said["a"], said["b"], said["conclusion"]) == (a, b, "worse")
     assert (said["losses"], len(said["regressions"])) == (8, 3)
     assert said["configurations_differ_in"] == []
+
+
+def test_runs_are_compared_on_their_scale(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "a.db"
+    for name, bounds in (("share", None), ("reward", (-1.0, 1.0))):
+        for score in (1.0, 0.0):
+            record(
+                store,
+                *samples(**dict.fromkeys(NAMES, score)),
+                name=f"{name}{score:.0f}",
+                bounds=bounds,
+            )
+
+    widths = []
+    for name in ("share", "reward"):
+        main(given(store, f"{name}1", f"{name}0", json=True))
+        difference = json.loads(capsys.readouterr().out)["difference"]
+        widths.append(difference["high"] - difference["low"])
+
+    assert widths[1] > widths[0]
+    with pytest.raises(ConfigError, match="different scales"):
+        main(given(store, "share1", "reward1"))

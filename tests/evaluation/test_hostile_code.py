@@ -262,3 +262,14 @@ def test_a_rollout_that_never_waits_is_late_all_the_same(store: Path) -> None:
     assert sample.failure is not None
     assert sample.failure.boundary is Boundary.ENDPOINT
     assert sample.failure.message == "the sample was not finished within 0.1 s"
+
+
+def test_a_score_outside_the_scale_fails_its_sample(store: Path) -> None:
+    def score(sample: Sample) -> float:
+        return 2.0 if sample.id == "r1" else -1.0
+
+    report = run(rows(3), EvalConfig(endpoint=ECHO, score_fn=score, bounds=(-1, 1)), store=store)
+
+    assert report.summary.judged_samples == 2
+    assert report.samples[1].failure is not None
+    assert "the score 2.0 is outside the bounds -1 to 1" in report.samples[1].failure.message

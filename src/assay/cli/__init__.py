@@ -1,13 +1,14 @@
 """The command line. Commands are imported when they are called, so that `--help` is instant.
 
 Exit status: 0 yes, 1 a legitimate no, 2 the request is wrong, 3 could not tell (something was
-out of reach, or the results could not be written), 130 interrupted, 141 the reader of our output
-went away.
+out of reach, the results could not be written, or the command broke off), 130 interrupted, 141 the
+reader of our output went away.
 """
 
 import errno
 import os
 import sys
+import traceback
 from argparse import REMAINDER, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
@@ -75,11 +76,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _abandon_output(141)
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:
-            raise
-        _complain(f"the results could not be written: {error.strerror}")
-        return _abandon_output(COULD_NOT_TELL)
+    except SystemExit as exit_:
+        # Code of the user's that is called along the way. Its status is not ours to give: 0 would
+        # say that all went well.
+        _complain(f"the command broke off: code that it ran called sys.exit({exit_.code!r})")
+        return COULD_NOT_TELL
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            _complain(f"the results could not be written: {error.strerror}")
+            return _abandon_output(COULD_NOT_TELL)
+        # Left to Python, it would come to 1, which is a legitimate no.
+        _complain("".join(traceback.format_exception(error)).rstrip())
+        return COULD_NOT_TELL
 
 
 def _run(argv: Sequence[str]) -> int:

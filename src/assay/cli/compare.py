@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from assay.record import Run
 from assay.report import Comparison, Conclusion
 from assay.report import compare as compare_results
+from assay.report.scale import shared_bounds
 
 from .exit_status import COULD_NOT_TELL, NO, YES
 from .overrides import count
@@ -33,7 +34,8 @@ def main(args: Namespace) -> int:
     """Exit status 0; with `--fail-on-regression` 1 when worse, 3 when it cannot be told."""
     with open_store(args) as store:
         a, b = store.run(args.a), store.run(args.b)
-        comparison = compare_results(a.results(), b.results(), limit=args.limit)
+        bounds = shared_bounds(a.spec.config, b.spec.config)
+        comparison = compare_results(a.results(), b.results(), bounds=bounds, limit=args.limit)
     if args.json:
         print_json(
             {

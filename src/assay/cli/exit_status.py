@@ -10,7 +10,7 @@ WRONG_REQUEST = 2
 """Nothing was run."""
 
 COULD_NOT_TELL = 3
-"""An endpoint, a dataset or a store was out of reach, or the results could not be written."""
+"""Something was out of reach, the results could not be written, or the command broke off."""
 
 INTERRUPTED = 130
 

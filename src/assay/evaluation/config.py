@@ -9,11 +9,16 @@ from typing import Any
 from assay.endpoints import ClientSettings
 from assay.errors import ConfigError
 from assay.models import Endpoint, Message, Sample, stable_id
+from assay.report.statistics import checked_bounds
 from assay.rollout import BasicEnvironment, Environment, Limits, environment_by_name
 from assay.scoring import ScoreFunction
 
+from .description import Description, describe_callable, describe_endpoint
+
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 EnvironmentFactory = Callable[[Sample], Environment]
+
+_ENDPOINT_HINT = "give an Endpoint, or assay.endpoints.parse_model('provider:model')"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +47,19 @@ class EvalConfig:
     """Samples in progress at once. The client may hold their requests back."""
 
     sample_timeout_s: float | None = None
-    """A sample that takes longer has failed."""
+    """A sample that takes longer has failed; waits for a turn to send a request do not count."""
 
     seed: int | None = None
     """Each rollout gets a seed of its own made from this, unless its row has a `seed`."""
 
     max_samples: int | None = None
+    bounds: tuple[float, float] | None = None
+    """The lowest and highest score possible, where scores are not within 0..1. A score outside of
+    them is a failure of the scorer."""
 
     def __post_init__(self) -> None:
+        self._check_kinds()
+        self._check_numbers()
         if self.score_fn is None and self.environment_factory is None:
             raise ConfigError(
                 "neither `score_fn` nor `environment_factory` is given: nothing gives a score",
@@ -59,16 +69,38 @@ class EvalConfig:
             value = getattr(self, name)
             if value is not None and not (name == "environment_factory" and isinstance(value, str)):
                 _check_takes_a_sample(name, value)
-        for name in ("repeats", "concurrency"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name}={value!r} is not a number above 0", where="EvalConfig")
-        if self.sample_timeout_s is not None and not self.sample_timeout_s > 0:
-            raise ConfigError(
-                f"sample_timeout_s={self.sample_timeout_s!r} is not above 0", where="EvalConfig"
-            )
         if isinstance(self.environment_factory, str):
             environment_by_name(self.environment_factory)
+
+    def _check_kinds(self) -> None:
+        for name, kind, hint in (
+            ("name", str, "give a text"),
+            ("endpoint", Endpoint | None, _ENDPOINT_HINT),
+            ("limits", Limits, "give an assay.rollout.Limits"),
+            ("client", ClientSettings, "give an assay.endpoints.ClientSettings"),
+        ):
+            # Not shown: what stands where an endpoint belongs may hold a key.
+            given = getattr(self, name)
+            if not isinstance(given, kind):
+                said = f"`{name}` cannot be of type `{type(given).__name__}`"
+                raise ConfigError(said, where="EvalConfig", hint=hint)
+
+    def _check_numbers(self) -> None:
+        for name in ("repeats", "concurrency"):
+            value = getattr(self, name)
+            if not _is_number(value, int) or value < 1:
+                raise ConfigError(f"{name}={value!r} is not a number above 0", where="EvalConfig")
+        for name in ("seed", "max_samples"):
+            value = getattr(self, name)
+            if value is not None and not _is_number(value, int):
+                raise ConfigError(f"{name}={value!r} is not a whole number", where="EvalConfig")
+        timeout = self.sample_timeout_s
+        if timeout is not None and not (_is_number(timeout, int | float) and timeout > 0):
+            raise ConfigError(
+                f"sample_timeout_s={timeout!r} is not a number above 0", where="EvalConfig"
+            )
+        if self.bounds is not None:
+            _check_bounds(self.bounds)
 
     def make_environment(self, sample: Sample) -> Environment:
         factory = self.environment_factory
@@ -94,8 +126,8 @@ class EvalConfig:
         Two runs with equal descriptions may share results. How fast and how often one asks does
         not belong here.
         """
-        return {
-            "endpoint": None if self.endpoint is None else _asked_how(self.endpoint),
+        description: dict[str, Any] = {
+            "endpoint": None if self.endpoint is None else describe_endpoint(self.endpoint),
             "score_fn": _described(self.score_fn),
             "prepare_messages": _described(self.prepare_messages),
             "environment_factory": _described(self.environment_factory),
@@ -103,14 +135,35 @@ class EvalConfig:
             "seed": self.seed,
             "sample_timeout_s": self.sample_timeout_s,
         }
+        if self.bounds is not None:
+            # Only then: a run that was recorded without is known by the same fingerprint.
+            description["bounds"] = [float(bound) for bound in self.bounds]
+        return description
 
     def fingerprint(self) -> str:
         return stable_id(self.describe())
 
 
+def _is_number(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _check_bounds(bounds: object) -> None:
+    pair = bounds if isinstance(bounds, tuple | list) else ()
+    if len(pair) != 2 or not all(_is_number(bound, int | float) for bound in pair):
+        raise ConfigError(
+            f"bounds={bounds!r} are not the lowest and the highest score possible",
+            where="EvalConfig",
+            hint="give two numbers, such as bounds=(-1, 1)",
+        )
+    checked_bounds((pair[0], pair[1]))
+
+
 def _check_takes_a_sample(name: str, function: object) -> None:
     if not callable(function):
         raise ConfigError(f"{name}={function!r} cannot be called", where="EvalConfig")
+    if name != "score_fn" and inspect.iscoroutinefunction(function):
+        raise ConfigError(f"`{name}` is async; only a scorer can be awaited", where="EvalConfig")
     try:
         inspect.signature(function).bind(object())
     except ValueError:
@@ -123,24 +176,5 @@ def _check_takes_a_sample(name: str, function: object) -> None:
         ) from None
 
 
-def _asked_how(endpoint: Endpoint) -> dict[str, Any]:
-    plain = endpoint.to_dict()
-    for patience in ("timeout_s", "max_retries", "withheld"):
-        plain.pop(patience, None)
-    if endpoint.provider == "mock":
-        # A script is what such a model is. It holds no secret, but is not written either.
-        plain["script"] = stable_id(endpoint.extra_params)
-    return plain
-
-
-def _described(value: object) -> str | None:
-    """A callable by its name and a digest of its source, where that can be read."""
-    if value is None or isinstance(value, str):
-        return value
-    function: Any = value if hasattr(value, "__qualname__") else type(value)
-    name = f"{function.__module__}.{function.__qualname__}"
-    try:
-        source = inspect.getsource(function)
-    except (OSError, TypeError):
-        return name
-    return f"{name} {hashlib.sha256(source.encode()).hexdigest()[:12]}"
+def _described(value: object) -> Description | None:
+    return value if value is None or isinstance(value, str) else describe_callable(value)

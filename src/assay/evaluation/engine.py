@@ -33,6 +33,7 @@ from assay.models.written import assign
 from assay.record import Run, Writer, sample_key
 from assay.record.entries import Entry, failure_entry, result_entry
 from assay.report.results import finite
+from assay.report.scale import refuse_out_of_bounds
 from assay.rollout import RolloutFailed, run_agent
 from assay.scoring import ScoreCaller
 
@@ -239,6 +240,8 @@ class Engine:
                     sample.trajectory,
                 )
             _refuse_unaverageable(score)
+            if self._config.bounds is not None:
+                refuse_out_of_bounds(score, self._config.bounds)
             if sample.id != unit.sample_id:
                 raise ScorerFault(f"the id of the sample was changed to {sample.id!r}")
         except (Exception, SystemExit) as error:

@@ -8,7 +8,8 @@ from typing import overload
 
 from assay.models import Sample
 from assay.record import Run, RunSpec, Store
-from assay.report import RunSummary, summarise
+from assay.report import RunSummary
+from assay.report.scale import summarise_recorded
 from assay.sources import SkippedRows
 
 
@@ -40,8 +41,12 @@ class RunSamples:
     def __getitem__(self, place: int | slice) -> Sample | list[Sample]:
         if isinstance(place, slice):
             wanted = range(self._count)[place]
-            chosen = {number: self[number] for number in wanted}
-            return [chosen[number] for number in wanted]
+            if not wanted:
+                return []
+            first, last = min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1])
+            passed = enumerate(islice(self, first, last + 1), first)
+            chosen = [sample for number, sample in passed if number in wanted]
+            return chosen if wanted.step > 0 else chosen[::-1]
         number = range(self._count)[place]
         return next(islice(self, number, None))
 
@@ -73,7 +78,7 @@ def report_on(
     run: Run, store: Store, *, reopen: Store | str | Path | None, interrupted: bool
 ) -> EvalReport:
     """Read a run's numbers; its samples stay where they are."""
-    summary = summarise(run.results())
+    summary = summarise_recorded(run.results(), run.spec.config)
     return EvalReport(
         run_id=run.id,
         spec=run.spec,
