@@ -56,7 +56,7 @@ PUBLIC = {
     """,
     "assay.pytest_plugin": "evaluation_test",
     "assay.record": """
-        AttemptRow DoneKeys Holder ResultRow Run RunRow RunSpec SessionRow StepRow Store
+        AttemptRow DoneKeys Holder ResultRow Retried Run RunRow RunSpec SessionRow StepRow Store
         StoreSettings Totals Writer WriterSettings sample_key
     """,
     "assay.report": """
@@ -91,12 +91,16 @@ PUBLIC = {
         Adapter FetchRules GoldenDataset OnBadRow ReadLimits SampleStream SkippedRows Source
         fetch_golden load_samples read_golden
     """,
+    "assay.sources.atif_file": "read_atif",
+    "assay.sources.claude_code": "read_claude_code",
+    "assay.sources.codex": "read_codex",
+    "assay.sources.inspect_logs": "read_inspect",
     "assay.sources.opencode": """
         Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_opencode
     """,
     "assay.training": """
-        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora Retokeniser SFTConfig SFTResult
-        SFTStep SFTWatch TokenSource TrainingSession agent_rollout_to_sample
+        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MetricsFile Retokeniser SFTConfig
+        SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession agent_rollout_to_sample
         agent_rollout_to_samples character_model check_tokens demonstrated grpo_train
         grpo_train_async retokenised sft_train token_source tokenised
     """,

@@ -78,8 +78,26 @@ def test_extras_come_from_the_packages_own_requirements() -> None:
         ("here", "pytest"),
         ("gone", "no-such-thing"),
     ]
-    assert found[0].words == f"pytest {pytest.__version__}"
-    assert found[1].words == "not installed: pip install 'assay[gone]'"
+    assert [extra.version for extra in found] == [pytest.__version__, None]
+
+
+def test_an_extra_has_one_line_with_its_versions_or_what_is_missing_of_it() -> None:
+    extras = [
+        Extra("hf", "datasets", "5.2"),
+        Extra("hf", "fsspec", "2026.6"),
+        Extra("s3", "fsspec", "2026.6"),
+        Extra("s3", "s3fs", None),
+        Extra("gcs", "fsspec", None),
+        Extra("gcs", "gcsfs", None),
+    ]
+
+    lines = Findings(extras, StoreFinding("a.db", "opens", well=True), []).lines()
+
+    assert [line for line in lines if line.startswith("[")] == [
+        "[hf]          datasets 5.2, fsspec 2026.6",
+        "[s3]          not installed: pip install 'assay[s3]' brings s3fs",
+        "[gcs]         not installed: pip install 'assay[gcs]' brings fsspec, gcsfs",
+    ]
 
 
 def test_the_shipped_extras_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 
 from assay.cli.ending import Ending
+from assay.errors import BadRow
+from assay.record import Retried
+from assay.sources import SkippedRows
 from recorded_runs import evaluated, samples
 
+NONE = Retried(0, None, 0)
 NEXT = ("assay show r", "assay compare OTHER_RUN r")
 
 
 def ending(folder: Path, *, interrupted: bool = False, **scores: float | str | None) -> Ending:
     report = evaluated(folder / "a.db", *samples(**scores))
     report = replace(report, interrupted=interrupted)
-    return Ending(report, "assay eval f.py --resume r", NEXT)
+    return Ending(report, NONE, "assay eval f.py --resume r", NEXT)
 
 
 def test_a_whole_run_is_0_also_with_samples_that_the_scorer_did_not_judge(tmp_path: Path) -> None:
@@ -50,3 +54,39 @@ def test_a_run_of_nothing_is_no_success(tmp_path: Path) -> None:
 
     assert told.exit_status == 3
     assert told.problem == "the dataset has no samples: nothing was evaluated"
+
+
+def test_rows_that_were_skipped_are_told(tmp_path: Path) -> None:
+    whole = ending(tmp_path, a=1.0)
+    bad = [BadRow("line is not\nJSON", where=f"rows.jsonl:{line}") for line in (2, 3, 4, 5)]
+    told = replace(whole, report=replace(whole.report, skipped=SkippedRows(8, 7, bad)))
+
+    assert (
+        "not read 7 of 8 rows skipped: rows.jsonl:2: line is not JSON; "
+        "rows.jsonl:3: line is not JSON; rows.jsonl:4: line is not JSON; and 4 more run "
+    ) in " ".join(" ".join(told.lines()).split())
+    assert max(map(len, told.lines()[:8])) <= 80
+    assert told.plain()["not_read"] == {"count": 7, "problems": [str(each) for each in bad]}
+    assert told.exit_status == 0
+
+    assert not [line for line in whole.lines() if line.startswith("not read")]
+    assert whole.plain()["not_read"] == {"count": 0, "problems": []}
+
+
+@pytest.mark.parametrize(
+    ("retried", "lines"),
+    [
+        (Retried(9, 9.0, 9), ["retried       9 failed attempts cost $9.0000 more"]),
+        (Retried(1, 0.5, 1), ["retried       1 failed attempt cost $0.5000 more"]),
+        (Retried(9, 9.0, 7), ["retried       9 failed attempts cost at least $9.0000 more"]),
+        (Retried(9, None, 0), []),
+        (Retried(9, 0.0, 9), []),
+    ],
+)
+def test_what_attempts_cost_that_were_tried_again_is_told(
+    retried: Retried, lines: list[str], tmp_path: Path
+) -> None:
+    told = replace(ending(tmp_path, a=1.0), retried=retried)
+
+    assert [line for line in told.lines() if line.startswith("retried")] == lines
+    assert told.plain()["retried"]["cost_usd"] == retried.cost_usd

@@ -147,7 +147,9 @@ def test_a_dataset_of_the_users_that_raises_shows_their_traceback(
     assert "/evaluation/engine.py" not in said
 
 
-def test_a_bug_during_a_run_is_not_hidden(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_during_a_run_is_not_hidden(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from assay.cli import eval as command
 
     async def broken(*args: object, store: Store, **options: object) -> None:
@@ -158,8 +160,10 @@ def test_a_bug_during_a_run_is_not_hidden(write: Write, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(command, "evaluate", broken)
 
-    with pytest.raises(ZeroDivisionError):
-        main(["eval", write()])
+    assert main(["eval", write()]) == 3
+    said = capsys.readouterr().err
+    assert "Traceback (most recent call last):" in said
+    assert said.endswith("ZeroDivisionError\n")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +181,10 @@ def test_a_bug_during_a_run_is_not_hidden(write: Write, monkeypatch: pytest.Monk
 def test_a_wrong_request_is_2(
     options: list[str], message: str, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["eval", write(), *options]) == 2
+    file = write()
+    Store.open().close()
+
+    assert main(["eval", file, *options]) == 2
 
     printed = capsys.readouterr()
     assert message in printed.err
@@ -249,3 +256,49 @@ def test_no_secret_is_printed_or_stored(
     assert "--model 'vllm:m@http://***@127.0.0.1:9/v1?***'" in printed.err
     for path in (tmp_path / ".assay").iterdir():
         assert b"canary" not in path.read_bytes(), path
+
+
+def test_skipped_rows_are_told(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with (tmp_path / "rows.jsonl").open("a") as rows:
+        rows.write("not json\n" * 2)
+    text = FILE.replace('"rows.jsonl"', 'load_samples("rows.jsonl", on_bad_row="skip")')
+
+    assert main(["eval", write("from assay.sources import load_samples\n" + text)]) == 0
+
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "samples 4, 4 judged not judged 0 of 4 results" in printed
+    assert "not read 2 of 6 rows skipped: rows.jsonl:5:" in printed
+
+
+def test_what_failed_attempts_cost_is_told_beside_the_cost(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "prices.json").write_text('{"models": {"mock:echo": {"input": 1e6, "output": 0}}}')
+    broken = FILE.replace(
+        "    print(",
+        "    __import__('os').stat('mended' if sample.id == 'q2' else 'rows.jsonl')\n    print(",
+    )
+    priced = broken.replace("score_fn=score", "score_fn=score, client=PRICED")
+    settings = (
+        "from assay.endpoints import ClientSettings\n"
+        "PRICED = ClientSettings(prices='prices.json')\n"
+    )
+
+    assert main(["eval", write(settings + priced)]) == 3
+    assert "cost          $4.0000\nrun " in capsys.readouterr().out
+
+    (tmp_path / "mended").touch()
+    assert main(["eval", write(settings + priced), "--resume"]) == 0
+    told = "cost          $4.0000\nretried       1 failed attempt cost $1.0000 more\n"
+    assert told in capsys.readouterr().out
+
+    main(["show", "latest"])
+    assert told in capsys.readouterr().out
+    main(["show", "latest", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["retried"] == {"attempts": 1, "cost_usd": 1.0, "cost_known": 1}
+    assert said["summary"]["cost_usd"]["value"] == 4.0
+    main(["runs"])
+    assert " $4.0000+ " in capsys.readouterr().out

@@ -90,6 +90,32 @@ def test_a_dataset_is_looked_for_beside_the_file(
         load_samples(file.dataset)
 
 
+def test_a_dataset_is_looked_for_beside_what_a_linked_file_links_to(tmp_path: Path) -> None:
+    for folder in ("evals", "links"):
+        (tmp_path / folder).mkdir()
+    target = write(tmp_path / "evals", f'{CONFIG}dataset = "rows.jsonl"\n')
+    link = tmp_path / "links" / target.name
+    link.symlink_to(target)
+
+    (tmp_path / "evals" / "rows.jsonl").write_text('{"question": "beside the target"}\n')
+    assert load_eval_file(str(link)).dataset == tmp_path / "evals" / "rows.jsonl"
+
+    (tmp_path / "links" / "rows.jsonl").write_text('{"question": "beside the link"}\n')
+    assert load_eval_file(str(link)).dataset == tmp_path / "links" / "rows.jsonl"
+
+
+def test_a_folder_here_is_not_taken_for_the_dataset_of_a_file_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "gsm8k").mkdir()
+    path = write(tmp_path / "evals", f'{CONFIG}dataset = "gsm8k"\n')
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ConfigError, match=r"no 'gsm8k' beside the file, but one in the current"):
+        load_eval_file(str(path))
+
+
 def test_the_name_of_a_dataset_stays_a_name(tmp_path: Path) -> None:
     file = load_eval_file(str(write(tmp_path, f'{CONFIG}dataset = "org/name"\n')))
 

@@ -59,6 +59,11 @@ def test_a_run_is_held_to_a_baseline(store: Path) -> None:
     assert main(given(store, run="bad", baseline="nine", tolerance=1.0)) == 0
 
 
+def test_a_run_is_no_baseline_of_itself(store: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--baseline latest: run 'nine-.*' is the one to judge"):
+        main(given(store, run="nine", baseline="latest"))
+
+
 def test_too_few_judged_samples_cannot_tell(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,3 +110,19 @@ def test_json_has_every_check(store: Path, capsys: pytest.CaptureFixture[str]) -
 def test_a_gate_without_a_bar_is_refused(store: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to hold the run to"):
         main(given(store))
+
+
+def test_a_proof_is_asked_on_the_scale_of_the_run(tmp_path: Path) -> None:
+    perfect = samples(**dict.fromkeys(NAMES, 1.0))
+    record(tmp_path / "a.db", *perfect, name="share")
+    record(tmp_path / "a.db", *perfect, name="reward", bounds=(-1, 1))
+
+    assert main(given(tmp_path / "a.db", run="share", minimum=0.5, proven=True)) == 0
+    assert main(given(tmp_path / "a.db", run="reward", minimum=0.5, proven=True)) == 1
+
+
+def test_a_baseline_of_another_scale_is_refused(store: Path) -> None:
+    record(store, *samples(**dict.fromkeys(NAMES, 1.0)), name="reward", bounds=(-1, 1))
+
+    with pytest.raises(ConfigError, match="different scales"):
+        main(given(store, run="reward", baseline="nine"))

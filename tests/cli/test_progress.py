@@ -32,7 +32,8 @@ def test_a_run_is_told_in_one_line() -> None:
 
     words = progress_words(progress)
 
-    assert words.startswith("13/100, 30.0/min, mean 0.500, 2 failed, 1 not judged, $1.0000, ")
+    told = "13/100, 30.0/min, mean result 0.500, 2 failed, 1 not judged, $1.0000, "
+    assert words.startswith(told)
     assert words.endswith(" left")
     assert len(words) <= 80
 

@@ -9,7 +9,8 @@ import pytest
 from rich.cells import cell_len
 
 from assay.cli.runs import main
-from recorded_runs import record, samples, stopped
+from assay.models import EvaluateResult, Sample
+from recorded_runs import evaluated, record, samples, stopped
 
 
 def given(store: Path, **options: Any) -> Namespace:
@@ -26,13 +27,32 @@ def test_each_run_is_two_lines_of_80_columns(
     assert main(given(store)) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:6] == ["status", "samples", "judged", "mean", "failed", "cost"]
+    assert lines[0].split()[:6] == ["status", "results", "judged", "mean", "failed", "cost"]
     assert lines[1] == f"{second}  second"
     assert lines[2].split()[:5] == ["interrupted", "0/1", "0", "none", "0"]
     assert lines[3].startswith(first)
     assert lines[4].split()[:6] == ["completed", "3/4", "2", "0.750", "1", "unknown"]
     assert max(map(cell_len, lines)) <= 80
     assert "\x1b" not in "".join(lines)
+
+
+def test_the_mean_is_the_one_of_the_report_also_with_repeats_judged_unevenly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def score(sample: Sample) -> EvaluateResult:
+        if sample.id == "b":
+            return EvaluateResult(score=0.0)
+        return EvaluateResult(score=1.0 if sample.rollout_id == "a#0" else None, reason="unclear")
+
+    report = evaluated(tmp_path / "a.db", *samples(a=None, b=None), repeats=4, score_fn=score)
+
+    main(given(tmp_path / "a.db"))
+    line = capsys.readouterr().out.splitlines()[2]
+    main(given(tmp_path / "a.db", json=True))
+    (said,) = json.loads(capsys.readouterr().out)["runs"]
+
+    assert report.mean == said["mean"] == 0.5
+    assert line.split()[:4] == ["completed", "8/8", "5", "0.500"]
 
 
 def test_older_runs_are_left_out_with_a_note(

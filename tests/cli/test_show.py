@@ -1,6 +1,7 @@
 """`assay show` from the inside."""
 
 import json
+import shlex
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from assay.cli import main as run_command
 from assay.cli.show import main
 from assay.errors import ConfigError
 from recorded_runs import record, samples
@@ -121,6 +123,7 @@ def test_a_failed_sample_is_shown_with_its_failure(
     ("wanted", "message"),
     [
         ("none", "there is no sample 'none'"),
+        ("", "there is no sample ''"),
         ("b", "'b' begins the ids of several samples: 'bad', 'broken'"),
     ],
 )
@@ -149,3 +152,27 @@ def test_the_transcript_fits_80_columns(store: Path, capsys: pytest.CaptureFixtu
     main(given(store, sample="long"))
 
     assert max(map(cell_len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_the_next_command_works_for_an_id_that_begins_with_a_dash(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, *samples(**{"-x": 0.0}))
+
+    main(given(store))
+    command = shlex.split(capsys.readouterr().out.splitlines()[-1])
+
+    assert run_command(command[1:]) == 0
+    assert capsys.readouterr().out.startswith("sample    -x\n")
+
+
+def test_the_interval_of_a_run_is_that_of_its_scale(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path / "a.db", *samples(a=1.0, b=1.0), bounds=(-1, 1))
+
+    main(given(tmp_path / "a.db", json=True))
+
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert summary["bounds"] == [-1.0, 1.0]
+    assert summary["score"]["interval"]["low"] < 0

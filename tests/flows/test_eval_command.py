@@ -90,6 +90,26 @@ def recorded(folder: Path) -> list[str]:
         return [row.sample_id for row in store.run().results()]
 
 
+def test_json_is_one_object_whatever_a_child_process_of_the_users_code_prints(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "graded.py").write_text(
+        "import subprocess\n"
+        "from assay.evaluation import EvalConfig\n"
+        "def score(sample):\n"
+        "    subprocess.run(['echo', 'graded', sample.id], check=True)\n"
+        "    return 1.0\n"
+        "subprocess.run(['echo', 'imported'], check=True)\n"
+        "config = EvalConfig(score_fn=score)\n"
+        "dataset = [{'id': 'a', 'question': 'a'}]\n"
+    )
+
+    ended = run(tmp_path, "eval", "graded.py", "--json", "--quiet")
+
+    assert json.loads(ended.stdout)["exit_status"] == ended.returncode == 0
+    assert ended.stderr == "imported\ngraded a\n"
+
+
 def test_a_run_is_recorded_shown_compared_and_gated(tmp_path: Path) -> None:
     write(tmp_path)
 
@@ -285,3 +305,27 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     assert b"mean" in seen
     assert output.startswith(b"score ")
     assert b"\x1b" not in output
+
+
+def test_resuming_in_a_store_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    write(tmp_path)
+
+    done = run(tmp_path, "eval", "sums.py", "--resume", "--store", "typo.db")
+
+    assert done.returncode == 3
+    assert "there is no store here" in done.stderr
+    assert not (tmp_path / "typo.db").exists()
+
+
+def test_words_that_are_no_utf_8_end_in_no_traceback(tmp_path: Path) -> None:
+    write(tmp_path)
+    bad = os.fsdecode(b"x\xff")
+
+    first = run(tmp_path, "eval", "sums.py", "--quiet", "--name", bad)
+    shown = run(tmp_path, "show", bad)
+    again = run(tmp_path, "eval", "sums.py", "--quiet", "--name", bad, "--resume", bad)
+
+    assert "Traceback" not in first.stderr + shown.stderr + again.stderr
+    assert shown.returncode == again.returncode == 2
+    assert "there is no run" in shown.stderr
+    assert "there is no run" in again.stderr

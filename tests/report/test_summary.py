@@ -228,7 +228,7 @@ def test_the_lines_say_it_all() -> None:
         "              (a repeat passes with a score of 1.000 or more)",
         "latency       p50 1.000 s, p90 1.000 s, p95 1.000 s, p99 1.000 s",
         "tokens        4 in, 4 out",
-        "cost          unknown (at least $0.0000; 4 results unknown)",
+        "cost          unknown (4 results unknown)",
     ]
 
 
@@ -302,6 +302,12 @@ def test_samples_counted_together_come_to_what_they_do_one_by_one() -> None:
     assert together.score.interval == one_by_one.score.interval
     assert together.score.distribution == one_by_one.score.distribution
     assert (together.judged_results, one_by_one.judged_results) == (50, 50)
+
+
+def test_a_valid_result_without_a_score_is_counted_as_not_judged() -> None:
+    found = summarise([Result("a", 1.0), Result("b", None, valid=True)])
+
+    assert (found.samples, found.results, found.judged_results, found.invalid) == (2, 2, 1, 1)
 
 
 def test_a_number_that_is_none_is_refused_with_the_name_of_its_sample() -> None:

@@ -63,5 +63,12 @@ def test_long_words_wrap_under_themselves() -> None:
     assert labelled("alone", "") == ["alone"]
 
 
+def test_a_percentage_stays_on_one_line() -> None:
+    for length in range(40, 66):
+        lines = labelled("judged", f"{'x' * length} 5 % may be")
+        assert "5 %" in lines[0] or "5 %" in lines[1]
+        assert " ".join(" ".join(lines).split()) == f"judged {'x' * length} 5 % may be"
+
+
 def test_one_is_singular() -> None:
     assert (plural(1, "sample"), plural(0, "sample")) == ("1 sample", "0 samples")

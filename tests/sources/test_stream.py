@@ -132,6 +132,14 @@ def test_a_given_id_that_repeats_is_refused_with_both_places(tmp_path: Path) -> 
     assert caught.value.message == f"the id '7' was used before, at {path}:1"
 
 
+@pytest.mark.parametrize(
+    "item", [{"id": "\ud800x", "prompt": "a"}, Sample(id="\ud800", prompt="a")]
+)
+def test_an_id_that_no_file_could_hold_is_refused_with_its_place(item: Any) -> None:
+    with pytest.raises(BadRow, match=r"item 1: the id '\\ud800.*half of a surrogate pair"):
+        list(load_samples([{"id": "naïve", "prompt": "b"}, item]))
+
+
 def test_an_id_is_not_used_up_by_a_row_that_was_skipped() -> None:
     stream = load_samples([{"id": 1}, {"id": 1, "prompt": "a"}], on_bad_row="skip")
 

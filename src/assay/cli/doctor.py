@@ -59,17 +59,11 @@ def main(args: Namespace) -> int:
 
 @dataclass(frozen=True)
 class Extra:
-    """An extra of the package: what it needs, and which version of that is there."""
+    """A package that an extra needs, and which version of it is there."""
 
     name: str
     package: str
     version: str | None
-
-    @property
-    def words(self) -> str:
-        if self.version is not None:
-            return f"{self.package} {self.version}"
-        return f"not installed: pip install 'assay[{self.name}]'"
 
 
 @dataclass(frozen=True)
@@ -171,7 +165,7 @@ class Findings:
         lines = [
             f"{'python':<{_LABEL}}{platform.python_version()} on {platform.system()}",
             f"{'assay':<{_LABEL}}{__version__}",
-            *(f"{f'[{extra.name}]':<{_LABEL}}{extra.words}" for extra in self.extras),
+            *_extra_lines(self.extras),
             f"{'store':<{_LABEL}}{self.store.where}",
             *labelled("", plain(self.store.words)),
         ]
@@ -190,6 +184,16 @@ class Findings:
             "endpoints": [_endpoint_plain(*each) for each in self.endpoints],
             "well": self.well,
         }
+
+
+def _extra_lines(extras: list[Extra]) -> Iterator[str]:
+    """For each extra the versions that are there, or what is missing of it."""
+    for name in dict.fromkeys(extra.name for extra in extras):
+        needed = [extra for extra in extras if extra.name == name]
+        words = ", ".join(f"{each.package} {each.version}" for each in needed)
+        if missing := ", ".join(each.package for each in needed if each.version is None):
+            words = f"not installed: pip install 'assay[{name}]' brings {missing}"
+        yield from labelled(f"[{name}]", words)
 
 
 def _works(asked: Asked, check: EndpointCheck) -> bool:

@@ -1,12 +1,17 @@
 """How `assay eval` ended: its results, its exit status and what to do next."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from assay.evaluation import EvalReport
+from assay.record import Retried
+from assay.report.wording import labelled, plural
 
 from .exit_status import COULD_NOT_TELL, INTERRUPTED, YES
+
+_NAMED = 3
+"""How many rows that were skipped are named; --json has more of them."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +19,7 @@ class Ending:
     """What is told of a run that came to an end."""
 
     report: EvalReport
+    retried: Retried
     resume: str
     """The command that goes on with it."""
 
@@ -50,14 +56,23 @@ class Ending:
         run = self.report.run_id
         return [
             *self.report.summary.lines(),
+            *retried_lines(self.retried),
+            *self._skipped_lines(),
             f"{'run':<14}{run}",
             f"{'store':<14}{self.report.store}",
             "next:",
             *(f"  {command}" for command in self.next),
         ]
 
+    def _skipped_lines(self) -> list[str]:
+        skipped = self.report.skipped
+        if not skipped:
+            return []
+        return labelled("not read", str(replace(skipped, problems=skipped.problems[:_NAMED])))
+
     def plain(self) -> dict[str, Any]:
         """The same as plain values."""
+        skipped = self.report.skipped
         return {
             "run": self.report.run_id,
             "store": self.report.store,
@@ -66,5 +81,19 @@ class Ending:
             "exit_status": self.exit_status,
             "problem": self.problem,
             "summary": json.loads(self.report.summary.model_dump_json()),
+            "retried": asdict(self.retried),
+            "not_read": {
+                "count": 0 if skipped is None else skipped.count,
+                "problems": [] if skipped is None else [str(each) for each in skipped.problems],
+            },
             "next": list(self.next),
         }
+
+
+def retried_lines(retried: Retried) -> list[str]:
+    """What failed attempts cost beside the cost of a run, where it is known to be something."""
+    if not retried.cost_usd:
+        return []
+    least = "" if retried.cost_known == retried.attempts else "at least "
+    attempts = plural(retried.attempts, "failed attempt")
+    return labelled("retried", f"{attempts} cost {least}${retried.cost_usd:.4f} more")

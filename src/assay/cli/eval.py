@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,6 +19,7 @@ from .progress import Display, display_for
 from .resumption import resume_command
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
+from .users_output import users_output_on_stderr
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -76,13 +76,14 @@ def _add_resume_options(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 every sample was run, 3 some failed or the run broke off, 130 interrupted."""
     resume = resume_from(args)
-    # Whatever the user's own code prints is no result of this command.
-    with redirect_stdout(sys.stderr):
+    with users_output_on_stderr():
         file = load_eval_file(args.file)
         session = _Session(file, overridden(file.config, args), args, resume)
-        with _NotingStore.open(store_location(args)) as store:
+        with _NotingStore.open(store_location(args), create=resume is None) as store:
             report = session.run(store)
-    ending = Ending(report, resume_command(args, report.run_id), _next(args, report.run_id))
+            retried = store.run(report.run_id).retried()
+    run_id = report.run_id
+    ending = Ending(report, retried, resume_command(args, run_id), _next(args, run_id))
     if args.json:
         print_json(ending.plain())
     else:
@@ -151,7 +152,11 @@ class _Session:
 
     async def _evaluated(self, store: _NotingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
-        with stopping_on_signals(stop, display):
+
+        def go_on() -> str | None:
+            return None if store.begun is None else resume_command(self.args, store.begun.id)
+
+        with stopping_on_signals(stop, display, go_on):
             async with ticking(display):
                 return await evaluate(
                     self.file.dataset,

@@ -34,7 +34,9 @@ def load_eval_file(target: str) -> EvalFile:
     path, name = _parted(target)
     module = import_file(path)
     config = _config(module, name, path)
-    dataset = located_dataset(_defined(module, "dataset", path), path.parent)
+    value = _defined(module, "dataset", path)
+    # Where the file is a link, its dataset may be beside what it links to.
+    dataset = located_dataset(value, path.parent, path.resolve().parent)
     return EvalFile(path, config, dataset)
 
 
@@ -164,17 +166,23 @@ def _own_names(module: ModuleType) -> list[str]:
     ]
 
 
-def located_dataset(value: Any, folder: Path) -> Source | SampleStream:
-    """What a file names as its dataset; a path is meant from the file's folder."""
-    if isinstance(value, str):
-        beside = folder / value
-        # A name without a file here may still be a dataset's; one that looks like a file's is
-        # taken for a file beside the evaluation, wherever the command was started.
-        is_file = bool(value) and (
-            beside.exists() or os.path.exists(value) or Path(value).suffix.lower() in _DATA_SUFFIXES
+def located_dataset(value: Any, *folders: Path) -> Source | SampleStream:
+    """What a file names as its dataset; a path is meant from the first folder that has it."""
+    if not isinstance(value, str | PathLike) or not os.fspath(value):
+        dataset: Source | SampleStream = value
+        return dataset
+    name = os.fspath(value)
+    beside = [folder / name for folder in folders]
+    found = next((path for path in beside if os.path.exists(path)), None)
+    # A name without a file here may still be a dataset's; one that looks like a file's is taken
+    # for a file beside the evaluation, wherever the command was started.
+    if found or isinstance(value, PathLike) or Path(name).suffix.lower() in _DATA_SUFFIXES:
+        return found or beside[0]
+    if os.path.exists(name):
+        raise ConfigError(
+            f"there is no {name!r} beside the file, but one in the current folder",
+            where=str(beside[0]),
+            hint="a path is meant from the file's folder; where the name is a dataset's, start the "
+            "command in another folder",
         )
-        return beside if is_file else value
-    if isinstance(value, PathLike):
-        return folder / Path(value)
-    dataset: Source | SampleStream = value
-    return dataset
+    return name

@@ -3,8 +3,10 @@
 import json
 from argparse import ArgumentParser, Namespace
 
+from assay.errors import ConfigError
 from assay.record import Run, RunRow, Store
-from assay.report import Check, GateRule, Outcome, Verdict, compare, judge_gate, summarise
+from assay.report import Check, GateRule, Outcome, Verdict, compare, judge_gate
+from assay.report.scale import shared_bounds, summarise_recorded
 
 from .store_option import add_store_option, open_store
 from .terminal import plain_lines, print_json
@@ -73,13 +75,27 @@ def main(args: Namespace) -> int:
 def _verdict(store: Store, run: Run, rule: GateRule, args: Namespace) -> Verdict:
     comparison = None
     if args.baseline is not None:
-        comparison = compare(store.run(args.baseline).results(), run.results())
-    verdict = judge_gate(summarise(run.results()), rule, comparison=comparison)
+        baseline = _baseline(store, run, args)
+        bounds = shared_bounds(baseline.spec.config, run.spec.config)
+        comparison = compare(baseline.results(), run.results(), bounds=bounds)
+    summary = summarise_recorded(run.results(), run.spec.config)
+    verdict = judge_gate(summary, rule, comparison=comparison)
     row = run.row()
     if row.status == "completed" or args.allow_unfinished:
         return verdict
     checks = (finished_check(row), *verdict.checks)
     return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks)
+
+
+def _baseline(store: Store, run: Run, args: Namespace) -> Run:
+    baseline = store.run(args.baseline)
+    if baseline.id == run.id:
+        raise ConfigError(
+            f"run {run.id!r} is the one to judge: no run is worse than itself",
+            where=f"--baseline {args.baseline}",
+            hint="name another run",
+        )
+    return baseline
 
 
 def finished_check(row: RunRow) -> Check:

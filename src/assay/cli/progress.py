@@ -55,7 +55,7 @@ def progress_words(progress: Progress) -> str:
     if progress.rate is not None:
         parts.append(_rate(progress.rate))
     if progress.mean is not None:
-        parts.append(f"mean {progress.mean:.3f}")
+        parts.append(f"mean result {progress.mean:.3f}")
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.not_judged:

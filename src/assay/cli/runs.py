@@ -43,7 +43,7 @@ def main(args: Namespace) -> int:
 
 def table(rows: list[RunRow]) -> list[str]:
     """Lines of at most 80 columns. An id is never cut: other commands ask for it."""
-    heads = ("status", "samples", "judged", "mean", "failed", "cost", "started (UTC)")
+    heads = ("status", "results", "judged", "mean", "failed", "cost", "started (UTC)")
     lines = [_COLUMNS.format(*heads)]
     for row in rows:
         lines += [_title(row), _COLUMNS.format(*_cells(row))]
@@ -72,11 +72,12 @@ def _cells(row: RunRow) -> tuple[str, ...]:
 
 
 def _cost(row: RunRow) -> str:
-    """A trailing `+` says that some results do not know their cost."""
+    """A trailing `+` says that results without a known cost, or failed attempts, may add to it."""
     totals = row.totals
     if totals.cost_usd is None:
         return "unknown"
-    return f"${totals.cost_usd:.4f}" + ("" if totals.cost_known == totals.recorded else "+")
+    whole = totals.cost_known == totals.recorded and not totals.attempts
+    return f"${totals.cost_usd:.4f}" + ("" if whole else "+")
 
 
 def described(row: RunRow) -> dict[str, Any]:
@@ -92,6 +93,5 @@ def described(row: RunRow) -> dict[str, Any]:
         "repeats": row.spec.repeats,
         "created_at": row.spec.created_at,
         "finished_at": row.finished_at,
-        "mean": row.totals.mean,
         **asdict(row.totals),
     }

@@ -4,13 +4,15 @@ import heapq
 import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from assay.errors import ConfigError
 from assay.models import Sample
 from assay.record import ResultRow, Run
-from assay.report import summarise
+from assay.report.scale import summarise_recorded
 
+from .ending import retried_lines
 from .overrides import count
 from .runs import described
 from .show_training import read_training, training_lines, training_plain
@@ -53,7 +55,8 @@ def main(args: Namespace) -> int:
 
 def _show_run(run: Run, args: Namespace) -> None:
     row = run.row()
-    summary, training = summarise(run.results()), read_training(run)
+    summary = summarise_recorded(run.results(), run.spec.config)
+    retried, training = run.retried(), read_training(run)
     listed = worst(run.results(), limit=args.limit, failed_only=args.failed)
     entries = [(each, reason_of(find_body(run, each))) for each in listed]
     if args.json:
@@ -61,6 +64,7 @@ def _show_run(run: Run, args: Namespace) -> None:
             {
                 "run": described(row),
                 "summary": json.loads(summary.model_dump_json()),
+                "retried": asdict(retried),
                 "training": None if training is None else training_plain(training),
                 "samples": [_entry(each, reason) for each, reason in entries],
             }
@@ -75,6 +79,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         + (" (changed since it was started)" if row.dataset_changed else ""),
         # Over all steps together, no mean of a model that learns means anything.
         *(summary.lines() if training is None else training_lines(training)),
+        *retried_lines(retried),
         *_list_lines(entries, total, args),
     ]
     print(plain_lines("\n".join(lines)))
@@ -160,7 +165,7 @@ def find_rows(run: Run, wanted: str) -> list[ResultRow]:
         return exact
     found: dict[str, list[ResultRow]] = {}
     for row in run.results():
-        if row.sample_id.startswith(wanted) and len(found) <= _NAMED:
+        if wanted and row.sample_id.startswith(wanted) and len(found) <= _NAMED:
             found.setdefault(row.sample_id, []).append(row)
     if len(found) == 1:
         return next(iter(found.values()))

@@ -283,11 +283,12 @@ class _Running:
 
     def add_singles(self, results: list[ResultLike]) -> None:
         """Samples with one result each: what is usual about them is counted without a call."""
-        if [r for r in results if not r.valid or r.boundary is not None or r.metrics]:
+        scores = judged_scores(results)
+        unusual = [result for result in results if result.boundary is not None or result.metrics]
+        if unusual or len(scores) < len(results):
             for result in results:
                 self.add([result])
             return
-        scores = judged_scores(results)
         self._samples += len(scores)
         self._results += len(scores)
         self._judged_results += len(scores)

@@ -7,6 +7,8 @@ import unicodedata
 WIDTH = 80
 _LABEL = 14
 _MOST_DIGITS = 12
+_UNBROKEN = "\u00a0"
+"""A space at which no line ends."""
 
 
 def number(value: float | None, *, beside: float | None = None, signed: bool = False) -> str:
@@ -55,13 +57,14 @@ def padded(text: str, width: int) -> str:
 
 def labelled(label: str, text: str) -> list[str]:
     """Lines that say `text` beside a label, wrapped under themselves."""
-    return textwrap.wrap(
-        text,
+    wrapped = textwrap.wrap(
+        text.replace(" %", f"{_UNBROKEN}%"),
         WIDTH,
         initial_indent=f"{label:<{_LABEL}}",
         subsequent_indent=" " * _LABEL,
         break_on_hyphens=False,
-    ) or [label]
+    )
+    return [line.replace(_UNBROKEN, " ") for line in wrapped] or [label]
 
 
 def plural(count: int, word: str) -> str:
