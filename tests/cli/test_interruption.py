@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -147,9 +148,9 @@ def test_a_run_that_ends_after_the_second_signal_is_not_hurried(left: Left) -> N
     others = set(threading.enumerate())
 
     stop, _ = asyncio.run(sent(signal.SIGINT, signal.SIGINT))
-    for each in set(threading.enumerate()) - others:
-        if isinstance(each, threading.Timer):
-            each.join()
+    # One that is about to start cannot be joined yet.
+    while any(isinstance(each, threading.Timer) for each in set(threading.enumerate()) - others):
+        time.sleep(0.01)
 
     assert stop.at_once
     assert left.status is None

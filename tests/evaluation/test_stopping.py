@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, StoreError
 from assay.evaluation import EvalConfig, EvalReport, Progress, Resume, Stop, evaluate
 from assay.models import (
     Endpoint,
@@ -52,6 +52,13 @@ def test_the_progress_of_a_resumed_run_begins_with_what_it_had(store: Path) -> N
 
     (last,) = {id(progress): progress for progress in seen}.values()
     assert (last.already_done, last.done, last.mean) == (4, 1, 0.2)
+
+
+def test_resuming_where_no_store_is_makes_none(store: Path) -> None:
+    with pytest.raises(StoreError, match="no store"):
+        run(rows(1), EvalConfig(endpoint=ECHO, score_fn=right), store=store, resume="latest")
+
+    assert not store.exists()
 
 
 def test_resuming_with_another_configuration_is_refused(store: Path) -> None:

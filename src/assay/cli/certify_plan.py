@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +18,7 @@ from assay.report.criteria import Bar
 from .certify_options import add_certify_options, settings_from
 from .exit_status import YES
 from .terminal import cut, padded, plain_lines, print_json
+from .users_output import users_output_on_stderr
 
 _NAME, _GRADED, _BAR, _NEEDED = 18, 24, 11, 24
 
@@ -33,7 +32,7 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 it can be run, 2 the manifest or the request is wrong."""
     # Whatever the user's own modules print when they are imported is no result of this command.
-    with TemporaryDirectory(prefix="assay-") as folder, redirect_stdout(sys.stderr):
+    with TemporaryDirectory(prefix="assay-") as folder, users_output_on_stderr():
         plans = plan_certifications(
             args.manifest, settings_from(args), agent=args.agent, folder=Path(folder)
         )

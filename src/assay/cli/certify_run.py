@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +43,7 @@ from .progress import display_for
 from .resumption import without_secrets
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
+from .users_output import users_output_on_stderr
 
 _REPEATED = (
     "agent runner tools judge dataset limit seed timeout concurrency latency-concurrency warmup "
@@ -97,7 +97,7 @@ def main(args: Namespace) -> int:
         print("the manifest is not as strict as it was; nothing was run", file=sys.stderr)
         return NO
     # Whatever the user's own code prints is no result of this command.
-    with TemporaryDirectory(prefix="assay-") as folder, redirect_stdout(sys.stderr):
+    with TemporaryDirectory(prefix="assay-") as folder, users_output_on_stderr():
         plans = plan_certifications(
             args.manifest, settings_from(args), agent=args.agent, folder=Path(folder)
         )

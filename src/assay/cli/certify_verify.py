@@ -1,9 +1,7 @@
 """`assay certify verify`: whether a certificate still says what the manifest asks for."""
 
 import json
-import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from assay.sources.golden.rules import FetchRules
 from .certify_issuing import digest
 from .exit_status import NO, YES
 from .terminal import cut, plain, plain_lines, print_json
+from .users_output import users_output_on_stderr
 
 _SAID = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
 
@@ -84,7 +83,7 @@ def main(args: Namespace) -> int:
         runner=args.require_runner,
     )
     # Metrics are imported, and whatever they print is no result of this command.
-    with redirect_stdout(sys.stderr):
+    with users_output_on_stderr():
         found = verify_certificate(
             args.certificate, args.manifest, agent=args.agent, demands=demands
         )

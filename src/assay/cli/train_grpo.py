@@ -4,7 +4,6 @@ import asyncio
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
 from .train_display import TrainDisplay
 from .train_grpo_file import TrainFile, load_train_file
+from .users_output import users_output_on_stderr
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 trained, 3 it broke off or nothing could be judged, 130 interrupted."""
     # Whatever the user's own code prints is no result of this command.
-    with redirect_stdout(sys.stderr):
+    with users_output_on_stderr():
         file = load_train_file(args.file, num_steps=args.steps, output=args.output)
         with TrainDisplay(quiet=args.quiet) as display:
             result = _Watched(file, args, display).run()

@@ -300,10 +300,11 @@ class Engine:
 
     def _failed(self, sample: Sample, error: BaseException, boundary: Boundary) -> Failure:
         if isinstance(error, AccessDenied) and not self._answered:
-            # Nothing was ever answered: every other call would be refused as well. A 403 may be
-            # about one input, and is faster than an answer.
-            self._forbidden += error.status == 403
-            if error.status != 403 or self._forbidden == _FORBIDDEN:
+            # Nothing was ever answered: every other call would be refused as well. A model's 403
+            # may be about one input, and is faster than an answer.
+            alone = boundary is Boundary.ENDPOINT and error.status == 403
+            self._forbidden += alone
+            if not alone or self._forbidden == _FORBIDDEN:
                 self._give_up(error)
         failure = Failure.of(error, boundary, retryable=getattr(error, "retryable", True))
         sample.status = Status.FAILED

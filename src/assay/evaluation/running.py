@@ -58,7 +58,8 @@ async def evaluate(
         spec = _spec(samples, config, total)
         expected = Progress(total=None if total is None else total * config.repeats)
         oversight = Oversight(expected, watch, stop or Stop())
-        opened = store if isinstance(store, Store) else Store.open(store)
+        create = resume is None
+        opened = store if isinstance(store, Store) else Store.open(store, create=create)
         try:
             run = begun(opened, spec, resume)
 
