@@ -243,9 +243,9 @@ def test_leaving_writes_out_what_was_printed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_display_is_told_that_time_goes_on() -> None:
-    async def wait() -> None:
+    async def told() -> bool:
         heard = Heard()
         async with ticking(heard, every_s=0.001):
-            await asyncio.wait_for(heard.ticks.wait(), 10)
+            return await asyncio.wait_for(heard.ticks.wait(), 10)
 
-    asyncio.run(wait())
+    assert asyncio.run(told())

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from assay.evaluation import description
-from assay.evaluation.description import describe_callable, describe_endpoint
+from assay.evaluation.description import describe_callable
 from assay.models import Endpoint, Message, Sample
+from assay.models.endpoint import describe_endpoint
 from assay.scoring import checks_from, exact_answer
 from evaluation.runs import right
 

@@ -135,6 +135,8 @@ def test_where_there_are_no_locks_a_folder_is_used_without(
     with output.claimed(resume=False):
         output.begin(Begun(run_id="a"))
 
+    assert output.begun(Begun).run_id == "a"
+
 
 CLAIMS = """
 import os, pathlib, sys

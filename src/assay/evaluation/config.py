@@ -9,11 +9,12 @@ from typing import Any
 from assay.endpoints import ClientSettings
 from assay.errors import ConfigError
 from assay.models import Endpoint, Message, Sample, stable_id
+from assay.models.endpoint import describe_endpoint
 from assay.report.statistics import checked_bounds
 from assay.rollout import BasicEnvironment, Environment, Limits, environment_by_name
 from assay.scoring import ScoreFunction
 
-from .description import Description, describe_callable, describe_endpoint
+from .description import Description, describe_callable
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 EnvironmentFactory = Callable[[Sample], Environment]

@@ -25,8 +25,8 @@ from weakref import ref
 from pydantic import BaseModel
 
 from assay.endpoints.secrecy import Redactor
-from assay.models import Endpoint, stable_id
-from assay.models.endpoint import hidden_digest
+from assay.models import Endpoint
+from assay.models.endpoint import describe_endpoint
 
 Description = str | dict[str, Any]
 
@@ -68,19 +68,6 @@ _known: "dict[int, tuple[ref[object], Description]]" = {}
 
 def _forget(place: int, reference: object) -> None:
     _known.pop(place, None)
-
-
-def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
-    """What of an endpoint decides its answers."""
-    plain = endpoint.to_dict()
-    for patience in ("timeout_s", "max_retries", "withheld"):
-        plain.pop(patience, None)
-    if endpoint.provider == "mock":
-        # A script is what such a model is. It holds no secret, but is not written either.
-        plain["script"] = stable_id(endpoint.extra_params)
-    elif hidden := hidden_digest(endpoint):
-        plain["hidden"] = hidden
-    return plain
 
 
 class _Describer:

@@ -169,6 +169,22 @@ def hidden_digest(endpoint: Endpoint) -> str | None:
         ) from error
 
 
+def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
+    """What of an endpoint decides its answers, as plain values without secrets.
+
+    How patiently it is asked does not.
+    """
+    plain = endpoint.to_dict()
+    for patience in ("timeout_s", "max_retries", "withheld"):
+        plain.pop(patience, None)
+    if endpoint.provider == "mock":
+        # A script is what such a model is. It holds no secret, but is not written either.
+        plain["script"] = stable_id(endpoint.extra_params)
+    elif hidden := hidden_digest(endpoint):
+        plain["hidden"] = hidden
+    return plain
+
+
 def _hidden_in_address(url: str, *, shown: bool) -> dict[str, Any]:
     try:
         parts = urlsplit(url)

@@ -9,7 +9,7 @@ from assay.endpoints import ClientSettings, ModelClient, connect, parse_model
 from assay.endpoints.connection import shown_name
 from assay.errors import AccessDenied, ConfigError, EndpointError
 from assay.models import Endpoint, stable_id
-from assay.models.endpoint import hidden_digest
+from assay.models.endpoint import describe_endpoint
 
 from .layout import Asked
 from .spending import Spending
@@ -76,15 +76,7 @@ class Bench:
     @property
     def digest(self) -> str:
         """Tells judges apart that are asked in different ways; how patiently does not count."""
-        asked = []
-        for seat in self._seats:
-            plain = seat.endpoint.to_dict()
-            for patience in ("timeout_s", "max_retries", "withheld"):
-                plain.pop(patience, None)
-            if hidden := hidden_digest(seat.endpoint):
-                plain["hidden"] = hidden
-            asked.append(plain)
-        return stable_id(asked)[:8]
+        return stable_id([describe_endpoint(seat.endpoint) for seat in self._seats])[:8]
 
     async def close(self) -> None:
         """Let go of the judges' connections. Those of clients that were given stay."""
