@@ -1,5 +1,6 @@
 """Recorded sessions of any agent as a stream of samples, with an account of the rest."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +139,7 @@ class TranscriptStream:
             raise BadRow(
                 f"holds values that make no sample: {error}", where=f"session {found.head.id}"
             ) from None
+        reading.count_unknown(sample)
         for problem in found.damage:
             reading.damaged.append(Unreadable(found.head.id, problem))
             if len(reading.damaged) <= _NAMED:
@@ -194,6 +196,9 @@ class Conversation:
     records: list[Any] = field(default_factory=list)
     """Records of other kinds, as they are in the file."""
 
+    unknown_kinds: Counter[str] = field(default_factory=Counter)
+    """Kinds of records that this version of assay does not know, with the number of records."""
+
     compactions: int = 0
     interrupted: bool = False
     """Whether the user stopped the last turn."""
@@ -211,6 +216,7 @@ class Conversation:
             "reverted_messages": self.reverted,
             "compactions": self.compactions,
             "records": self.records,
+            "unknown_records": dict(self.unknown_kinds) or None,
             "content_id": content_id(self.messages),
         }
         roles = [message.role for message in self.messages]

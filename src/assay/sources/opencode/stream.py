@@ -1,5 +1,6 @@
 """`read_opencode`: stored sessions as a stream of samples, with an account of the rest."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,12 @@ class SessionReading:
     """Sessions that cannot be read."""
 
     notes: list[str] = field(default_factory=list)
+    unknown_kinds: Counter[str] = field(default_factory=Counter)
+    """Kinds of records that this version of assay does not know, with the number of records."""
+
+    def count_unknown(self, sample: Sample) -> None:
+        """Add the records of unknown kinds that a reader counted in `metadata`."""
+        self.unknown_kinds.update(sample.metadata.get("unknown_records", {}))
 
 
 class SessionStream:
@@ -157,7 +164,9 @@ class SessionStream:
 
     def _assembled(self, archive: Archive, session_id: str) -> Sample:
         try:
-            return assemble(archive.load(session_id), self._options)
+            sample = assemble(archive.load(session_id), self._options)
+            self.reading.count_unknown(sample)
+            return sample
         except BadRow:
             raise
         except (AssayError, ValidationError, ValueError, TypeError) as error:
