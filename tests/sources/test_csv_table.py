@@ -124,3 +124,10 @@ def test_a_table_without_a_proper_header_is_refused(
 
     assert not isinstance(caught.value, BadRow)
     assert str(caught.value).replace(f"{tmp_path}/", "").splitlines()[0] == message
+
+
+def test_a_header_of_very_many_columns_is_searched_once_for_a_repeated_one(tmp_path: Path) -> None:
+    names = [*(f"c{number}" for number in range(200_000)), "c7"]
+
+    with pytest.raises(DatasetError, match="two columns are named 'c7'"):
+        rows(tmp_path, ",".join(names).encode() + b"\n")

@@ -119,3 +119,10 @@ def test_the_column_counts_from_the_start_of_a_value_over_several_lines() -> Non
 
 def test_a_number_with_thousands_of_digits_is_refused_not_a_crash() -> None:
     assert refused(b'{"a": ' + b"1" * 5000 + b"}").message == "is not JSON: number out of range"
+
+
+def test_an_object_of_very_many_keys_is_searched_once_for_a_repeated_one() -> None:
+    names = [*(f"k{number}" for number in range(200_000)), "k7"]
+    text = "{" + ", ".join(f'"{name}" : 1' for name in names) + "}"
+
+    assert refused(text.encode()).message == "names the key 'k7' twice in one object"

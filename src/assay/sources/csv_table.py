@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from assay.errors import BadRow, DatasetError
 
+from .duplicates import find_duplicate
 from .json_text import JsonProblem, parse_object
 from .limits import ReadLimits
 from .opened import open_bytes, pass_over_line
@@ -68,10 +69,11 @@ class CsvTable:
                 raise DatasetError(
                     f"column {number + 1} has no name", where=self.where(1), hint=hint
                 )
-            if name in cells[:number]:
-                raise DatasetError(
-                    f"two columns are named {name!r}", where=self.where(1), hint=hint
-                )
+        repeated = find_duplicate(cells)
+        if repeated is not None:
+            raise DatasetError(
+                f"two columns are named {repeated!r}", where=self.where(1), hint=hint
+            )
         return cells
 
     def _row(self, header: list[str], cells: list[str], line: int) -> Found:

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from .duplicates import find_duplicate
+
 _WHERE = re.compile(r" at line (\d+) column (\d+)$")
 _CONSTANT = re.compile(rb"NaN|-?Infinity")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|-?[0-9][0-9.eE+-]*', re.S)
@@ -101,9 +103,9 @@ def _refuse_repeated_keys(data: bytes) -> None:
     repeated: list[str] = []
 
     def watch(pairs: list[tuple[str, Any]]) -> None:
-        if len({key for key, _ in pairs}) != len(pairs):
-            names = [key for key, _ in pairs]
-            repeated.extend(key for index, key in enumerate(names) if key in names[:index])
+        name = find_duplicate(key for key, _ in pairs)
+        if name is not None:
+            repeated.append(name)
 
     json.loads(data, object_pairs_hook=watch)
     if repeated:

@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.errors import BadRow, DatasetError
 
+from .duplicates import find_duplicate
 from .limits import ReadLimits
 from .rows import Found, checked
 
@@ -61,7 +62,7 @@ class ParquetTable:
         return self._checked(position, batch.to_pylist()[0])
 
     def _refuse_repeated_columns(self, names: list[str]) -> None:
-        repeated = next((name for name in names if names.count(name) > 1), None)
+        repeated = find_duplicate(names)
         if repeated is not None:
             raise DatasetError(
                 f"two columns are named {repeated!r}",

@@ -136,3 +136,21 @@ def test_depth_is_bounded_also_where_aliases_make_it() -> None:
 )
 def test_a_text_that_would_be_a_number_is_known(text: str, number: bool) -> None:
     assert is_number(text) is number
+
+
+def test_aliases_of_one_long_text_are_refused_by_what_they_add_up_to() -> None:
+    uses = "\n".join("  - *text" for _ in range(1600))
+    text = f"text: &text {'a' * 500_000}\nuses:\n{uses}\n"
+
+    assert "f.yaml:10: uses[7]: holds more than 4,194,304 characters" in refused(text)
+
+
+def test_aliases_of_long_keys_count_as_well() -> None:
+    uses = "\n".join("  - *map" for _ in range(1600))
+    text = f"map: &map {{? {'k' * 500_000} : 1}}\nuses:\n{uses}\n"
+
+    assert "holds more than 4,194,304 characters" in refused(text)
+
+
+def test_a_text_as_long_as_a_file_may_be_is_read() -> None:
+    assert len(read(f"a: {'a' * 1_000_000}\n")["a"]) == 1_000_000

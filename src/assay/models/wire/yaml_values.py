@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     import yaml
 
 MOST_VALUES = 20_000
+MOST_CHARACTERS = 4 * 1024 * 1024
+"""Of keys and texts with every alias written out: what a copy of the data as JSON may take."""
+
 DEEPEST = 40
 _MOST_PROBLEMS = 100
 _LONGEST_NUMBER = 100
@@ -36,10 +39,11 @@ class _Stop(Exception):
 
 @dataclass(frozen=True)
 class _Read:
-    """A value, how many values it is made of, and how deep it is."""
+    """A value, how many values and characters it is made of, and how deep it is."""
 
     value: Any
     values: int = 1
+    characters: int = 0
     height: int = 0
 
 
@@ -56,6 +60,7 @@ class ValueReader:
         self._words = _YES_AND_NO if yes_and_no else _WORDS
         self._kind_of: Callable[..., str] = Resolver().resolve
         self._values = 0
+        self._characters = 0
         self._anchored: dict[str, _Read | None] = {}
         """None while the anchored value is still being read."""
 
@@ -84,8 +89,9 @@ class ValueReader:
         self.lines.setdefault(place, _line(event))
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, place)
-        self._spend(event, place, values=1, height=0)
-        before, anchor = self._values - 1, getattr(event, "anchor", None)
+        values, characters = self._values, self._characters
+        self._spend(event, place, _Read(None, characters=len(getattr(event, "value", ""))))
+        anchor = getattr(event, "anchor", None)
         if anchor is not None:
             self._anchored[anchor] = None
         found: tuple[Any, int]
@@ -96,7 +102,7 @@ class ValueReader:
         else:
             found = self._scalar(event, place), 0
         value, height = found
-        read = _Read(value, self._values - before, height)
+        read = _Read(value, self._values - values, self._characters - characters, height)
         if anchor is not None:
             self._anchored[anchor] = read
         return read
@@ -109,7 +115,7 @@ class ValueReader:
             said = "stands inside what it stands for" if inside else "stands for nothing"
             self._refuse(event, place, f"the alias *{name[:80]} {said}")
             return _Read(None)
-        self._spend(event, place, values=anchored.values, height=anchored.height)
+        self._spend(event, place, anchored)
         return anchored
 
     def _sequence(self, event: "yaml.Event", place: Place) -> tuple[list[Any], int]:
@@ -148,6 +154,7 @@ class ValueReader:
             self._read(event, place)
             return ""
         key = str(event.value)
+        self._characters += len(key)
         plain = _is_plain(event)
         if plain and key == "<<":
             self._refuse(event, place, "`<<` is not read", "write the keys out")
@@ -194,13 +201,17 @@ class ValueReader:
             self._refuse(event, place, f"{text} is too large for a number")
         return number
 
-    def _spend(self, event: "yaml.Event", place: Place, *, values: int, height: int) -> None:
-        self._values += values
+    def _spend(self, event: "yaml.Event", place: Place, read: _Read) -> None:
+        self._values += read.values
+        self._characters += read.characters
+        hint = "aliases count as often as they are used"
         if self._values > MOST_VALUES:
-            hint = "aliases count as often as they are used"
             self._refuse(event, place, f"holds more than {MOST_VALUES:,} values", hint)
             raise _Stop
-        if len(place) + height > DEEPEST:
+        if self._characters > MOST_CHARACTERS:
+            self._refuse(event, place, f"holds more than {MOST_CHARACTERS:,} characters", hint)
+            raise _Stop
+        if len(place) + read.height > DEEPEST:
             self._refuse(event, place, f"is nested more than {DEEPEST} deep")
             raise _Stop
 
