@@ -198,3 +198,59 @@ def test_what_is_no_count_and_no_text_is_unknown() -> None:
         *[None] * 5,
     ]
     assert [text_or_none(each) for each in ("a", "", None, 1)] == ["a", None, None, None]
+
+
+def of_version(name: str, version: object) -> Recorded:
+    def build() -> Sample:
+        found = sample(asked("Hi"), said("Yes."), id=name)
+        found.input["version"] = version
+        return found
+
+    return Recorded(Head(id=name), build)
+
+
+def test_sessions_of_untested_versions_are_read_counted_and_noted() -> None:
+    versions = {"a": "1.2.3", "b": "1.2.4", "c": "1.2.4", "d": "dev", "e": None}
+    found = TranscriptStream(
+        Path("here"),
+        lambda path: [of_version(name, version) for name, version in versions.items()],
+        Wanted(),
+        newest_tested="1.2.3",
+    )
+
+    assert [each.id for each in found] == list("abcde")
+    assert found.reading.untested_versions == {"1.2.4": 2, "dev": 1}
+    assert found.reading.notes == [
+        "2 sessions of version 1.2.4, 1 session of version dev: assay was tested with versions "
+        "up to 1.2.3; these sessions were read like those of 1.2.3"
+    ]
+
+
+def test_a_note_names_a_few_versions_and_counts_the_others() -> None:
+    found = TranscriptStream(
+        Path("here"),
+        lambda path: [of_version(str(n), f"9.0.{n}") for n in range(8)],
+        Wanted(),
+        newest_tested="1.2.3",
+    )
+    list(found)
+
+    assert len(found.reading.untested_versions) == 8
+    assert "1 session of version 9.0.4, 3 more: assay was tested" in found.reading.notes[0]
+
+
+def test_counts_of_unknown_records_that_are_no_counts_are_ignored() -> None:
+    def build() -> Sample:
+        found = sample(asked("Hi"), said("Yes."), id="a")
+        found.metadata["unknown_records"] = {"hologram": 2, "odd": "many"}
+        return found
+
+    def odd() -> Sample:
+        found = sample(asked("Hi"), said("Yes."), id="b")
+        found.metadata["unknown_records"] = 5
+        return found
+
+    found = stream(Recorded(Head(id="a"), build), Recorded(Head(id="b"), odd))
+
+    assert [each.id for each in found] == ["a", "b"]
+    assert found.reading.unknown_kinds == {"hologram": 2}

@@ -28,6 +28,9 @@ from .transcripts import (
 
 _TITLES = ("custom-title", "ai-title", "summary")
 
+NEWEST_TESTED = "2.1.325"
+"""The newest version of Claude Code whose sessions the tests read."""
+
 
 def read_claude_code(
     path: str | Path,
@@ -43,7 +46,8 @@ def read_claude_code(
     each sample before anybody else and returns what may be shown.
     """
     find = partial(_find, options=options or SampleOptions())
-    return TranscriptStream(Path(path), find, Wanted(choice or SessionChoice(), children, redact))
+    wanted = Wanted(choice or SessionChoice(), children, redact)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
 
 
 def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:

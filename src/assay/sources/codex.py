@@ -22,6 +22,9 @@ from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
 
 __all__ = ["read_codex"]
 
+NEWEST_TESTED = "0.166.0"
+"""The newest version of Codex whose sessions the tests read."""
+
 
 def read_codex(
     path: str | Path,
@@ -37,7 +40,8 @@ def read_codex(
     anybody else and returns what may be shown.
     """
     find = partial(_find, options=options or SampleOptions())
-    return TranscriptStream(Path(path), find, Wanted(choice or SessionChoice(), children, redact))
+    wanted = Wanted(choice or SessionChoice(), children, redact)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
 
 
 def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:

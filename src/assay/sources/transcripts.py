@@ -32,6 +32,9 @@ class Recorded:
     damage: tuple[BadRow, ...] = ()
     """Lines of it that cannot be read. The sample holds the others."""
 
+    version: str | None = None
+    """Of the format, where it is not the agent's version in `sample.input`."""
+
 
 Finding = Callable[[Path], Iterable[Recorded | Unreadable]]
 
@@ -63,11 +66,15 @@ class Wanted:
 class TranscriptStream:
     """Samples of recorded sessions, one in memory at a time.
 
-    Each `for` loop is a pass of its own. `reading` tells of the pass begun last.
+    Each `for` loop is a pass of its own. `reading` tells of the pass begun last. Sessions of
+    versions after `newest_tested` are read all the same, and counted there.
     """
 
-    def __init__(self, path: Path, find: Finding, wanted: Wanted) -> None:
+    def __init__(
+        self, path: Path, find: Finding, wanted: Wanted, *, newest_tested: str | None = None
+    ) -> None:
         self.path = path
+        self._newest_tested = newest_tested
         self._find = find
         self._wanted = wanted
         self.reading = TranscriptReading()
@@ -86,6 +93,7 @@ class TranscriptStream:
         reading.missing = sorted(missing)
         if len(reading.damaged) > _NAMED:
             reading.notes.append(f"and {len(reading.damaged) - _NAMED} more lines")
+        reading.note_versions(self._newest_tested)
 
     def _note_unreadable(
         self, found: Unreadable, reading: TranscriptReading, missing: set[str]
@@ -140,6 +148,8 @@ class TranscriptStream:
                 f"holds values that make no sample: {error}", where=f"session {found.head.id}"
             ) from None
         reading.count_unknown(sample)
+        version = found.version or sample.input.get("version")
+        reading.check_version(version, newest=self._newest_tested)
         for problem in found.damage:
             reading.damaged.append(Unreadable(found.head.id, problem))
             if len(reading.damaged) <= _NAMED:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from assay.errors import AssayError, BadRow, ConfigError
 from assay.models import Sample
 
+from ..agent_versions import is_tested
 from ..session_heads import Head, Unreadable
 from .archive import Archive
 from .assembly import SampleOptions, assemble
@@ -20,8 +21,16 @@ from .locations import open_archive
 Children = Literal["separate", "inline", "drop"]
 """Sessions of subagents: samples of their own, inside the sample of their parent, or nowhere."""
 
+NEWEST_TESTED = "1.18.33"
+"""The newest version of OpenCode whose sessions the tests read."""
+
 _DEEPEST = 8
 """Subagents of subagents. OpenCode itself allows one level."""
+
+_NAMED = 5
+"""Versions that a note names."""
+
+_LONGEST_VERSION = 80
 
 
 @dataclass
@@ -51,9 +60,41 @@ class SessionReading:
     unknown_kinds: Counter[str] = field(default_factory=Counter)
     """Kinds of records that this version of assay does not know, with the number of records."""
 
+    untested_versions: Counter[str] = field(default_factory=Counter)
+    """Versions of the agent that no test has read, with the number of sessions."""
+
     def count_unknown(self, sample: Sample) -> None:
         """Add the records of unknown kinds that a reader counted in `metadata`."""
-        self.unknown_kinds.update(sample.metadata.get("unknown_records", {}))
+        counted = sample.metadata.get("unknown_records")
+        # A file may hold anything under this name.
+        for kind, count in counted.items() if isinstance(counted, dict) else ():
+            if isinstance(count, int):
+                self.unknown_kinds[str(kind)] += count
+
+    def check_version(self, version: object, *, newest: str | None) -> None:
+        """Count a session of a version that no test has read. An unknown version is not counted."""
+        if version is None or newest is None:
+            return
+        if not is_tested(str(version), newest=newest):
+            self.untested_versions[str(version)[:_LONGEST_VERSION]] += 1
+
+    def note_versions(self, newest: str | None) -> None:
+        """Add a note on the versions that no test has read."""
+        if self.untested_versions:
+            self.notes.append(
+                f"{_sessions(self.untested_versions)}: assay was tested with versions up to "
+                f"{newest}; these sessions were read like those of {newest}"
+            )
+
+
+def _sessions(versions: Counter[str]) -> str:
+    named = [
+        f"{count} {'session' if count == 1 else 'sessions'} of version {version}"
+        for version, count in versions.most_common(_NAMED)
+    ]
+    if len(versions) > _NAMED:
+        named.append(f"{versions.total() - sum(c for _, c in versions.most_common(_NAMED))} more")
+    return ", ".join(named)
 
 
 class SessionStream:
@@ -99,6 +140,7 @@ class SessionStream:
                     yield sample
             reading.missing = sorted(missing)
             reading.notes += archive.notes
+            reading.note_versions(NEWEST_TESTED)
             # Those whose parent is not asked for either.
             reading.not_chosen += max(self._left_to_parents - reading.inlined, 0)
         finally:
@@ -152,7 +194,7 @@ class SessionStream:
         return head.id not in self._choice.sessions and archive.has(head.parent_id)
 
     def _read(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample | None:
-        sample = self._assembled(archive, session_id)
+        sample = self._assembled(archive, session_id, reading)
         assert sample.trajectory is not None
         if not sample.trajectory.messages and not sample.metadata.get("skipped"):
             reading.empty += 1
@@ -162,17 +204,18 @@ class SessionStream:
             sample.metadata["subagents"] = found
         return self._redact(sample) if self._redact is not None else sample
 
-    def _assembled(self, archive: Archive, session_id: str) -> Sample:
+    def _assembled(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample:
         try:
             sample = assemble(archive.load(session_id), self._options)
-            self.reading.count_unknown(sample)
-            return sample
         except BadRow:
             raise
         except (AssayError, ValidationError, ValueError, TypeError) as error:
             raise BadRow(
                 f"holds values that make no sample: {error}", where=f"session {session_id}"
             ) from error
+        reading.count_unknown(sample)
+        reading.check_version(sample.input.get("version"), newest=NEWEST_TESTED)
+        return sample
 
     def _subagents(
         self,
@@ -189,7 +232,7 @@ class SessionStream:
             if child in above or len(above) > _DEEPEST:
                 raise BadRow(f"session {child} is its own subagent", where=f"session {session_id}")
             try:
-                sample = self._assembled(archive, child)
+                sample = self._assembled(archive, child, reading)
             except BadRow as problem:
                 reading.skipped.append(Unreadable(child, problem.with_traceback(None)))
                 self._left_to_parents -= 1
