@@ -8,6 +8,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from pathlib import Path
 from typing import get_args
 
@@ -104,6 +105,7 @@ def main(args: Namespace) -> int:
         write_file(target, _samples(stream, account), account.output_to(args.format))
     else:
         _store(stream, account, args)
+    _print_skipped(account)
     _tell(account, args)
     return YES if account.complete else COULD_NOT_TELL
 
@@ -142,20 +144,17 @@ def moment(text: str) -> datetime:
 
 
 def _samples(stream: Stream, account: Account) -> Iterator[Sample]:
-    """The samples, with each session that cannot be read told of when it is met."""
-    told = 0
+    """The samples, with each session that cannot be read reported when it is met."""
     for sample in stream:
-        told = _complain(account, told)
+        _print_skipped(account)
         yield sample
-    _complain(account, told)
 
 
-def _complain(account: Account, told: int) -> int:
-    skipped = account.skipped
-    for each in skipped[told:]:
-        text = f"skipped {each.session_id}: {each.problem}"
-        print(plain_lines(text), file=sys.stderr)
-    return len(skipped)
+def _print_skipped(account: Account) -> None:
+    """Name the sessions that were skipped since the last call."""
+    for each in account.skipped[account.named :]:
+        print(plain_lines(f"skipped {each.session_id}: {each.problem}"), file=sys.stderr)
+    account.named = len(account.skipped)
 
 
 def _store(stream: Stream, account: Account, args: Namespace) -> None:
@@ -180,7 +179,7 @@ def _store(stream: Stream, account: Account, args: Namespace) -> None:
     # The source is opened before a run is begun in its name.
     first = next(samples, None)
     with Store.open(store_location(args)) as store:
-        account.store, account.run = store.where, spec.id
+        account.store, account.run, account.stored = store.where, spec.id, 0
         run = store.start_run(spec)
         try:
             if first is not None:
@@ -194,26 +193,23 @@ def _store(stream: Stream, account: Account, args: Namespace) -> None:
 async def _record(
     run: Run, spec: RunSpec, first: Sample, samples: Iterator[Sample], account: Account
 ) -> None:
-    waiting: list[Sample] = [first]
     async with run.writer() as writer:
 
         async def record(sample: Sample, index: int) -> None:
             sample.index = index
             key = sample_key(spec.id, sample.id, 0, spec.config_fingerprint)
             try:
-                await writer.record(key, sample)
+                inserted = await writer.record(key, sample)
             except AssayError as error:
                 if not account.is_about_sample(error):
                     raise
                 account.skip(sample.id, BadRow(error.message, where=f"session {sample.id}"))
+                return
+            account.count_stored(sample.id, inserted=inserted)
 
-        written = 0
-        while waiting:
-            await asyncio.gather(
-                *(record(sample, written + place) for place, sample in enumerate(waiting))
-            )
-            written += len(waiting)
-            waiting = [sample for sample, _ in zip(samples, range(_BATCH), strict=False)]
+        numbered = enumerate(chain([first], samples))
+        while batch := list(islice(numbered, _BATCH)):
+            await asyncio.gather(*(record(sample, index) for index, sample in batch))
 
 
 def _tell(account: Account, args: Namespace) -> None:

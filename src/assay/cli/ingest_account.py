@@ -33,6 +33,11 @@ class Account:
 
     outputs_cut: int = 0
     unwritten: int = 0
+    named: int = 0
+    """Skipped sessions that were already reported one by one."""
+
+    stored: int | None = None
+    """Samples that the store confirmed as inserted; None where a file is written."""
 
     @property
     def skipped(self) -> list[Unreadable]:
@@ -47,6 +52,8 @@ class Account:
 
     @property
     def written(self) -> int:
+        if self.stored is not None:
+            return self.stored
         return self.stream.reading.read - self.unwritten
 
     def output_to(self, form: str) -> Output:
@@ -69,6 +76,19 @@ class Account:
     def skip(self, session_id: str, problem: BadRow) -> None:
         self.unwritten += 1
         self.skipped.append(Unreadable(session_id, problem.with_traceback(None)))
+
+    def count_stored(self, session_id: str, *, inserted: bool) -> None:
+        """Count a sample that the store inserted; report one whose id is stored already."""
+        assert self.stored is not None
+        if inserted:
+            self.stored += 1
+            return
+        problem = BadRow(
+            "another session with this id is stored; this one is not",
+            where=f"session {session_id}",
+            hint="write both to a file with -o FILE",
+        )
+        self.skip(session_id, problem)
 
     def is_about_sample(self, error: AssayError) -> bool:
         """Whether an error of the store is about one sample, so that others can be written."""
