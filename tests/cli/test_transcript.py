@@ -15,6 +15,7 @@ from assay.models import (
     ModelCall,
     Sample,
     Status,
+    StepOutput,
     ToolCall,
     Trajectory,
 )
@@ -155,6 +156,14 @@ def test_of_a_long_traceback_the_end_is_kept() -> None:
 
     assert "more characters; --full shows them]\nframe\n" in text
     assert text.endswith("frame\nE: m")
+
+
+def test_a_step_whose_reward_is_unknown_says_so() -> None:
+    steps = [StepOutput(step_index=0, base_reward=None)]
+
+    text = shown(Sample(score=EvaluateResult(step_outputs=steps, error="unknown")))
+
+    assert "0: reward unknown" in text
 
 
 def test_many_steps_are_cut_with_a_note() -> None:

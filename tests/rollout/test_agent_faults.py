@@ -234,6 +234,43 @@ def test_the_final_info_is_that_of_the_step_that_ended_the_episode() -> None:
     assert result.reward == 0.5
 
 
+@pytest.mark.parametrize("after", [[Step(reward=1.0, terminated=True)], [Step(terminated=True)]])
+def test_a_reward_that_is_unknown_after_a_known_one_makes_the_result_invalid(
+    after: list[Step],
+) -> None:
+    result = result_of(rollout(Given(Step(reward=0.5), Step(), *after)))
+
+    assert (result.score, result.is_score_valid, result.reward) == (None, False, None)
+    told = [output.base_reward for output in result.step_outputs or ()]
+    assert told == [0.5, None, *(step.reward for step in after)]
+    assert "the reward of step 1" in (result.error or "")
+    assert "is unknown" in (result.error or "")
+    assert EvaluateResult.from_json(result.to_json()) == result
+
+
+def test_an_environment_may_give_its_first_reward_at_the_end() -> None:
+    result = result_of(rollout(Given(Step(), Step(), OVER)))
+
+    assert result.reward == 1.0
+    assert result.error is None
+    assert [output.step_index for output in result.step_outputs or ()] == [2]
+
+
+def test_an_exchange_in_which_the_environment_took_no_step_has_no_unknown_reward() -> None:
+    mistake = Step(acted=False)
+
+    result = result_of(rollout(Given(Step(reward=0.5), mistake, OVER)))
+
+    assert result.reward == 1.5
+    assert [output.step_index for output in result.step_outputs or ()] == [0, 2]
+
+
+def test_an_episode_that_a_limit_ends_after_an_unknown_reward_is_invalid() -> None:
+    result = result_of(rollout(Given(*[Step(reward=0.5)] * 4, Step())))
+
+    assert (result.reward, result.reason) == (None, "max_turns")
+
+
 def test_an_episode_that_was_cut_short_has_no_final_info() -> None:
     cut = Step(reward=1.0, truncated=True, info={"TimeLimit.truncated": True})
 

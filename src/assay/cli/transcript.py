@@ -92,7 +92,8 @@ class Transcript:
         outputs = result.step_outputs or ()
         shown = outputs if self.full else outputs[:_MOST_STEPS]
         for step in shown:
-            words = f"{plain(str(step.step_index))}: reward {step.base_reward:g}"
+            reward = "unknown" if step.base_reward is None else f"{step.base_reward:g}"
+            words = f"{plain(str(step.step_index))}: reward {reward}"
             words += ", terminated" if step.terminated else ""
             words += f": {self._cut(step.reason)}" if step.reason else ""
             yield _line("step", words)

@@ -72,7 +72,9 @@ class StepOutput(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     step_index: int | str
-    base_reward: FiniteFloat
+    base_reward: FiniteFloat | None
+    """None when the environment did not tell the reward of this step: the total is unknown."""
+
     terminated: bool = False
     control_plane_info: dict[str, Any] | None = None
     metrics: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)

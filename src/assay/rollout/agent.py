@@ -1,7 +1,6 @@
 """The turn loop: a model and an environment, until one of them or a limit ends it."""
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
@@ -22,7 +21,15 @@ from assay.models import (
 )
 from assay.models.written import validated
 
-from .environment import Environment, Step, checked_all, checked_step, plain, plain_info
+from .environment import (
+    Environment,
+    RewardSum,
+    Step,
+    checked_all,
+    checked_step,
+    plain,
+    plain_info,
+)
 from .environments import BasicEnvironment, ToolEnvironment
 from .limits import Limits, Spent
 
@@ -106,6 +113,11 @@ async def _closed(close: Callable[[], Awaitable[None]]) -> None:
         raise TimeoutError(f"did not close within {_CLOSE_SECONDS:g} s") from error
 
 
+def _unknown_rewards(steps: Sequence[int]) -> str:
+    more = f" and of {len(steps) - 1} more steps" if len(steps) > 1 else ""
+    return f"the reward of step {steps[0]}{more} is unknown, and so is the total"
+
+
 def _placed(call: ModelCall, place: int) -> ModelCall:
     if call.message_index == place:
         return call
@@ -123,7 +135,6 @@ class _Rollout:
     _tools: Sequence[dict[str, Any]] = ()
     _terminated = False
     _truncated = False
-    _score: float | None = None
     _spent: Spent | None = None
     _close_error: str | None = None
 
@@ -145,6 +156,7 @@ class _Rollout:
         self._cancels = 0 if self._task is None else self._task.cancelling()
         self._calls: list[ModelCall] = []
         self._steps: list[tuple[Message, Step, dict[str, Any]]] = []
+        self._rewards = RewardSum()
         self._observations: list[Any] = []
 
     def run(self, seed: int | None) -> Coroutine[Any, Any, None]:
@@ -210,8 +222,7 @@ class _Rollout:
 
     def _settle(self, step: Step, usage: Usage | None) -> None:
         self._terminated, self._truncated = step.terminated, step.truncated
-        if step.reward is not None:
-            self._add(step.reward)
+        self._rewards.add(len(self._steps) - 1, step)
         if step.observation is not None:
             self._observations.append(plain(step.observation, "Step.observation"))
         if step.terminated or step.truncated:
@@ -221,11 +232,6 @@ class _Rollout:
             self._spent = Spent(self._limits, self._own)
         if limit := self._spent.add(usage):
             self.ended, self._truncated = limit, True
-
-    def _add(self, reward: float) -> None:
-        self._score = score = (self._score or 0.0) + reward
-        if not math.isfinite(score):
-            raise EnvironmentFault(f"the rewards add up to {score}")
 
     def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
         fields: dict[str, Any] = {
@@ -237,7 +243,7 @@ class _Rollout:
             "truncated": self._truncated,
             "termination_reason": reason,
         }
-        if self._score is not None:
+        if self._rewards.known is not None:
             fields["evaluation_result"] = self._result(reason, broken=broken)
         if self._close_error:
             fields["close_error"] = self._close_error
@@ -249,6 +255,7 @@ class _Rollout:
 
     def _result(self, reason: str, *, broken: bool) -> EvaluateResult:
         """The verdict of an environment that gives rewards."""
+        unknown = frozenset(self._rewards.unknown)
         outputs = [
             StepOutput(
                 step_index=index,
@@ -259,13 +266,15 @@ class _Rollout:
                 reason=step.reason,
             )
             for index, (action, step, info) in enumerate(self._steps)
-            if step.reward is not None
+            if step.reward is not None or index in unknown
         ]
+        # The rewards of an episode that broke off do not measure the agent.
+        score = None if broken else self._rewards.total
         return EvaluateResult(
-            # What a broken environment gave until then is no measurement of the agent.
-            score=None if broken else self._score,
-            is_score_valid=not broken,
+            score=score,
+            is_score_valid=score is not None,
             reason=reason,
+            error=_unknown_rewards(self._rewards.unknown) if unknown else None,
             step_outputs=outputs,
             final_control_plane_info=self._steps[-1][2] if self._terminated else None,
             trajectory_info={

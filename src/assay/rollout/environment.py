@@ -23,12 +23,17 @@ class Step:
     """What the environment answers: results of tools, or words of a user."""
 
     reward: float | None = None
-    """None when the environment gives no rewards."""
+    """None when the environment gives no rewards, or none before its first one. A None after a
+    known reward means that this reward is unknown, and so is the total."""
 
     terminated: bool = False
     truncated: bool = False
     ended_by_agent: bool = False
     """Whether it is the agent that ended the episode, by its answer."""
+
+    acted: bool = True
+    """False when the environment took no step, as for a call of a tool that does not exist: there
+    was nothing to reward, and `reward=None` does not mean that a reward is unknown."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
     """The control plane's own data: never shown to the agent. Kept as JSON, as it is now."""
@@ -78,6 +83,7 @@ def checked_step(given: object) -> Step:
         terminated=_flag(given.terminated, "terminated"),
         truncated=_flag(given.truncated, "truncated"),
         ended_by_agent=_flag(given.ended_by_agent, "ended_by_agent"),
+        acted=_flag(given.acted, "acted"),
         reason=_reason(given.reason),
     )
 
@@ -88,6 +94,7 @@ def _is_right(step: Any) -> bool:
         type(step.terminated) is bool
         and type(step.truncated) is bool
         and type(step.ended_by_agent) is bool
+        and type(step.acted) is bool
         and (step.reason is None or type(step.reason) is str)
         and (step.reward is None or (type(step.reward) is float and math.isfinite(step.reward)))
         and (step.replies == () or _are(Message, step.replies))
@@ -133,6 +140,45 @@ def _reward(given: Any) -> float:
             f"the reward is {_shown(given)}", hint="a reward is a finite number, or None"
         )
     return reward
+
+
+class RewardSum:
+    """The rewards of an episode added up, as long as all of them are known.
+
+    An environment may give its first reward late, such as only at the end. From then on, a step
+    without a reward makes the total unknown: it is never counted as 0.
+    """
+
+    __slots__ = ("known", "unknown")
+
+    def __init__(self) -> None:
+        self.known: float | None = None
+        """The sum of the known rewards. None before the first one."""
+
+        self.unknown: list[int] = []
+        """The indices of the steps whose reward is unknown."""
+
+    @property
+    def total(self) -> float | None:
+        return None if self.unknown else self.known
+
+    def add(self, index: int, step: Step) -> None:
+        """Count one step. Raises `EnvironmentFault` for a sum that is not finite."""
+        if step.reward is not None:
+            self.known = (self.known or 0.0) + step.reward
+            if not math.isfinite(self.known):
+                raise EnvironmentFault(f"the rewards add up to {self.known}")
+        elif self.known is not None and step.acted and not step.ended_by_agent:
+            self.unknown.append(index)
+
+
+def add_rewards(rewards: Sequence[float | None]) -> float | None:
+    """The reward of an exchange in which the environment took several steps, one reward each.
+
+    None if one of them is unknown.
+    """
+    known = [reward for reward in rewards if reward is not None]
+    return sum(known) if known and len(known) == len(rewards) else None
 
 
 def _flag(given: Any, name: str) -> bool:

@@ -422,6 +422,79 @@ def test_what_cannot_be_read_breaks_the_rollout_and_is_never_a_reward_of_zero(
     assert [step.base_reward for step in result.step_outputs or ()] == [0.25]
 
 
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_null_between_known_rewards_makes_the_total_unknown(
+    server: Started, counts: bool
+) -> None:
+    server.ask(
+        "/behave",
+        {"place": "reward", "fault": '{"reward": null}', "at": 2, "times": 1, "counts": counts},
+    )
+    client = Scripted(RIGHT, RIGHT, RIGHT)
+
+    trajectory = at(server, lambda link: run_agent(client, McpEnvironment(link), [asked("Go.")]))
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert [step.base_reward for step in result.step_outputs or ()] == [0.25, None, 1.0]
+    assert "the reward of step 1 is unknown" in (result.error or "")
+
+
+def test_a_null_among_the_calls_of_one_message_makes_their_reward_unknown(server: Started) -> None:
+    server.ask("/behave", {"place": "reward", "fault": '{"reward": null}', "at": 2, "times": 1})
+    twice = said(
+        None, called("move", "c1", direction="right"), called("move", "c2", direction="left")
+    )
+
+    async def play(link: Link) -> Any:
+        environment, _ = await opened(link)
+        return await environment.step(twice)
+
+    step = at(server, play)
+
+    assert (step.reward, step.acted) == (None, True)
+
+
+def test_rewards_that_come_only_at_the_end_are_known(server: Started) -> None:
+    server.ask("/behave", {"place": "reward", "fault": '{"reward": null}', "times": 2})
+    client = Scripted(RIGHT, RIGHT, RIGHT)
+
+    trajectory = at(server, lambda link: run_agent(client, McpEnvironment(link), [asked("Go.")]))
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert result.reward == 1.0
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_mistakes_and_looks_between_rewards_leave_the_total_known(
+    server: Started, counts: bool
+) -> None:
+    server.ask("/behave", {"counts": counts})
+    mistake = said(None, called("fly"))
+    client = Scripted(RIGHT, mistake, RIGHT, mistake, said("Enough."))
+
+    trajectory = at(server, lambda link: run_agent(client, McpEnvironment(link), [asked("Go.")]))
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert result.reward == 0.5
+
+
+def test_a_total_that_is_gone_when_the_agent_leaves_is_a_fault(server: Started) -> None:
+    gone = '{"terminated": false, "step_count": 1, "total_reward": null}'
+
+    async def play(link: Link) -> None:
+        environment, _ = await opened(link)
+        await environment.step(RIGHT)
+        server.ask("/behave", {"place": "status", "fault": gone})
+        await environment.step(said("Enough."))
+
+    with pytest.raises(EnvironmentFault, match="`total_reward` was a number, and is null now"):
+        at(server, play)
+
+
 def test_several_steps_of_which_only_the_last_is_told_are_a_fault(server: Started) -> None:
     leap = '{"terminated": false, "step_count": 4}'
     server.ask("/behave", {"place": "status", "fault": leap, "at": 2, "counts": False})

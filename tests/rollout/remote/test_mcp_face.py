@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import aiohttp
@@ -254,6 +254,32 @@ def test_a_fault_of_the_environment_is_a_fault_for_the_client(era: Era) -> None:
     assert result.reward is None
     assert [step.base_reward for step in result.step_outputs or ()] == [0.5]
     assert left_open == 0
+
+
+class Forgetful(Counting):
+    """Tells no reward for its second step; a call that is a mistake is no step."""
+
+    async def step(self, action: Message) -> Step:
+        if action.tool_calls[0].arguments.get("wrong"):
+            return Step(replies=(Message(role="tool", content="wrong"),), acted=False)
+        step = await super().step(action)
+        return replace(step, reward=None) if self.count == 2 else step
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_total_without_one_of_the_rewards_is_not_told(era: Era) -> None:
+    async def play(served: Served) -> list[Any]:
+        environment = McpEnvironment(served.link, era=era)
+        await environment.open()
+        wrong = said(None, called("count", wrong=True))
+        return [await environment.step(action) for action in (COUNT, wrong, COUNT, COUNT)]
+
+    steps = serving(play, Forgetful)
+
+    assert [step.reward for step in steps] == [0.5, None, None, 1.5]
+    assert [step.acted for step in steps] == [True, False, True, True]
+    assert [step.info["total_reward"] for step in steps] == [0.5, 0.5, None, None]
+    assert [step.info["step_count"] for step in steps] == [1, 1, 2, 3]
 
 
 def test_a_broken_environment_answers_no_reading() -> None:

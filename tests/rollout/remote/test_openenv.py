@@ -13,7 +13,7 @@ import pytest
 import openenv_server
 from assay.errors import ConfigError, EnvironmentFault
 from assay.models import Boundary
-from assay.rollout import Environment, RolloutFailed, run_agent
+from assay.rollout import Environment, Limits, RolloutFailed, run_agent
 from assay.rollout.remote.link import Garbled, Link, TimedOut, Unanswered, checked_url
 from assay.rollout.remote.openenv import OpenEnvEnvironment, beside_socket, socket_url
 from make import asked, called, said
@@ -269,6 +269,33 @@ def test_an_environment_may_give_no_reward(server: Started) -> None:
         return step
 
     assert at(server, play).reward is None
+
+
+def test_a_null_between_known_rewards_makes_the_total_unknown(server: Started) -> None:
+    server.ask("/behave", {"fault": observed(reward=None), "at": 1})
+    client = Scripted(RIGHT, RIGHT, said("Enough."), RIGHT)
+
+    trajectory = at(
+        server,
+        lambda link: run_agent(
+            client, OpenEnvEnvironment(link), [asked("Go.")], limits=Limits(max_turns=4)
+        ),
+    )
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert [step.base_reward for step in result.step_outputs or ()] == [0.25, None, None]
+
+
+def test_words_and_mistakes_between_rewards_leave_the_total_known(server: Started) -> None:
+    client = Scripted(RIGHT, said("Hm."), said(None, called("fly")), RIGHT, RIGHT)
+
+    trajectory = at(server, lambda link: run_agent(client, OpenEnvEnvironment(link), []))
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert result.reward == 1.5
 
 
 def test_a_refused_action_without_particulars_is_told_too(server: Started) -> None:

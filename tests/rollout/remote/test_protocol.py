@@ -52,6 +52,7 @@ values = st.recursive(
         info=st.dictionaries(st.text(max_size=5), values, max_size=3),
         reason=st.none() | st.text(max_size=5),
         observation=values,
+        acted=st.booleans(),
     )
 )
 def test_every_step_arrives_as_it_was(step: Step) -> None:

@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 from assay.errors import EnvironmentFault
 from assay.models import Message, ToolCall, ToolSpec
 
-from ..environment import Step
+from ..environment import Step, add_rewards
 from .control_plane import ABSENT, SESSION_HEADER, ControlPlane, Status
 from .json_rpc import INVALID_PARAMS, RpcError
 from .link import Garbled, Link
@@ -90,7 +90,7 @@ class McpEnvironment:
         if not action.tool_calls:
             return await self._left()
         replies: list[Message] = []
-        rewards: list[float] = []
+        rewards: list[float | None] = []
         observation: Any = None
         for call in action.tool_calls:
             content, acted = await self._answer(call)
@@ -101,7 +101,8 @@ class McpEnvironment:
                 rewards += await self._earned()
         return Step(
             replies=tuple(replies),
-            reward=sum(rewards) if rewards else None,
+            reward=add_rewards(rewards),
+            acted=bool(rewards),
             terminated=self._status.terminated,
             truncated=self._status.truncated,
             info=await self._info(),
@@ -114,6 +115,8 @@ class McpEnvironment:
         if self._control is not None and not self._status.over:
             before, self._status = self._status, await self._control.status()
             reward = _gained(before, self._status)
+            if reward is None and before.total_reward is not None:
+                raise self._disturbed("`total_reward` was a number, and is null now")
         return Step(reward=reward, terminated=True, ended_by_agent=True, info=await self._info())
 
     def _mistake(self, call: ToolCall) -> str | None:
@@ -147,8 +150,8 @@ class McpEnvironment:
         failed = result.get("isError") is True and self._status.step_count is None
         return self._content(result), not failed
 
-    async def _earned(self) -> list[float]:
-        """The reward of what was just done; none if the environment took no step or gives none."""
+    async def _earned(self) -> list[float | None]:
+        """The reward of the last call, None if it is unknown; empty if no step was taken."""
         if self._control is None:
             return []
         before, self._status = self._status, await self._control.status()
@@ -162,7 +165,7 @@ class McpEnvironment:
         ):
             raise self._disturbed(f"a step was taken between two readings, to {reading.step_count}")
         if taken == 1:
-            return [] if reading.reward is None else [reading.reward]
+            return [reading.reward]
         gained = _gained(before, self._status)
         if gained is None:
             raise self._disturbed(f"one tool call took {taken} steps, and only the last is told")
@@ -229,7 +232,8 @@ class McpEnvironment:
 
 
 def _gained(before: Status, now: Status) -> float | None:
-    if now.total_reward is None:
+    # Before its first step, an environment has no total yet. Later a missing one is unknown.
+    if now.total_reward is None or (before.total_reward is None and before.step_count):
         return None
     return now.total_reward - (before.total_reward or 0.0)
 

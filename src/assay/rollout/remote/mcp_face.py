@@ -15,6 +15,7 @@ from assay.errors import AssayError
 from assay.models import Message, ToolSpec
 from assay.models.wire.media import image_address, media_from_data_url
 
+from ..environment import RewardSum
 from .control_plane import SESSION_HEADER
 from .json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from .mcp_episodes import Episode, Episodes
@@ -238,18 +239,20 @@ class _ControlPlane:
         return {"message": "Session closed"}
 
     async def reward(self, name: str, request: "web.Request") -> dict[str, Any]:
-        steps = self._episodes.known(name).steps()
+        steps = [step for step in self._episodes.known(name).steps() if step.acted]
         # None where the environment gives no reward, or took no step: not 0.0.
         return {"reward": steps[-1].reward if steps else None, "step_count": len(steps)}
 
     async def status(self, name: str, request: "web.Request") -> dict[str, Any]:
         steps = self._episodes.known(name).steps()
-        rewards = [step.reward for step in steps if step.reward is not None]
+        rewards = RewardSum()
+        for index, step in enumerate(steps):
+            rewards.add(index, step)
         return {
             "terminated": bool(steps) and steps[-1].terminated,
             "truncated": bool(steps) and steps[-1].truncated,
-            "step_count": len(steps),
-            "total_reward": sum(rewards) if rewards else None,
+            "step_count": sum(step.acted for step in steps),
+            "total_reward": rewards.total,
         }
 
     async def info(self, name: str, request: "web.Request") -> dict[str, Any]:

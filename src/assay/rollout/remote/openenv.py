@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 from assay.errors import ConfigError, EnvironmentFault
 from assay.models import Message, ToolCall, ToolSpec
 
-from ..environment import Step
+from ..environment import Step, add_rewards
 from ..tools import ToolError
 from .link import LARGEST_ANSWER, Garbled, Link, TimedOut
 from .queueing import Busy, patiently
@@ -63,10 +63,10 @@ class OpenEnvEnvironment:
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
             words = f"Nothing happened: use the tool `{_TOOL}` to take a step."
-            return Step(replies=(Message(role="user", content=words),))
+            return Step(replies=(Message(role="user", content=words),), acted=False)
         replies: list[Message] = []
         last: dict[str, Any] | None = None
-        rewards: list[float] = []
+        rewards: list[float | None] = []
         for call in action.tool_calls:
             content, answer = await self._one(call)
             replies.append(
@@ -74,11 +74,11 @@ class OpenEnvEnvironment:
             )
             if answer is not None:
                 last = answer
-                if (reward := self._reward(answer)) is not None:
-                    rewards.append(reward)
+                rewards.append(self._reward(answer))
         return Step(
             replies=tuple(replies),
-            reward=sum(rewards) if rewards else None,
+            reward=add_rewards(rewards),
+            acted=last is not None,
             terminated=self._over,
             info={} if last is None else await self._info(last),
             observation=None if last is None else last["observation"],

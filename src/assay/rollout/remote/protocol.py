@@ -97,6 +97,7 @@ class StepAnswer(_Wire):
     info: dict[str, Any]
     reason: str | None
     observation: Any = None
+    acted: StrictBool = True
 
     @classmethod
     def of(cls, stored: StoredStep) -> Self:
@@ -111,6 +112,7 @@ class StepAnswer(_Wire):
             info=dict(step.info),
             reason=step.reason,
             observation=step.observation,
+            acted=step.acted,
         )
 
     def step(self) -> Step:
@@ -124,6 +126,7 @@ class StepAnswer(_Wire):
             info=self.info,
             reason=self.reason,
             observation=self.observation,
+            acted=self.acted,
         )
 
 
