@@ -173,6 +173,26 @@ def test_a_session_that_cannot_be_written_is_skipped(
     assert lines_of(tmp_path / "s.jsonl") == []
 
 
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_unknown_kinds_and_versions_are_reported_and_the_sessions_are_written(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = {"type": "hologram"}
+    made = session(user(text("a"), odd), agent(odd, text("b")), version="99.1.0")
+    write_export(tmp_path / "ses_1.json", made)
+
+    assert ingest(str(tmp_path), "--store", str(tmp_path / "a.db"), *words) == 0
+
+    told = capsys.readouterr().out
+    if words:
+        account = json.loads(told)
+        assert (account["written"], account["unknown_kinds"]) == (1, {"part hologram": 2})
+        assert account["untested_versions"] == {"99.1.0": 1}
+    else:
+        assert "unknown       2 records of 1 unknown kind: part hologram (2)\n" in told
+        assert "note          1 session of version 99.1.0: assay was tested with" in told
+
+
 def test_a_session_that_is_not_there_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

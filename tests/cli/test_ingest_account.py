@@ -56,3 +56,30 @@ def test_the_same_is_told_as_json() -> None:
 def test_a_store_that_fails_is_not_about_a_sample() -> None:
     assert account().is_about_sample(WireError("odd"))
     assert not account().is_about_sample(StoreError("full"))
+
+
+def test_unknown_kinds_are_counted_most_frequent_first() -> None:
+    made = account()
+    made.stream.reading.unknown_kinds.update(mirror=1, hologram=11)
+
+    assert "unknown       12 records of 2 unknown kinds: hologram (11), mirror (1)" in made.lines()
+    told = json.loads(made.json())
+    assert (told["unknown_records"], list(told["unknown_kinds"])) == (12, ["hologram", "mirror"])
+    assert made.complete
+
+
+def test_a_long_list_of_unknown_kinds_is_cut_with_a_count() -> None:
+    made = account()
+    made.stream.reading.unknown_kinds.update({f"kind{n:02}": 1 for n in range(11)})
+
+    (line,) = [line for line in made.lines() if line.startswith("unknown")]
+
+    assert line.startswith("unknown       11 records of 11 unknown kinds: kind00 (1), ")
+    assert line.endswith("kind09 (1), and 1 more kind")
+
+
+def test_untested_versions_are_in_the_json() -> None:
+    made = account()
+    made.stream.reading.untested_versions.update({"9.9.9": 2})
+
+    assert json.loads(made.json())["untested_versions"] == {"9.9.9": 2}

@@ -1,6 +1,7 @@
 """What `assay ingest` tells of what it read, wrote and left out."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from .ingest_sources import Stream
 
 _LABEL = 14
 _NAMED = 20
+_KINDS_NAMED = 10
 
 
 @dataclass
@@ -120,6 +122,8 @@ class Account:
         if self.max_output_chars is not None:
             cut = f"{self.outputs_cut} cut after {self.max_output_chars} characters"
             lines.append(_line("outputs", cut))
+        if reading.unknown_kinds:
+            lines.append(_line("unknown", _count_kinds(reading.unknown_kinds)))
         lines += [_line("note", note) for note in reading.notes]
         if self.run is not None:
             lines += [_line("run", self.run), _line("store", str(self.store))]
@@ -143,6 +147,9 @@ class Account:
             "missing": reading.missing,
             "unplaced": self.unplaced,
             "outputs_cut": self.outputs_cut,
+            "unknown_records": reading.unknown_kinds.total(),
+            "unknown_kinds": dict(reading.unknown_kinds.most_common()),
+            "untested_versions": dict(reading.untested_versions.most_common()),
             "notes": reading.notes,
             "file": self.output,
             "format": self.format,
@@ -150,6 +157,16 @@ class Account:
             "store": self.store,
         }
         return json.dumps(value, indent=2)
+
+
+def _count_kinds(kinds: Counter[str]) -> str:
+    """Such as `12 records of 2 unknown kinds: hologram (11), mirror (1)`."""
+    records, named = kinds.total(), kinds.most_common(_KINDS_NAMED)
+    text = f"{records} {'record' if records == 1 else 'records'} of {len(kinds)} unknown "
+    text += "kind: " if len(kinds) == 1 else "kinds: "
+    text += ", ".join(f"{kind} ({count})" for kind, count in named)
+    left = len(kinds) - len(named)
+    return f"{text}, and {left} more {'kind' if left == 1 else 'kinds'}" if left else text
 
 
 def _line(label: str, text: str) -> str:

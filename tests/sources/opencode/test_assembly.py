@@ -1,8 +1,10 @@
 """From a stored session to a sample: what is the conversation, and what stands beside it."""
 
+from typing import Any
+
 import pytest
 
-from assay.models import DataBlock, Sample, Status
+from assay.models import DataBlock, Sample, Status, TextBlock
 from assay.sources.opencode.archive import StoredMessage
 from assay.sources.opencode.assembly import SampleOptions, assemble
 from opencode_archives import agent, session, text, tool, user
@@ -103,6 +105,43 @@ def test_synthetic_text_is_kept_when_asked_for() -> None:
     sample = assemble(made, SampleOptions(synthetic=True))
 
     assert sample.messages[0].content == "context\n\ntyped"
+
+
+def attached(name: str, mime: str = "text/plain") -> dict[str, Any]:
+    return {"type": "file", "mime": mime, "filename": name, "url": f"file:///{name}"}
+
+
+def named(block: TextBlock | DataBlock) -> str:
+    if isinstance(block, TextBlock):
+        return block.text
+    return str((block.__pydantic_extra__ or {})["filename"])
+
+
+@pytest.mark.parametrize("role", ["user", "agent"])
+def test_texts_and_files_keep_their_order(role: str) -> None:
+    parts = (
+        text("Compare "),
+        attached("a.txt"),
+        text(" with"),
+        text("this:"),
+        attached("b.png", "image/png"),
+        attached("c.png", "image/png"),
+        text("."),
+    )
+    sample = read(user(*parts)) if role == "user" else read(user(text("Hi")), agent(*parts))
+
+    content = sample.messages[-1].content
+    assert isinstance(content, tuple)
+    order = ["Compare ", "a.txt", " with\n\nthis:", "b.png", "c.png", "."]
+    assert [named(block) for block in content] == order
+
+
+def test_a_file_may_come_first() -> None:
+    sample = read(user(attached("a.png", "image/png"), text("What is this?")))
+
+    content = sample.messages[0].content
+    assert isinstance(content, tuple)
+    assert [named(block) for block in content] == ["a.png", "What is this?"]
 
 
 def test_an_attached_file_is_kept_though_nothing_was_typed() -> None:

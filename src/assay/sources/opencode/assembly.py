@@ -27,6 +27,7 @@ from .stored_info import (
     without_secrets,
 )
 from .tool_parts import ToolUse, read_tool
+from .unknown_kinds import count_unknown_kinds
 from .usage import read_usage
 
 
@@ -233,6 +234,7 @@ class _Assembly:
             "reverted_messages": reverted,
             "todo": self.session.todo,
             "stray_parts": [without_places(part) for part in self.session.stray_parts],
+            "unknown_records": dict(count_unknown_kinds(self.session)),
         }
         metadata |= {key: value for key, value in found.items() if value}
         metadata["content_id"] = content_id(self.messages)
@@ -286,26 +288,44 @@ def _user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlo
         return None
     if part.get("synthetic") and not synthetic:
         return None
-    text = text.strip()
-    return TextBlock(type="text", text=text) if text else None
+    return TextBlock(type="text", text=text) if text.strip() else None
 
 
-def _content(said: list[TextBlock | DataBlock]) -> str | tuple[TextBlock | DataBlock, ...]:
-    texts = [block.text for block in said if isinstance(block, TextBlock)]
-    if len(texts) == len(said):
-        return "\n\n".join(texts)
-    files = tuple(block for block in said if isinstance(block, DataBlock))
-    if not texts:
-        return files
-    return (TextBlock(type="text", text="\n\n".join(texts)), *files)
+Blocks = list[TextBlock | DataBlock]
+
+
+def _content(said: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
+    """Blocks in their order. Texts without a file between them are one text."""
+    joined: Blocks = []
+    for block in said:
+        before = joined[-1] if joined else None
+        if isinstance(block, TextBlock) and isinstance(before, TextBlock):
+            text = f"{before.text.rstrip()}\n\n{block.text.lstrip()}"
+            joined[-1] = TextBlock(type="text", text=text)
+        else:
+            joined.append(block)
+    texts = [block for block in joined if isinstance(block, TextBlock)]
+    if len(texts) == 1:
+        # Between files, the spaces around a text are part of the sentence.
+        trimmed = TextBlock(type="text", text=texts[0].text.strip())
+        joined = [trimmed if block is texts[0] else block for block in joined]
+        if len(joined) == 1:
+            return trimmed.text
+    return tuple(joined)
 
 
 def _spoken(step: StepParts, *, calls: bool) -> str | tuple[TextBlock | DataBlock, ...] | None:
-    text = "\n\n".join(each for each in step.texts if each)
-    if step.files:
-        files = tuple(DataBlock.model_validate(without_places(part)) for part in step.files)
-        return (TextBlock(type="text", text=text), *files) if text else files
-    return None if calls and not text else text
+    if len(step.texts) == len(step.said):
+        text = "\n\n".join(each for each in step.texts if each)
+        return None if calls and not text else text
+    blocks: Blocks = [
+        TextBlock(type="text", text=each)
+        if isinstance(each, str)
+        else DataBlock.model_validate(without_places(each))
+        for each in step.said
+        if each
+    ]
+    return _content(blocks)
 
 
 def _ran_by_user(info: dict[str, Any], steps: list[StepParts], asked: StoredMessage | None) -> bool:

@@ -11,10 +11,11 @@ _STUB = frozenset("id type text time sessionID messageID synthetic ignored".spli
 class StepParts:
     """The parts of one step, by what they are."""
 
-    texts: list[str] = field(default_factory=list)
+    said: list[str | dict[str, Any]] = field(default_factory=list)
+    """Texts, and the parts of files, in the order in which they were stored."""
+
     reasoning: list[str] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
-    files: list[dict[str, Any]] = field(default_factory=list)
     others: list[dict[str, Any]] = field(default_factory=list)
     """Kept as they came: kinds that are not known here, and what a message has no field for."""
 
@@ -22,8 +23,12 @@ class StepParts:
     started: bool = False
 
     @property
+    def texts(self) -> list[str]:
+        return [each for each in self.said if isinstance(each, str)]
+
+    @property
     def says_something(self) -> bool:
-        return bool(self.texts or self.reasoning or self.tools or self.files)
+        return bool(self.said or self.reasoning or self.tools)
 
 
 def steps_of(parts: list[dict[str, Any]]) -> list[StepParts]:
@@ -41,13 +46,13 @@ def _take(step: StepParts, part: dict[str, Any]) -> None:
     if kind == "tool":
         step.tools.append(part)
     elif kind == "text" and isinstance(text, str) and not part.get("ignored"):
-        step.texts.append(text)
+        step.said.append(text)
         _keep_stub(step, part)
     elif kind == "reasoning" and isinstance(text, str):
         step.reasoning.append(text)
         _keep_stub(step, part)
     elif kind == "file":
-        step.files.append(part)
+        step.said.append(part)
     else:
         step.started |= kind == "step-start"
         if kind == "step-finish":

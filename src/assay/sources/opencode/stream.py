@@ -30,7 +30,10 @@ _DEEPEST = 8
 _NAMED = 5
 """Versions that a note names."""
 
-_LONGEST_VERSION = 80
+_MOST_NAMES = 100
+_LONGEST_NAME = 80
+OTHERS = "others"
+"""Counts what comes after the first hundred kinds or versions."""
 
 
 @dataclass
@@ -69,14 +72,14 @@ class SessionReading:
         # A file may hold anything under this name.
         for kind, count in counted.items() if isinstance(counted, dict) else ():
             if isinstance(count, int):
-                self.unknown_kinds[str(kind)] += count
+                _add(self.unknown_kinds, str(kind), count)
 
     def check_version(self, version: object, *, newest: str | None) -> None:
         """Count a session of a version that no test has read. An unknown version is not counted."""
         if version is None or newest is None:
             return
         if not is_tested(str(version), newest=newest):
-            self.untested_versions[str(version)[:_LONGEST_VERSION]] += 1
+            _add(self.untested_versions, str(version), 1)
 
     def note_versions(self, newest: str | None) -> None:
         """Add a note on the versions that no test has read."""
@@ -85,6 +88,12 @@ class SessionReading:
                 f"{_sessions(self.untested_versions)}: assay was tested with versions up to "
                 f"{newest}; these sessions were read like those of {newest}"
             )
+
+
+def _add(counts: Counter[str], name: str, count: int) -> None:
+    """Count under a name that a file gave: so many names at most, and none too long."""
+    name = name[:_LONGEST_NAME]
+    counts[name if name in counts or len(counts) < _MOST_NAMES else OTHERS] += count
 
 
 def _sessions(versions: Counter[str]) -> str:
