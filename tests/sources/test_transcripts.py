@@ -3,8 +3,11 @@
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.errors import BadRow
 from assay.models import Message, ModelCall, Sample, Status
@@ -129,6 +132,80 @@ def test_damaged_lines_are_named_in_the_sample_and_in_the_account() -> None:
     assert len(read.metadata["unreadable_lines"]) == len(found.reading.damaged) == 25
     assert found.reading.notes[0] == "s.jsonl:0: is not JSON; read without it"
     assert found.reading.notes[-1] == "and 5 more lines"
+
+
+KINDS = ("talk", "empty", "broken", "lost")
+TREES: st.SearchStrategy[tuple[str, list[Any]]] = st.recursive(
+    st.tuples(st.sampled_from(KINDS), st.just([])),
+    lambda inner: st.tuples(st.sampled_from(KINDS), st.lists(inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+def grown(tree: tuple[str, list[Any]], names: list[str]) -> Recorded | Unreadable:
+    """Sessions of these kinds with their subagents; `names` gets the name of each of them."""
+    kind, inner = tree
+    name = f"s{len(names)}"
+    names.append(name)
+    if kind == "lost":
+        return Unreadable(name, BadRow("is broken"))
+    children = [grown(each, names) for each in inner]
+
+    def build() -> Sample:
+        if kind == "broken":
+            raise BadRow("is broken")
+        talk = () if kind == "empty" else (asked("Hi"), said("Hi."))
+        return sample(Message(role="system", content="Be brief."), *talk, id=name)
+
+    return Recorded(Head(id=name, title=kind), build, lambda: children)
+
+
+@given(
+    trees=st.lists(TREES, max_size=3),
+    children=st.sampled_from(get_args(Children)),
+    chosen=st.frozensets(st.integers(0, 12), max_size=3),
+    title=st.sampled_from([None, "talk"]),
+)
+def test_each_session_that_is_found_is_counted_once(
+    trees: list[tuple[str, list[Any]]],
+    children: Children,
+    chosen: frozenset[int],
+    title: str | None,
+) -> None:
+    names: list[str] = []
+    found = [grown(tree, names) for tree in trees]
+    choice = SessionChoice(sessions=frozenset(f"s{n}" for n in chosen), title=title)
+
+    read = stream(*found, choice=choice, children=children)
+    samples = list(read)
+
+    told = read.reading
+    accounts = (told.empty, len(told.skipped), told.not_chosen, told.inlined, told.dropped)
+    assert len(samples) + sum(accounts) == len(names)
+    assert len(samples) == told.read
+    assert not set(told.missing) & set(names)
+
+
+def test_subagents_of_a_session_that_comes_to_no_sample_are_read_apart() -> None:
+    empty = Recorded(Head(id="e"), lambda: Sample(id="e"), lambda: [recorded("a")])
+    broken = Recorded(Head(id="f"), failing("f", ValueError("odd")).sample, lambda: [recorded("b")])
+
+    found = stream(empty, broken)
+
+    assert [each.id for each in found] == ["a", "b"]
+    assert (found.reading.empty, len(found.reading.skipped)) == (1, 1)
+
+
+def test_a_session_with_nothing_but_texts_of_the_program_is_empty() -> None:
+    def build() -> Sample:
+        skipped = [{"id": "u1", "why": "command", "parts": []}]
+        system = Message(role="system", content="Be brief.")
+        return sample(system, id="e").model_copy(update={"metadata": {"skipped": skipped}})
+
+    found = stream(Recorded(Head(id="e"), build))
+
+    assert list(found) == []
+    assert found.reading.empty == 1
 
 
 def test_empty_sessions_are_counted() -> None:

@@ -89,7 +89,7 @@ class TranscriptStream:
             if isinstance(found, Unreadable):
                 self._note_unreadable(found, reading, missing)
                 continue
-            yield from self._samples(found, reading, missing, depth=0)
+            yield from self._samples(found, reading, missing)
         reading.missing = sorted(missing)
         if len(reading.damaged) > _NAMED:
             reading.notes.append(f"and {len(reading.damaged) - _NAMED} more lines")
@@ -106,37 +106,74 @@ class TranscriptStream:
         reading.skipped.append(found)
 
     def _samples(
-        self, found: Recorded, reading: TranscriptReading, missing: set[str], *, depth: int
+        self,
+        found: Recorded,
+        reading: TranscriptReading,
+        missing: set[str],
+        *,
+        depth: int = 0,
+        asked: bool = False,
     ) -> Iterator[Sample]:
-        choice = self._wanted.choice
+        """The sample of a session, and of the subagents' sessions that are not part of it.
+
+        Each session is counted once in `reading`. `asked` says that it is wanted whatever it is
+        chosen by.
+        """
         missing.discard(found.head.id)
-        if choice.fits(found.head):
-            sample = self._read(found, reading)
-            if sample is not None:
-                reading.read += 1
-                yield sample
+        chosen = asked or self._wanted.choice.fits(found.head)
+        reading.not_chosen += not chosen
+        sample = self._read(found, reading) if chosen else None
+        apart: Iterable[Recorded | Unreadable] = found.children()
+        if sample is not None:
+            if self._wanted.children != "separate":
+                named: list[Recorded] = []
+                if inner := self._subagents(apart, reading, missing, named, depth=depth):
+                    sample.metadata["subagents"] = inner
+                apart = named
+            reading.read += 1
+            yield sample if self._wanted.redact is None else self._wanted.redact(sample)
+        # A session that came to no sample cannot hold those of its subagents: they are read apart.
+        lost = chosen and sample is None and self._wanted.children == "inline"
+        for child in apart:
+            yield from self._apart(child, reading, missing, depth=depth + 1, asked=lost)
+
+    def _apart(
+        self,
+        child: Recorded | Unreadable,
+        reading: TranscriptReading,
+        missing: set[str],
+        *,
+        depth: int,
+        asked: bool,
+    ) -> Iterator[Sample]:
+        """A subagent's session that is not inside its parent's sample."""
+        if isinstance(child, Unreadable):
+            self._note_unreadable(child, reading, missing)
+        elif depth > _DEEPEST:
+            reading.skipped.append(_reported(child))
+        elif asked or self._is_own(child):
+            yield from self._samples(child, reading, missing, depth=depth, asked=asked)
         else:
             reading.not_chosen += 1
-        # Asked for by name, a subagent's session is a sample of its own in any case.
-        if depth < _DEEPEST and (self._wanted.children == "separate" or choice.sessions):
-            for child in found.children():
-                if isinstance(child, Unreadable):
-                    self._note_unreadable(child, reading, missing)
-                elif self._wanted.children == "separate" or child.head.id in choice.sessions:
-                    yield from self._samples(child, reading, missing, depth=depth + 1)
+            for each in child.children():
+                yield from self._apart(each, reading, missing, depth=depth + 1, asked=False)
+
+    def _is_own(self, child: Recorded) -> bool:
+        """Whether a subagent's session is a sample of its own. Asked for by name, it always is."""
+        return self._wanted.children == "separate" or child.head.id in self._wanted.choice.sessions
 
     def _read(self, found: Recorded, reading: TranscriptReading) -> Sample | None:
+        """The sample of a session; None, and counted, when it has no turn or cannot be read."""
         try:
             sample = self._built(found, reading)
-            if not sample.messages and not sample.metadata.get("skipped"):
-                reading.empty += 1
-                return None
         except BadRow as problem:
             reading.skipped.append(Unreadable(found.head.id, problem.with_traceback(None)))
             return None
-        if inner := self._subagents(found, reading, depth=0):
-            sample.metadata["subagents"] = inner
-        return sample if self._wanted.redact is None else self._wanted.redact(sample)
+        # Texts of the program alone, such as a system prompt or a command it answered itself.
+        if not any(message.role in ("user", "assistant") for message in sample.messages):
+            reading.empty += 1
+            return None
+        return sample
 
     def _built(self, found: Recorded, reading: TranscriptReading) -> Sample:
         try:
@@ -161,35 +198,56 @@ class TranscriptStream:
         return sample
 
     def _subagents(
-        self, found: Recorded, reading: TranscriptReading, *, depth: int
+        self,
+        children: Iterable[Recorded | Unreadable],
+        reading: TranscriptReading,
+        missing: set[str],
+        named: list[Recorded],
+        *,
+        depth: int,
     ) -> list[dict[str, Any]]:
-        """The sessions that this one started, as plain samples, where they are asked for.
+        """The sessions of subagents as plain samples; those asked for by name go to `named`.
 
         One that cannot be read is reported like any other; its parent is read without it.
         """
-        if self._wanted.children == "separate":
-            return []
-        children = list(found.children())
-        if self._wanted.children == "drop":
-            reading.dropped += len(children)
-            return []
-        samples = []
+        samples: list[dict[str, Any]] = []
+        inline = self._wanted.children == "inline"
         for child in children:
-            try:
-                if isinstance(child, Unreadable):
-                    raise child.problem
-                if depth >= _DEEPEST:
-                    raise BadRow("is inside too many others", where=f"session {child.head.id}")
-                sample = self._built(child, reading)
-            except BadRow as problem:
-                name = child.session_id if isinstance(child, Unreadable) else child.head.id
-                reading.skipped.append(Unreadable(name, problem.with_traceback(None)))
+            if isinstance(child, Unreadable) or (inline and depth >= _DEEPEST):
+                missing.discard(_name(child))
+                if inline:
+                    reading.skipped.append(_reported(child))
+                else:
+                    reading.dropped += 1
                 continue
-            if inner := self._subagents(child, reading, depth=depth + 1):
+            if self._is_own(child):
+                named.append(child)
+                continue
+            sample = self._read(child, reading) if inline else None
+            reading.dropped += not inline
+            offspring = child.children() if depth < _DEEPEST else ()
+            inner = self._subagents(offspring, reading, missing, named, depth=depth + 1)
+            if sample is None:
+                # What an empty session started belongs to whoever started that one.
+                samples += inner
+                continue
+            if inner:
                 sample.metadata["subagents"] = inner
             samples.append(sample.to_dict())
             reading.inlined += 1
         return samples
+
+
+def _name(child: Recorded | Unreadable) -> str:
+    return child.session_id if isinstance(child, Unreadable) else child.head.id
+
+
+def _reported(child: Recorded | Unreadable) -> Unreadable:
+    """A session that is not read: it cannot be, or it is inside too many others."""
+    if isinstance(child, Unreadable):
+        return child
+    problem = BadRow("is inside too many others", where=f"session {child.head.id}")
+    return Unreadable(child.head.id, problem)
 
 
 @dataclass
