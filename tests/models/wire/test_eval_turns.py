@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.models import DataBlock, Message, TextBlock
+from assay.models import DataBlock, Message, TextBlock, ToolCall
 from assay.models.wire.eval_turns import UNANSWERED, Turns, marker
 from make import answered, asked, called, said
 
@@ -112,3 +112,30 @@ def test_what_has_no_place_is_reported() -> None:
 )
 def test_a_marker_stands_for_what_is_not_text(fields: dict[str, object], shown: str) -> None:
     assert marker(DataBlock.model_validate(fields)) == shown
+
+
+def test_answers_find_their_calls_among_very_many_in_linear_time() -> None:
+    count = 40_000
+    found = Turns({})
+    calls = tuple(ToolCall(id=str(n), name="read", arguments={}) for n in range(count))
+    found.take(Message(role="assistant", content=None, tool_calls=calls), "messages[0]")
+
+    for n in reversed(range(count)):
+        found.take(Message(role="tool", content=f"text {n}", tool_call_id=str(n)), "answer")
+
+    responses = [event["function_response"]["response"]["output"] for event in found.events]
+    assert responses == [f"text {n}" for n in range(count)]
+    assert found.lost == []
+
+
+def test_an_answer_without_an_id_takes_the_first_open_call() -> None:
+    found = Turns({})
+    calls = tuple(ToolCall(id=each, name="read", arguments={}) for each in ("a", "b", "a"))
+    found.take(Message(role="assistant", content=None, tool_calls=calls), "messages[0]")
+
+    for text, call_id in (("first", None), ("third", "a"), ("second", None), ("none", None)):
+        found.take(Message(role="tool", content=text, tool_call_id=call_id), "answer")
+
+    responses = [event["function_response"]["response"]["output"] for event in found.events]
+    assert responses == ["first", "second", "third"]
+    assert [loss.what for loss in found.lost] == ["answers no call; left out"]

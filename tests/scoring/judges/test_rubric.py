@@ -38,3 +38,11 @@ def test_another_wording_is_another_digest() -> None:
 
     assert one.digest == Rubric.model_validate(PLAIN).digest
     assert one.digest != other.digest
+
+
+def test_leaving_subagents_out_is_another_digest() -> None:
+    plain = Rubric.model_validate(PLAIN)
+
+    assert plain.subagents
+    assert Rubric.model_validate({**PLAIN, "subagents": True}).digest == plain.digest
+    assert Rubric.model_validate({**PLAIN, "subagents": False}).digest != plain.digest

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.models import Message
+from assay.models import Message, Sample
+from assay.scoring.judges.evidence import Quotable
 from assay.scoring.judges.transcript import TooLong, show
 from make import answered, asked, called, said, sample
 
@@ -100,3 +101,57 @@ def test_too_many_messages_are_refused_rather_than_dropped() -> None:
         show(sample(*[said("word " * 20)] * 1000), longest=5_000)
     with pytest.raises(TooLong):
         show(sample(*[said("")] * 1000), longest=5_000)
+
+
+def test_what_was_recorded_of_a_tool_call_is_shown() -> None:
+    failed = answered("boom").model_copy(
+        update={"details": {"failed": False, "is_error": True, "exit_code": 2}}
+    )
+    fine = answered("ok").model_copy(update={"details": {"status": "completed"}})
+
+    shown = show(sample(asked("q"), said(None, called("ls")), failed, fine), longest=10_000)
+
+    lines = [json.loads(line) for line in shown.lines]
+    assert (lines[2]["failed"], lines[2]["exit_code"]) == (True, 2)
+    assert lines[3]["failed"] is False
+    assert "exit_code" not in lines[3]
+
+
+def with_subagents(*texts: str) -> Sample:
+    grandchild = sample(asked("dig"), said("found gold"), id="ses_deep")
+    children = [sample(asked("find"), said(text), id=f"ses_{text[:1]}") for text in texts]
+    children[0].metadata["subagents"] = [grandchild.to_dict()]
+    return sample(
+        asked("Go"), said("Gone."), metadata={"subagents": [each.to_dict() for each in children]}
+    )
+
+
+def test_sessions_of_subagents_follow_with_numbers_of_their_own() -> None:
+    shown = show(with_subagents("a1", "b2"), longest=10_000)
+
+    lines = [json.loads(line) for line in shown.lines]
+    assert [line["turn"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [line.get("subagent") for line in lines] == [
+        *(None, None),
+        *("ses_a", "ses_a"),
+        *("ses_deep", "ses_deep"),
+        *("ses_b", "ses_b"),
+    ]
+    assert Quotable(shown).find("found gold").turns == (6,)
+    alone = show(with_subagents("a1", "b2"), longest=10_000, subagents=False)
+    assert alone.lines == shown.lines[:2]
+
+
+def test_subagents_that_do_not_fit_are_left_out_and_counted() -> None:
+    shown = show(with_subagents(*("x" * 300 for _ in range(50))), longest=5_000)
+
+    assert len(shown.turns) == 2
+    assert shown.subagents_left_out == 51
+    assert json.loads(shown.lines[-1]) == {"not_shown": "sessions of 51 subagents"}
+
+
+def test_a_damaged_session_of_a_subagent_is_counted() -> None:
+    given_ = sample(asked("q"), said("a"))
+    given_.metadata["subagents"] = [{"trajectory": 5}]
+
+    assert show(given_, longest=10_000).subagents_left_out == 1

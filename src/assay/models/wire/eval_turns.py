@@ -1,6 +1,6 @@
 """Messages merged into turns of user and model, and tool calls placed in them."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +44,10 @@ class Turns:
         self.events: list[dict[str, Any]] = []
         self.lost: list[Lost] = []
         self._names = tool_names
-        self._open: list[dict[str, Any]] = []
+        self._open: dict[int, dict[str, Any]] = {}
+        """Calls without an answer, by their place in `events`."""
+
+        self._open_by_id: dict[Any, deque[int]] = {}
         self._unnamed_steps = 0
 
     def take(self, message: Message, where: str) -> None:
@@ -110,17 +113,15 @@ class Turns:
         }
         if name != call.name:
             event["raw_tool"] = call.name
+        self._open[len(self.events)] = event
+        self._open_by_id.setdefault(call.id, deque()).append(len(self.events))
         self.events.append(event)
-        self._open.append(event)
 
     def _answer(self, message: Message, where: str) -> None:
-        same = [event for event in self._open if event["call_id"] == message.tool_call_id]
-        found = same or (self._open if message.tool_call_id is None else [])
-        if not found:
+        event = self._next_open(message.tool_call_id)
+        if event is None:
             self.lost.append(Lost(where, "answers no call; left out"))
             return
-        event = found[0]
-        self._open = [other for other in self._open if other is not event]
         details = message.details or {}
         failed = bool(details.get("failed", details.get("is_error", False)))
         response = details.get("response")
@@ -130,6 +131,18 @@ class Turns:
         event["function_response"]["response"] = dict(response)
         event |= {"status": "error" if failed else "completed", "is_error": failed}
         event |= {key: details[key] for key in OF_EVENT if details.get(key) is not None}
+
+    def _next_open(self, call_id: str | None) -> dict[str, Any] | None:
+        """The first call that an answer with this id may be of; it is open no longer."""
+        same = self._open_by_id.get(call_id, deque())
+        while same:
+            # One of them may have been answered without an id.
+            event = self._open.pop(same.popleft(), None)
+            if event is not None:
+                return event
+        if call_id is not None or not self._open:
+            return None
+        return self._open.pop(next(iter(self._open)))
 
     def _words_of_tool(self, message: Message, where: str) -> list[str]:
         if isinstance(message.content, str):

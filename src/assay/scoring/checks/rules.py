@@ -23,21 +23,21 @@ from .tool_rules import (
 _MOST_CHECKS = 1000
 _LONGEST_NAME = 100
 _OWN_KEYS = ("name", "weight")
-_SCOPE = ("tool", "turn")
+_SCOPE = ("turn", "scope")
 
 RuleReader = Callable[[Located], Rule]
 
 RULES: dict[str, tuple[RuleReader, tuple[str, ...]]] = {
     **{name: (partial(read_text_rule, name), TEXT_KEYS) for name in TEXT_RULES},
-    "tool_called": (read_tool_called, ("turn",)),
-    "tool_not_called": (read_tool_not_called, ("turn",)),
-    "tool_order": (read_tool_order, ("turn",)),
-    "tool_args_match": (read_tool_args_match, ("turn",)),
-    "max_tools": (read_max_tools, _SCOPE),
-    "no_tool_errors": (read_no_tool_errors, _SCOPE),
+    "tool_called": (read_tool_called, _SCOPE),
+    "tool_not_called": (read_tool_not_called, _SCOPE),
+    "tool_order": (read_tool_order, _SCOPE),
+    "tool_args_match": (read_tool_args_match, _SCOPE),
+    "max_tools": (read_max_tools, ("tool", *_SCOPE)),
+    "no_tool_errors": (read_no_tool_errors, ("tool", *_SCOPE)),
     "max_turns": (read_max_turns, ()),
-    "max_tokens": (read_max_tokens, ()),
-    "max_cost": (read_max_cost, ()),
+    "max_tokens": (read_max_tokens, ("scope",)),
+    "max_cost": (read_max_cost, ("scope",)),
     "python": (read_function_rule, ()),
 }
 """Each rule with its reader and the keys that may stand beside it."""

@@ -6,7 +6,8 @@ from assay.models import Usage
 
 from .findings import Finding, Rule, not_judged
 from .located import Located
-from .reading import Reading
+from .reading import Agents, Reading
+from .targets import read_agents
 
 
 def read_max_turns(check: Located) -> Rule:
@@ -25,13 +26,14 @@ def read_max_turns(check: Located) -> Rule:
 
 def read_max_tokens(check: Located) -> Rule:
     """Passes when all model calls together took at most so many tokens, input and output."""
-    return _spent_at_most(check.at("max_tokens").whole_number(lowest=0), _tokens, "{:g} tokens")
+    most = check.at("max_tokens").whole_number(lowest=0)
+    return _spent_at_most(most, _tokens, "{:g} tokens", read_agents(check))
 
 
 def read_max_cost(check: Located) -> Rule:
     """Passes when all model calls together cost at most so many US dollars."""
     most = check.at("max_cost").number(lowest=0)
-    return _spent_at_most(most, lambda usage: usage.cost_usd, "${:.6g}")
+    return _spent_at_most(most, lambda usage: usage.cost_usd, "${:.6g}", read_agents(check))
 
 
 def _tokens(usage: Usage) -> float | None:
@@ -40,12 +42,18 @@ def _tokens(usage: Usage) -> float | None:
     return usage.input_tokens + usage.output_tokens
 
 
-def _spent_at_most(most: float, spent_by: Callable[[Usage], float | None], shown: str) -> Rule:
+def _spent_at_most(
+    most: float, spent_by: Callable[[Usage], float | None], shown: str, agents: Agents
+) -> Rule:
     def rule(reading: Reading) -> Finding:
-        if why := reading.unjudgeable:
+        if why := reading.why_unjudgeable(agents):
             return not_judged(why)
-        trajectory = reading.sample.trajectory
-        calls = trajectory.calls if trajectory is not None else []
+        calls = [
+            call
+            for each in reading.conversations(agents)
+            if each.sample.trajectory is not None
+            for call in each.sample.trajectory.calls
+        ]
         if not calls:
             return not_judged("no model call is recorded, so what was spent is not known")
         found = [None if call.usage is None else spent_by(call.usage) for call in calls]

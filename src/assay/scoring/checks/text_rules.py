@@ -24,7 +24,7 @@ from .patterns import compile_pattern
 from .reading import Passage, Reading
 from .targets import Target, read_target
 
-TEXT_KEYS = ("target", "tool", "turn", "of", "absent")
+TEXT_KEYS = ("target", "tool", "turn", "scope", "of", "absent")
 
 Held = tuple[bool, str]
 """Whether one passage passes, and why."""
@@ -45,7 +45,8 @@ class TextRule:
     """Whether a target that is not there passes; None: that is not judged."""
 
     def __call__(self, reading: Reading) -> Finding:
-        if self.target.of_agent and (why := reading.unjudgeable):
+        agents = self.target.scope.agents
+        if self.target.of_agent and (why := reading.why_unjudgeable(agents)):
             return not_judged(why)
         passages = self.target.passages(reading)
         if not passages:
@@ -94,7 +95,7 @@ def _matches(given: Located) -> Test:
         if found is None:
             return False, f"no match for {quoted(pattern.source)}: {beginning(passage)}"
         piece = excerpt(passage.text, found.start, len(found.text))
-        return True, f"{passage.what} in turn {passage.turn_at(found.start)}: match in {piece}"
+        return True, f"{passage.what} in {passage.place_at(found.start)}: match in {piece}"
 
     return held
 
@@ -108,7 +109,7 @@ def _contains(given: Located) -> Test:
                 return False, f"no {quoted(word)}: {beginning(passage)}"
         start = passage.text.index(words[0])
         piece = excerpt(passage.text, start, len(words[0]))
-        return True, f"{passage.what} in turn {passage.turn_at(start)}: found in {piece}"
+        return True, f"{passage.what} in {passage.place_at(start)}: found in {piece}"
 
     return held
 
@@ -120,8 +121,8 @@ def _not_contains(given: Located) -> Test:
         for word in words:
             if (start := passage.text.find(word)) >= 0:
                 piece = excerpt(passage.text, start, len(word))
-                turn = passage.turn_at(start)
-                return False, f"{passage.what} in turn {turn}: {quoted(word)} in {piece}"
+                place = passage.place_at(start)
+                return False, f"{passage.what} in {place}: {quoted(word)} in {piece}"
         return True, f"{passage.what} in {passage.place}: not found"
 
     return held

@@ -27,7 +27,7 @@ def read_tool_called(check: Located) -> Rule:
     scope = read_scope(check)
 
     def rule(reading: Reading) -> Finding:
-        if why := reading.unjudgeable:
+        if why := reading.why_unjudgeable(scope.agents):
             return not_judged(why)
         reasons = []
         for name in names:
@@ -49,11 +49,11 @@ def read_tool_not_called(check: Located) -> Rule:
     scope = read_scope(check)
 
     def rule(reading: Reading) -> Finding:
-        if why := reading.unjudgeable:
+        if why := reading.why_unjudgeable(scope.agents):
             return not_judged(why)
         for call in scope.calls(reading):
             if call.name in names:
-                return Finding(False, f"turn {call.turn} calls {_asked(call)}")
+                return Finding(False, f"{call.place} calls {_asked(call)}")
         return Finding(True, f"none of {len(scope.calls(reading))} calls is of it")
 
     return rule
@@ -74,7 +74,7 @@ def read_tool_order(check: Located) -> Rule:
     scope = read_scope(check)
 
     def rule(reading: Reading) -> Finding:
-        if why := reading.unjudgeable:
+        if why := reading.why_unjudgeable(scope.agents):
             return not_judged(why)
         calls = scope.calls(reading)
         if exact:
@@ -85,15 +85,15 @@ def read_tool_order(check: Located) -> Rule:
 
 
 def _order(names: list[str], calls: list[Call]) -> Finding:
-    turns: list[int] = []
+    places: list[str] = []
     remaining = iter(calls)
     for name in names:
         found = next((call for call in remaining if call.name == name), None)
         if found is None:
-            after = f" after {names[len(turns) - 1]!r} in turn {turns[-1]}" if turns else ""
+            after = f" after {names[len(places) - 1]!r} in {places[-1]}" if places else ""
             return Finding(False, f"no call of {name!r}{after}; {_called(calls)}")
-        turns.append(found.turn)
-    steps = ", ".join(f"{name!r} in turn {turn}" for name, turn in zip(names, turns, strict=True))
+        places.append(found.place)
+    steps = ", ".join(f"{name!r} in {place}" for name, place in zip(names, places, strict=True))
     return Finding(True, steps)
 
 
@@ -116,15 +116,17 @@ def read_tool_args_match(check: Located) -> Rule:
     scope = replace(read_scope(check), tool=name)
 
     def rule(reading: Reading) -> Finding:
-        if why := reading.unjudgeable:
+        if why := reading.why_unjudgeable(scope.agents):
             return not_judged(why)
         calls = scope.calls(reading)
         if not calls:
-            return Finding(False, f"no call{scope.words}; {_called(reading.calls)}")
+            return Finding(
+                False, f"no call{scope.words}; {_called(reading.calls_by(scope.agents))}"
+            )
         first: tuple[bool, str] | None = None
         for call in calls:
             problem = _problem(call, conditions)
-            held = problem is None, f"turn {call.turn} calls {_asked(call)}: {problem or 'meets'}"
+            held = problem is None, f"{call.place} calls {_asked(call)}: {problem or 'meets'}"
             if held[0] is not every:
                 return Finding(*held)
             first = first or held
@@ -167,7 +169,7 @@ def read_max_tools(check: Located) -> Rule:
     scope = read_scope(check)
 
     def rule(reading: Reading) -> Finding:
-        if why := reading.unjudgeable:
+        if why := reading.why_unjudgeable(scope.agents):
             return not_judged(why)
         calls = scope.calls(reading)
         over = "" if len(calls) <= most else f"; number {most + 1} is {_in_turn(calls[most])}"
@@ -192,7 +194,7 @@ def read_no_tool_errors(check: Located) -> Rule:
     scope = read_scope(check)
 
     def rule(reading: Reading) -> Finding:
-        if why := reading.unjudgeable:
+        if why := reading.why_unjudgeable(scope.agents):
             return not_judged(why)
         calls = scope.calls(reading)
         failed = [call for call in calls if call.failed]
@@ -219,8 +221,8 @@ def _times(name: str, calls: list[Call]) -> str:
     if not calls:
         return f"{name!r} was not called"
     if len(calls) == 1:
-        return f"{name!r} was called once, in turn {calls[0].turn}"
-    return f"{name!r} was called {len(calls)} times, first in turn {calls[0].turn}"
+        return f"{name!r} was called once, in {calls[0].place}"
+    return f"{name!r} was called {len(calls)} times, first in {calls[0].place}"
 
 
 def _count(calls: list[Call]) -> str:
@@ -228,7 +230,7 @@ def _count(calls: list[Call]) -> str:
 
 
 def _in_turn(call: Call) -> str:
-    return f"{call.name!r:.80} in turn {call.turn}"
+    return f"{call.name!r:.80} in {call.place}"
 
 
 def _asked(call: Call) -> str:

@@ -64,6 +64,7 @@ class Judge(ClosedAfterUse):
                 longest=self._settings.longest_transcript,
                 reasoning=self.rubric.reasoning,
                 reference=self.rubric.reference,
+                subagents=self.rubric.subagents,
             )
         except TooLong:
             limit = self._settings.longest_transcript
@@ -87,6 +88,8 @@ class Judge(ClosedAfterUse):
         if result.error is not None:
             _raise_if_out_of_reach(ballots)
         about = {**self._about(ballots, spent), "left_out": shown.left_out}
+        if shown.subagents_left_out:
+            about["subagents_left_out"] = shown.subagents_left_out
         return result.model_copy(update={JUDGEMENT: about})
 
     def _about(self, ballots: Sequence[Vote[Answer]], spent: Spending) -> dict[str, Any]:

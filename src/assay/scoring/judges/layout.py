@@ -27,8 +27,10 @@ What you grade is called the material. It stands between two marker lines which 
 Grade what was done, not how sure it sounds. A longer answer is no better for being longer."""
 
 _FORMAT = """\
-Each line is one JSON object: a message with its number as "turn". Characters that cannot be seen
-are written as \\u and their number."""
+Each line is one JSON object: a message with its number as "turn". A message with "subagent" is
+part of the session of a subagent, which the assistant started and answers for. "failed" and
+"exit_code" are what was recorded of a tool call. Characters that cannot be seen are written as
+\\u and their number."""
 
 _FORM = """\
 Answer with one JSON object and nothing around it, in exactly this form:

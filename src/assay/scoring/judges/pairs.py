@@ -90,6 +90,7 @@ class PairJudge(ClosedAfterUse):
             longest=self._longest,
             reasoning=self.rubric.reasoning,
             reference=self.rubric.reference,
+            subagents=self.rubric.subagents,
         )
 
     async def _ask(self, first: Shown, second: Shown) -> list[Vote[_Verdict]]:

@@ -49,6 +49,9 @@ class Rubric(BaseModel):
     reference: bool = False
     """Whether the judge is shown the sample's ground truth, where there is one."""
 
+    subagents: bool = True
+    """Whether the judge is shown the sessions of subagents that are recorded in the sample."""
+
     @model_validator(mode="after")
     def _names_are_different(self) -> Self:
         names = [criterion.name for criterion in self.criteria]
@@ -60,4 +63,6 @@ class Rubric(BaseModel):
     @property
     def digest(self) -> str:
         """Tells two versions of a rubric apart."""
-        return stable_id(self.model_dump(mode="json"))[:8]
+        # Without the default, so that rubrics from before there was a choice keep their digest.
+        left_out = {"subagents"} if self.subagents else None
+        return stable_id(self.model_dump(mode="json", exclude=left_out))[:8]

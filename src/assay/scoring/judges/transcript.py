@@ -8,6 +8,8 @@ from typing import Any
 from assay.models import DataBlock, Message, Sample
 from assay.models.lenient import well_formed
 
+from ..subagents import UnreadableSubagent, read_subagents
+
 _BLANK = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\ufffd"
     + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
@@ -20,6 +22,9 @@ _LEAST = 200
 _OVERHEAD = 60
 """Characters of a line beside what was said."""
 
+_DEEPEST = 8
+"""Subagents of subagents that are shown."""
+
 
 class TooLong(Exception):
     """A transcript has too many messages to be shown, however short each is cut."""
@@ -27,15 +32,22 @@ class TooLong(Exception):
 
 @dataclass(frozen=True)
 class Turn:
-    """One message of a transcript, numbered from 1."""
+    """One message of a transcript, numbered from 1; those of subagents after all others."""
 
     number: int
     role: str
     text: str
+    agent: str | None = None
+    """The subagent whose conversation it is part of; None for the main one."""
+
     reasoning: str = ""
     tool: str | None = None
     """Whose output the text is."""
 
+    failed: bool | None = None
+    """Whether the tool failed, where its answer records it."""
+
+    exit_code: int | None = None
     calls: tuple[tuple[str, str], ...] = ()
     """Tools that were called, with their arguments as JSON."""
 
@@ -58,39 +70,102 @@ class Shown:
     left_out: int
     """Characters that were cut from the middle of long texts."""
 
+    subagents_left_out: int = 0
+    """Sessions of subagents that did not fit, or cannot be read; a line of its own says so."""
+
 
 def show(
-    sample: Sample, *, longest: int, reasoning: bool = False, reference: bool = False
+    sample: Sample,
+    *,
+    longest: int,
+    reasoning: bool = False,
+    reference: bool = False,
+    subagents: bool = True,
 ) -> Shown:
     """The transcript of a sample in about `longest` characters at most.
 
-    The longest texts are cut first, and each says how much is missing. Raises `TooLong` when even
-    that does not help.
+    The longest texts are cut first, and each says how much is missing. Where there are too many
+    messages, those of subagents are left out; raises `TooLong` when even that does not help.
     """
-    turns = tuple(_turns(sample.messages, reasoning=reasoning))
     truth = _reference(sample.ground_truth) if reference else None
+    main = list(_turns(sample.messages, reasoning=reasoning))
+    inner, unreadable = _read_inner(sample) if subagents else ([], 0)
+    turns = list(main)
+    for child in inner:
+        first = len(turns) + 1
+        turns += _turns(child.messages, reasoning=reasoning, agent=child.id, first=first)
+    try:
+        return _lay_out(turns, truth, longest, unreadable)
+    except TooLong:
+        if not inner:
+            raise
+        return _lay_out(main, truth, longest, unreadable + len(inner))
+
+
+def _read_inner(sample: Sample) -> tuple[list[Sample], int]:
+    """The sessions of all subagents, each before those that it started; how many are unreadable."""
+    found: list[Sample] = []
+    unreadable = 0
+    waiting = [(sample, 0)]
+    while waiting:
+        above, depth = waiting.pop()
+        if depth:
+            found.append(above)
+        children: list[Sample] = []
+        try:
+            children.extend(read_subagents(above))
+        except UnreadableSubagent:
+            unreadable += 1
+        if depth >= _DEEPEST:
+            unreadable += len(children)
+            continue
+        waiting += [(child, depth + 1) for child in reversed(children)]
+    return found, unreadable
+
+
+def _lay_out(turns: list[Turn], truth: str | None, longest: int, subagents_left_out: int) -> Shown:
     lengths = [len(text) for turn in turns for text in turn.texts]
     room = longest - _OVERHEAD * len(turns)
     cutter = _Cutter(_cap([*lengths, len(truth or "")], room))
     lines = [] if truth is None else [_line({"reference": cutter.cut(truth)})]
     lines += [_line(_fields(turn, cutter)) for turn in turns]
-    return Shown(tuple(lines), turns, truth, cutter.left_out)
+    if subagents_left_out:
+        lines.append(_line({"not_shown": f"sessions of {subagents_left_out} subagents"}))
+    return Shown(tuple(lines), tuple(turns), truth, cutter.left_out, subagents_left_out)
 
 
-def _turns(messages: list[Message], *, reasoning: bool) -> Iterator[Turn]:
+def _turns(
+    messages: list[Message], *, reasoning: bool, agent: str | None = None, first: int = 1
+) -> Iterator[Turn]:
     names: dict[str, str] = {}
-    for number, message in enumerate(messages, start=1):
+    for number, message in enumerate(messages, start=first):
+        failed, exit_code = _outcome(message)
         names.update((call.id, call.name) for call in message.tool_calls if call.id is not None)
         blocks = message.content if isinstance(message.content, tuple) else ()
         yield Turn(
             number=number,
             role=message.role,
             text=message.text,
+            agent=agent,
             reasoning=(message.reasoning or "") if reasoning else "",
             tool=message.name or names.get(message.tool_call_id or ""),
+            failed=failed,
+            exit_code=exit_code,
             calls=tuple((call.name, call.arguments_text) for call in message.tool_calls),
             other=tuple(block.type for block in blocks if isinstance(block, DataBlock)),
         )
+
+
+def _outcome(message: Message) -> tuple[bool | None, int | None]:
+    """Whether a tool's message records a failure, and its exit code, where it records them."""
+    if message.role not in ("tool", "function") or not message.details:
+        return None, None
+    details = message.details
+    marks = [details[key] for key in ("failed", "is_error") if isinstance(details.get(key), bool)]
+    if isinstance(status := details.get("status"), str):
+        marks.append(status == "error")
+    code = details.get("exit_code")
+    return any(marks) if marks else None, code if type(code) is int else None
 
 
 def _reference(truth: Any) -> str | None:
@@ -103,8 +178,14 @@ def _reference(truth: Any) -> str | None:
 
 def _fields(turn: Turn, cutter: "_Cutter") -> dict[str, Any]:
     fields: dict[str, Any] = {"turn": turn.number, "role": cutter.cut(turn.role)}
+    if turn.agent is not None:
+        fields["subagent"] = cutter.cut(turn.agent)
     if turn.tool is not None:
         fields["tool"] = cutter.cut(turn.tool)
+    if turn.failed is not None:
+        fields["failed"] = turn.failed
+    if turn.exit_code is not None:
+        fields["exit_code"] = turn.exit_code
     if turn.reasoning:
         fields["reasoning"] = cutter.cut(turn.reasoning)
     if turn.text:

@@ -1,0 +1,44 @@
+"""The sessions of subagents that are recorded inside a sample."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import ValidationError
+
+from assay.errors import AssayError
+from assay.models import Sample
+
+KEY = "subagents"
+"""The key of `Sample.metadata` that holds them, as plain samples."""
+
+
+class UnreadableSubagent(Exception):
+    """A subagent's session that is recorded and cannot be read."""
+
+
+def read_subagents(sample: Sample) -> Iterator[Sample]:
+    """The samples of the subagents that the agent of `sample` started itself.
+
+    Entries that are not samples at all are passed over: other programs use the key for their own
+    data. Raises `UnreadableSubagent` at one that was a sample and is damaged.
+    """
+    found = sample.metadata.get(KEY)
+    for place, entry in enumerate(found if isinstance(found, list) else []):
+        if not isinstance(entry, Mapping) or "trajectory" not in entry:
+            continue
+        try:
+            yield Sample.from_dict(dict(entry))
+        except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
+            first = " ".join(str(error).split())[:200]
+            raise UnreadableSubagent(
+                f"the subagent's session at metadata.{KEY}[{place}] cannot be read: {first}"
+            ) from error
+
+
+def list_started(sample: Sample) -> dict[str, str]:
+    """Which tool call started which subagent: the subagent's id by the call's id."""
+    started: dict[str, str] = {}
+    for message in sample.messages:
+        child = (message.details or {}).get("subagent")
+        if message.tool_call_id is not None and isinstance(child, str):
+            started[message.tool_call_id] = child
+    return started
