@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from assay.certification.agents import Agent
+from assay.certification.agents import Agent, Answered
 from assay.certification.function_agent import FunctionAgent
 from assay.certification.grading import Grader
 from assay.certification.measuring import KEY, Measurer, measured_of, repeat_of, rollout_of
 from assay.errors import AccessDenied, ScorerFault
-from assay.models import EvaluateResult, ModelCall, Sample, Trajectory
+from assay.models import EvaluateResult, Message, ModelCall, Sample, Trajectory
+from assay.rollout import BasicEnvironment, Step, run_agent
 from bars import score_bar
 from make import said
+from scripted import Scripted
 
 
 def grader(score: Callable[[Sample], object], name: str = "right", **fields: Any) -> Grader:
@@ -84,6 +86,34 @@ def test_an_agent_that_takes_too_long_has_failed() -> None:
     measured = measured_of(sample)
     assert measured is not None
     assert measured.agent_error == "no answer within 0.01 s"
+
+
+def test_an_agent_that_is_cut_off_keeps_its_conversation_so_far() -> None:
+    class Talks(BasicEnvironment):
+        async def step(self, action: Message) -> Step:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    class Model:
+        name = identity = "model"
+        sha256 = None
+
+        async def answer(self, sample: Sample, *, seed: int | None = None) -> Answered:
+            trajectory = await run_agent(Scripted(said("Let me see.")), Talks(), sample.messages)
+            return Answered(trajectory, 0.0)
+
+        async def close(self) -> None:
+            return None
+
+    made = Measurer(Model(), [], slots=1, timeout_s=0.01, name="certify(x)")
+    _, sample = measure(made)
+
+    measured = measured_of(sample)
+    assert measured is not None
+    assert measured.agent_error == "no answer within 0.01 s"
+    assert sample.trajectory is not None
+    assert [message.text for message in sample.trajectory.messages] == ["2 + 2?", "Let me see."]
+    assert sample.trajectory.termination_reason == "timeout_s"
 
 
 def test_without_criteria_an_answer_is_all_there_is_to_it() -> None:

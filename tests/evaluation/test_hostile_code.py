@@ -260,8 +260,9 @@ def test_a_rollout_that_never_waits_is_late_all_the_same(store: Path) -> None:
     (sample,) = run(rows(1), config, store=store).samples
 
     assert sample.failure is not None
-    assert sample.failure.boundary is Boundary.ENDPOINT
+    assert sample.failure.boundary is Boundary.ENVIRONMENT
     assert sample.failure.message == "the sample was not finished within 0.1 s"
+    assert sample.response == "Say 0"
 
 
 def test_a_score_outside_the_scale_fails_its_sample(store: Path) -> None:

@@ -230,3 +230,32 @@ def test_a_server_that_never_answers_costs_its_samples_and_nothing_else(
     attempts = Recorded(store).attempts
     assert {attempt.message.split(": ")[-1] for attempt in attempts.values()} == {message}
     assert run.said("left") == [[]]
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        {"message": "This model's maximum context length is 10 tokens", "type": "invalid_request"},
+        {"message": "too long", "code": "context_length_exceeded"},
+    ],
+    ids=["words", "code"],
+)
+def test_a_full_context_keeps_the_conversation_that_filled_it(
+    evaluation: Callable[..., Evaluation],
+    store: Path,
+    server: MisbehavingServer,
+    complaint: dict[str, str],
+) -> None:
+    async def full(exchange: Exchange) -> None:
+        await exchange.answer(400, {"error": complaint})
+
+    server.react = full
+
+    run = evaluation(["long"])
+
+    assert run.ended() == 0, run.stderr
+    assert run.summary["failed"] == {"endpoint": 1}
+    trajectory = Recorded(store).samples["long"].trajectory
+    assert trajectory is not None
+    assert trajectory.termination_reason == "context_length"
+    assert [message.text for message in trajectory.messages] == ["long"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from assay.endpoints.own_time import OwnTime
 from assay.errors import AccessDenied, ScorerFault
 from assay.models import EvaluateResult, Metric, Sample, Trajectory
 from assay.rollout import RolloutFailed
@@ -160,9 +161,11 @@ class Measurer:
         # A dataset of finished samples: what happened then is not shown, and does not count.
         sample.trajectory = sample.score = None
         try:
-            async with asyncio.timeout(self._timeout_s) as timer:
-                answer = self._agent.answer(sample, seed=self.seed_of(sample, repeat))
-                return await answer, None
+            with OwnTime() as own:
+                # Known to the turn loop: a model agent keeps its conversation until then.
+                async with own.limited(self._timeout_s, name="timeout_s") as timer:
+                    answer = self._agent.answer(sample, seed=self.seed_of(sample, repeat))
+                    return await answer, None
         except (Exception, SystemExit) as error:
             cause = error
             if isinstance(error, RolloutFailed):

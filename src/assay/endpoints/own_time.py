@@ -28,6 +28,7 @@ class OwnTime:
     _waits = 0
     _stopped_at = 0.0
     _timers: tuple[asyncio.Timeout, ...] = ()
+    _names: tuple[str, ...] = ()
     _off: tuple[tuple[asyncio.Timeout, float], ...] = ()
 
     def __init__(self) -> None:
@@ -54,17 +55,32 @@ class OwnTime:
         return now - self.began_at - self.waited_s
 
     @asynccontextmanager
-    async def limited(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
+    async def limited(
+        self, seconds: float, *, name: str = "time limit"
+    ) -> AsyncIterator[asyncio.Timeout]:
         """Raise `TimeoutError` inside once `spent_s` is over `seconds`; the timer tells if it did.
 
         As with all timers of asyncio, that is when the code inside next waits for something.
+        `name` is the setting that holds the limit.
         """
         async with asyncio.timeout(seconds - self.spent_s) as timer:
-            self._timers = (*self._timers, timer)
+            self._timers, self._names = (*self._timers, timer), (*self._names, name)
             try:
                 yield timer
             finally:
-                self._timers = tuple(other for other in self._timers if other is not timer)
+                place = self._timers.index(timer)
+                self._timers = self._timers[:place] + self._timers[place + 1 :]
+                self._names = self._names[:place] + self._names[place + 1 :]
+
+    def expired_limits(self) -> list[str]:
+        """Names of the limits that have cancelled this work, its own and those around it."""
+        names: list[str] = []
+        own: OwnTime | None = self
+        while own is not None:
+            pairs = zip(own._names, own._timers, strict=True)
+            names += [name for name, timer in pairs if timer.expired()]
+            own = own._outer
+        return names
 
     def _stop(self) -> None:
         self._waits += 1

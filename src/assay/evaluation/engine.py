@@ -220,13 +220,15 @@ class Engine:
                 trajectory = await (rollout if own is None else self._in_time(rollout, own))
                 assign(sample, {"trajectory": trajectory})
                 self._answered = True
+                if own is not None:
+                    self._refuse_late(own)
         except RolloutFailed as failed:
             sample.trajectory = failed.trajectory
             return self._failed(sample, failed.__cause__ or failed, failed.boundary)
         except _Unprepared as unprepared:
             return self._failed(sample, unprepared.__cause__ or unprepared, unprepared.boundary)
         except TimeoutError as error:
-            return self._failed(sample, error, Boundary.ENDPOINT)
+            return self._failed(sample, error, _slower_side(sample.trajectory))
         except Exception as error:
             # Whatever else: the environment is the only other code in a rollout.
             return self._failed(sample, error, Boundary.ENVIRONMENT)
@@ -235,10 +237,10 @@ class Engine:
                 score = _own_result(sample)
             else:
                 judged = self._scorer(sample)
-                score = _with_steps(
-                    await (judged if own is None else self._in_time(judged, own)),
-                    sample.trajectory,
-                )
+                result = await (judged if own is None else self._in_time(judged, own))
+                if own is not None:
+                    self._refuse_late(own)
+                score = _with_steps(result, sample.trajectory)
             _refuse_unaverageable(score)
             if self._config.bounds is not None:
                 refuse_out_of_bounds(score, self._config.bounds)
@@ -271,19 +273,25 @@ class Engine:
     async def _in_time(self, work: Awaitable[_Done], own: OwnTime) -> _Done:
         seconds = self._config.sample_timeout_s
         assert seconds is not None
-        late = TimeoutError(f"the sample was not finished within {seconds} s")
         try:
             with own:
-                async with own.limited(seconds) as timer:
-                    done = await work
+                async with own.limited(seconds, name=_SAMPLE_TIMEOUT) as timer:
+                    return await work
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            raise late from error
-        # A timer is heard only where something waits.
+            raise _late(seconds) from error
+        except RolloutFailed as failed:
+            if failed.trajectory.termination_reason == _SAMPLE_TIMEOUT:
+                raise failed from _late(seconds)
+            raise
+
+    def _refuse_late(self, own: OwnTime) -> None:
+        """Raise `TimeoutError` after the limit: asyncio timeouts fire only at await points."""
+        seconds = self._config.sample_timeout_s
+        assert seconds is not None
         if own.spent_s > seconds:
-            raise late
-        return done
+            raise _late(seconds)
 
     def _prepared(self, sample: Sample) -> list[Message]:
         prepare = self._config.prepare_messages
@@ -384,6 +392,7 @@ class Engine:
 _Note = tuple[float | None, float | None] | None
 """What the progress counts of a sample: its reward and its cost, or None for one that failed."""
 
+_SAMPLE_TIMEOUT = "sample_timeout_s"
 _TOGETHER = 50
 _FORBIDDEN = 5
 """So many samples are refused with 403, and none answered, when a run is given up."""
@@ -445,6 +454,18 @@ def _refuse_unaverageable(result: EvaluateResult) -> None:
                 finite(metric.score, "the metric {!r}", name)
     except ConfigError as error:
         raise ScorerFault(error.message) from None
+
+
+def _late(seconds: float) -> TimeoutError:
+    return TimeoutError(f"the sample was not finished within {seconds} s")
+
+
+def _slower_side(trajectory: Trajectory | None) -> Boundary:
+    """Where most of the time of a finished rollout went."""
+    if trajectory is None or trajectory.duration is None:
+        return Boundary.ENVIRONMENT
+    asked_s = sum(call.latency_s or 0.0 for call in trajectory.calls)
+    return Boundary.ENDPOINT if 2 * asked_s > trajectory.duration else Boundary.ENVIRONMENT
 
 
 class _Unprepared(Exception):

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from assay.endpoints import ModelClient
+from assay.endpoints.context_length import is_context_length_error
 from assay.endpoints.own_time import OwnTime
 from assay.errors import AssayError, EndpointError, EnvironmentFault
 from assay.models import (
@@ -62,8 +63,9 @@ async def run_agent(
     """Let the model act in the environment, starting from `messages`.
 
     Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
-    when the endpoint or the environment breaks; cancellation passes through. The duration is
-    without closing, and without what requests waited for their turn to be sent.
+    when the endpoint or the environment breaks, or when an `OwnTime.limited` around this call runs
+    out; cancellation passes through. The duration is without closing, and without what requests
+    waited for their turn to be sent.
     """
     with OwnTime() as own:
         rollout = _Rollout(client, environment, list(messages), limits or Limits(), own)
@@ -74,14 +76,18 @@ async def run_agent(
                 if rollout.ends():
                     await rollout.close()
         except _FAULTS as error:
-            if rollout.is_cancelled(error):
+            boundary, limit = rollout.boundary, rollout.expired_limit(error)
+            if limit is not None:
+                cause: Exception = TimeoutError(f"{limit} was reached while waiting for it")
+            elif rollout.is_cancelled(error):
                 raise
-            boundary = rollout.boundary
-            cause = _in_words(error, boundary)
+            else:
+                cause = _in_words(error, boundary)
+            reason = limit or ("context_length" if is_context_length_error(cause) else "error")
             raise RolloutFailed(
                 f"{boundary}: {Failure.of(cause, boundary).message}",
                 boundary=boundary,
-                trajectory=rollout.trajectory("error", broken=True),
+                trajectory=rollout.trajectory(reason, broken=True),
             ) from cause
     return rollout.trajectory(rollout.ended)
 
@@ -170,6 +176,14 @@ class _Rollout:
             return False
         return self._task is None or self._task.cancelling() > self._cancels
 
+    def expired_limit(self, error: BaseException) -> str | None:
+        """The time limit around the rollout that ended it; None when something else did."""
+        if not isinstance(error, asyncio.CancelledError) or self._task is None:
+            return None
+        expired = self._own.expired_limits()
+        # One request for each limit that ran out: any other is a cancellation of its own.
+        return expired[0] if self._task.cancelling() - self._cancels == len(expired) > 0 else None
+
     def ends(self) -> bool:
         """Take the time. Whether there is something to close."""
         self._duration = self._own.spent_s
@@ -188,7 +202,7 @@ class _Rollout:
 
     async def _turns_in_time(self, seed: int | None, seconds: float) -> None:
         try:
-            async with self._own.limited(seconds) as timer:
+            async with self._own.limited(seconds, name="max_seconds") as timer:
                 await self._turns(seed)
         except TimeoutError:
             if not timer.expired():

@@ -1,0 +1,24 @@
+"""Recognizes a provider's error that says the conversation is longer than the model's context."""
+
+import re
+
+from assay.errors import EndpointError
+
+_WORDS = re.compile(
+    r"context[ _](length|window|size)"  # OpenAI and those that copy it, vLLM, llama.cpp
+    r"|prompt is too long"  # Anthropic
+    r"|input token count.{0,40}exceeds"  # Gemini
+    r"|reduce the length of (the|your) (messages|prompt|input)"
+    r"|tokens, and the model reads \d",  # models in this process
+    re.IGNORECASE,
+)
+
+
+def is_context_length_error(error: BaseException) -> bool:
+    """Whether a model refused a conversation for its length.
+
+    Providers have no common code for it: they are known by their words.
+    """
+    if not isinstance(error, EndpointError) or error.retryable:
+        return False
+    return _WORDS.search(error.message) is not None

@@ -1,0 +1,37 @@
+"""Errors that say that a conversation is too long, in the words of each provider."""
+
+import pytest
+
+from assay.endpoints.context_length import is_context_length_error
+from assay.errors import EndpointError
+
+
+def refused(message: str) -> EndpointError:
+    return EndpointError(message, status=400, retryable=False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "400: This model's maximum context length is 8192 tokens",
+        "400: context_length_exceeded",
+        "400: prompt is too long: 210000 tokens > 200000 maximum",
+        "400: The input token count (1200000) exceeds the maximum number of tokens allowed",
+        "llama.cpp refuses the request: the request exceeds the available context size",
+        "the prompt has 300 tokens, and the model reads 256",
+    ],
+)
+def test_the_words_of_each_provider_are_known(message: str) -> None:
+    assert is_context_length_error(refused(message))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused("400: no such sampling setting"),
+        EndpointError("503: the context window service is down"),
+        ValueError("prompt is too long"),
+    ],
+)
+def test_anything_else_is_another_error(error: Exception) -> None:
+    assert not is_context_length_error(error)
