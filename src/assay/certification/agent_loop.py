@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Awaitable
 
+from assay.models.failure import describe_error
+
 from .agents import AgentFault
 
 _LETTING_GO_S = 5.0
@@ -44,7 +46,7 @@ async def _timed(value: Awaitable[object]) -> tuple[object, float]:
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # nobody waits for it any more
         # An exit would end the loop, and a cancellation of its own look like one of ours.
-        raise AgentFault(f"{type(error).__name__}: {error}") from error
+        raise AgentFault(describe_error(error)) from error
 
 
 def _started() -> asyncio.AbstractEventLoop:

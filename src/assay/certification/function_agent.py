@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.models import Message, Sample, Trajectory
+from assay.models.failure import describe_error
 
 from .agent_loop import AgentLoop
 from .agents import AgentFault, Answered, question_of
@@ -67,7 +68,7 @@ async def _in_thread(function: Callable[..., object], question: Sample) -> tuple
             value = context.run(function, question)
         except BaseException as caught:
             # StopIteration cannot be put into a future; an exit must not end the run.
-            error = AgentFault(f"{type(caught).__name__}: {caught}")
+            error = AgentFault(describe_error(caught))
             error.__cause__ = caught
         seconds = time.perf_counter() - started
         try:

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from assay.endpoints.own_time import OwnTime
 from assay.errors import AccessDenied, ScorerFault
 from assay.models import EvaluateResult, Metric, Sample, Trajectory
+from assay.models.failure import describe_error
+from assay.models.redaction import redact
 from assay.rollout import RolloutFailed
 from assay.scoring import ScoreCaller
 
@@ -176,7 +178,7 @@ class Measurer:
                 raise cause from None
             if isinstance(cause, TimeoutError) and timer.expired():
                 return None, f"no answer within {self._timeout_s:g} s"
-            said = cause.message if isinstance(cause, AgentFault) else _told(cause)
+            said = redact(cause.message) if isinstance(cause, AgentFault) else describe_error(cause)
             return None, said[:_LONGEST_REASON]
 
     async def _graded(self, sample: Sample, measured: Measured, *, ask_models: bool) -> Measured:
@@ -218,7 +220,7 @@ class Measurer:
         except AccessDenied:
             raise  # a refused key: nobody else would be judged either
         except (Exception, SystemExit) as error:
-            return None, _told(error)[:_LONGEST_REASON]
+            return None, describe_error(error)[:_LONGEST_REASON]
         call.add(result)
         score = result.reward
         if score is None:
@@ -250,10 +252,6 @@ class Measurer:
             else f"the agent failed: {measured.agent_error}",
             error=measured.agent_error,
         )
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def rollout_of(sample: Sample) -> str:

@@ -12,6 +12,7 @@ from .concurrency import Limiter
 from .faults import Fault
 from .reply import ClientSettings, Reply
 from .retry import Patience
+from .secrecy import Redactor
 from .speaker import Attempt, Speaker
 from .timing import Timing
 
@@ -44,6 +45,9 @@ class Equipment:
     where: str
     """The endpoint as it is named in errors."""
 
+    redactor: Redactor
+    """Held, so that no failure of any part shows a secret of the endpoint while it is in use."""
+
 
 class Client:
     """A `ModelClient` for any provider, and an async context manager that closes itself."""
@@ -57,6 +61,7 @@ class Client:
         self._cache = tools.cache
         self._timing = tools.timing
         self._where = tools.where
+        self._redactor = tools.redactor
         self._max_wait_s = settings.max_wait_s
         own = endpoint.max_retries
         self._max_retries = settings.max_retries if own is None else own

@@ -16,7 +16,7 @@ from .prices import Price, price_of
 from .providers import provider_named
 from .reply import ClientSettings
 from .sampling import check_extra_params
-from .secrecy import redactor_for
+from .secrecy import Redactor, redactor_for
 from .speaker import InProcess, Speaker
 from .timing import REAL_TIME, Timing
 
@@ -32,9 +32,9 @@ def connect(
     speaker = _speaker(endpoint, settings, timing)
     limiter = _limiter(speaker, settings, timing)
     cache = None if settings.cache is None else ResponseCache(Path(settings.cache), endpoint)
-    return Client(
-        endpoint, settings, speaker, Equipment(limiter, cache, timing, shown_name(endpoint))
-    )
+    redactor = Redactor([endpoint.api_key, endpoint.oauth_token, *endpoint.headers.values()])
+    tools = Equipment(limiter, cache, timing, shown_name(endpoint), redactor)
+    return Client(endpoint, settings, speaker, tools)
 
 
 def _limiter(speaker: Speaker, settings: ClientSettings, timing: Timing) -> Limiter:

@@ -1,19 +1,15 @@
-"""Keeps secrets out of text that people and files will see."""
+"""The secrets of an endpoint, for everything that must not show them."""
 
-import json
 import re
-from collections.abc import Iterable, Iterator
-from functools import cached_property
-from html import escape
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, unquote, unquote_plus, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from assay.models import Endpoint
+from assay.models.redaction import REDACTED, Redactor
 
-from .address import as_sent
+__all__ = ["REDACTED", "Redactor", "redactor_for"]
 
-REDACTED = "[redacted]"
-_SHORTEST = 4
 _SHORTEST_NUMBER = 6
 """Shorter ones are in many a complaint, and tell what it is about."""
 
@@ -22,42 +18,6 @@ _PLAIN_HEADERS = frozenset(
 )
 _SCHEME_OR_NAME = re.compile(r'^[A-Za-z][-\w]*\s+|(?<![^\s;,])[^\s;,="]+=(?="?[^\s;,="])')
 """`Bearer`, and the `session` of `session=…`: words that a complaint may need."""
-
-_LOOKS_SECRET = re.compile(
-    r"\b(?:sk|pk|rk|xai|gsk|hf|ghp|AKIA|AIza)[-_A-Za-z0-9]{12,}"
-    r"|(?i:\b(?:bearer|basic)\s+)(?=\S*[\d=._])[-._~+/=A-Za-z0-9]{8,}"
-)
-
-
-class Redactor:
-    """Knows the secrets of one endpoint, and takes them out of any text."""
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._secrets = {text for text in secrets if len(text) >= _SHORTEST}
-
-    def __repr__(self) -> str:
-        return f"Redactor({len(self._secrets)} secrets)"
-
-    def clean(self, text: str, *, cut: bool = False) -> str:
-        """`text` without known secrets and without what looks like a key.
-
-        Where it is `cut`, its end may be the beginning of a secret, which is taken out as well.
-        """
-        for spelling in self._spellings:
-            text = text.replace(spelling, REDACTED)
-        return _LOOKS_SECRET.sub(REDACTED, self._without_half(text) if cut else text)
-
-    @cached_property
-    def _spellings(self) -> list[str]:
-        """The longest first. Not made before they are needed: most servers do not complain."""
-        found = {spelling for secret in self._secrets for spelling in _spelled(secret)}
-        return sorted(found, key=len, reverse=True)
-
-    def _without_half(self, text: str) -> str:
-        text = text.rstrip("\ufffd")  # half a character
-        starts = [_start_of_half(spelling, text) for spelling in self._spellings]
-        start = min((each for each in starts if each >= 0), default=-1)
-        return text if start < 0 else f"{text[:start]}{REDACTED}"
 
 
 def redactor_for(endpoint: Endpoint, headers: dict[str, str]) -> Redactor:
@@ -77,22 +37,6 @@ def redactor_for(endpoint: Endpoint, headers: dict[str, str]) -> Redactor:
     for given in ("extra_params", "thinking"):
         secrets += _withheld(getattr(endpoint, given), written.get(given))
     return Redactor(secrets)
-
-
-def _spelled(secret: str) -> Iterator[str]:
-    """A text as it is, and as it stands in JSON, in Python's words, in addresses and in pages."""
-    in_json = json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield from (secret, in_json, json.dumps(secret)[1:-1], repr(secret)[1:-1])
-    yield json.dumps(in_json, ensure_ascii=False)[1:-1]  # in JSON that is quoted in JSON
-    yield from (as_sent(secret), quote(secret, safe="", errors="replace"), escape(secret))
-
-
-def _start_of_half(secret: str, text: str) -> int:
-    """Where the beginning of `secret` stands that `text` ends with; -1 where it does not."""
-    start = text.find(secret[:_SHORTEST], max(len(text) - len(secret), 0))
-    while start >= 0 and not secret.startswith(text[start:]):
-        start = text.find(secret[:_SHORTEST], start + 1)
-    return start
 
 
 def _parts(header: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from .lenient import Text
+from .redaction import redact
 
 
 class Boundary(StrEnum):
@@ -34,17 +35,24 @@ class Failure(BaseModel):
 
     @classmethod
     def of(cls, error: BaseException, boundary: Boundary, *, retryable: bool = True) -> Self:
+        """The failure that an exception stands for, without secrets that it may quote."""
         return cls(
             boundary=boundary,
             kind=type(error).__name__,
-            message=_said(error),
-            traceback="".join(traceback.format_exception(error)),
+            message=error_message(error),
+            traceback=redact("".join(traceback.format_exception(error))),
             retryable=retryable,
         )
 
 
-def _said(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
+    """The text of an exception without secrets; never raises."""
     try:
-        return str(error)
+        return redact(str(error))
     except Exception as worse:
         return f"(its message could not be made: {type(worse).__name__})"
+
+
+def describe_error(error: BaseException) -> str:
+    """The class and the text of an exception, without secrets."""
+    return f"{type(error).__name__}: {error_message(error)}"

@@ -11,6 +11,7 @@ from .decorator import ENDPOINT, asked_of, evaluation_test
 # Not imported from `typing`: see the module docstring.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
     import pytest
@@ -122,15 +123,19 @@ def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
     return True
 
 
-def pytest_runtest_makereport(item: "pytest.Item", call: "pytest.CallInfo[None]") -> None:
-    """Put an evaluation whose fixtures failed into the summary as well."""
-    if call.when != "setup" or call.excinfo is None:
-        return
+def pytest_runtest_makereport(
+    item: "pytest.Item", call: "pytest.CallInfo[None]"
+) -> "Generator[None, pytest.TestReport, pytest.TestReport]":
+    """Redact the report of an evaluation, and put one whose fixtures failed into the summary."""
+    report = yield
     asked = asked_of(getattr(item, "function", None))
-    if asked is not None:
-        from .verdict import record_setup
+    if asked is not None and call.excinfo is not None:
+        from .verdict import record_setup, redact_report
 
-        record_setup(item, asked, call.excinfo.value, _evaluations(item.config))
+        if call.when == "setup":
+            record_setup(item, asked, call.excinfo.value, _evaluations(item.config))
+        redact_report(report)
+    return report
 
 
 def pytest_sessionfinish(session: "pytest.Session") -> None:
@@ -153,8 +158,10 @@ def pytest_terminal_summary(
 
 
 # Read by pluggy, as `pytest.hookimpl` writes it. The first hook exists only where pytest-xdist is
-# installed; the second must come before plugins that would run an async function themselves.
+# installed; the second sees the finished report; the third must come before plugins that would run
+# an async function themselves.
 pytest_configure_node.pytest_impl = {"optionalhook": True}  # type: ignore[attr-defined]  # see above
+pytest_runtest_makereport.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 pytest_pyfunc_call.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]  # see above
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
 from assay.models import Sample
+from assay.models.failure import describe_error, error_message
+from assay.models.redaction import redact
 from assay.report import GateRule, Outcome, Verdict, judge_gate
 from assay.report.wording import plain, plural
 
@@ -40,11 +42,12 @@ def _verdict(evaluation: Evaluation) -> str | None:
         rule = rule_of(evaluation.asked.threshold)
         evaluation.run()
     except AssayError as error:
-        _stop(evaluation, str(error))
-        return f"{evaluation.item.name}: {error}"
+        reason = error_message(error)
+        _stop(evaluation, reason)
+        return f"{evaluation.item.name}: {reason}"
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        _stop(evaluation, "interrupted" if interrupted else f"{type(error).__name__}: {error}")
+        _stop(evaluation, "interrupted" if interrupted else describe_error(error))
         raise
     return _conclude(evaluation, rule)
 
@@ -56,8 +59,15 @@ def record_setup(
     import pytest
 
     if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
-        reason = f"setup: {type(error).__name__}: {error}"
+        reason = f"setup: {describe_error(error)}"
         evaluations.add(failed(blank_record(item, asked), reason), ())
+
+
+def redact_report(report: "pytest.TestReport") -> None:
+    """Replace a traceback that quotes a secret by its text without it."""
+    shown = str(report.longrepr)
+    if (redacted := redact(shown)) != shown:
+        report.longrepr = redacted
 
 
 def rule_of(threshold: object) -> GateRule | None:

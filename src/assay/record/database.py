@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.errors import ConfigError, MissingExtra, StoreError
+from assay.models.redaction import Redactor
 
 from .faults import explained
 
@@ -62,6 +63,8 @@ class Database:
 
         self._engine = engine
         self._secrets = secrets
+        # Held, so that no failure of any part shows the password while the store is open.
+        self._redactor = Redactor(secrets)
         self._pid = os.getpid()
         self._closed = False
 

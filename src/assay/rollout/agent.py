@@ -12,7 +12,6 @@ from assay.errors import AssayError, EndpointError, EnvironmentFault
 from assay.models import (
     Boundary,
     EvaluateResult,
-    Failure,
     Message,
     ModelCall,
     StepOutput,
@@ -20,6 +19,7 @@ from assay.models import (
     Trajectory,
     Usage,
 )
+from assay.models.failure import describe_error, error_message
 from assay.models.written import validated
 
 from .environment import (
@@ -85,7 +85,7 @@ async def run_agent(
                 cause = _in_words(error, boundary)
             reason = limit or ("context_length" if is_context_length_error(cause) else "error")
             raise RolloutFailed(
-                f"{boundary}: {Failure.of(cause, boundary).message}",
+                f"{boundary}: {error_message(cause)}",
                 boundary=boundary,
                 trajectory=rollout.trajectory(reason, broken=True),
             ) from cause
@@ -197,8 +197,7 @@ class _Rollout:
         except _FAULTS as error:
             if self.is_cancelled(error):
                 raise
-            failure = Failure.of(_in_words(error, _ENVIRONMENT), _ENVIRONMENT)
-            self._close_error = f"{failure.kind}: {failure.message}"
+            self._close_error = describe_error(_in_words(error, _ENVIRONMENT))
 
     async def _turns_in_time(self, seed: int | None, seconds: float) -> None:
         try:

@@ -21,6 +21,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from assay.errors import ConfigError, EnvironmentFault
 from assay.models import Message, ToolCall, ToolSpec
+from assay.models.failure import error_message
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -190,7 +191,7 @@ class Toolbox:
         try:
             content = _as_text(await self._run(call))
         except ToolError as mistake:
-            content, details = f"Error: {mistake}", {"failed": True}
+            content, details = f"Error: {error_message(mistake)}", {"failed": True}
         except SystemExit as ended:
             # It would go through the event loop and end every other rollout, without a word.
             raise EnvironmentFault(

@@ -8,7 +8,7 @@ from assay.errors import ConfigError
 
 from ..environment import Environment
 from .detect import kind_of_server
-from .link import Kind, Link, checked_url
+from .link import Kind, Link, checked_url, redactor_of
 from .mcp import McpEnvironment
 from .openenv import OpenEnvEnvironment
 from .own import OwnEnvironment
@@ -41,6 +41,8 @@ class RemoteEnvironments:
                 raise ConfigError(f"`{name}` is {seconds}", hint="give a time above 0")
         self._url = checked_url(url)
         self._token = token
+        # Held, so that no failure of any part shows the token while this is in use.
+        self._redactor = redactor_of(self._url, token)
         self._timeout_s = timeout_s
         self._queue_s = queue_s
         self._kind = kind

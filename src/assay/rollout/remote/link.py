@@ -104,9 +104,7 @@ class Link:
     @cached_property
     def redactor(self) -> Redactor:
         """Takes the token, and what the query of the address holds, out of any text."""
-        query = urlsplit(self.url).query
-        written = [pair.partition("=")[2] for pair in query.split("&")]
-        return Redactor([self.token or "", query, *written, *map(unquote_plus, written)])
+        return redactor_of(self.url, self.token)
 
     def at(self, path: str) -> str:
         """The address of `path` below this one; its query stays."""
@@ -179,6 +177,13 @@ class Link:
                 hint="it is not followed: give the final address",
             )
         return Answer(response.status, response.headers, body, self.where, self.redactor)
+
+
+def redactor_of(url: str, token: str | None) -> Redactor:
+    """Knows the token of a server, and what the query of its address holds."""
+    query = urlsplit(url).query
+    written = [pair.partition("=")[2] for pair in query.split("&")]
+    return Redactor([token or "", query, *written, *map(unquote_plus, written)])
 
 
 def checked_url(url: str) -> str:

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from assay.errors import AssayError, ConfigError, EnvironmentFault, WireError
 from assay.models import ToolSpec
+from assay.models.failure import describe_error
+from assay.models.redaction import Redactor
 from assay.models.written import Written
 
 from . import mcp_face
@@ -174,6 +176,7 @@ class _Guard:
     """Lets in whoever shows the token; without one, whoever means this machine."""
 
     def __init__(self, settings: ServerSettings) -> None:
+        self._redactor = Redactor([settings.token or ""])
         self._expected = None if settings.token is None else f"Bearer {settings.token}".encode()
         host = settings.host
         self._names = _LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host}
@@ -310,7 +313,7 @@ async def _refusals(request: "web.Request", handler: "Handler") -> "web.StreamRe
             raise
         return _refusal(error.status, "http", error.reason)
     except Exception as error:
-        return _refusal(500, "server", f"{type(error).__name__}: {error}")
+        return _refusal(500, "server", describe_error(error))
 
 
 async def _read(request: "web.Request", model: type[Request]) -> Request:

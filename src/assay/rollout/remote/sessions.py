@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from assay.errors import AssayError, ConfigError, EnvironmentFault
 from assay.models import Message
+from assay.models.failure import describe_error
 
 from ..environment import Environment, Step
 
@@ -328,7 +329,7 @@ class Sessions:
         try:
             await closing
         except Exception as error:
-            self.close_errors = [*self.close_errors[-99:], f"{type(error).__name__}: {error}"]
+            self.close_errors = [*self.close_errors[-99:], describe_error(error)]
 
 
 def _gone(session_id: str, what: str) -> NoSuchSession:
@@ -339,7 +340,7 @@ def _gone(session_id: str, what: str) -> NoSuchSession:
 def _fault(error: Exception, where: str) -> EnvironmentFault:
     if isinstance(error, AssayError):
         return EnvironmentFault(error.message, where=error.where or where, hint=error.hint)
-    return EnvironmentFault(f"{type(error).__name__}: {error}", where=where)
+    return EnvironmentFault(describe_error(error), where=where)
 
 
 def _checked(step: object) -> Step:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from assay.models.failure import error_message
+
 from ..arguments import wanted
 from ..outcome import read_outcome
 from .findings import Finding, Rule, not_judged
@@ -40,7 +42,8 @@ def read_function_rule(check: Located) -> Rule:
             result = read_outcome(function(**parameters.of(sample)), sample)
         except Exception as error:
             # Somebody's code: the other checks and samples go on.
-            return not_judged(f"{type(error).__name__}: {brief(' '.join(str(error).split()), 200)}")
+            said = " ".join(error_message(error).split())
+            return not_judged(f"{type(error).__name__}: {brief(said, 200)}")
         if result.reward is None:
             return not_judged(result.reason or "the function gave no valid score")
         reason = result.reason or f"{given.value} gave {result.reward:g}"

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay.errors import AccessDenied, ConfigError, EndpointError, MissingExtra
+from assay.models.redaction import Redactor
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _QUIET = {"TQDM_DISABLE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
@@ -56,6 +57,8 @@ class VertexService:
         self.name = f"vertex:{location}"
         options = {} if address is None else {"http_options": {"base_url": _checked(address)}}
         credentials = _credentials()
+        # Held, so that no failure of any part shows the token while the service is in use.
+        self._redactor = Redactor([str(getattr(credentials, "token", None) or "")])
         with _quietly():
             platform = _platform()
             self._types = platform.types
