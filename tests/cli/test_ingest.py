@@ -2,14 +2,12 @@
 
 import json
 import sqlite3
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.cli import main
-from assay.cli.ingest import moment
 from assay.cli.ingest_sources import default_path
 from assay.models import Sample
 from assay.models.wire.atif import from_atif
@@ -318,18 +316,6 @@ def test_foreign_text_never_reaches_the_terminal_as_it_is(
     assert ingest(str(tmp_path), "-o", str(tmp_path / "s.jsonl")) == 3
 
     assert "\x1b" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("given", "hours"), [("2h", 2), ("3d", 72), ("1w", 168)])
-def test_a_time_ago_is_understood(given: str, hours: int) -> None:
-    before = datetime.now(UTC)
-
-    assert before <= moment(given) + timedelta(hours=hours) <= datetime.now(UTC)
-
-
-def test_a_date_without_a_zone_is_in_utc() -> None:
-    assert moment("2026-02-14") == datetime(2026, 2, 14, tzinfo=UTC)
-    assert moment("2026-02-14T01:00+01:00") == datetime(2026, 2, 14, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("source", ["claude-code", "codex"])

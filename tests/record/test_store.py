@@ -341,3 +341,41 @@ def test_a_url_without_its_slashes_is_not_taken_for_a_path(
         assert "canary" not in str(told.value)
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_deleted_run_is_gone_with_all_its_rows(store: Store) -> None:
+    kept, gone = store.start_run(spec("kept")), store.start_run(spec("gone"))
+    record(gone, [scored(0), scored(1), broken(2)])
+    record(kept, [scored(0)])
+    gone.record_step(1, {"loss": 0.5})
+    gone.finish("completed")
+
+    assert store.delete_run("gone") == 2
+
+    assert [row.id for row in store.runs()] == ["kept"]
+    assert [row.sample_id for row in kept.results()] == ["s0"]
+    again = store.start_run(spec("gone"))
+    assert (list(again.results()), again.steps()) == ([], [])
+
+
+def test_a_run_that_a_live_process_works_on_is_not_deleted(store: Store) -> None:
+    run = store.start_run(spec("busy"))
+
+    with pytest.raises(ConfigError, match="run 'busy' cannot be deleted: process"):
+        store.delete_run("busy")
+
+    assert run.status == "running"
+
+
+def test_only_a_file_is_compacted_and_backed_up(store: Store, tmp_path: Path) -> None:
+    if store.where.startswith("postgresql"):
+        with pytest.raises(ConfigError, match="frees the space of deleted runs by itself"):
+            store.compact()
+        with pytest.raises(ConfigError, match="pg_dump"):
+            store.backup(tmp_path / "copy.db")
+        assert not (tmp_path / "copy.db").exists()
+    else:
+        store.compact()
+        store.backup(tmp_path / "copy.db")
+        with Store.open(tmp_path / "copy.db", create=False) as copy:
+            assert copy.runs() == []

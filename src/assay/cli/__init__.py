@@ -29,7 +29,7 @@ COMMANDS = {
     "check": "hold recorded conversations to rules, without a model",
     "judge": "grade samples by a rubric with a model as judge",
     "certify": "hold an agent to the definition of done in its manifest",
-    "runs": "list the recorded runs, newest first",
+    "runs": "list the recorded runs; delete, prune or back them up",
     "show": "show a run, or what happened in one of its samples",
     "compare": "compare two runs sample by sample",
     "gate": "hold a run to a minimum, to a baseline, or to both",

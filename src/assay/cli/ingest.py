@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import re
 import secrets
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import get_args
@@ -17,6 +16,7 @@ from assay.models import Sample, stable_id
 from assay.record import Run, RunSpec, Store, sample_key
 from assay.sources.opencode import Children
 
+from .dates import moment
 from .exit_status import COULD_NOT_TELL, YES
 from .ingest_account import Account
 from .ingest_output import FORMATS, write_file, write_stdout
@@ -25,7 +25,6 @@ from .overrides import count
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines
 
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _BATCH = 64
 """Samples that wait together for the store; more would be held in memory."""
 
@@ -128,19 +127,6 @@ def _refuse_source(target: Path, source: Path) -> None:
     files = [source, source / "opencode.db"]
     if any(each.exists() and target.exists() and each.samefile(target) for each in files):
         raise ConfigError(f"{str(target)!r} is what is read", hint="name another file after -o")
-
-
-def moment(text: str) -> datetime:
-    """A date, a time in ISO 8601 (in UTC unless it says otherwise), or so many h, d or w ago."""
-    if ago := re.fullmatch(r"(\d{1,6})([hdw])", text):
-        return datetime.now(UTC) - int(ago[1]) * _UNITS[ago[2]]
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(
-            f"{text!r} is neither a date, such as 2026-02-14, nor a time ago, such as 30d"
-        ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _samples(stream: Stream, account: Account) -> Iterator[Sample]:

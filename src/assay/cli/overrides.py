@@ -70,6 +70,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def whole_number(text: str) -> int:
+    """A number of 0 or more."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return int(text)
+
+
 def seconds(text: str) -> float:
     """A time of 0 or more."""
     try:

@@ -1,4 +1,4 @@
-"""`assay runs`: the recorded runs, newest first."""
+"""`assay runs`: list, delete, prune and back up recorded runs."""
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
@@ -6,11 +6,19 @@ from typing import Any
 
 from assay.record import RunRow
 
+from . import runs_backup, runs_delete, runs_prune
 from .overrides import count
 from .store_option import add_store_option, open_store
 from .terminal import cut, print_json
 
 _WIDTH = 80
+ACTIONS = {
+    "delete": (runs_delete, "delete recorded runs by id"),
+    "prune": (runs_prune, "delete old runs; lists them unless --yes is given"),
+    "backup": (runs_backup, "copy the store to a file while it is in use"),
+}
+"""Each action is a module of its own; without one the runs are listed."""
+
 _COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
 
 
@@ -21,10 +29,19 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    for name, (module, does) in ACTIONS.items():
+        action = actions.add_parser(
+            name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False
+        )
+        module.configure(action)
 
 
 def main(args: Namespace) -> int:
-    """Print two lines for each run. Exit status 0."""
+    """List the runs, two lines each, or do what the action does. Exit status 0."""
+    if getattr(args, "action", None) is not None:
+        status: int = ACTIONS[args.action][0].main(args)
+        return status
     with open_store(args) as store:
         # One more than is shown, to know whether there are more.
         found = store.runs(limit=args.limit + 1)

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from assay.record import Store
@@ -12,9 +12,11 @@ from .resumption import without_secrets
 _HELP = "file or postgresql:// URL of the store (default: $ASSAY_STORE, else .assay/)"
 
 
-def add_store_option(parser: ArgumentParser) -> None:
-    """Declare `--store`."""
-    parser.add_argument("--store", metavar="PATH|URL", help=_HELP)
+def add_store_option(parser: ArgumentParser, *, action: bool = False) -> None:
+    """Declare `--store`, on the command or again on an `action` of a command that has it."""
+    # An action's own default would take the place of what was given before the action.
+    default = SUPPRESS if action else None
+    parser.add_argument("--store", metavar="PATH|URL", default=default, help=_HELP)
 
 
 def store_location(args: Namespace) -> str | Path | None:

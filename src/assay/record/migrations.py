@@ -149,7 +149,8 @@ CREATE TABLE assay_lease (
 )
 """
 
-# Without foreign keys: checking them would cost every recorded sample, and nothing deletes runs.
+# Without foreign keys: checking them would cost every recorded sample. `deletion.py` knows what
+# belongs to a run.
 _RESULTS = """
 CREATE TABLE assay_result (
     result_no OTHER_KEY,

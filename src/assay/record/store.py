@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from assay.errors import ConfigError, StoreError
 
 from .database import Database, StoreSettings, open_postgresql, open_sqlite
+from .deletion import delete_rows
 from .entries import column_text
 from .insertion import first_result_no
 from .lease import claim, live_holders, take
@@ -18,6 +19,7 @@ from .run import Run
 from .runs import RunRow, RunSpec, find_run_no, refuse_other_spec, run_query, run_row, spec_of
 from .schema import tables
 from .sessions import Sessions
+from .sqlite_file import back_up_file, compact_file
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -145,6 +147,24 @@ class Store(Sessions):
         with self._database.reading() as connection:
             row = self._row(connection, wanted)
         return Run(self._database, row.run_no, spec_of(row))
+
+    def delete_run(self, run_id: str) -> int:
+        """Delete a run with all its samples. Returns how many results were deleted.
+
+        Raises `ConfigError` when a live process works on the run. The space is used again for
+        later runs; `compact` gives it back to the disk.
+        """
+        with self._database.writing() as connection:
+            row = self._row(connection, run_id, lock=True)
+            return delete_rows(self._database, connection, row.run_no, row.id)
+
+    def compact(self) -> None:
+        """Rewrite a SQLite store without the space of deleted runs."""
+        compact_file(self._database)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy a SQLite store to a new file, also while runs are being recorded."""
+        back_up_file(self._database, Path(path))
 
     def _row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
         run = tables().run

@@ -1,0 +1,28 @@
+"""`assay runs backup`: copy the store to a file while it is in use."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from pathlib import Path
+
+from .store_option import add_store_option, open_store
+from .terminal import plain_lines, print_json
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the copy; it must not exist yet")
+    add_store_option(parser, action=True)
+    parser.add_argument(
+        "--json", action="store_true", default=SUPPRESS, help="print one JSON object instead"
+    )
+
+
+def main(args: Namespace) -> int:
+    """Copy the store. Exit status 0."""
+    with open_store(args) as store:
+        store.backup(args.file)
+        where = store.where
+    if args.json:
+        print_json({"store": where, "backup": str(args.file)})
+    else:
+        print(plain_lines(f"copied {where} to {args.file}"))
+    return 0

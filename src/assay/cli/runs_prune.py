@@ -1,0 +1,78 @@
+"""`assay runs prune`: delete old runs. Without `--yes` it only lists them."""
+
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from assay.errors import ConfigError
+from assay.record import RunRow
+
+from .dates import moment
+from .overrides import whole_number
+from .runs_delete import add_delete_options, delete_runs
+from .store_option import open_store
+from .terminal import plain, print_json
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument(
+        "--older-than",
+        type=moment,
+        metavar="WHEN",
+        help="delete runs started before 2026-02-14, or more than 30d ago",
+    )
+    parser.add_argument(
+        "--keep",
+        type=whole_number,
+        metavar="N",
+        help="keep the newest N runs of each name, whatever their age",
+    )
+    parser.add_argument("--name", help="delete only runs with this name")
+    parser.add_argument("--yes", action="store_true", help="delete them; otherwise they are listed")
+    add_delete_options(parser)
+
+
+def main(args: Namespace) -> int:
+    """List or delete the chosen runs. Exit status 0."""
+    if args.older_than is None and args.keep is None:
+        raise ConfigError(
+            "`assay runs prune` needs to know which runs are old",
+            hint="pass --older-than 30d, --keep 10, or both",
+        )
+    with open_store(args) as store:
+        chosen = choose_runs(
+            store.runs(), older_than=args.older_than, keep=args.keep, name=args.name
+        )
+        if args.yes:
+            delete_runs(store, chosen, args)
+            return 0
+        where = store.where
+    if args.json:
+        print_json({"store": where, "would_delete": [row.id for row in chosen]})
+        return 0
+    for row in chosen:
+        print(f"{row.id}  {plain(row.spec.name)}: {row.totals.recorded} results")
+    print(f"{len(chosen)} runs would be deleted; pass --yes to delete them")
+    return 0
+
+
+def choose_runs(
+    rows: list[RunRow], *, older_than: datetime | None, keep: int | None, name: str | None
+) -> list[RunRow]:
+    """The runs to delete. `rows` come newest first; runs in progress are never chosen."""
+    chosen: list[RunRow] = []
+    seen: dict[str, int] = {}
+    for row in rows:
+        if name is not None and row.spec.name != name:
+            continue
+        seen[row.spec.name] = seen.get(row.spec.name, 0) + 1
+        if row.holder is not None or (keep is not None and seen[row.spec.name] <= keep):
+            continue
+        if older_than is None or _started(row) < older_than:
+            chosen.append(row)
+    return chosen
+
+
+def _started(row: RunRow) -> datetime:
+    started = datetime.fromisoformat(row.spec.created_at)
+    return started if started.tzinfo is not None else started.replace(tzinfo=UTC)
