@@ -109,3 +109,20 @@ def test_seconds_are_0_or_more(text: str) -> None:
 
     with pytest.raises(ArgumentTypeError):
         seconds(text)
+
+
+def test_plain_http_is_allowed_for_whichever_model_is_asked() -> None:
+    own = Endpoint(provider="openai", model="m", api_base="http://gpu-box/v1")
+    mine = config(endpoint=own)
+
+    asked = [
+        overridden(mine, given(allow_plain_http=True)),
+        overridden(mine, given(allow_plain_http=True, model="openai:m@http://other/v1")),
+        overridden(mine, given(allow_plain_http=False)),
+    ]
+
+    assert [each.endpoint and each.endpoint.allow_plain_http for each in asked] == [
+        True,
+        True,
+        None,
+    ]

@@ -7,6 +7,7 @@ import pytest
 from assay.endpoints.keys import credential_headers, key_hint
 from assay.errors import ConfigError
 from assay.models import Endpoint
+from assay.models.endpoint import describe_endpoint
 
 
 def endpoint(provider: str = "openai", **fields: Any) -> Endpoint:
@@ -56,6 +57,52 @@ def test_local_servers_are_not_sent_the_keys_of_providers(monkeypatch: pytest.Mo
 
     assert credential_headers(endpoint("vllm")) == {}
     assert credential_headers(endpoint("openai-compatible", api_base="http://h/v1")) == {}
+
+
+@pytest.mark.parametrize(
+    "host", ["gpu-box", "10.0.0.7:8000", "[2001:db8::1]:8000", "127.0.0.1.nip.io", "localhost.evil"]
+)
+def test_a_key_from_the_environment_is_not_sent_unencrypted(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    base = f"http://{host}/v1"
+
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY is not sent to") as no:
+        credential_headers(endpoint(api_base=base))
+
+    assert host.partition("]")[0].strip("[").partition(":8")[0] in no.value.message
+    assert "from-environment" not in str(no.value)
+    allowed = endpoint(api_base=base, allow_plain_http=True)
+    assert credential_headers(allowed) == {"Authorization": "Bearer from-environment"}
+    assert credential_headers(endpoint(api_base=base, api_key="k")) == {"Authorization": "Bearer k"}
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "https://gpu-box/v1",
+        "http://127.0.0.1:8000/v1",
+        "http://127.8.9.1/v1",
+        "http://[::1]:8000/v1",
+        "http://localhost:8000/v1",
+        "http://LOCALHOST./v1",
+    ],
+)
+def test_a_key_from_the_environment_is_sent_where_nobody_can_read_it(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+
+    assert credential_headers(endpoint(api_base=base)) == {"Authorization": "Bearer key"}
+
+
+def test_the_permission_for_plain_http_does_not_change_a_fingerprint() -> None:
+    plain = endpoint(api_base="http://h/v1")
+
+    assert describe_endpoint(plain) == describe_endpoint(
+        plain.model_copy(update={"allow_plain_http": True})
+    )
 
 
 def test_a_header_that_carries_the_key_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

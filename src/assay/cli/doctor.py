@@ -6,7 +6,7 @@ import platform
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from assay.record import Store
 from assay.report.wording import labelled
 
 from .exit_status import COULD_NOT_TELL, YES
+from .overrides import add_plain_http_option, allow_plain_http
 from .resumption import without_secrets
 from .store_option import add_store_option, open_store, store_location
 from .terminal import plain, plain_lines, print_json
@@ -38,13 +39,17 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PROVIDER:MODEL[@URL]",
         help="ask this endpoint for its models; may be given more than once",
     )
+    add_plain_http_option(parser)
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def main(args: Namespace) -> int:
     """Exit status: 0 all is well, 3 the store or an endpoint that was asked does not answer."""
-    asked = [*asked_for(args.model), *found_by_key(os.environ)]
+    asked = [
+        replace(each, endpoint=allow_plain_http(each.endpoint, args))
+        for each in (*asked_for(args.model), *found_by_key(os.environ))
+    ]
     findings = Findings(
         extras=list(installed_extras(_requirements())),
         store=checked_store(args),

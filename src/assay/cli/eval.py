@@ -14,7 +14,7 @@ from .ending import Ending
 from .eval_file import EvalFile, load_eval_file, users_traceback
 from .exit_status import CouldNotTell
 from .interruption import leave_now, stopping_on_signals, ticking
-from .overrides import count, overridden, resume_from, seconds
+from .overrides import add_plain_http_option, count, overridden, resume_from, seconds
 from .progress import Display, display_for
 from .resumption import resume_command
 from .store_option import add_store_option, follow_up, store_location
@@ -35,6 +35,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PROVIDER:MODEL[@URL]",
         help="ask this model instead, with the sampling settings of the file's endpoint",
     )
+    add_plain_http_option(parser)
     parser.add_argument("--limit", type=count, metavar="N", help="stop after N samples")
     parser.add_argument("--repeats", type=count, metavar="N", help="rollouts of each sample")
     parser.add_argument(

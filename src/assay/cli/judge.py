@@ -232,4 +232,5 @@ def _resume(args: Namespace, run_id: str) -> str:
         value = getattr(args, name)
         if value is not None and value != _DEFAULTS.get(name):
             words += [f"--{name}", without_secrets(str(value))]
+    words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
     return shlex.join([*words, "--resume", run_id])

@@ -13,7 +13,7 @@ from assay.models import Endpoint
 from assay.scoring.judges import Judge, judge, rubric_names
 from assay.scoring.judges.vertex import VertexJudge, vertex_judge
 
-from .overrides import count
+from .overrides import add_plain_http_option, allow_plain_http, count
 
 BACKENDS = ("llm", "vertex")
 _LOCATION = "us-central1"
@@ -45,6 +45,7 @@ def add_backend_options(parser: ArgumentParser) -> None:
         metavar="MODEL,...",
         help="further judges, written like --endpoint; each counts the same",
     )
+    add_plain_http_option(parser)
     parser.add_argument(
         "--votes", type=count, default=1, metavar="N", help="ask each judge N times (default: 1)"
     )
@@ -71,7 +72,7 @@ def judge_for(args: Namespace) -> Judge | VertexJudge:
             hint="name a model, as in --endpoint openai:gpt-5, or choose --backend vertex",
         )
     named = [args.endpoint, *(args.panel.split(",") if args.panel is not None else ())]
-    endpoints = [read_endpoint(each.strip()) for each in named]
+    endpoints = [allow_plain_http(read_endpoint(each.strip()), args) for each in named]
     return judge(args.rubric, endpoints, votes=args.votes)
 
 

@@ -1,6 +1,6 @@
 """Options of `assay eval` that take the place of what the file says."""
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,14 @@ from assay.errors import ConfigError
 from assay.evaluation import EvalConfig, Resume
 from assay.models import Endpoint
 
-_OF_THE_SERVER = ("api_base", "api_key", "oauth_token", "headers", "extra_params")
+_OF_THE_SERVER = (
+    "api_base",
+    "api_key",
+    "oauth_token",
+    "headers",
+    "extra_params",
+    "allow_plain_http",
+)
 """What of an endpoint belongs to its server; the rest says how a model is to answer."""
 
 
@@ -27,10 +34,29 @@ def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
     }
     if args.model is not None:
         changes["endpoint"] = other_model(config.endpoint, parse_model(args.model))
+    endpoint = changes.get("endpoint", config.endpoint)
+    if endpoint is not None:
+        changes["endpoint"] = allow_plain_http(endpoint, args)
     if args.concurrency is not None:
         changes["concurrency"] = args.concurrency
         changes["client"] = replace(config.client, concurrency=args.concurrency)
     return replace(config, **changes)
+
+
+def add_plain_http_option(parser: ArgumentParser) -> None:
+    """Declare `--allow-plain-http`."""
+    parser.add_argument(
+        "--allow-plain-http",
+        action="store_true",
+        help="send a key from the environment also to an http:// address of another machine",
+    )
+
+
+def allow_plain_http(endpoint: Endpoint, args: Namespace) -> Endpoint:
+    """The endpoint, with the permission that was given on the command line."""
+    if not getattr(args, "allow_plain_http", False):
+        return endpoint
+    return endpoint.model_copy(update={"allow_plain_http": True})
 
 
 def other_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:

@@ -18,6 +18,7 @@ def resume_command(args: Namespace, run_id: str) -> str:
         value = getattr(args, name)
         if value is not None:
             words += [f"--{name}", without_secrets(str(value))]
+    words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
     return shlex.join([*words, "--resume", run_id])
 
 

@@ -1,6 +1,7 @@
 """The address of an endpoint: checked, and in a form that may be shown."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from assay.errors import ConfigError
@@ -62,6 +63,14 @@ def address_of(endpoint: Endpoint) -> Address:
         )
     host = parts.netloc.rpartition("@")[2]
     return Address(parts.scheme, host, parts.path.rstrip("/"), parts.query)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`, a name or an address without a port."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
 
 
 def _parts(text: str) -> SplitResult | None:

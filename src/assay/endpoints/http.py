@@ -27,7 +27,8 @@ from .timing import REAL_TIME, Timing
 LARGEST_ANSWER = 64 * 1024 * 1024
 _LARGEST_COMPLAINT = 16 * 1024
 _SHOWN = 300
-_MARKUP = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]*>", re.S | re.I)
+_TAG = re.compile(r"<[^<>]*>")
+_CODE_TAG = re.compile(r"<(/?)(script|style)\b[^<>]*>", re.I)
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _USUAL_PORTS = {"http": 80, "https": 443}
@@ -313,7 +314,7 @@ def _said(data: bytes) -> str:
     except (ValueError, RecursionError):
         # The beginning of JSON, perhaps, in which a secret may be escaped.
         text = _ESCAPED.sub(_unescaped, data.decode("utf-8", "replace"))
-        return _MARKUP.sub(" ", text)
+        return _without_markup(text)
     error = value.get("error", value) if isinstance(value, dict) else value
     if isinstance(error, dict):
         words = [str(error[key]) for key in ("type", "code", "message") if error.get(key)]
@@ -321,6 +322,22 @@ def _said(data: bytes) -> str:
             return ": ".join(dict.fromkeys(words))
     # Written anew: in the server's spelling a secret may be escaped beyond recognition.
     return error if isinstance(error, str) else to_json(error).decode()
+
+
+def _without_markup(text: str) -> str:
+    """The text of a page. One pass, whatever is in it: the event loop waits for this."""
+    pieces: list[str] = []
+    shown, end, opened = True, 0, ""
+    for tag in _CODE_TAG.finditer(text):
+        closes, name = bool(tag[1]), tag[2].lower()
+        if shown and not closes:
+            pieces.append(text[end : tag.start()])
+            shown, opened = False, name
+        elif closes and name == opened:
+            shown, end = True, tag.end()
+    if shown:
+        pieces.append(text[end:])
+    return _TAG.sub(" ", " ".join(pieces))
 
 
 def _unescaped(match: re.Match[str]) -> str:

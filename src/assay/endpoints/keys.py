@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from assay.errors import ConfigError
 from assay.models import Endpoint
 
+from .address import is_loopback
 from .providers import provider_named
 
 _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "proxy-authorization"})
@@ -32,6 +33,8 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
         return {}
     key = endpoint.api_key or os.environ.get(provider.key_variable or "", "")
     if key.strip():
+        if not endpoint.api_key:
+            _refuse_plain_http(endpoint, where)
         key = _sendable(key, where)
         return {"x-api-key": key} if provider.speaks == "anthropic" else _bearer(key)
     if provider.key_variable and endpoint.api_base is None:
@@ -41,6 +44,24 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
             hint=f"set {provider.key_variable}, or pass Endpoint(api_key=...)",
         )
     return {}
+
+
+def _refuse_plain_http(endpoint: Endpoint, where: str) -> None:
+    """Raise `ConfigError` where a key that was not given for an address would be read on the way.
+
+    A key given with the endpoint is meant for its address; one in the environment is not.
+    """
+    parts = urlsplit(endpoint.api_base or "")
+    host = parts.hostname or ""
+    if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback(host):
+        return
+    raise ConfigError(
+        f"{provider_named(endpoint.provider).key_variable} is not sent to {host!r} over plain "
+        "http, which does not encrypt it",
+        where=where,
+        hint="use an https address, or pass the server's own key as Endpoint(api_key=...); "
+        "Endpoint(allow_plain_http=True), on the command line --allow-plain-http, sends it",
+    )
 
 
 def key_hint(endpoint: Endpoint) -> str:

@@ -68,6 +68,8 @@ class Endpoint(BaseModel):
     reasoning_effort: str | None = None
     timeout_s: FiniteFloat | None = Field(default=None, gt=0)
     max_retries: int | None = Field(default=None, ge=0)
+    allow_plain_http: bool | None = None
+    """True: a key from the environment may be sent unencrypted to another machine."""
 
     def to_dict(self, exclude_secrets: bool = True) -> dict[str, Any]:
         """Plain values. Names of what was left out as possibly secret stand under `withheld`."""
@@ -175,7 +177,7 @@ def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     How patiently it is asked does not.
     """
     plain = endpoint.to_dict()
-    for patience in ("timeout_s", "max_retries", "withheld"):
+    for patience in ("timeout_s", "max_retries", "allow_plain_http", "withheld"):
         plain.pop(patience, None)
     if endpoint.provider == "mock":
         # A script is what such a model is. It holds no secret, but is not written either.
