@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from assay.errors import DatasetError
 from assay.sources import ReadLimits
@@ -81,6 +82,51 @@ def test_a_compressed_file_is_stopped_by_its_size(tmp_path: Path) -> None:
 
     with pytest.raises(DatasetError, match=r"more than 1000 bytes\n.*max_expanded_bytes="):
         read(tmp_path / "a.jsonl.gz", ReadLimits(max_expanded_bytes=1000))
+
+
+def test_zstd_frames_are_one_file(tmp_path: Path) -> None:
+    frames = [b"\xef\xbb\xbfone\n", b"", bytes(range(256)) * 900]
+    packed = b"".join(zstandard.compress(frame) for frame in frames)
+    (tmp_path / "a.jsonl.zst").write_bytes(packed)
+    (tmp_path / "empty.jsonl.zst").touch()
+
+    assert read(tmp_path / "a.jsonl.zst") == b"one\n" + frames[2]
+    assert read(tmp_path / "empty.jsonl.zst") == b""
+
+
+def test_a_cut_off_zstd_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(b"hello " * 100)[:-3])
+
+    with pytest.raises(DatasetError, match="the compressed file is cut off after"):
+        read(tmp_path / "a.jsonl.zst")
+
+
+@pytest.mark.parametrize("data", [b"hello", zstandard.compress(b"hello") + b"rubbish"])
+def test_an_invalid_zstd_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.jsonl.zst").write_bytes(data)
+
+    with pytest.raises(DatasetError, match=r"is not a sound zstd file[\s\S]*must not end in \.zst"):
+        read(tmp_path / "a.jsonl.zst")
+
+
+def test_a_zstd_bomb_is_stopped_after_a_few_megabytes(tmp_path: Path) -> None:
+    # A terabyte of zeros, written as frames of 64 MiB that are a few kilobytes each.
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(b"\0" * (64 << 20)) * 16_384)
+
+    with pytest.raises(DatasetError, match=r"more than 200 times its size\n.*max_expansion="):
+        read(tmp_path / "a.jsonl.zst")
+    with pytest.raises(DatasetError, match=r"more than 1000 bytes\n.*max_expanded_bytes="):
+        read(tmp_path / "a.jsonl.zst", ReadLimits(max_expanded_bytes=1000))
+
+
+def test_without_the_zstandard_package_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(b"hello"))
+    monkeypatch.setattr("assay.sources.opened.find_spec", lambda name: None)
+
+    with pytest.raises(DatasetError, match=r"needs the package `zstandard`\n.*assay\[zstd\]"):
+        read(tmp_path / "a.jsonl.zst")
 
 
 def test_the_rest_of_a_line_is_counted_and_the_next_line_follows(tmp_path: Path) -> None:

@@ -3,9 +3,15 @@
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from assay.errors import BadRow, DatasetError
-from assay.sources.session_lines import numbered_lines, read_lines, session_files
+from assay.sources.session_lines import (
+    iterate_records,
+    numbered_lines,
+    read_lines,
+    session_files,
+)
 
 
 def test_bad_lines_are_named_and_the_others_are_read(tmp_path: Path) -> None:
@@ -59,3 +65,23 @@ def test_a_place_without_files_is_refused(tmp_path: Path) -> None:
         session_files(tmp_path, "*.jsonl", kind="sessions")
     with pytest.raises(DatasetError, match="no such file or folder"):
         session_files(tmp_path / "none", "*.jsonl", kind="sessions")
+
+
+def test_lines_before_the_cut_of_a_compressed_file_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl.zst"
+    whole = zstandard.compress(b'{"a": 1}\n')
+    path.write_bytes(whole + zstandard.compress(b'{"b": 2}\n')[:-3])
+
+    found = read_lines(path)
+
+    assert found.records == [{"a": 1}]
+    (problem,) = found.bad
+    assert problem.where == f"{path}:2"
+    assert problem.message.startswith("the compressed file is cut off after")
+
+
+def test_each_record_comes_with_the_offset_of_the_byte_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n[]\n{"b": 2}')
+
+    assert [end for _, end in iterate_records(path)] == [9, 13, 21]

@@ -3,10 +3,11 @@
 import gzip
 import io
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-from assay.errors import DatasetError
+from assay.errors import DatasetError, MissingExtra
 
 from .limits import ReadLimits
 
@@ -15,16 +16,30 @@ _PIECE = 1024 * 1024
 _ALWAYS_FINE = 16 * 1024 * 1024
 """Below this much output no ratio is a bomb: short files of one repeated line compress well."""
 
+_ZSTD_INPUT = 512
+"""A zstd block of 4 bytes may expand to 128 KiB, so that this much input is 16 MiB at most."""
+
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+class _Decompressor(Protocol):
+    """Raises `EOFError` where the compressed bytes end too early, `OSError` for invalid ones."""
+
+    def readinto(self, buffer: memoryview, /) -> int: ...
+
+    def close(self) -> None: ...
+
+
 def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
-    """The bytes of a file, `.gz` or plain, after a UTF-8 byte order mark."""
+    """The bytes of a file, `.gz`, `.zst` or plain, after a UTF-8 byte order mark."""
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
+        _check_zstandard(path)
     try:
         raw: io.RawIOBase = io.FileIO(path)
     except OSError as error:
         raise DatasetError(f"cannot be opened: {error.strerror}", where=str(path)) from error
-    if path.suffix.lower() == ".gz":
+    if suffix in (".gz", ".zst"):
         raw = _Expanding(raw, path, limits)
     file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
     try:
@@ -32,6 +47,12 @@ def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
     except BaseException:
         file.close()
         raise
+
+
+def _check_zstandard(path: Path) -> None:
+    if find_spec("zstandard") is None:
+        missing = MissingExtra.needed("zstd", by=f"reading {path.name}", package="zstandard")
+        raise DatasetError(missing.message, where=str(path), hint=missing.hint)
 
 
 def pass_over_line(file: BinaryIO) -> int:
@@ -55,13 +76,60 @@ def _without_mark(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     return file
 
 
+class _Zstd:
+    """The content of a zstd file of any number of frames."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        import zstandard
+
+        self._file = file
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._invalid = zstandard.ZstdError
+        self._frame: Any = None
+        self._input = b""
+        self._output = memoryview(b"")
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        # Small pieces go in, because one call expands all that it is given.
+        while not self._output:
+            self._input = self._input or self._file.read(_ZSTD_INPUT)
+            if not self._input:
+                if self._frame is not None:
+                    raise EOFError
+                return 0
+            self._output = memoryview(self._expand())
+        count = min(len(buffer), len(self._output))
+        buffer[:count] = self._output[:count]
+        self._output = self._output[count:]
+        return count
+
+    def _expand(self) -> bytes:
+        if self._frame is None:
+            self._frame = self._decompressor.decompressobj()
+        try:
+            output: bytes = self._frame.decompress(self._input)
+        except self._invalid as error:
+            raise OSError(str(error)) from error
+        self._input = b""
+        if self._frame.eof:
+            self._input, self._frame = self._frame.unused_data, None
+        return output
+
+    def close(self) -> None:
+        self._output = memoryview(b"")
+
+
 class _Expanding(io.RawIOBase):
-    """A gzip file that stops when it grows out of proportion."""
+    """A compressed file that stops when it grows out of proportion."""
 
     def __init__(self, raw: io.RawIOBase, path: Path, limits: ReadLimits) -> None:
         self._file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
-        self._gzip = gzip.GzipFile(fileobj=self._file)
+        self._format = "zstd" if path.suffix.lower() == ".zst" else "gzip"
+        self._content: _Decompressor = (
+            _Zstd(self._file) if self._format == "zstd" else gzip.GzipFile(fileobj=self._file)
+        )
         self._where = str(path)
+        self._suffix = path.suffix
         self._limits = limits
         self._expanded = 0
 
@@ -70,7 +138,7 @@ class _Expanding(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # Buffer in the stubs
         try:
-            count = self._gzip.readinto(buffer)
+            count = self._content.readinto(buffer)
         except EOFError as error:
             raise DatasetError(
                 f"the compressed file is cut off after {self._expanded} bytes of content",
@@ -79,9 +147,10 @@ class _Expanding(io.RawIOBase):
             ) from error
         except (OSError, zlib.error) as error:
             raise DatasetError(
-                f"is not a sound gzip file: {error}",
+                f"is not a sound {self._format} file: {error}",
                 where=self._where,
-                hint="copy or download it again; a file that is not compressed must not end in .gz",
+                hint="copy or download it again; a file that is not compressed must not end in "
+                f"{self._suffix}",
             ) from error
         self._expanded += count
         self._refuse_bomb()
@@ -103,6 +172,6 @@ class _Expanding(io.RawIOBase):
             )
 
     def close(self) -> None:
-        self._gzip.close()
+        self._content.close()
         self._file.close()
         super().close()

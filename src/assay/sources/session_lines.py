@@ -24,15 +24,24 @@ class SessionLines:
 def read_lines(path: Path) -> SessionLines:
     """Every object of a file. What cannot be read is named by file and line, never passed over."""
     found = SessionLines(path)
-    for number, line in numbered_lines(path):
+    for record, _ in iterate_records(path):
+        if isinstance(record, BadRow):
+            found.bad.append(record)
+        else:
+            found.records.append(record)
+    return found
+
+
+def iterate_records(path: Path) -> Iterator[tuple[dict[str, Any] | BadRow, int]]:
+    """Each object of a file, or why its line is none, with the offset of the byte after it."""
+    for number, end, line in _split_lines(path, longest=LARGEST_FILE):
         if isinstance(line, BadRow):
-            found.bad.append(line)
+            yield line, end
             continue
         try:
-            found.records.append(parse_object(line, where=f"{path}:{number}"))
+            yield parse_object(line, where=f"{path}:{number}"), end
         except BadRow as problem:
-            found.bad.append(_explained(problem, whole=line.endswith(b"\n")))
-    return found
+            yield _explained(problem, whole=line.endswith(b"\n")), end
 
 
 def _explained(problem: BadRow, *, whole: bool) -> BadRow:
@@ -46,20 +55,46 @@ def _explained(problem: BadRow, *, whole: bool) -> BadRow:
 
 
 def numbered_lines(path: Path, *, longest: int = LARGEST_FILE) -> Iterator[tuple[int, Any]]:
-    """Lines as bytes with their numbers from 1, without empty ones; `BadRow` for endless ones."""
+    """Lines as bytes with their numbers from 1, without empty ones.
+
+    `BadRow` for a line that is too long, and at the end of a file whose rest cannot be read.
+    """
+    for number, _, line in _split_lines(path, longest=longest):
+        yield number, line
+
+
+def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
+    """The number of each line that is not empty, the offset of the byte after it, and the line."""
     try:
         file = open_bytes(path, ReadLimits())
     except DatasetError as error:
         raise BadRow(error.message, where=error.where, hint=error.hint) from None
-    number = 0
+    number = end = 0
     with file:
-        while line := file.readline(longest + 1):
+        while True:
             number += 1
-            if len(line) > longest and not line.endswith(b"\n"):
-                pass_over_line(file)
-                yield number, BadRow(f"is longer than {longest} bytes", where=f"{path}:{number}")
+            try:
+                line = file.readline(longest + 1)
+                end += len(line)
+                if endless := len(line) > longest and not line.endswith(b"\n"):
+                    end += pass_over_line(file)
+            except (DatasetError, OSError) as error:
+                yield number, end, _unreadable_rest(error, f"{path}:{number}")
+                return
+            if not line:
+                return
+            if endless:
+                where = f"{path}:{number}"
+                yield number, end, BadRow(f"is longer than {longest} bytes", where=where)
             elif line.strip(b" \t\r\n"):
-                yield number, line
+                yield number, end, line
+
+
+def _unreadable_rest(error: DatasetError | OSError, where: str) -> BadRow:
+    """Why nothing after this place can be read: the lines before it stay."""
+    if isinstance(error, DatasetError):
+        return BadRow(error.message, where=where, hint=error.hint)
+    return BadRow(f"cannot be read: {error.strerror}", where=where)
 
 
 def session_files(path: Path, pattern: str, *, kind: str) -> list[Path]:
