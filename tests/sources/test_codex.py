@@ -12,6 +12,18 @@ from assay.sources.opencode import SampleOptions, SessionChoice
 from assay.sources.transcripts import TranscriptStream
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "codex"
+GENUINE = FOLDER.with_name("codex-0.166.0")
+"""Sessions that Codex itself wrote, with long strings cut."""
+
+FAILED, REFUSED, PACKED, SEARCHED, BASE, FORK, REVERTED = (
+    "01a1e454-6af1-78d0-822e-59f685538cc7",
+    "01a1e454-6ef1-70f1-a1fe-9c9d9ab5af94",
+    "01a1e454-7351-7ff3-bfc4-d7400270eafa",
+    "01a1e455-c79f-7ee3-9362-876941aed2be",
+    "01a1e456-d1d8-74b3-8135-6bb959c49a0b",
+    "01a1e456-e57d-77c3-a840-3ab12cf5c371",
+    "01a1e456-e835-7ec1-b6b1-b696033a8b28",
+)
 MAIN, CHILD, OLD = (f"019ca000-0000-7000-8000-00000000000{letter}" for letter in "abc")
 
 
@@ -199,3 +211,50 @@ def test_only_a_spawned_session_has_a_parent() -> None:
     assert parent_of({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p"}}}}) == "p"
     assert parent_of({"source": {"subagent": "review"}}) is None
     assert parent_of({"source": "cli"}) is None
+
+
+def test_genuine_sessions_have_no_records_of_unknown_kinds() -> None:
+    for folder in (FOLDER, GENUINE):
+        stream = read_codex(folder, children="separate")
+        samples = list(stream)
+
+        assert samples
+        assert stream.reading.unknown_kinds == {}
+        assert not any("unknown_records" in sample.metadata for sample in samples)
+
+
+def test_genuine_failures_are_marked() -> None:
+    samples = by_id(read_codex(GENUINE))
+
+    def failures(session: str) -> list[tuple[str | None, bool]]:
+        tools = [message for message in samples[session].messages if message.role == "tool"]
+        return [(message.name, (message.details or {})["failed"]) for message in tools]
+
+    assert failures(FAILED) == [("no_such_tool", True), ("exec_command", True)]
+    assert failures(SEARCHED) == [
+        ("tool_search", False),
+        ("mcp__shop__lookup", False),
+        ("mcp__shop__lookup", True),
+    ]
+
+
+def test_a_genuine_refused_request_aborts_its_session() -> None:
+    sample = by_id(read_codex(GENUINE))[REFUSED]
+
+    assert sample.status == "aborted"
+    assert sample.trajectory is not None
+    assert "context too long" in str(sample.trajectory.termination_reason)
+    assert sample.trajectory.calls[-1].error == sample.trajectory.termination_reason
+
+
+def test_a_genuine_compaction_leaves_no_answer_and_every_token() -> None:
+    sample = by_id(read_codex(GENUINE))[BASE]
+
+    assert [text for role, text in said_in(sample) if role == "assistant"] == [
+        *("", "", "Both done, and I saw your note."),
+        *["Here is the answer you asked for: 42."] * 2,
+    ]
+    assert sample.metadata["compactions"] == 1
+    assert sample.trajectory is not None
+    used = [call.usage.input_tokens for call in sample.trajectory.calls if call.usage]
+    assert used == [120, 121, 122, 120, 120, 120]

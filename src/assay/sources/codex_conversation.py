@@ -7,6 +7,8 @@ from typing import Any
 
 from assay.models import DataBlock, Message, ModelCall, TextBlock, ToolCall, Usage
 
+from .codex_kinds import count_unknown
+from .codex_outcomes import Outcome, outcome_of_event, outcome_of_text
 from .opencode import SampleOptions
 from .transcripts import Conversation, count_at, text_or_none
 
@@ -18,13 +20,20 @@ _INJECTED = re.compile(
 _ABORTED = re.compile(r"\s*<turn_aborted>")
 _SHELL = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>\s*(?:<result>)?(.*)", re.S)
 _CLOSING = re.compile(r"(?:</result>\s*)?(?:</user_shell_command>\s*)?$")
-_EXIT = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d+)")
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CALLS = (
+    *("function_call", "custom_tool_call", "local_shell_call", "web_search_call"),
+    "tool_search_call",
+)
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
 _REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content")
 """Events that say again what an item says."""
 
-_OF_ITEM = frozenset("type id role content name arguments input call_id action status".split())
+_REPEATING_ITEMS = ("UserMessage", "AgentMessage", "Reasoning")
+_TURN_COMPLETE = ("task_complete", "turn_complete")
+_OF_ITEM = frozenset(
+    "type id role content name namespace arguments input call_id action status"
+    " internal_chat_message_metadata_passthrough".split()
+)
 
 
 @dataclass
@@ -43,6 +52,8 @@ class _Step:
 
     timestamp: str | None = None
     id: str | None = None
+    compaction: bool = False
+    """Whether the model was asked to summarize the conversation for itself."""
 
 
 @dataclass
@@ -60,6 +71,10 @@ class CodexConversation:
 
     _step: _Step | None = None
     _names: dict[str | None, str] = field(default_factory=dict)
+    _outcomes: dict[str, Outcome] = field(default_factory=dict)
+    _answered: dict[str | None, int] = field(default_factory=dict)
+    """Where the message that answers a call stands."""
+
     _model: str | None = None
     _total: Any = None
     _begun: bool = False
@@ -74,6 +89,7 @@ class CodexConversation:
     def take(self, record: dict[str, Any]) -> None:
         """Read the next line."""
         kind, payload = record["type"], record["payload"]
+        count_unknown(record, self.talk.unknown_kinds)
         if kind == "session_meta":
             if self._begun:
                 # A fork repeats what its parent began with.
@@ -84,8 +100,13 @@ class CodexConversation:
             self.talk.records.append(record)
         elif kind == "compacted":
             self._close()
+            self._take_back_summary(text_or_none(payload.get("message")) or "")
             self.talk.compactions += 1
             self.talk.skip(None, "compaction summary", payload)
+        elif kind == "token_usage_record":
+            self._close()
+            self._count_response(payload.get("usage"))
+            self.talk.records.append(record)
         elif kind == "response_item":
             self._take_item(record, payload)
         elif kind == "event_msg":
@@ -114,9 +135,15 @@ class CodexConversation:
             self.talk.records.append(record)
 
     def _speaking(self, record: dict[str, Any]) -> _Step:
+        metadata = record.get("metadata")
+        summary = isinstance(metadata, dict) and metadata.get("compaction_output") is True
+        step = self._step
+        if step is not None and step.compaction != summary and (step.texts or step.calls):
+            self._close()
         if self._step is None:
             self._step = _Step(timestamp=text_or_none(record.get("timestamp")))
             self.talk.interrupted = False
+        self._step.compaction = summary
         return self._step
 
     def _spoken(self, item: dict[str, Any]) -> list[str]:
@@ -138,10 +165,13 @@ class CodexConversation:
     def _call(self, step: _Step, item: dict[str, Any]) -> None:
         kind = item["type"]
         call_id = text_or_none(item.get("call_id")) or text_or_none(item.get("id"))
-        name = text_or_none(item.get("name")) or str(kind).removesuffix("_call")
+        name = _tool_name(item)
         arguments: Any = item.get("arguments")
         if kind == "custom_tool_call":
             arguments = {"input": item.get("input")}
+        elif kind == "tool_search_call":
+            # Model servers write an object here, and a few a string, as for functions.
+            arguments = arguments if isinstance(arguments, dict | str) else {}
         elif kind != "function_call":
             arguments = item.get("action") if isinstance(item.get("action"), dict) else {}
         rest = {key: value for key, value in item.items() if key not in _OF_ITEM}
@@ -149,6 +179,7 @@ class CodexConversation:
         call = ToolCall.model_validate({"id": call_id, "name": name, "arguments": arguments, **own})
         step.calls.append(call)
         self._names[call_id] = name
+        self._answered.pop(call_id, None)
         if kind == "web_search_call":
             details = {"status": item.get("status"), "recorded": False}
             step.answers.append(
@@ -167,20 +198,42 @@ class CodexConversation:
         details: dict[str, Any] = {} if step.id is None else {"id": step.id}
         if step.hidden:
             details["reasoning_items"] = step.hidden
-        self.talk.calls.append(ModelCall(model=self._model, message_index=len(self.talk.messages)))
-        self.talk.messages.append(
-            Message(
-                role="assistant",
-                content=content,
-                tool_calls=tuple(step.calls),
-                reasoning="\n\n".join(step.reasoning) or None,
-                model=self._model,
-                provider=text_or_none(self.info.get("model_provider")),
-                timestamp=step.timestamp,
-                details=details or None,
-            )
+        answer = Message(
+            role="assistant",
+            content=content,
+            tool_calls=tuple(step.calls),
+            reasoning="\n\n".join(step.reasoning) or None,
+            model=self._model,
+            provider=text_or_none(self.info.get("model_provider")),
+            timestamp=step.timestamp,
+            details=details or None,
         )
+        if step.compaction:
+            self._skip_summary(answer)
+            return
+        self.talk.calls.append(ModelCall(model=self._model, message_index=len(self.talk.messages)))
+        self.talk.messages.append(answer)
         self.talk.messages += step.answers
+
+    def _skip_summary(self, answer: Message) -> None:
+        """Put the model's summary beside the conversation; the tokens it took stay counted."""
+        self.talk.calls.append(ModelCall(model=self._model))
+        self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
+
+    def _take_back_summary(self, summary: str) -> None:
+        """Versions before 0.166 do not mark the answer that became the summary."""
+        if not self.talk.messages:
+            return
+        answer, place = self.talk.messages[-1], len(self.talk.messages) - 1
+        written = answer.role == "assistant" and not answer.tool_calls and bool(answer.text)
+        if not written or not summary.endswith(answer.text):
+            return
+        del self.talk.messages[place]
+        self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
+        self.talk.calls = [
+            call.model_copy(update={"message_index": None}) if call.message_index == place else call
+            for call in self.talk.calls
+        ]
 
     def _take_said(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         blocks = _blocks(item.get("content"))
@@ -191,7 +244,7 @@ class CodexConversation:
             output = _CLOSING.sub("", shell[2]).strip()
             self.talk.user_shell.append({**command, "output": output})
             return
-        why = self._not_typed(str(item.get("role")), text)
+        why = _not_typed(item, text)
         if why == "interruption":
             self.talk.interrupted = True
         if why is not None and not (self.options.synthetic and why != "interruption"):
@@ -210,32 +263,27 @@ class CodexConversation:
             )
         )
 
-    def _not_typed(self, role: str, text: str) -> str | None:
-        """Why a message is not of the user's, or None."""
-        if _ABORTED.match(text):
-            return "interruption"
-        injected = role != "user" or _INJECTED.match(text)
-        return "injected by the program" if injected else None
-
     def _answer(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         call_id = text_or_none(item.get("call_id"))
         output = item.get("output")
         success = None
         if isinstance(output, dict):
             success, output = output.get("success"), output.get("content")
+        elif item["type"] == "tool_search_output":
+            output = json.dumps(item.get("tools"), ensure_ascii=False)
+            success = item.get("status") != "failed"
         blocks = _blocks(output) if isinstance(output, list) else []
         text = (
-            output if isinstance(output, str) else "".join(getattr(b, "text", "") for b in blocks)
+            output if isinstance(output, str) else "\n".join(getattr(b, "text", "") for b in blocks)
         )
-        code = _exit_code(text)
-        failed = success is False
-        details: dict[str, Any] = {"status": "error" if failed else "completed", "failed": failed}
-        details["is_error"] = failed or code not in (None, 0)
-        if code is not None:
-            details["exit_code"] = code
+        outcome = self._outcomes.pop(call_id or "", None)
+        if outcome is None:
+            outcome = outcome_of_text(text) if success is not False else Outcome(failed=True)
+        details = outcome.to_details()
         if started := [child for child in self.children if child in text]:
             details["subagent"] = started[0]
         plain = all(isinstance(block, TextBlock) for block in blocks)
+        self._answered[call_id] = len(self.talk.messages)
         self.talk.messages.append(
             Message(
                 role="tool",
@@ -249,9 +297,13 @@ class CodexConversation:
 
     def _take_event(self, record: dict[str, Any], event: dict[str, Any]) -> None:
         kind = event.get("type")
-        if kind in _REPEATS:
+        item = event.get("item")
+        repeating = isinstance(item, dict) and item.get("type") in _REPEATING_ITEMS
+        if kind in _REPEATS or (kind == "item_completed" and repeating):
             self.repeated += 1
             return
+        if settled := outcome_of_event(event):
+            self._settle(*settled)
         if kind == "token_count":
             self._count(event)
         elif kind == "turn_aborted":
@@ -262,19 +314,48 @@ class CodexConversation:
             self._roll_back(event.get("num_turns"))
         elif kind == "error" and self._fail(event):
             return
+        elif kind in _TURN_COMPLETE:
+            self._close()
+            self._fail(event.get("error"))
         self.talk.records.append(record)
 
-    def _fail(self, event: dict[str, Any]) -> bool:
+    def _settle(self, call_id: str, outcome: Outcome) -> None:
+        """Note what became of a call, before its answer is read or after."""
+        place = self._answered.get(call_id, len(self.talk.messages))
+        answer = self.talk.messages[place] if place < len(self.talk.messages) else None
+        if answer is None or answer.tool_call_id != call_id:
+            self._outcomes[call_id] = outcome
+            return
+        before = {k: v for k, v in (answer.details or {}).items() if k != "exit_code"}
+        details = {**before, **outcome.to_details()}
+        self.talk.messages[place] = answer.model_copy(update={"details": details})
+
+    def _fail(self, event: Any) -> bool:
         """Note an error of the endpoint as a model call that gave no answer."""
-        text = text_or_none(event.get("message"))
+        text = text_or_none(event.get("message")) if isinstance(event, dict) else None
         if text is None:
             return False
         self._close()
+        if self.talk.calls and self.talk.calls[-1].error == text and self._ends_with_error():
+            return True
         self.talk.calls.append(
             ModelCall(model=self._model, message_index=len(self.talk.messages), error=text)
         )
         self.talk.messages.append(Message(role="assistant", content="", details={"error": event}))
         return True
+
+    def _ends_with_error(self) -> bool:
+        """Whether the error that an event reports is there already, from an event before it."""
+        last = self.talk.messages[-1] if self.talk.messages else None
+        return last is not None and "error" in (last.details or {})
+
+    def _count_response(self, stored: Any) -> None:
+        """Note what one response of the model consumed, whether or not it gave an answer."""
+        if not isinstance(stored, dict):
+            return
+        if not self.talk.calls or self.talk.calls[-1].usage or self.talk.calls[-1].error:
+            self.talk.calls.append(ModelCall(model=self._model))
+        self.talk.calls[-1] = self.talk.calls[-1].model_copy(update={"usage": _usage(stored)})
 
     def _count(self, event: dict[str, Any]) -> None:
         """Note what the last answer consumed, once: the same count is often written again."""
@@ -297,27 +378,43 @@ class CodexConversation:
 
     def _roll_back(self, turns: object) -> None:
         """Take back the last turns of the user, as the user did."""
-        for _ in range(count_at(turns) or 0):
-            asked = [
-                place
-                for place, message in enumerate(self.talk.messages)
-                if message.role == "user" and not (message.details or {}).get("synthetic")
-            ]
-            if not asked or self.options.keep_reverted:
-                return
-            undone = self.talk.messages[asked[-1] :]
-            self.talk.reverted += [message.to_dict() for message in reversed(undone)]
-            del self.talk.messages[asked[-1] :]
-            self.talk.calls = [
-                call for call in self.talk.calls if (call.message_index or 0) < asked[-1]
-            ]
+        asked = [
+            place
+            for place, message in enumerate(self.talk.messages)
+            if message.role == "user" and not (message.details or {}).get("synthetic")
+        ]
+        count = min(count_at(turns) or 0, len(asked))
+        if count:
+            self._undo(asked[-count])
             self.talk.interrupted = False
+
+    def _undo(self, place: int) -> None:
+        """Take back all messages from a place on."""
+        if self.options.keep_reverted:
+            return
+        self.talk.reverted += [message.to_dict() for message in self.talk.messages[place:]]
+        del self.talk.messages[place:]
+        self.talk.calls = [call for call in self.talk.calls if (call.message_index or 0) < place]
 
     def finished(self) -> Conversation:
         """The conversation, when all lines are read."""
         self._close()
-        self.talk.reverted.reverse()
         return self.talk
+
+
+def _not_typed(item: dict[str, Any], text: str) -> str | None:
+    """Why a message is not of the user's, or None."""
+    passed = item.get("internal_chat_message_metadata_passthrough")
+    kinds = passed.get("content_item_kinds") if isinstance(passed, dict) else None
+    # Since 0.166 each part names its origin: `user.text`, `environments.environment_context`.
+    origins = {str(kind).partition(".")[0] for kind in kinds or () if "." in str(kind)}
+    if item.get("role") == "user" and origins == {"user"}:
+        return None
+    if _ABORTED.match(text):
+        return "interruption"
+    foreign = bool(origins) and "user" not in origins
+    injected = item.get("role") != "user" or foreign or _INJECTED.match(text)
+    return "injected by the program" if injected else None
 
 
 def _blocks(content: Any) -> list[TextBlock | DataBlock]:
@@ -338,17 +435,14 @@ def _blocks(content: Any) -> list[TextBlock | DataBlock]:
     return blocks
 
 
-def _exit_code(text: str) -> int | None:
-    """How a shell command ended, in either of the ways in which outputs tell it."""
-    if text.startswith("{"):
-        try:
-            metadata = json.loads(text).get("metadata")
-        except (ValueError, AttributeError):
-            return None
-        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
-        return code if type(code) is int else None
-    found = _EXIT.search(text[:400])
-    return int(found[1]) if found else None
+def _tool_name(item: dict[str, Any]) -> str:
+    """The name of a tool with the namespace it is in, as `mcp__shop__lookup`."""
+    name = text_or_none(item.get("name")) or str(item["type"]).removesuffix("_call")
+    namespace = text_or_none(item.get("namespace"))
+    # Tools at the top level may have the namespace of the function protocol.
+    if namespace is None or namespace == "functions":
+        return name
+    return f"{namespace.removesuffix('__')}__{name.removeprefix('__')}"
 
 
 def _usage(stored: dict[str, Any]) -> Usage:

@@ -1,0 +1,113 @@
+"""Whether a tool call of a Codex session failed.
+
+What Codex recorded about the execution decides. The text that the model was given decides only
+where nothing was recorded.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_EXIT = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d+)")
+_REFUSED = re.compile(
+    r"(?:Wall time: [\d.]+ seconds\n)?"
+    r"(?:unsupported (?:custom tool )?call: |failed to parse (?:function arguments|apply_patch)"
+    r"|apply_patch verification failed|(?:command )?aborted(?: by user\b.*)?$|tool call error: "
+    r"|(?:exec_command|write_stdin|collab tool|collab spawn|resources/\w+) failed\b"
+    r"|exec(?:ution)? error: |patch rejected|(?:exec )?command rejected|rejected by user)",
+    re.MULTILINE,
+)
+"""Beginnings of what Codex itself answers to a call that it did not run to its end."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a call."""
+
+    failed: bool
+    """The tool did not do its work. A command that ran did, whatever its exit code."""
+
+    exit_code: int | None = None
+
+    def to_details(self) -> dict[str, Any]:
+        """The outcome as `details` of the message that answers the call."""
+        details: dict[str, Any] = {"status": "error" if self.failed else "completed"}
+        details["failed"] = self.failed
+        details["is_error"] = self.failed or self.exit_code not in (None, 0)
+        if self.exit_code is not None:
+            details["exit_code"] = self.exit_code
+        return details
+
+
+def outcome_of_event(event: dict[str, Any]) -> tuple[str, Outcome] | None:
+    """The id of a call and its outcome, or None for an event that settles no call."""
+    item = event.get("item")
+    if event.get("type") == "item_completed" and isinstance(item, dict):
+        call_id, outcome = item.get("id"), _outcome_of_item(item)
+    else:
+        call_id, outcome = event.get("call_id"), _outcome_of_old_event(event)
+    return (call_id, outcome) if outcome is not None and isinstance(call_id, str) else None
+
+
+def _outcome_of_item(item: dict[str, Any]) -> Outcome | None:
+    kind, status = item.get("type"), item.get("status")
+    if status not in ("completed", "failed", "declined"):
+        return None
+    if kind == "CommandExecution":
+        return _outcome_of_command(item)
+    if kind == "McpToolCall":
+        result = item.get("result")
+        refused = isinstance(result, dict) and result.get("isError") is True
+        return Outcome(status != "completed" or refused or item.get("error") is not None)
+    if kind in ("FileChange", "CollabAgentToolCall"):
+        return Outcome(status != "completed")
+    if kind == "DynamicToolCall":
+        return Outcome(status != "completed" or item.get("success") is False)
+    return None
+
+
+def _outcome_of_command(command: dict[str, Any]) -> Outcome:
+    code, status = command.get("exit_code"), command.get("status")
+    known = code if type(code) is int else None
+    # A command that ran has an exit code, which is all that "failed" means then.
+    return Outcome(status == "declined" or (status == "failed" and known in (None, 0)), known)
+
+
+def _outcome_of_old_event(event: dict[str, Any]) -> Outcome | None:
+    """From versions that wrote one kind of event for each kind of tool."""
+    kind = event.get("type")
+    if kind == "exec_command_end":
+        return _outcome_of_command(event)
+    if kind in ("patch_apply_end", "dynamic_tool_call_response"):
+        success = event.get("success")
+        return Outcome(not success) if isinstance(success, bool) else None
+    if kind == "mcp_tool_call_end":
+        result = event.get("result")
+        if not isinstance(result, dict):
+            return None
+        answer = result.get("Ok")
+        refused = isinstance(answer, dict) and True in (
+            answer.get("is_error"),
+            answer.get("isError"),
+        )
+        return Outcome("Err" in result or refused)
+    return None
+
+
+def outcome_of_text(text: str) -> Outcome:
+    """What the text that the model was given shows."""
+    return Outcome(_REFUSED.match(text) is not None, _exit_code(text))
+
+
+def _exit_code(text: str) -> int | None:
+    """How a shell command ended, in either of the ways in which outputs tell it."""
+    if text.startswith("{"):
+        try:
+            metadata = json.loads(text).get("metadata")
+        except (ValueError, AttributeError):
+            return None
+        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+        return code if type(code) is int else None
+    found = _EXIT.search(text[:400])
+    return int(found[1]) if found else None
