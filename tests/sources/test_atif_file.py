@@ -132,3 +132,78 @@ def test_places_without_documents_are_refused(tmp_path: Path) -> None:
         list(read_atif(tmp_path))
     with pytest.raises(DatasetError, match="no such file or folder"):
         list(read_atif(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("steps", [5, 1.5, True, "steps", {"a": 1}, None, [5], [None]])
+def test_steps_that_are_no_list_of_steps_are_skipped_and_the_others_are_read(
+    steps: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(document("a", steps=steps)))
+    (tmp_path / "b.json").write_text(json.dumps(document("b")))
+    stream = read_atif(tmp_path)
+
+    assert [each.id for each in stream] == ["b"]
+    (skipped,) = stream.reading.skipped
+    assert skipped.session_id == "a"
+    assert f"{tmp_path / 'a.json'}: steps" in str(skipped.problem)
+
+
+def test_a_file_that_is_no_text_is_skipped_and_the_others_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe" + b"ATIF-v1.8")
+    (tmp_path / "b.json").write_bytes(b"ATIF-v1.8\x00\xff")
+    (tmp_path / "c.json").write_text(json.dumps(document("c")))
+    (tmp_path / "d.json").mkdir()
+    (tmp_path / "e.json").symlink_to(tmp_path / "nowhere")
+    stream = read_atif(tmp_path)
+
+    assert [each.id for each in stream] == ["c"]
+    assert [each.session_id for each in stream.reading.skipped] == ["a", "b"]
+
+
+def test_documents_without_names_are_called_after_their_folders(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        text = json.dumps({**document("x"), "session_id": None})
+        (tmp_path / name / "trajectory.json").write_text(text)
+
+    assert [each.id for each in read_atif(tmp_path)] == ["one/trajectory", "two/trajectory"]
+
+
+def test_unknown_fields_and_parts_are_counted_and_kept(tmp_path: Path) -> None:
+    step = {
+        "step_id": 1,
+        "source": "user",
+        "message": [{"type": "text", "text": "Hi"}, {"type": "hologram", "of": "a cat"}],
+        "mood": "good",
+    }
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(document("s1", steps=[step], weather="rain")))
+    stream = read_atif(path)
+
+    (read,) = stream
+
+    counted = {"field weather": 1, "field steps[].mood": 1, "content part hologram": 1}
+    assert stream.reading.unknown_kinds == counted
+    assert read.metadata["unknown_records"] == counted
+    assert read.metadata["atif"]["weather"] == "rain"
+    assert (read.messages[0].__pydantic_extra__ or {})["atif"] == {"mood": "good"}
+
+
+def test_known_documents_hold_nothing_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    ours = to_atif(sample(asked("a"), said("b", called("ls", path="."))))
+    path.write_text(f"{json.dumps(document('s1'))}\n{json.dumps(ours.value)}\n")
+    stream = read_atif(path)
+
+    assert len(list(stream)) == 2
+    assert not stream.reading.unknown_kinds
+    assert not stream.reading.untested_versions
+
+
+def test_documents_of_a_newer_version_are_read_and_noted(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(document("s1", schema_version="ATIF-v1.9")))
+    stream = read_atif(path)
+
+    assert [each.id for each in stream] == ["s1"]
+    assert stream.reading.untested_versions == {"1.9": 1}

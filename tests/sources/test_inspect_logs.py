@@ -1,16 +1,20 @@
 """Logs of Inspect, made and read by Inspect itself."""
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
 from assay.errors import DatasetError, MissingExtra
 from assay.models import Sample
-from assay.sources.inspect_logs import read_inspect
+from assay.sources.inspect_logs import _count_unknown, read_inspect
 from assay.sources.opencode import SessionChoice
+from assay.sources.transcripts import Conversation
 
 
 def test_a_missing_package_is_named_before_anything_is_read(
@@ -134,3 +138,75 @@ def test_places_without_logs_are_refused(tmp_path: Path) -> None:
         list(read_inspect(tmp_path))
     with pytest.raises(DatasetError, match="no such file or folder"):
         list(read_inspect(tmp_path / "none"))
+
+
+@pytest.fixture
+def log_text(logs: Path, tmp_path: Path) -> dict[str, Any]:
+    """The log as the JSON that Inspect writes where it is asked to."""
+    api: Any = import_module("inspect_ai.log")
+    (file,) = logs.glob("*.eval")
+    api.write_eval_log(api.read_eval_log(str(file)), str(tmp_path / "whole.json"))
+    text: dict[str, Any] = json.loads((tmp_path / "whole.json").read_text("utf-8"))
+    (tmp_path / "whole.json").unlink()
+    return text
+
+
+@pytest.mark.filterwarnings("default")
+def test_samples_that_the_header_does_not_list_are_read(
+    log_text: dict[str, Any], tmp_path: Path
+) -> None:
+    log_text["eval"]["dataset"]["sample_ids"] = ["where"]
+    (tmp_path / "log.json").write_text(json.dumps(log_text))
+
+    assert set(by_id(tmp_path)) == {"orders/where/1", "orders/sum/1"}
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("broken", "left"), [("where", "sum"), ("sum", "where")])
+def test_one_broken_sample_does_not_take_the_others_with_it(
+    broken: str, left: str, logs: Path, tmp_path: Path
+) -> None:
+    (file,) = logs.glob("*.eval")
+    with ZipFile(file) as whole, ZipFile(tmp_path / "log.eval", "w") as copy:
+        for name in whole.namelist():
+            cut = name == f"samples/{broken}_epoch_1.json"
+            copy.writestr(name, b"{" if cut else whole.read(name))
+    stream = read_inspect(tmp_path)
+
+    assert [sample.id for sample in stream] == [f"orders/{left}/1"]
+    assert [each.session_id for each in stream.reading.skipped] == [f"orders/{broken}/1"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_logs_of_an_untested_version_are_read_and_noted(
+    log_text: dict[str, Any], tmp_path: Path
+) -> None:
+    log_text["eval"]["packages"] = {"inspect_ai": "99.0.0"}
+    (tmp_path / "log.json").write_text(json.dumps(log_text))
+    stream = read_inspect(tmp_path)
+
+    assert len(list(stream)) == 2
+    assert stream.reading.untested_versions == {"99.0.0": 2}
+
+
+@pytest.mark.filterwarnings("default")
+def test_tested_logs_hold_nothing_unknown(logs: Path) -> None:
+    stream = read_inspect(logs)
+
+    assert list(stream)
+    assert not stream.reading.unknown_kinds
+    assert not stream.reading.untested_versions
+
+
+def test_kinds_that_this_reader_does_not_know_are_counted() -> None:
+    talk = Conversation()
+    part, event = SimpleNamespace(type="hologram"), SimpleNamespace(event="portal")
+    message = SimpleNamespace(role="oracle", content=[part, SimpleNamespace(type="text")])
+
+    _count_unknown(talk, SimpleNamespace(messages=[message], events=[event, event]))
+
+    assert talk.unknown_kinds == {
+        "message of role oracle": 1,
+        "content hologram": 1,
+        "event portal": 2,
+    }

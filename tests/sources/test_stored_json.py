@@ -1,12 +1,13 @@
 """Reading stored JSON: what is accepted, what is refused."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from assay.errors import BadRow
 from assay.sources import stored_json
-from assay.sources.stored_json import parse_json, read_object
+from assay.sources.stored_json import parse_json, read_bytes, read_object
 
 
 def test_a_number_beyond_json_is_refused() -> None:
@@ -31,3 +32,10 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_half_a_character_of_a_cut_output_is_replaced() -> None:
     assert parse_json('{"a": "\\ud83d"}', where="here") == {"a": "\ufffd"}
+
+
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+
+    with pytest.raises(BadRow, match="is not a file"):
+        read_bytes(tmp_path / "pipe.json")

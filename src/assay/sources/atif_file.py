@@ -1,6 +1,7 @@
 """Files in ATIF: one `trajectory.json` for each session, or a document on each line."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, DatasetError
 from assay.models import Sample
-from assay.models.wire.atif import from_atif
+from assay.models.wire.atif import DOCUMENT_FIELDS, STEP_FIELDS, VERSION, from_atif
 
 from .opencode import Children, SessionChoice
 from .session_heads import Head, Unreadable
@@ -16,6 +17,11 @@ from .session_lines import numbered_lines
 from .session_times import milliseconds
 from .stored_json import parse_object, read_object
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
+
+_PREFIX = "ATIF-v"
+NEWEST_TESTED = VERSION.removeprefix(_PREFIX)
+_PARTS = ("text", "image", "audio")
+_LONGEST = 80
 
 
 def read_atif(
@@ -32,12 +38,12 @@ def read_atif(
     sees each sample before anybody else and returns what may be shown.
     """
     wanted = Wanted(choice or SessionChoice(), children, redact)
-    return TranscriptStream(Path(path), _find, wanted)
+    return TranscriptStream(Path(path), _find, wanted, newest_tested=NEWEST_TESTED)
 
 
 def _find(path: Path) -> Iterator[Recorded | Unreadable]:
     if path.is_file():
-        yield from _of_file(path)
+        yield from _of_file(path, name=path.stem)
         return
     if not path.is_dir():
         raise DatasetError("there is no such file or folder", where=str(path))
@@ -45,26 +51,32 @@ def _find(path: Path) -> Iterator[Recorded | Unreadable]:
     if not files:
         raise DatasetError("holds no files in ATIF", where=str(path))
     for file in files:
-        yield from _of_file(file)
+        yield from _of_file(file, name=file.relative_to(path).with_suffix("").as_posix())
 
 
 def _looks_like_atif(file: Path) -> bool:
-    """Whether a file names the format near its beginning, where every writer puts it."""
+    """Whether a file names the format near its beginning, where every writer puts it.
+
+    One that cannot be opened may be in the format: reading it reports why it is not read.
+    """
     if file.suffix not in (".json", ".jsonl") or not file.is_file():
         return False
     try:
         with file.open("rb") as opened:
-            return b"ATIF-v" in opened.read(4096)
+            return _PREFIX.encode() in opened.read(4096)
     except OSError:
-        return False
+        return True
 
 
-def _of_file(path: Path) -> Iterator[Recorded | Unreadable]:
-    if path.suffix == ".jsonl":
-        for number, line in numbered_lines(path):
-            yield _found(line, where=f"{path}:{number}", name=f"{path.stem}:{number}")
+def _of_file(path: Path, *, name: str) -> Iterator[Recorded | Unreadable]:
+    if path.suffix != ".jsonl":
+        yield _found(path, where=str(path), name=name)
         return
-    yield _found(path, where=str(path), name=path.stem)
+    try:
+        for number, line in numbered_lines(path):
+            yield _found(line, where=f"{path}:{number}", name=f"{name}:{number}")
+    except BadRow as problem:
+        yield Unreadable(name, problem.with_traceback(None))
 
 
 def _found(source: Any, *, where: str, name: str) -> Recorded | Unreadable:
@@ -83,8 +95,7 @@ def _recorded(document: Mapping[str, Any], where: str, name: str) -> Recorded:
     session_id = text_or_none(document.get("trajectory_id")) or text_or_none(
         document.get("session_id")
     )
-    steps = document.get("steps")
-    stamps = [each.get("timestamp") for each in steps or () if isinstance(each, Mapping)]
+    stamps = [step.get("timestamp") for step in _steps(document)]
     times = [at for at in map(milliseconds, stamps) if at is not None]
     inner = document.get("subagent_trajectories")
     found = [each for each in inner if isinstance(each, dict)] if isinstance(inner, list) else []
@@ -97,7 +108,13 @@ def _recorded(document: Mapping[str, Any], where: str, name: str) -> Recorded:
         head,
         partial(_sample, document, head.id, where),
         partial(_children, found, head.id, where),
+        version=(text_or_none(document.get("schema_version")) or "").removeprefix(_PREFIX) or None,
     )
+
+
+def _steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    steps = document.get("steps")
+    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
 def _children(documents: Iterable[dict[str, Any]], parent: str, where: str) -> list[Recorded]:
@@ -118,4 +135,31 @@ def _sample(document: Mapping[str, Any], session_id: str, where: str) -> Sample:
         sample = sample.model_copy(update={"id": session_id})
     if reference := document.get("continued_trajectory_ref"):
         sample.metadata["continued_in"] = json.loads(json.dumps(reference))
+    if unknown := _count_unknown(document):
+        before = sample.metadata.get("unknown_records")
+        sample.metadata["unknown_records"] = (before if isinstance(before, dict) else {}) | unknown
     return sample
+
+
+def _count_unknown(document: Mapping[str, Any]) -> Counter[str]:
+    """Fields and content parts that ATIF does not have in the versions known here."""
+    found: Counter[str] = Counter()
+    for field in document.keys() - DOCUMENT_FIELDS:
+        found[f"field {field[:_LONGEST]}"] += 1
+    for step in _steps(document):
+        for field in step.keys() - STEP_FIELDS:
+            found[f"field steps[].{field[:_LONGEST]}"] += 1
+        for content in _contents(step):
+            for part in content if isinstance(content, list) else ():
+                if isinstance(part, Mapping) and part.get("type") not in _PARTS:
+                    found[f"content part {str(part.get('type'))[:_LONGEST]}"] += 1
+    return found
+
+
+def _contents(step: Mapping[str, Any]) -> Iterator[Any]:
+    yield step.get("message")
+    observation = step.get("observation")
+    results = observation.get("results") if isinstance(observation, Mapping) else None
+    for result in results if isinstance(results, list) else ():
+        if isinstance(result, Mapping):
+            yield result.get("content")

@@ -30,6 +30,17 @@ from .transcripts import Conversation, Recorded, TranscriptStream, Wanted
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's grades: correct, partial, incorrect, no answer. Its own metrics count them so."""
 
+NEWEST_TESTED = "0.3.285"
+"""The newest version of Inspect whose logs the tests read."""
+
+_ROLES = ("system", "user", "assistant", "tool")
+_PARTS = ("text", "reasoning", "image", "audio", "video", "document", "data", "tool_use")
+_EVENTS = frozenset(
+    "anchor approval branch checkpoint compaction error info input interrupt logger model review "
+    "sample_init sample_limit sandbox score score_edit sentinel span_begin span_end state step "
+    "store subtask tool".split()
+)
+
 
 def read_inspect(
     path: str | Path,
@@ -47,7 +58,8 @@ def read_inspect(
     except ImportError as error:
         raise MissingExtra.needed("inspect", by="read_inspect()", package="inspect_ai") from error
     wanted = Wanted(choice or SessionChoice(), "drop", redact)
-    return TranscriptStream(Path(path), partial(_find, reader=reader), wanted)
+    find = partial(_find, reader=reader)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
 
 
 def _find(path: Path, *, reader: Any) -> Iterator[Recorded | Unreadable]:
@@ -55,7 +67,8 @@ def _find(path: Path, *, reader: Any) -> Iterator[Recorded | Unreadable]:
         raise DatasetError("there is no such file or folder", where=str(path))
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in (".eval", ".json"))
+        found = (file for file in path.rglob("*") if file.suffix in (".eval", ".json"))
+        files = sorted(file for file in found if file.is_file())
     if not files:
         raise DatasetError("holds no logs of Inspect", where=str(path))
     for file in files:
@@ -63,16 +76,35 @@ def _find(path: Path, *, reader: Any) -> Iterator[Recorded | Unreadable]:
 
 
 def _of_file(file: Path, reader: Any) -> Iterator[Recorded | Unreadable]:
+    # Whatever another program's reader raises about a file, the other files can be read.
     try:
         log = reader.read_eval_log(str(file), header_only=True)
+        held = {(each.id, each.epoch) for each in reader.read_eval_log_sample_summaries(str(file))}
+    except Exception as error:
+        yield _unreadable(file.stem, error, str(file))
+        return
+    problem: Exception | None = None
+    try:
         for sample in reader.read_eval_log_samples(
             str(file), all_samples_required=False, resolve_attachments=True
         ):
+            held.discard((sample.id, sample.epoch))
             yield _recorded(log, sample)
     except Exception as error:
-        # Whatever another program's reader says about a file, the other files can be read.
-        problem = BadRow(f"cannot be read as a log of Inspect: {error}", where=str(file))
-        yield Unreadable(file.stem, problem)
+        problem = error
+    if problem is not None and not held:
+        yield _unreadable(file.stem, problem, str(file))
+    # Those that the header does not list, or that stand behind one that cannot be read.
+    for name, epoch in sorted(held, key=str):
+        try:
+            sample = reader.read_eval_log_sample(str(file), name, epoch, resolve_attachments=True)
+            yield _recorded(log, sample)
+        except Exception as error:
+            yield _unreadable(f"{log.eval.task}/{name}/{epoch}", error, str(file))
+
+
+def _unreadable(name: str, error: Exception, where: str) -> Unreadable:
+    return Unreadable(name, BadRow(f"cannot be read as a log of Inspect: {error}", where=where))
 
 
 def _recorded(log: Any, sample: Any) -> Recorded:
@@ -80,6 +112,7 @@ def _recorded(log: Any, sample: Any) -> Recorded:
     return Recorded(
         Head(id=session_id, title=log.eval.task, project=log.eval.task),
         partial(_sample, log, sample, session_id),
+        version=(log.eval.packages or {}).get("inspect_ai"),
     )
 
 
@@ -89,6 +122,7 @@ def _sample(log: Any, given: Any, session_id: str) -> Sample:
         for message in given.messages:
             _take(talk, message)
         _note_usage(talk, given)
+        _count_unknown(talk, given)
         sample = talk.to_sample(session_id, _input(log, given), _metadata(log, given))
     except (AssayError, ValidationError) as error:
         raise BadRow(f"holds values that make no sample: {error}", where=session_id) from None
@@ -198,6 +232,19 @@ def _note_usage(talk: Conversation, given: Any) -> None:
                 stored=used.model_dump(mode="json", exclude_none=True),
             )
         talk.calls[place] = call.model_copy(update=update)
+
+
+def _count_unknown(talk: Conversation, given: Any) -> None:
+    """Count what a later version of Inspect has, and this reader does not know."""
+    for message in given.messages:
+        if message.role not in _ROLES:
+            talk.unknown_kinds[f"message of role {message.role}"] += 1
+        for part in () if isinstance(message.content, str) else message.content:
+            if part.type not in _PARTS:
+                talk.unknown_kinds[f"content {part.type}"] += 1
+    for event in given.events:
+        if event.event not in _EVENTS:
+            talk.unknown_kinds[f"event {event.event}"] += 1
 
 
 def _score(given: Any) -> EvaluateResult | None:

@@ -1,6 +1,7 @@
 """JSON that a program left on disk: read whole, within a limit, or refused as a bad row."""
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ def read_object(path: Path) -> dict[str, Any]:
 def read_bytes(path: Path) -> bytes:
     """A file's content, or `BadRow` when it cannot be read or is too large to be true."""
     try:
+        # Opening a pipe would wait for somebody to write to it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise BadRow("is not a file", where=str(path))
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ValidationError
-
-from assay.errors import AssayError, BadRow, ConfigError
+from assay.errors import BadRow, ConfigError
 from assay.models import Message, ModelCall, Sample, Status, Trajectory
 
 from .content_ids import content_id
 from .opencode import Children, SessionChoice, SessionReading
+from .opencode.stream import UNSUITABLE
 from .session_heads import Head, Unreadable
 
 _DEEPEST = 8
@@ -180,7 +179,7 @@ class TranscriptStream:
             sample = found.sample()
         except BadRow:
             raise
-        except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
+        except UNSUITABLE as error:
             raise BadRow(
                 f"holds values that make no sample: {error}", where=f"session {found.head.id}"
             ) from None

@@ -31,6 +31,17 @@ VERSION = "ATIF-v1.8"
 _OURS = "assay"
 """The key of our own things in an `extra` object."""
 
+DOCUMENT_FIELDS = frozenset(
+    "schema_version session_id trajectory_id agent steps notes final_metrics "
+    "continued_trajectory_ref extra subagent_trajectories".split()
+)
+STEP_FIELDS = frozenset(
+    "step_id timestamp source message reasoning_content reasoning_effort model_name tool_calls "
+    "observation metrics llm_call_count is_copied_context extra".split()
+)
+_BESIDE = ("reasoning_effort", "is_copied_context")
+"""Fields of a step that a message has no field for."""
+
 _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _MESSAGE_FIELDS = ("name", "provider", "api", "details", "metadata")
@@ -293,7 +304,7 @@ def _read_step(step: Mapping[str, Any], where: str) -> list[Message]:
         "model": step.get("model_name"),
         "timestamp": step.get("timestamp"),
     }
-    beside = {key: step[key] for key in ("reasoning_effort", "is_copied_context") if key in step}
+    beside = {key: step[key] for key in step if key in _BESIDE or key not in STEP_FIELDS}
     if foreign or beside:
         data["atif"] = {**beside, **({"extra": foreign} if foreign else {})}
     message = validated(Message, {**data, **own.pop("fields", {}), **own}, where)

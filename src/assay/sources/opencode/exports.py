@@ -77,6 +77,8 @@ def _head(session: StoredSession) -> Head:
 
 def is_export(path: Path) -> bool:
     """Whether a file begins like an exported session, without reading all of it."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             start = file.read(4096)

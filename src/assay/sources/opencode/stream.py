@@ -24,6 +24,16 @@ Children = Literal["separate", "inline", "drop"]
 NEWEST_TESTED = "1.18.33"
 """The newest version of OpenCode whose sessions the tests read."""
 
+UNSUITABLE = (
+    AssayError,
+    ValidationError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What values of unexpected types and sizes raise. Other exceptions are faults of the program."""
+
 _DEEPEST = 8
 """Subagents of subagents. OpenCode itself allows one level."""
 
@@ -218,7 +228,7 @@ class SessionStream:
             sample = assemble(archive.load(session_id), self._options)
         except BadRow:
             raise
-        except (AssayError, ValidationError, ValueError, TypeError) as error:
+        except UNSUITABLE as error:
             raise BadRow(
                 f"holds values that make no sample: {error}", where=f"session {session_id}"
             ) from error

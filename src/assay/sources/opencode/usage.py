@@ -33,7 +33,7 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
         output_tokens=answer,
         cached_tokens=read,
         reasoning_tokens=thought,
-        cost_usd=float(cost) if isinstance(cost, int | float) and cost >= 0 else None,
+        cost_usd=_cost(cost),
         stored=tokens,
     )
 
@@ -42,3 +42,12 @@ def _count(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         return None
     return int(value)
+
+
+def _cost(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
