@@ -55,6 +55,15 @@ def test_what_calls_consumed_is_added_up() -> None:
     assert columns_of(with_calls(call()))["cost_usd"] == 0.5
 
 
+def test_a_cost_that_is_known_as_a_total_needs_no_call_to_know_its_part() -> None:
+    for calls in ([call(cost=None)], [call(cost=None), call(cost=None)]):
+        given = with_calls(*calls)
+        assert given.trajectory is not None
+        given.trajectory.cost_usd = 0.75
+
+        assert columns_of(given)["cost_usd"] == 0.75
+
+
 def test_one_call_that_does_not_know_makes_the_sum_unknown() -> None:
     columns = columns_of(with_calls(call(), call(cost=None, latency_s=None)))
 

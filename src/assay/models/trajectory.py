@@ -60,6 +60,9 @@ class Trajectory(Written):
     duration: FiniteFloat | None = None
     """Seconds."""
 
+    cost_usd: FiniteFloat | None = None
+    """Of the whole rollout, where calls do not have a cost of their own in `usage`."""
+
     terminated: bool = False
     truncated: bool = False
     termination_reason: Text | None = None

@@ -129,23 +129,23 @@ def _metrics(result: "EvaluateResult") -> str:
 def _consumed(trajectory: "Trajectory | None") -> tuple[Any, ...]:
     """Input tokens, output tokens, cost, latency and whether a cache answered.
 
-    One call that does not know makes the sum unknown.
+    One call that does not know makes the sum unknown, unless the total is known without it.
     """
     if trajectory is None:
         return (None, None, None, None, False)
-    calls, latency = trajectory.calls, trajectory.duration
+    calls, latency, cost = trajectory.calls, trajectory.duration, trajectory.cost_usd
     if len(calls) == 1 and latency is not None and calls[0].usage is not None:
         usage: Usage = calls[0].usage
         cached = _is_cached(calls[0])
         read, written = _count(usage.input_tokens), _count(usage.output_tokens)
-        return (read, written, usage.cost_usd, latency, cached)
+        return (read, written, usage.cost_usd if cost is None else cost, latency, cached)
     if latency is None and calls and all(call.latency_s is not None for call in calls):
         latency = sum(call.latency_s or 0.0 for call in calls)
     usages = [call.usage for call in calls]
     return (
         _count(_summed([_count(usage.input_tokens) if usage else None for usage in usages])),
         _count(_summed([_count(usage.output_tokens) if usage else None for usage in usages])),
-        _summed([usage.cost_usd if usage else None for usage in usages]),
+        _summed([usage.cost_usd if usage else None for usage in usages]) if cost is None else cost,
         latency,
         any(map(_is_cached, calls)),
     )

@@ -78,6 +78,19 @@ def test_a_sum_with_an_unknown_part_is_not_written() -> None:
     assert to_atif(whole).value["final_metrics"] == {"total_steps": 2}
 
 
+def test_a_cost_that_is_known_as_a_total_is_written_and_read_as_one() -> None:
+    calls = [ModelCall(message_index=0, usage=Usage(input_tokens=2))]
+    whole = Sample(id="s", trajectory=Trajectory(messages=[said("a")], calls=calls, cost_usd=0.25))
+
+    document = to_atif(whole).value
+    of_others = from_atif({**document, "extra": {}})
+
+    assert document["final_metrics"]["total_cost_usd"] == 0.25
+    assert from_atif(document).trajectory == whole.trajectory
+    assert of_others.trajectory is not None
+    assert of_others.trajectory.cost_usd == 0.25
+
+
 def test_the_session_of_a_subagent_is_embedded_and_pointed_at() -> None:
     (parent,) = (
         each for each in read_opencode(RECORDED / "1.18.33") if each.metadata.get("subagents")

@@ -42,6 +42,16 @@ def test_unknown_spending_is_not_judged(check: dict[str, Any], unknown: Usage | 
     assert "is not known for 1 of 2 model calls" in str(metric.reason)
 
 
+@pytest.mark.parametrize(("most", "expected"), [(0.3, True), (0.29, False)])
+def test_a_known_total_is_judged_though_no_call_knows_its_cost(most: float, expected: bool) -> None:
+    given = spending(Usage(input_tokens=1))
+    assert given.trajectory is not None
+    given.trajectory.cost_usd = 0.3
+
+    assert verdict({"max_cost": most}, given) is expected
+    assert verdict({"max_cost": most, "scope": "main"}, given) is None
+
+
 @pytest.mark.parametrize("check", [{"max_tokens": 0}, {"max_cost": 0}])
 def test_without_a_recorded_call_nothing_is_known(check: dict[str, Any]) -> None:
     assert verdict(check, session()) is None

@@ -187,7 +187,8 @@ class _Writer:
             values = [getattr(usage, part) for usage in usages]
             if values and None not in values:
                 totals[name] = sum(values)
-        return totals
+        whole = self._sample.trajectory.cost_usd if self._sample.trajectory is not None else None
+        return totals if whole is None else {**totals, "total_cost_usd": whole}
 
     def _rest(self) -> dict[str, Any]:
         sample = self._sample
@@ -394,6 +395,11 @@ def _sample(data: Mapping[str, Any], messages: list[Message], calls: list[ModelC
     metadata = dict(own.pop("metadata", {}))
     known = ("schema_version", "session_id", "trajectory_id", "steps", "final_metrics", "extra")
     if not ours:
+        cost = mapping_at(data.get("final_metrics") or {}, "final_metrics").get("total_cost_usd")
+        costs = [None if call.usage is None else call.usage.cost_usd for call in calls]
+        if not costs or None in costs:
+            # The calls do not add up to it, so nothing else says it.
+            fields["cost_usd"] = cost
         rest = {k: v for k, v in data.items() if k not in (*known, "subagent_trajectories")}
         metadata["atif"] = {**rest, **({"extra": foreign} if foreign else {})}
         metadata["source"] = mapping_at(data.get("agent", {}), "agent").get("name", "unknown")

@@ -33,7 +33,18 @@ def read_max_tokens(check: Located) -> Rule:
 def read_max_cost(check: Located) -> Rule:
     """Passes when all model calls together cost at most so many US dollars."""
     most = check.at("max_cost").number(lowest=0)
-    return _spent_at_most(most, lambda usage: usage.cost_usd, "${:.6g}", read_agents(check))
+    agents = read_agents(check)
+    by_calls = _spent_at_most(most, lambda usage: usage.cost_usd, "${:.6g}", agents)
+
+    def rule(reading: Reading) -> Finding:
+        trajectory = reading.sample.trajectory
+        total = None if trajectory is None else trajectory.cost_usd
+        # The total of a session includes its subagents.
+        if total is None or agents != "all" or reading.why_unjudgeable(agents):
+            return by_calls(reading)
+        return Finding(total <= most, f"${total:.6g} in total, at most ${most:.6g} allowed")
+
+    return rule
 
 
 def _tokens(usage: Usage) -> float | None:
