@@ -1,0 +1,147 @@
+"""Transcripts of Claude Code that begin with the history of another one.
+
+A fork, made with `--fork-session`, is a new file that repeats the records of its origin under the
+same ids and names no origin. After a compaction it repeats only what came after that. Records
+without an id, such as those of requests, are written by each session for itself.
+"""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow
+
+from .session_lines import numbered_lines
+from .session_times import milliseconds
+from .stored_json import parse_object
+
+_ID = re.compile(rb'"uuid" ?: ?"([^"\\]{1,200})"')
+"""Finds every id of a record, and perhaps others: what it finds is checked."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a fork comes from."""
+
+    session_id: str
+    records: int
+    """How many of the fork's records with an id are repeated ones. They are its first."""
+
+
+@dataclass
+class _Member:
+    """What is kept of one of several transcripts that have records in common."""
+
+    file: Path
+    ids: "array[int]" = field(default_factory=lambda: array("Q"))
+    times: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each record with an id was written."""
+
+    began: float = inf
+    """When the first record without an id was written."""
+
+
+def find_origins(files: Sequence[Path]) -> dict[Path, Origin]:
+    """The origins of those files that repeat records of another one of them.
+
+    All files are scanned for ids once; only those that share some are read as records, of which
+    digests of their ids are kept.
+    """
+    roots: dict[bytes, list[Path]] = {}
+    for file in files:
+        if (root := _first_id(file)) is not None:
+            roots.setdefault(root, []).append(file)
+    origins: dict[Path, Origin] = {}
+    for family in _families(files, roots):
+        origins |= _origins_in([_read_member(file) for file in family])
+    return origins
+
+
+def _objects(file: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file. Lines that cannot be read are reported where the session is read."""
+    for _, line in _lines(file):
+        try:
+            yield parse_object(line, where=str(file))
+        except BadRow:
+            continue
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        for number, line in numbered_lines(file):
+            if isinstance(line, bytes):
+                yield number, line
+    except BadRow:
+        return
+
+
+def _first_id(file: Path) -> bytes | None:
+    names = (each["uuid"] for each in _objects(file) if isinstance(each.get("uuid"), str))
+    name = next(names, None)
+    return None if name is None else name.encode(errors="replace")
+
+
+def _families(
+    files: Sequence[Path], roots: Mapping[bytes, Sequence[Path]]
+) -> Iterator[Sequence[Path]]:
+    """Files that are connected: one has the first record of another."""
+    family = {file: file for file in files}
+
+    def head(file: Path) -> Path:
+        while family[file] != file:
+            family[file] = family[family[file]]
+            file = family[file]
+        return file
+
+    for file in files:
+        for _, line in _lines(file):
+            for name in _ID.findall(line):
+                for other in roots.get(name, ()):
+                    family[head(other)] = head(file)
+    members: dict[Path, list[Path]] = {}
+    for file in files:
+        members.setdefault(head(file), []).append(file)
+    return (each for each in members.values() if len(each) > 1)
+
+
+def _read_member(file: Path) -> _Member:
+    member = _Member(file)
+    for record in _objects(file):
+        name, written = record.get("uuid"), milliseconds(record.get("timestamp"))
+        if isinstance(name, str):
+            member.ids.append(_digest(name))
+            member.times.append(inf if written is None else written)
+        elif written is not None:
+            member.began = min(member.began, written)
+    return member
+
+
+def _digest(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(errors="replace"), digest_size=8).digest())
+
+
+def _origins_in(members: list[_Member]) -> dict[Path, Origin]:
+    """Who repeats whom: the member that wrote something of its own first was there first."""
+    shared = Counter(name for member in members for name in set(member.ids))
+
+    def age(member: _Member) -> tuple[float, int, str]:
+        dated = zip(member.ids, member.times, strict=True)
+        first = min([member.began, *(time for name, time in dated if shared[name] == 1)])
+        # With nothing of its own, it is the history that the others repeat.
+        return -inf if first == inf else first, len(member.ids), str(member.file)
+
+    writer: dict[int, _Member] = {}
+    origins: dict[Path, Origin] = {}
+    for member in sorted(members, key=age):
+        repeated = [name for name in dict.fromkeys(member.ids) if name in writer]
+        if repeated and (origin := writer[repeated[-1]].file).stem != member.file.stem:
+            origins[member.file] = Origin(origin.stem, len(repeated))
+        for name in member.ids:
+            writer.setdefault(name, member)
+    return origins
