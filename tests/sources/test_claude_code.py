@@ -138,10 +138,70 @@ def test_shell_commands_of_the_user_and_compactions_are_beside_the_conversation(
     assert metadata["compactions"] == 1
 
 
-def test_records_of_other_types_are_kept_as_they_are() -> None:
-    kinds = {each["type"] for each in by_id(read_claude_code(FOLDER))[NEW].metadata["records"]}
+def test_records_that_are_no_messages_are_counted_and_kept_only_if_asked_for() -> None:
+    plain = by_id(read_claude_code(FOLDER))[NEW].metadata
+    whole = by_id(read_claude_code(FOLDER, options=SampleOptions(raw_records=True)))[NEW].metadata
 
-    assert {"file-history-snapshot", "progress", "queue-operation", "custom-title"} <= kinds
+    kinds = {"file-history-snapshot", "progress", "queue-operation", "custom-title"}
+    assert kinds <= set(plain["omitted_records"])
+    assert "records" not in plain
+    assert kinds <= {each["type"] for each in whole["records"]}
+
+
+def test_records_of_unknown_kinds_are_counted_and_kept_as_they_are(tmp_path: Path) -> None:
+    block = says("a1", "", "u1")
+    block["message"]["content"] = [{"type": "hologram"}]
+    result = asks("u2", "", "a1")
+    inner = [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "smell"}]}]
+    result["message"]["content"] = inner
+    odd: list[dict[str, Any]] = [
+        {"type": "telepathy", "thought": 1},
+        {"type": "attachment", "attachment": {"type": "aura"}},
+        {"type": "system", "subtype": "mood"},
+        {"type": "user", "message": None},
+    ]
+    written(tmp_path, asks("u1", "Hi"), *odd, block, result)
+
+    stream = read_claude_code(tmp_path)
+    samples = list(stream)
+
+    assert stream.reading.skipped == []
+    (sample,) = samples
+    assert stream.reading.unknown_kinds == {
+        "telepathy": 1,
+        "attachment/aura": 1,
+        "system/mood": 1,
+        "user": 1,
+        "content/hologram": 1,
+        "content/smell": 1,
+    }
+    assert [each["type"] for each in sample.metadata["records"]] == [
+        "telepathy",
+        "attachment",
+        "system",
+        "user",
+    ]
+
+
+def test_an_empty_file_is_an_empty_session(tmp_path: Path) -> None:
+    (tmp_path / "s1.jsonl").touch()
+
+    stream = read_claude_code(tmp_path)
+
+    assert list(stream) == []
+    assert (stream.reading.empty, stream.reading.skipped) == (1, [])
+
+
+def test_subagents_of_a_file_that_cannot_be_read_are_samples_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "s1.jsonl").write_text("{\n")
+    inside = tmp_path / "s1" / "subagents"
+    inside.mkdir(parents=True)
+    written(inside, {**asks("u1", "Count."), "isSidechain": True}, name="agent-x")
+
+    stream = read_claude_code(tmp_path)
+
+    assert [(each.id, each.metadata["parent_id"]) for each in stream] == [("s1/agent-x", "s1")]
+    assert [each.session_id for each in stream.reading.skipped] == ["s1"]
 
 
 def test_a_tool_message_says_how_its_call_ended() -> None:

@@ -84,6 +84,67 @@ def test_a_command_that_the_program_answered_itself_is_no_turn() -> None:
     assert [message.role for message in found.messages] == ["assistant"]
 
 
+def queued(prompt: Any, **more: Any) -> dict[str, Any]:
+    attachment = {"type": "queued_command", "prompt": prompt, **more}
+    return {"type": "attachment", "uuid": "q", "attachment": attachment}
+
+
+def test_what_was_typed_while_tools_ran_comes_after_their_results() -> None:
+    calls = [{"type": "tool_use", "id": name, "name": "Bash", "input": {}} for name in "ab"]
+    results = [{"type": "tool_result", "tool_use_id": name, "content": name} for name in "ab"]
+
+    found = talk(
+        user("Go"), agent(calls), user(results[:1]), queued("And blue."), user(results[1:])
+    )
+
+    assert [(each.role, each.text) for each in found.messages][2:] == [
+        ("tool", "a"),
+        ("tool", "b"),
+        ("user", "And blue."),
+    ]
+
+
+def test_a_result_without_its_call_stays_where_it_is() -> None:
+    stray = {"type": "tool_result", "tool_use_id": "gone", "content": "x"}
+
+    found = talk(user("Go"), agent("Yes."), user("More"), user([stray]))
+
+    assert [each.role for each in found.messages] == ["user", "assistant", "user", "tool"]
+
+
+def test_a_task_that_ends_while_the_agent_works_is_told_of_in_the_queue() -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
+    started = user([{"type": "tool_result", "tool_use_id": "t1", "content": "in background"}])
+    started["toolUseResult"] = {"backgroundTaskId": "b7"}
+    ended = "<task-notification>\n<task-id>b7</task-id>\n<status>killed</status>"
+
+    found = talk(user("Go"), agent([call]), started, queued(ended, commandMode="task-notification"))
+
+    assert found.messages[-1].metadata == {
+        "kind": "task_notification",
+        "tool_call_id": "t1",
+        "task_id": "b7",
+        "status": "killed",
+    }
+    assert [each.role for each in found.messages].count("tool") == 1
+
+
+def test_a_command_that_the_program_answered_in_a_record_of_its_own_is_no_turn() -> None:
+    command = user("<command-name>/compact</command-name>")
+    answered = {"type": "system", "subtype": "local_command", "content": "x"}
+
+    found = talk(command, answered, agent("Hello"))
+
+    assert [message.role for message in found.messages] == ["assistant"]
+
+
+def test_an_exit_code_of_absurd_length_is_unknown() -> None:
+    text = "Exit code " + "9" * 5000
+    result = {"type": "tool_result", "tool_use_id": "t", "content": text, "is_error": True}
+
+    assert "exit_code" not in (talk(user([result])).messages[0].details or {})
+
+
 def test_answers_that_the_program_made_up_are_put_aside() -> None:
     made_up = agent([{"type": "text", "text": "No response requested."}])
     made_up["message"]["model"] = "<synthetic>"

@@ -67,6 +67,27 @@ def test_a_ring_of_records_ends() -> None:
     assert kept(record("a", "b"), record("b", "a")) == ["a", "b"]
 
 
+def queued(uuid: str, parent: str) -> dict[str, Any]:
+    return record(uuid, parent, "attachment", attachment={"type": "queued_command"})
+
+
+def test_what_was_typed_while_the_agent_worked_is_gone_back_on_like_a_turn() -> None:
+    assert kept(record("a", None), queued("q", "a"), record("b", "a")) == ["a", "b"]
+    assert kept(record("a", None), record("b", "a"), queued("q", "a")) == ["a", "q"]
+
+
+def test_many_answers_are_told_apart_in_one_pass() -> None:
+    # Enough of them that work on all of them for each of them would not end.
+    names = [str(number) for number in range(60_000)]
+    parents = [None, *names[:-1]]
+    records = [
+        record(name, parent, "assistant", message={"id": name, "content": []})
+        for name, parent in zip(names, parents, strict=True)
+    ]
+
+    assert len(Branches(records).kept) == len(names)
+
+
 def test_records_without_a_message_have_none() -> None:
     assert message_of({"message": "text"}) == {}
     assert message_id({"message": {"id": ""}}) is None

@@ -13,12 +13,14 @@ from typing import Any
 from assay.errors import BadRow
 from assay.models import Sample
 
-from .claude_code_conversation import ClaudeConversation
-from .claude_code_tree import Branches, message_of, with_sound_names
+from .claude_code_forks import Origin, find_origins
+from .claude_code_sample import build_sample
+from .claude_code_tree import message_of, with_sound_names
 from .opencode import Children, SampleOptions, SessionChoice
 from .session_heads import Head, Unreadable
 from .session_lines import SessionLines, read_lines, session_files
 from .session_times import milliseconds
+from .stored_json import read_object
 from .transcripts import (
     Recorded,
     TranscriptStream,
@@ -27,6 +29,7 @@ from .transcripts import (
 )
 
 _TITLES = ("custom-title", "ai-title", "summary")
+_AGENT_FIELDS = {"type": "agentType", "description": "description", "tool_call_id": "toolUseId"}
 
 NEWEST_TESTED = "2.1.325"
 """The newest version of Claude Code whose sessions the tests read."""
@@ -53,18 +56,36 @@ def read_claude_code(
 def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:
     folder = path / "projects" if (path / "projects").is_dir() else path
     files = session_files(folder, "*.jsonl", kind="transcripts of Claude Code")
-    sessions = {file.stem for file in files if not _is_agent(file)}
+    single = folder.is_file()
+    parents = {
+        file: _parent_of(file) for file in (_beside(path) if single else files) if _is_agent(file)
+    }
     agents: dict[str, list[Path]] = {}
-    for file in files if path.is_dir() else _beside(path):
-        if _is_agent(file):
-            agents.setdefault(_parent_of(file), []).append(file)
+    for file, parent in parents.items():
+        agents.setdefault(parent, []).append(file)
+    sessions = [file for file in files if not _is_agent(file)]
+    known = {file.stem for file in sessions}
+    # A fork repeats another file of its folder; one session alone would not show it.
+    origins = find_origins(_siblings(sessions) if single else sessions)
     for file in files:
-        if _is_agent(file) and _parent_of(file) in sessions:
+        if _is_agent(file) and parents.get(file) in known:
             continue
         try:
-            yield _Transcript(read_lines(file), agents, options).recorded()
+            yield _Transcript(
+                read_lines(file), agents, options, origin=origins.get(file)
+            ).recorded()
         except BadRow as problem:
             yield Unreadable(file.stem, problem.with_traceback(None))
+            # Their parent cannot hold them.
+            for agent in agents.get(file.stem, ()) if not _is_agent(file) else ():
+                name = f"{file.stem}/{agent.stem}"
+                yield _read_child(partial(_of_file, agent), name, file.stem, options)
+
+
+def _siblings(sessions: list[Path]) -> list[Path]:
+    folders = {file.parent for file in sessions}
+    found = (file for folder in folders for file in folder.glob("*.jsonl") if file.is_file())
+    return sorted(file for file in found if not _is_agent(file))
 
 
 def _is_agent(file: Path) -> bool:
@@ -96,6 +117,8 @@ class _Transcript:
     agents: Mapping[str, list[Path]]
     options: SampleOptions
     parent: str | None = None
+    origin: Origin | None = None
+    """What the session was forked from."""
 
     def __post_init__(self) -> None:
         self.lines.records = [with_sound_names(record) for record in self.lines.records]
@@ -109,21 +132,46 @@ class _Transcript:
         parent = self.parent
         if parent is None and _is_agent(self.lines.path):
             parent = next((str(r["sessionId"]) for r in records if r.get("sessionId")), None)
+        agent = self._agent()
         folder = next((r["cwd"] for r in records if isinstance(r.get("cwd"), str)), None)
         head = Head(
             id=session_id,
-            title=_title(records) or "",
+            title=_title(records) or (agent or {}).get("description") or "",
             parent_id=parent,
             created=min(times, default=None),
             updated=max(times, default=None),
             project=folder,
             directory=folder,
         )
-        build = partial(_sample, own, head, self.options, {key: _asked(r) for key, r in apart})
+        build = partial(
+            build_sample,
+            own,
+            head,
+            self.options,
+            apart={key: _asked(each) for key, each in apart},
+            agent=agent,
+            origin=self.origin,
+        )
         children = partial(self._children, session_id, apart)
         return Recorded(head, build, children, tuple(self.lines.bad))
 
+    def _agent(self) -> dict[str, str] | None:
+        """What is noted beside the transcript of a subagent: its type, and the call it answers."""
+        file = self.lines.path.with_suffix(".meta.json")
+        if not _is_agent(file) or not file.is_file():
+            return None
+        try:
+            noted = read_object(file)
+        except BadRow as problem:
+            self.lines.bad.append(problem.with_traceback(None))
+            return None
+        named = {name: text_or_none(noted.get(key)) for name, key in _AGENT_FIELDS.items()}
+        return {name: text for name, text in named.items() if text is not None} or None
+
     def _refuse_other_files(self) -> None:
+        if not self.lines.records and not self.lines.bad:
+            # Nothing was written yet: an empty session.
+            return
         marks = ("sessionId", "leafUuid", "messageId")
         if any(mark in record for record in self.lines.records for mark in marks):
             return
@@ -145,7 +193,9 @@ class _Transcript:
     ) -> tuple[list[dict[str, Any]], list[tuple[str, list[dict[str, Any]]]]]:
         """The session's own records, and those of each subagent in the same file with its id."""
         records = self.lines.records
-        if all(record.get("isSidechain") for record in records if "message" in record):
+        # Copies of requests have a message too, but do not say whose it is.
+        turns = (each for each in records if each.get("type") in ("user", "assistant"))
+        if _is_agent(self.lines.path) or all(each.get("isSidechain") for each in turns):
             return records, []
         chains: dict[str, list[dict[str, Any]]] = {}
         root: dict[Any, str] = {}
@@ -205,32 +255,3 @@ def _asked(records: list[dict[str, Any]]) -> str:
     if isinstance(content, list):
         content = "".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
     return content if isinstance(content, str) else ""
-
-
-def _sample(
-    records: list[dict[str, Any]], head: Head, options: SampleOptions, apart: dict[str, str]
-) -> Sample:
-    branches = Branches(records)
-    kept = branches.all if options.keep_reverted else branches.kept
-    reader = ClaudeConversation(head, options, apart)
-    for record in kept:
-        reader.take(record)
-    talk = reader.finished()
-    talk.reverted = [
-        record.get("uuid") for record in branches.abandoned if not options.keep_reverted
-    ]
-    talk.records += [] if options.keep_reverted else branches.abandoned
-    stamps = [text for text in (r.get("timestamp") for r in records) if isinstance(text, str)]
-    given = {
-        "title": head.title or None,
-        "created": min(stamps, default=None),
-        "updated": max(stamps, default=None),
-        "directory": head.directory,
-        "version": _last(records, "version"),
-        "branch": _last(records, "gitBranch"),
-    }
-    return talk.to_sample(head.id, given, {"source": "claude-code", "parent_id": head.parent_id})
-
-
-def _last(records: list[dict[str, Any]], key: str) -> str | None:
-    return next((t for r in reversed(records) if (t := text_or_none(r.get(key)))), None)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from .claude_code_kinds import attachment_of
+
 _NAMES = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sessionId", "agentId")
 
 
@@ -40,10 +42,10 @@ class Branches:
         Calls of one answer that run at the same time are a fork in the tree: each result hangs on
         the block with its call, and only one of them leads on.
         """
-        answers = {message_id(each) for each in self.all if each.get("uuid") in on_path}
+        answers = {message_id(each) for each in self.all if each.get("uuid") in on_path} - {None}
         calls: set[str] = set()
         for record in self.all:
-            if record.get("uuid") in on_path or message_id(record) in answers - {None}:
+            if record.get("uuid") in on_path or message_id(record) in answers:
                 on_path.add(str(record.get("uuid")))
                 calls |= {str(block.get("id")) for block in _blocks(record, "tool_use")}
         for record in self.all:
@@ -87,7 +89,7 @@ def _parents(records: list[dict[str, Any]]) -> dict[str, str | None]:
 
 def _leaf(records: list[dict[str, Any]]) -> str | None:
     for record in reversed(records):
-        if record.get("type") in ("user", "assistant") and isinstance(record.get("uuid"), str):
+        if _is_spoken(record) and isinstance(record.get("uuid"), str):
             return str(record["uuid"])
     return None
 
@@ -101,9 +103,16 @@ def _way_to(leaf: str | None, parents: dict[str, str | None]) -> set[str]:
 
 
 def _kept(record: dict[str, Any], on_path: set[str]) -> bool:
-    spoken = record.get("type") in ("user", "assistant") and record.get("uuid") is not None
     # What has no name cannot be gone back on.
+    spoken = _is_spoken(record) and record.get("uuid") is not None
     return not spoken or record["uuid"] in on_path
+
+
+def _is_spoken(record: dict[str, Any]) -> bool:
+    """Whether a record is a turn: also what was typed while the agent worked."""
+    if record.get("type") in ("user", "assistant"):
+        return True
+    return attachment_of(record).get("type") == "queued_command"
 
 
 def _blocks(record: dict[str, Any], kind: str) -> list[dict[str, Any]]:

@@ -169,7 +169,7 @@ class TranscriptStream:
             reading.skipped.append(Unreadable(found.head.id, problem.with_traceback(None)))
             return None
         # Texts of the program alone, such as a system prompt or a command it answered itself.
-        if not any(message.role in ("user", "assistant") for message in sample.messages):
+        if all(message.role in ("system", "developer") for message in sample.messages):
             reading.empty += 1
             return None
         return sample
@@ -261,7 +261,16 @@ class Conversation:
     user_shell: list[dict[str, Any]] = field(default_factory=list)
     reverted: list[Any] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
-    """Records of other kinds, as they are in the file."""
+    """Records of kinds that are not known, or of all that are no messages, as they are."""
+
+    omitted: Counter[str] = field(default_factory=Counter)
+    """Known kinds of records that are no messages, with the number of records."""
+
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    """The tools that the model was told of, as `ToolSpec` writes them."""
+
+    cost_usd: float | None = None
+    """What the whole session cost, where the agent notes no more than that."""
 
     unknown_kinds: Counter[str] = field(default_factory=Counter)
     """Kinds of records that this version of assay does not know, with the number of records."""
@@ -283,6 +292,7 @@ class Conversation:
             "reverted_messages": self.reverted,
             "compactions": self.compactions,
             "records": self.records,
+            "omitted_records": dict(self.omitted) or None,
             "unknown_records": dict(self.unknown_kinds) or None,
             "content_id": content_id(self.messages),
         }
@@ -300,6 +310,9 @@ class Conversation:
                 terminated=status is Status.COMPLETED,
                 truncated=status is Status.TRUNCATED,
                 termination_reason=self._ending(),
+                cost_usd=self.cost_usd,
+                # Where exporters look for them. None are known if the agent records none.
+                **({"tools": self.tools} if self.tools else {}),
             ),
             status=status,
             metadata={k: v for k, v in {**metadata, **found}.items() if v not in (None, [], 0)},

@@ -41,6 +41,9 @@ class SampleOptions:
     synthetic: bool = False
     """Keep texts that OpenCode put into user messages, such as the content of attached files."""
 
+    raw_records: bool = False
+    """Keep records that are no messages in `metadata`, as they are; only transcripts have them."""
+
 
 def assemble(session: StoredSession, options: SampleOptions) -> Sample:
     """The sample of a session.
