@@ -222,3 +222,110 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DatasetError, match="has no table `message`: it is not a database of Open"):
         Database(path)
+
+
+def replace_session(path: Path, *statements: str) -> Path:
+    """The table of the sessions under another name, and something else in its place."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE session RENAME TO kept")
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+    return path
+
+
+NUMBERS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+DOUBLED = [
+    f"CREATE VIEW v{n} AS SELECT a.* FROM {f'v{n - 1}' if n else 'kept'} a, kept b"
+    for n in range(60)
+]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE VIEW session AS SELECT a.* FROM kept a, kept b, kept c, kept d, kept e, kept f"],
+        [f"CREATE VIEW session AS SELECT kept.* FROM kept, ({NUMBERS})"],
+        [*DOUBLED, "CREATE VIEW Session AS SELECT * FROM v59"],
+        ["CREATE VIRTUAL TABLE session USING fts5(id, title, time_created)"],
+    ],
+    ids=["join", "endless", "nested", "virtual"],
+)
+def test_only_ordinary_tables_are_read(statements: list[str], tmp_path: Path) -> None:
+    made = [session(user(text("hi"), id=f"m{n}"), id=f"ses_{n}") for n in range(200)]
+    for number, each in enumerate(made):
+        each.messages[0].parts[0]["id"] = f"p{number}"
+    path = replace_session(write_database(tmp_path / "opencode.db", made), *statements)
+
+    with pytest.raises(DatasetError, match=r"ession` is a v.*, not a table"):
+        Database(path)
+
+
+@pytest.mark.parametrize("table", ["todo", "session_message"])
+def test_a_view_in_place_of_a_table_that_may_be_missing_is_refused(
+    table: str, tmp_path: Path
+) -> None:
+    path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE VIEW {table} AS SELECT * FROM credential")
+    connection.close()
+
+    with pytest.raises(DatasetError, match=f"`{table}` is a view"):
+        Database(path)
+
+
+def test_computed_columns_are_not_read(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE session ADD COLUMN big AS (hex(zeroblob(100000000)))")
+        connection.execute("ALTER TABLE message RENAME COLUMN data TO kept")
+    connection.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE message ADD COLUMN data AS (upper(kept))")
+    connection.close()
+
+    with pytest.raises(DatasetError, match="`message` stores no column `data`"):
+        Database(path)
+
+
+def test_a_computed_column_of_a_session_is_left_out(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE session ADD COLUMN big AS (hex(zeroblob(100000000)))")
+    connection.close()
+    database = Database(path)
+
+    assert "big" not in database.load("ses_1").info
+    database.close()
+
+
+def test_a_query_that_takes_too_long_is_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_OPERATIONS", 1)
+    made = session(user(text("hi")), agent(text("hello")))
+    database = Database(write_database(tmp_path / "opencode.db", [made]))
+    monkeypatch.setattr(database_module, "_ANSWER_S", -1.0)
+
+    with pytest.raises(DatasetError, match="took longer than -1 s and was aborted"):
+        list(database.heads())
+    with pytest.raises(DatasetError, match="the database is damaged, or made to keep"):
+        database.load("ses_1")
+    database.close()
+
+
+def test_a_cell_beyond_the_limit_makes_its_session_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "LARGEST_FILE", 5000)
+    made = [
+        session(user(text("x" * 6000), id="m1"), id="ses_1"),
+        session(user(text("short"), id="m2"), id="ses_2"),
+    ]
+    made[1].messages[0].parts[0]["id"] = "p2"
+    database = Database(write_database(tmp_path / "opencode.db", made))
+
+    with pytest.raises(BadRow, match="too big"):
+        database.load("ses_1")
+    assert database.load("ses_2").messages
+    database.close()

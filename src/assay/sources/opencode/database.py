@@ -1,9 +1,12 @@
 """Sessions in `opencode.db`, as OpenCode keeps them since 1.2. Opened read-only, always.
 
-Only the tables named here can be read: the others hold access tokens and share secrets.
+Only the tables named here can be read: the others hold access tokens and share secrets. A file
+from somebody else may be made to do harm, so only ordinary tables are read, for a limited time.
 """
 
+import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +14,27 @@ from typing import Any
 from assay.errors import BadRow, DatasetError
 
 from ..session_heads import Head, Unreadable
-from ..stored_json import parse_json, parse_object
+from ..stored_json import LARGEST_FILE, parse_json, parse_object
 from .archive import StoredMessage, StoredSession, millis
 
 READABLE = frozenset(
     "session message part todo session_message sqlite_master sqlite_schema".split()
 )
-_NEEDED = ("session", "message", "part")
-_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION)
+_NEEDED = {
+    "session": {"id", "time_created"},
+    "message": {"id", "session_id", "time_created", "data"},
+    "part": {"id", "message_id", "session_id", "data"},
+}
+_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION)
 _BUSY_S = 10.0
+_ANSWER_S = 60.0
+"""A query that takes longer for its next row is aborted: the tree of a damaged table can be as
+good as endless."""
+
+_OPERATIONS = 50_000
+"""Of SQLite's virtual machine, between two looks at the clock."""
+
+_ORDINARY = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
 _JSON_COLUMNS = ("summary_diffs", "metadata", "revert", "permission", "model")
 _RENAMED = {
     "project_id": "projectID",
@@ -52,18 +67,20 @@ class Database:
         self.where = str(path)
         self.notes: list[str] = []
         self._connection = _opened(path)
+        self._deadline = float("inf")
+        self._connection.set_progress_handler(self._is_late, _OPERATIONS)
         try:
+            self._deadline = time.monotonic() + _ANSWER_S
+            # Before anything else: even the columns of a view may take forever to find.
+            _refuse_views(self._connection, self.where)
             self._columns = {name: _columns(self._connection, name) for name in READABLE}
+            _check_columns(self._columns, self.where)
         except sqlite3.Error as error:
             self._connection.close()
-            raise _broken(error, self.where) from None
-        missing = [name for name in _NEEDED if not self._columns[name]]
-        if missing:
+            raise self._broken(error) from None
+        except DatasetError:
             self._connection.close()
-            raise DatasetError(
-                f"has no table `{missing[0]}`: it is not a database of OpenCode's",
-                where=self.where,
-            )
+            raise
 
     def close(self) -> None:
         self._connection.close()
@@ -71,12 +88,16 @@ class Database:
     def heads(self) -> Iterator[Head | Unreadable]:
         wanted = "id title parent_id time_created time_updated project_id directory".split()
         present = [name for name in wanted if name in self._columns["session"]]
-        query = f"SELECT {_named(present)} FROM session ORDER BY time_created, id"
+        # With `+` no index is used: one that is damaged may have no end.
+        query = f"SELECT {_named(present)} FROM session ORDER BY +time_created, +id"
         try:
-            for row in self._connection.execute(query):
+            self._deadline = time.monotonic() + _ANSWER_S
+            rows = self._connection.execute(query)
+            while row := rows.fetchone():
                 yield _head(dict(zip(present, row, strict=True)))
+                self._deadline = time.monotonic() + _ANSWER_S
         except sqlite3.Error as error:
-            raise _broken(error, self.where) from None
+            raise self._broken(error) from None
 
     def has(self, session_id: str) -> bool:
         return bool(self._rows("SELECT 1 FROM session WHERE id = ?", session_id))
@@ -136,12 +157,61 @@ class Database:
             )
 
     def _rows(self, query: str, session_id: str) -> list[Any]:
+        self._deadline = time.monotonic() + _ANSWER_S
         try:
             return self._connection.execute(query, (session_id,)).fetchall()
         except sqlite3.Error as error:
+            if _was_aborted(error):
+                raise self._broken(error) from None
             raise BadRow(
                 f"cannot be read from the database: {error}", where=f"session {session_id}"
             ) from None
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def _broken(self, error: sqlite3.Error) -> DatasetError:
+        if _was_aborted(error):
+            return DatasetError(
+                f"a query took longer than {_ANSWER_S:g} s and was aborted",
+                where=self.where,
+                hint="the database is damaged, or made to keep its readers busy",
+            )
+        return _broken(error, self.where)
+
+
+def _was_aborted(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+
+
+def _refuse_views(connection: sqlite3.Connection, where: str) -> None:
+    """Raise where a view or a virtual table has the name of a table that is read."""
+    query = "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+    for name, kind, statement in connection.execute(query):
+        ordinary = kind == "table" and _ORDINARY.match(str(statement))
+        if str(name).lower() in READABLE and not ordinary:
+            found = "a view" if kind == "view" else "a virtual table"
+            raise DatasetError(
+                f"`{name}` is {found}, not a table: it is not a database of OpenCode's",
+                where=where,
+                hint="only ordinary tables are read; `opencode export` writes sessions as files",
+            )
+
+
+def _check_columns(columns: dict[str, set[str]], where: str) -> None:
+    absent = [table for table in _NEEDED if not columns[table]]
+    if absent:
+        raise DatasetError(
+            f"has no table `{absent[0]}`: it is not a database of OpenCode's", where=where
+        )
+    for table, needed in _NEEDED.items():
+        # Columns that SQLite computes are not listed.
+        if missing := sorted(needed - columns[table]):
+            raise DatasetError(
+                f"the table `{table}` stores no column `{missing[0]}`: it is not a database of "
+                "OpenCode's",
+                where=where,
+            )
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -170,7 +240,11 @@ def _connected(address: str) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, timeout=_BUSY_S)
     # Cut outputs may end inside a character.
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    # No cell is larger than a file may be, and what the schema calls must be harmless.
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_FILE)
     try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
         # Nothing is opened before the first statement.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
