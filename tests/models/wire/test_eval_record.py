@@ -207,3 +207,66 @@ def test_the_schema_says_no() -> None:
     assert not validator.is_valid({**good, "extra": 1})
     assert not validator.is_valid({key: good[key] for key in KEYS[:-1]})
     assert not validator.is_valid({**good, "metadata": {}})
+
+
+def with_response(text: str, *messages: Message) -> dict[str, Any]:
+    """A record whose answer is said in `response`, whatever the request holds."""
+    content = {"role": "model", "parts": [{"text": text}]}
+    return record(*messages) | {"response": {"candidates": [{"content": content}]}}
+
+
+LOOKED = (said("Let me look.", called("ls")), answered("a.py"))
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [asked("a")],
+        [asked("a"), said("b"), asked("c")],
+        [asked("a"), said("The answer.")],
+        [asked("a"), said("Well. The answer.")],
+        [asked("a"), said("Thinking."), said("The answer.")],
+        [asked("a"), said("Something else.")],
+        [asked("a"), *LOOKED],
+        [asked("a"), *LOOKED, said("The answer.")],
+        [asked("a"), *LOOKED, said("Something else.")],
+        [asked("a"), *LOOKED, asked("And?")],
+        [],
+    ],
+)
+def test_the_answer_is_the_response_of_the_record(messages: list[Message]) -> None:
+    written = with_response("The answer.", *messages)
+
+    read = from_eval_record(written)
+
+    assert read.response == "The answer."
+    assert read.messages[-1] == Message(role="assistant", content="The answer.")
+    assert read.status == "completed"
+    again = to_eval_record(read).value
+    assert again["response"] == written["response"]
+    assert len(again["intermediate_events"]) == len(written["intermediate_events"])
+
+
+def test_an_answer_that_the_request_holds_is_not_said_twice() -> None:
+    for messages in ([said("The answer.")], [said("Hm."), said("The answer.")]):
+        read = from_eval_record(with_response("The answer.", asked("a"), *messages))
+
+        assert read.messages == [asked("a"), *messages]
+
+
+def test_events_may_belong_to_an_answer_that_only_the_response_holds() -> None:
+    written = with_response("The answer.", asked("a"), *LOOKED)
+    written["request"]["contents"].pop()
+    written["metadata"] = {}
+
+    read = from_eval_record(written)
+
+    assert [m.role for m in read.messages] == ["user", "assistant", "tool", "assistant"]
+    assert read.response == "The answer."
+
+
+def test_a_response_need_not_name_its_role() -> None:
+    written = record(asked("a"))
+    written["response"] = {"candidates": [{"content": {"parts": [{"text": "b"}]}}]}
+
+    assert from_eval_record(written).response == "b"

@@ -165,13 +165,20 @@ def from_eval_record(record: Mapping[str, Any]) -> Sample:
         )
     ]
     metadata = mapping_at(data.get("metadata", {}), "metadata")
+    response = _response_text(data)
+    if response is not None and (not contents or contents[-1][0] == "user"):
+        # Others keep the answer out of the request.
+        contents.append(("model", response))
+    if metadata.get("response_precedes_tools") is True and _ends_with(contents, response):
+        # It is said already, before the tools were called.
+        response = None
     by_turn = _events_by_turn(data, [role for role, _ in contents], metadata)
     messages: list[Message] = []
     for place, (role, text) in enumerate(contents):
         if role == "user":
             messages.append(Message(role="user", content=text))
             continue
-        final = _final_text(data, metadata) if place == len(contents) - 1 else None
+        final = response if place == len(contents) - 1 else None
         messages += _model_messages(text, by_turn.get(place, []), final)
     return _sample(data, metadata, messages)
 
@@ -226,28 +233,42 @@ def _places(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
     )
 
 
-def _final_text(data: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
+def _ends_with(contents: list[tuple[str, str]], text: str | None) -> bool:
+    return text is not None and bool(contents) and contents[-1][1].endswith(text)
+
+
+def _response_text(data: Mapping[str, Any]) -> str | None:
+    """The answer in `response`, or None where there is none."""
     candidates = mapping_at(data.get("response", {}), "response").get("candidates")
-    if not candidates or metadata.get("response_precedes_tools") is True:
+    if not candidates:
         return None
     where = "response.candidates[0]"
     first = mapping_at(sequence_at(candidates, "response.candidates")[0], where)
-    return _read_content(first.get("content"), f"{where}.content")[1]
+    content = mapping_at(first.get("content"), f"{where}.content")
+    return _read_content({"role": "model", **content}, f"{where}.content")[1]
 
 
 def _model_messages(text: str, events: list[Mapping[str, Any]], final: str | None) -> list[Message]:
+    """The messages of one content. The last one says `final`, where it is given."""
     before, after = text, None
-    if events and final is not None and text.endswith(final):
-        before = text[: len(text) - len(final)].removesuffix(SEPARATOR)
-        after = final
+    if final is not None:
+        before, after = _without_end(text, final), final
     messages: list[Message] = []
     for group in _grouped(events):
         messages += _step_messages(group, None if messages else before or None)
-    if not events:
-        messages.append(Message(role="assistant", content=text))
-    elif after is not None:
+    if not events and (before or after is None):
+        messages.append(Message(role="assistant", content=before))
+    if after is not None:
         messages.append(Message(role="assistant", content=after))
     return messages
+
+
+def _without_end(text: str, end: str) -> str:
+    """What stands before the last paragraph `end`; the whole text where it ends otherwise."""
+    before = text.removesuffix(end)
+    if before != text and before and not before[-1].isspace():
+        return text
+    return before.removesuffix(SEPARATOR)
 
 
 def _grouped(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
