@@ -30,8 +30,8 @@ PUBLIC = {
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault ManifestError MissingExtra ScorerFault StoreError TokenError TrainingError
-        WireError
+        EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError TokenError
+        TrainingError WireError
     """,
     "assay.evaluation": """
         EvalConfig EvalReport Progress Rescoring Resume RunSamples Stop evaluate rescore

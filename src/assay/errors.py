@@ -14,6 +14,7 @@
     ├── ScorerFault        a scorer gave something that is not a result
     ├── TokenError         tokens to train on cannot be had, or their mask not be trusted
     ├── TrainingError      a training cannot go on, or not from this checkpoint
+    ├── RunStopped         a run ended early: nothing could succeed, or a limit of it was reached
     └── StoreError         results cannot be written or read back
 
 Constructing a model from wrong values raises pydantic's own `ValidationError`.
@@ -119,6 +120,13 @@ class TokenError(AssayError):
 
 class TrainingError(AssayError):
     """A training cannot go on, or not from where it was asked to. Its checkpoints are kept."""
+
+
+class RunStopped(AssayError):
+    """A run ended early: nothing could succeed, or one of its limits was reached.
+
+    What was recorded is kept, and the run can be resumed.
+    """
 
 
 class StoreError(AssayError):

@@ -14,7 +14,15 @@ from .ending import Ending
 from .eval_file import EvalFile, load_eval_file, users_traceback
 from .exit_status import CouldNotTell
 from .interruption import leave_now, stopping_on_signals, ticking
-from .overrides import add_plain_http_option, count, overridden, resume_from, seconds
+from .overrides import (
+    add_plain_http_option,
+    count,
+    dollars,
+    failures,
+    overridden,
+    resume_from,
+    seconds,
+)
 from .progress import Display, display_for
 from .resumption import resume_command
 from .store_option import add_store_option, follow_up, store_location
@@ -43,10 +51,29 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="N", help="make the seeds of rollouts from N")
     parser.add_argument("--name", help="what the run is called")
+    _add_limits(parser)
     _add_resume_options(parser)
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _add_limits(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--fail-on-error",
+        nargs="?",
+        const=True,
+        type=failures,
+        metavar="X",
+        help="stop the run when a sample fails; with X, when more samples fail than this share "
+        "(0.1) or count (5)",
+    )
+    parser.add_argument(
+        "--max-cost-usd",
+        type=dollars,
+        metavar="USD",
+        help="start no further samples once the run has cost this much",
+    )
 
 
 def _add_resume_options(parser: ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """The exit statuses, and which error comes to which."""
 
-from assay.errors import AssayError, DatasetOutOfReach, EndpointError, StoreError
+from assay.errors import AssayError, DatasetOutOfReach, EndpointError, RunStopped, StoreError
 
 YES = 0
 NO = 1
@@ -21,5 +21,7 @@ class CouldNotTell(AssayError):
 
 def status_of(error: AssayError) -> int:
     """What a command exits with when this error ends it."""
-    out_of_reach = isinstance(error, CouldNotTell | DatasetOutOfReach | EndpointError | StoreError)
+    out_of_reach = isinstance(
+        error, CouldNotTell | DatasetOutOfReach | EndpointError | RunStopped | StoreError
+    )
     return COULD_NOT_TELL if out_of_reach else WRONG_REQUEST

@@ -7,6 +7,7 @@ from typing import Any
 from assay.endpoints import parse_model
 from assay.errors import ConfigError
 from assay.evaluation import EvalConfig, Resume
+from assay.evaluation.config import parse_fail_on_error
 from assay.models import Endpoint
 
 _OF_THE_SERVER = (
@@ -29,6 +30,8 @@ def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
             ("max_samples", args.limit),
             ("seed", args.seed),
             ("name", args.name),
+            ("fail_on_error", getattr(args, "fail_on_error", None)),
+            ("max_cost_usd", getattr(args, "max_cost_usd", None)),
         )
         if value is not None
     }
@@ -101,6 +104,27 @@ def whole_number(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is not a number of 0 or more")
     return int(text)
+
+
+def failures(text: str) -> bool | int | float:
+    """A value of `fail_on_error`."""
+    try:
+        return parse_fail_on_error(text)
+    except ConfigError:
+        raise ArgumentTypeError(
+            f"{text!r} is neither a share between 0 and 1 nor a count of 1 or more"
+        ) from None
+
+
+def dollars(text: str) -> float:
+    """An amount of money above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is not an amount of US dollars above 0")
+    return value
 
 
 def seconds(text: str) -> float:

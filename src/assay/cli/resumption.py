@@ -7,17 +7,21 @@ from argparse import Namespace
 _ADDRESS = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
 """Where an address begins. A store's is known by its first word, also when a slash is missing."""
 
-_REPEATED = ("model", "limit", "repeats", "concurrency", "seed", "name", "store")
-"""Options that a resumed run is asked for again: they decide what it is, or how fast."""
+_REPEATED = (
+    *("model", "limit", "repeats", "concurrency", "seed", "name", "fail_on_error", "max_cost_usd"),
+    "store",
+)
+"""Options that a resumed run is asked for again: they decide what it is, how fast, or how far."""
 
 
 def resume_command(args: Namespace, run_id: str) -> str:
     """`assay eval` with the options it was given and `--resume`. Passwords are left out."""
     words = ["assay", "eval", args.file]
     for name in _REPEATED:
-        value = getattr(args, name)
+        value = getattr(args, name, None)
         if value is not None:
-            words += [f"--{name}", without_secrets(str(value))]
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, without_secrets(str(value))]
     words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
     return shlex.join([*words, "--resume", run_id])
 

@@ -9,12 +9,15 @@ from assay.models import Endpoint, Message, ToolSpec
 
 from .cache import ResponseCache
 from .concurrency import Limiter
-from .faults import Fault
+from .faults import Fault, Kind
 from .reply import ClientSettings, Reply
 from .retry import Patience
 from .secrecy import Redactor
 from .speaker import Attempt, Speaker
 from .timing import Timing
+
+_FIRST_RETRIES = 3
+"""Retries of a call while no connection to the server has worked yet: about two seconds."""
 
 
 class ModelClient(Protocol):
@@ -65,6 +68,7 @@ class Client:
         self._max_wait_s = settings.max_wait_s
         own = endpoint.max_retries
         self._max_retries = settings.max_retries if own is None else own
+        self._reached = False
 
     def __repr__(self) -> str:
         return f"Client({self._where})"
@@ -144,18 +148,23 @@ class Client:
                 fault = caught
             else:
                 limiter.succeeded(latency_s)
+                self._reached = True
                 return reply
             finally:
                 limiter.release()
             limiter.failed(fault)
+            if fault.kind is not Kind.UNREACHABLE:
+                self._reached = True
             if patience is None:
                 patience = self._patience()
             # Waits without a slot: others may go on, and a cut limit is reached at once.
             await self._timing.sleep(patience.wait_s(fault, attempts=number))
 
     def _patience(self) -> Patience:
+        # An address at which nobody ever answered is rather wrong than busy.
+        most = self._max_retries if self._reached else min(self._max_retries, _FIRST_RETRIES)
         return Patience(
-            max_retries=self._max_retries,
+            max_retries=most,
             max_wait_s=self._max_wait_s,
             where=self._where,
             timing=self._timing,

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +59,15 @@ class EvalConfig:
     """The lowest and highest score possible, where scores are not within 0..1. A score outside of
     them is a failure of the scorer."""
 
+    fail_on_error: bool | int | float | None = None
+    """Stop the run when more samples fail than this: True at the first failure, a whole number
+    after more than so many, a share between 0 and 1 after more than that part of all samples.
+    None and False: failed samples never stop a run that can succeed."""
+
+    max_cost_usd: float | None = None
+    """Start no further sample once the model calls of the run have cost this much, failed samples
+    and resumed parts included. `limits.max_cost_usd` is the limit of a single rollout."""
+
     def __post_init__(self) -> None:
         self._check_kinds()
         self._check_numbers()
@@ -102,6 +112,8 @@ class EvalConfig:
             )
         if self.bounds is not None:
             _check_bounds(self.bounds)
+        check_fail_on_error(self.fail_on_error, where="EvalConfig")
+        check_max_cost(self.max_cost_usd, where="EvalConfig")
 
     def make_environment(self, sample: Sample) -> Environment:
         factory = self.environment_factory
@@ -147,6 +159,42 @@ class EvalConfig:
 
 def _is_number(value: object, kind: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def check_fail_on_error(value: object, *, where: str) -> None:
+    """Raise `ConfigError` for what is neither a flag, a share nor a count."""
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, int) and value >= 1:
+        return
+    if not isinstance(value, float) or not 0 < value < 1:
+        raise ConfigError(
+            f"fail_on_error={value!r} is neither True or False, a share between 0 and 1, nor a "
+            "whole number from 1 on",
+            where=where,
+        )
+
+
+def parse_fail_on_error(text: str) -> bool | int | float:
+    """`fail_on_error` from a command line: `true`, `false`, a count or a share.
+
+    Raises `ConfigError` for anything else.
+    """
+    value: object = {"true": True, "false": False}.get(text.lower())
+    if value is None:
+        try:
+            value = int(text) if text.isdecimal() else float(text)
+        except ValueError:
+            value = text
+    check_fail_on_error(value, where="command line")
+    return value  # type: ignore[return-value]  # checked
+
+
+def check_max_cost(value: object, *, where: str) -> None:
+    """Raise `ConfigError` for what is not an amount of money."""
+    if value is None or (_is_number(value, int | float) and 0 < value < math.inf):  # type: ignore[operator]  # a number
+        return
+    raise ConfigError(f"max_cost_usd={value!r} is not a number above 0", where=where)
 
 
 def _check_bounds(bounds: object) -> None:

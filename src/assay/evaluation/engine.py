@@ -38,6 +38,7 @@ from assay.rollout import RolloutFailed, run_agent
 from assay.scoring import ScoreCaller
 
 from .config import EvalConfig
+from .early_stop import Admission, EarlyStop, ObservedClient
 from .progress import Oversight
 
 _Done = TypeVar("_Done")
@@ -92,6 +93,9 @@ def _copy(sample: Sample, repeat: int) -> Sample:
 class Engine:
     """Runs units through a bounded number of workers and records each as it ends."""
 
+    _probes = True
+    """Whether a few samples have to show that one can succeed before all workers start."""
+
     def __init__(
         self,
         config: EvalConfig,
@@ -100,7 +104,7 @@ class Engine:
         oversight: Oversight,
     ) -> None:
         self._config = config
-        self._client = client
+        self._model = client
         self._writer = writer
         limited = config.sample_timeout_s is not None
         self._scorer = (
@@ -112,15 +116,23 @@ class Engine:
         self._fatal: BaseException | None = None
         self._hopeless = False
         self._woken = asyncio.Event()
-        self._answered = False
-        self._forbidden = 0
+        self._early = EarlyStop(
+            fail_on_error=config.fail_on_error,
+            total=oversight.progress.total,
+            max_cost_usd=config.max_cost_usd,
+            spent_usd=oversight.spent_usd,
+            resumed=oversight.progress.already_done > 0,
+        )
+        self._admission = Admission(self._early)
+        self._client = ObservedClient(client, self._early) if client and self._probes else client
         self._finished: list[tuple[Unit, bool]] = []
 
     async def run(self, todo: Iterator[Unit]) -> None:
         """Work until there is nothing left, or the run is stopped.
 
-        Raises what makes going on pointless: a refused key, a dataset that cannot be read on, a
-        store that cannot be written. What was recorded before that stays.
+        Raises what makes going on pointless: a refused key, a run in which nothing succeeds, a
+        limit of the run, a dataset that cannot be read on, a store that cannot be written. What
+        was recorded before that stays.
         """
         todo = self._ahead(todo)
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
@@ -132,6 +144,7 @@ class Engine:
                 worker.cancel()
             overseer.cancel()
             await asyncio.gather(*workers, overseer, return_exceptions=True)
+            self._admission.close()
             self._submit_finished()
             await self._writer.flush()
             if self._scorer is not None:
@@ -171,6 +184,10 @@ class Engine:
             if isinstance(self._fatal, asyncio.CancelledError):
                 # Not ours: passed on, it would look as if the caller had cancelled the run.
                 self._fatal = AssayError("a sample was cancelled from within its own code")
+            elif self._fatal is None:
+                progress = self._progress
+                ended = progress.already_done + progress.done + progress.failed
+                self._fatal = self._early.conclude(ended)
 
     def _give_up(self, error: BaseException) -> None:
         """End the run, and now: nothing that is still in flight could be kept."""
@@ -190,8 +207,17 @@ class Engine:
         for worker in workers:
             worker.cancel()
 
+    def _is_ending(self) -> bool:
+        return self._stop.requested or self._fatal is not None
+
     async def _work(self, todo: Iterator[Unit]) -> None:
-        while not self._stop.requested and self._fatal is None:
+        early, admission = self._early, self._admission
+        while not self._is_ending():
+            reason = None
+            if self._probes and not early.is_settled:
+                reason = await admission.enter()
+                if self._is_ending():
+                    return
             try:
                 unit = next(todo, None)
             except Exception as error:
@@ -200,7 +226,15 @@ class Engine:
                 return
             if unit is None:
                 return
-            failure = await self._attempt(unit)
+            if reason is not None:
+                # Only now: a run of which nothing is left has not been cut short.
+                self._fatal = reason
+                return
+            admission.start()
+            try:
+                failure = await self._attempt(unit)
+            finally:
+                admission.end()
             # A refused key says nothing about the sample. Whatever else ended the run, what was
             # done until then is kept.
             if not isinstance(self._fatal, AccessDenied):
@@ -219,7 +253,7 @@ class Engine:
                 rollout = self._rolled_out(unit, self._client)
                 trajectory = await (rollout if own is None else self._in_time(rollout, own))
                 assign(sample, {"trajectory": trajectory})
-                self._answered = True
+                self._early.answered = True
                 if own is not None:
                     self._refuse_late(own)
         except RolloutFailed as failed:
@@ -253,6 +287,11 @@ class Engine:
         truncated = sample.trajectory is not None and sample.trajectory.truncated
         status = Status.TRUNCATED if truncated else Status.COMPLETED
         assign(sample, {"score": score, "status": status})
+        if not self._early.succeeded:
+            self._early.succeeded = True
+            if self._early.is_settled:
+                # Nobody observes the answers any more.
+                self._client = self._model
         return None
 
     def _rolled_out(self, unit: Unit, client: ModelClient) -> Coroutine[Any, Any, Trajectory]:
@@ -307,14 +346,13 @@ class Engine:
             raise _Unprepared(Boundary.DATASET) from error
 
     def _failed(self, sample: Sample, error: BaseException, boundary: Boundary) -> Failure:
-        if isinstance(error, AccessDenied) and not self._answered:
-            # Nothing was ever answered: every other call would be refused as well. A model's 403
-            # may be about one input, and is faster than an answer.
-            alone = boundary is Boundary.ENDPOINT and error.status == 403
-            self._forbidden += alone
-            if not alone or self._forbidden == _FORBIDDEN:
-                self._give_up(error)
         failure = Failure.of(error, boundary, retryable=getattr(error, "retryable", True))
+        ending = self._early.fail(error, failure)
+        if isinstance(ending, AccessDenied):
+            self._give_up(ending)
+        elif ending is not None:
+            # Samples in flight are paid for, and end by themselves.
+            self._fatal = self._fatal or ending
         sample.status = Status.FAILED
         sample.failure = failure
         sample.score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
@@ -394,8 +432,6 @@ _Note = tuple[float | None, float | None] | None
 
 _SAMPLE_TIMEOUT = "sample_timeout_s"
 _TOGETHER = 50
-_FORBIDDEN = 5
-"""So many samples are refused with 403, and none answered, when a run is given up."""
 
 
 def _writable(sample: Sample) -> Sample:

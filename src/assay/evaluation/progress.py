@@ -107,3 +107,5 @@ class Oversight:
     progress: Progress
     watch: Watch | None
     stop: Stop
+    spent_usd: float = 0.0
+    """What the run had cost when it was resumed."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assay.endpoints import ModelClient, connect
+from assay.endpoints.prices import price_of
 from assay.errors import ConfigError, StoreError
 from assay.models import stable_id
 from assay.record import Run, RunSpec, Store
@@ -47,11 +48,13 @@ async def evaluate(
     """Roll out and score every sample, recording each durably as it ends.
 
     A failure is data: it is attributed to its boundary, kept with its sample, and the others go
-    on. Raises what no sample can go on after: a dataset that cannot be read, a refused key, a
-    store that cannot be written; what was recorded before stays and can be resumed.
+    on. Raises errors that concern the whole run: a dataset that cannot be read, a refused key, a
+    store that cannot be written, and `RunStopped` when nothing succeeds or a limit of the run is
+    reached. What was recorded before that is kept, and the run can be resumed.
     """
     with rare_collections():
         # Everything that can be wrong with the request is found here, before a run begins.
+        _check_price(config)
         client = None if config.endpoint is None else connect(config.endpoint, config.client)
         samples = _streamed(dataset, config)
         total = _checked_total(samples, config)
@@ -86,10 +89,11 @@ async def work_through(
     """Do what is not done yet, and say in the store how the run ended."""
     # Asking a set in C whether it holds nothing is cheaper.
     done = frozenset[str]() if run.is_new else run.done() or frozenset[str]()
-    if not run.is_new:
-        oversight.progress.go_on_from(len(done), run.totals)
     status: RunStatus | None = "interrupted"
     try:
+        if not run.is_new:
+            oversight.progress.go_on_from(len(done), run.totals)
+            oversight = replace(oversight, spent_usd=_spent(run, config))
         async with _closing(client), run.writer() as writer:
             await Engine(config, client, writer, oversight).run(todo(done))
         if not oversight.stop.requested:
@@ -103,6 +107,37 @@ async def work_through(
             # Why the run ended is on its way, and worth more than that the store broke as well.
             with suppress(StoreError):
                 run.finish(status)
+
+
+def _spent(run: Run, config: EvalConfig) -> float:
+    """What a resumed run has cost. Raises `ConfigError` if there is a limit and it is unknown."""
+    if config.max_cost_usd is None:
+        return 0.0
+    totals = run.totals
+    if config.endpoint is not None and totals.cost_known < totals.recorded:
+        raise ConfigError(
+            f"max_cost_usd={config.max_cost_usd:g} cannot be kept: the cost of "
+            f"{totals.recorded - totals.cost_known} recorded samples is unknown",
+            where=f"run {run.id!r}",
+            hint="resume the run without the limit",
+        )
+    return (totals.cost_usd or 0.0) + run.attempts_cost_usd()
+
+
+def _check_price(config: EvalConfig) -> None:
+    """Raise `ConfigError` for a limit on costs that are not known."""
+    endpoint = config.endpoint
+    if config.max_cost_usd is None or endpoint is None:
+        return
+    if price_of(endpoint, config.client.prices) is None:
+        model = f"{endpoint.provider}:{endpoint.model}"
+        raise ConfigError(
+            f"max_cost_usd={config.max_cost_usd:g} cannot be kept: the price of {model!r} is "
+            "unknown",
+            where="EvalConfig",
+            hint=f'give it in a price table, ClientSettings(prices=...): {{"models": {{"{model}": '
+            '{"input": 0.1, "output": 0.4}}}, in US dollars for a million tokens',
+        )
 
 
 @asynccontextmanager

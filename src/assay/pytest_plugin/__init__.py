@@ -53,6 +53,20 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
         "--assay-store", metavar="PATH|URL", help="where runs are kept (default: .assay/assay.db)"
     )
     group.addoption("--assay-limit", type=int, metavar="N", help="at most N samples of each test")
+    group.addoption(
+        "--assay-fail-on-error",
+        nargs="?",
+        const="true",
+        metavar="X",
+        help="stop an evaluation when a sample fails; with X, when more samples fail than this "
+        "share (0.1) or count (5)",
+    )
+    group.addoption(
+        "--assay-max-cost-usd",
+        type=float,
+        metavar="USD",
+        help="start no further samples of an evaluation once it has cost this much",
+    )
     group.addoption("--assay-model", metavar="NAME", help="ask this model in every evaluation")
 
 
@@ -64,7 +78,10 @@ def pytest_configure(config: "pytest.Config") -> None:
         config._assay_session = worker["assay_session"]  # type: ignore[attr-defined]  # ours
         return
     config._assay_session = f"{os.getpid()}-{time.time_ns()}"  # type: ignore[attr-defined]  # ours
-    asked = ("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit")
+    asked = (
+        *("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit"),
+        *("--assay-fail-on-error", "--assay-max-cost-usd"),
+    )
     changed = config.getoption("--assay-summary") != SUMMARY
     if changed or any(config.getoption(option) not in (None, False) for option in asked):
         from .settings import check_settings, read_settings

@@ -66,6 +66,12 @@ class Asked:
     """How often samples that failed are tried again."""
 
     max_turns: int = 50
+    fail_on_error: Any = None
+    """Stop when more samples fail: True at the first, a count, or a share between 0 and 1."""
+
+    max_cost_usd: float | None = None
+    """Start no further samples once the model calls of the test have cost this much."""
+
     prepare_messages: Callable[..., Any] | None = None
     on_bad_row: str = "fail"
     adapter: Callable[..., Any] | None = None
@@ -97,6 +103,8 @@ class Options(TypedDict, total=False):
     timeout_s: float | None
     retries: int
     max_turns: int
+    fail_on_error: bool | int | float | None
+    max_cost_usd: float | None
     prepare_messages: Callable[..., Any] | None
     on_bad_row: Literal["fail", "skip"]
     adapter: Callable[..., Any] | None

@@ -65,6 +65,15 @@ class Evaluation:
         if self.asked.together and not self.interrupted:
             self._judge_together(function)
 
+    def _check_parameters(self, function: UserFunction) -> None:
+        """Raise `ConfigError` for a parameter that the first sample does not have.
+
+        Before anything is paid for: without the parameter no call of the function can succeed.
+        """
+        first = next(iter(self._samples(most=1)), None)
+        if first is not None:
+            function.takes.of(first)
+
     @property
     def interrupted(self) -> bool:
         return any(run.report.interrupted for run in self.runs)
@@ -72,6 +81,8 @@ class Evaluation:
     async def _roll_out(self, function: UserFunction) -> None:
         endpoints = self._endpoints()
         asks = any(endpoint is not None for _, endpoint in endpoints)
+        if asks:
+            self._check_parameters(function)
         async with environment_of(self.asked, rolled_out=asks) as environment:
             for name, endpoint in endpoints:
                 config = self._config(function, environment, endpoint)
@@ -101,6 +112,11 @@ class Evaluation:
             concurrency=asked.max_concurrent,
             sample_timeout_s=asked.timeout_s,
             seed=asked.seed,
+            **{
+                "fail_on_error": asked.fail_on_error,
+                "max_cost_usd": asked.max_cost_usd,
+                **self.evaluations.limits(),
+            },
         )
 
     async def _evaluated(self, config: EvalConfig, stop: Stop) -> TestRun:
@@ -115,8 +131,8 @@ class Evaluation:
             report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
         return TestRun(None, report, str(samples.skipped) if samples.skipped else "")
 
-    def _samples(self) -> SampleStream:
-        limits = [self.asked.max_samples, self.evaluations.limit]
+    def _samples(self, most: int | None = None) -> SampleStream:
+        limits = [self.asked.max_samples, self.evaluations.limit, most]
         known = [limit for limit in limits if limit is not None]
         return load_samples(
             _located(self.asked.samples, self.item.path),

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
 from assay.models import Sample
@@ -51,6 +51,10 @@ class Evaluations:
     @property
     def model(self) -> str | None:
         return self._settings.model
+
+    def limits(self) -> dict[str, Any]:
+        """The limits of runs that the command line gives."""
+        return self._settings.limits()
 
     def running(self, record: Record) -> AbstractContextManager[None]:
         """While a test runs: it is in the summary even if its process does not survive it."""

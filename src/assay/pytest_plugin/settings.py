@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import AssayError
 
@@ -28,6 +28,23 @@ class Settings:
 
     limit: int | None
     model: str | None
+    fail_on_error: str | None = None
+    """As it was written; `limits` reads it."""
+
+    max_cost_usd: float | None = None
+
+    def limits(self) -> dict[str, Any]:
+        """The limits that take the place of those of the tests. Raises `ConfigError`."""
+        # Imported here: a session without evaluations must not load the evaluation.
+        from assay.evaluation.config import check_max_cost, parse_fail_on_error
+
+        given: dict[str, Any] = {}
+        if self.fail_on_error is not None:
+            given["fail_on_error"] = parse_fail_on_error(self.fail_on_error)
+        if self.max_cost_usd is not None:
+            check_max_cost(self.max_cost_usd, where="command line")
+            given["max_cost_usd"] = self.max_cost_usd
+        return given
 
 
 def read_settings(config: "pytest.Config") -> Settings:
@@ -44,6 +61,8 @@ def read_settings(config: "pytest.Config") -> Settings:
         store_must_be_named=named,
         limit=option("--assay-limit"),
         model=option("--assay-model"),
+        fail_on_error=option("--assay-fail-on-error"),
+        max_cost_usd=option("--assay-max-cost-usd"),
     )
 
 
@@ -67,6 +86,11 @@ def check_settings(settings: Settings) -> None:
         _refuse(f"--assay-tolerance is {tolerance}, not a number from 0 on")
     if settings.limit is not None and settings.limit < 1:
         _refuse(f"--assay-limit is {settings.limit}, not a number from 1 on")
+    if settings.fail_on_error is not None or settings.max_cost_usd is not None:
+        try:
+            settings.limits()
+        except AssayError as error:
+            _refuse(f"--assay-{error.message.replace('_', '-', 2)}")
     for path in (settings.summary, settings.baseline):
         if path is not None and rows_beside(path) == path:
             _refuse(f"{path}: .jsonl is the file of the samples beside a summary")

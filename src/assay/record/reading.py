@@ -154,6 +154,15 @@ def read_retried(database: Database, run_no: int) -> Retried:
     return Retried(attempts, cost_usd, known)
 
 
+def read_attempts_cost(database: Database, run_no: int) -> float:
+    import sqlalchemy as sa
+
+    attempt = tables().attempt
+    query = sa.select(sa.func.sum(attempt.c.cost_usd)).where(attempt.c.run_no == run_no)
+    with database.reading() as connection:
+        return float(connection.execute(query).scalar_one() or 0.0)
+
+
 def read_keys(database: Database, run_no: int) -> Iterator[str]:
     """The keys of all results."""
     import sqlalchemy as sa

@@ -18,6 +18,7 @@ from .reading import (
     Retried,
     Selection,
     read_attempts,
+    read_attempts_cost,
     read_keys,
     read_results,
     read_retried,
@@ -118,6 +119,10 @@ class Run:
     def retried(self) -> Retried:
         """How many failed attempts were tried again, and what they cost: `results` has neither."""
         return read_retried(self._database, self._run_no)
+
+    def attempts_cost_usd(self) -> float:
+        """What all failed attempts cost, as far as it is known."""
+        return read_attempts_cost(self._database, self._run_no)
 
     def writer(self, settings: WriterSettings | None = None) -> Writer:
         """Start a thread that records samples of this run. Close it before `finish`."""

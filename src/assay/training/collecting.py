@@ -176,6 +176,8 @@ class _Engine(Engine):
     """Says of each rollout that it has ended, before it is scored."""
 
     lockstep: Lockstep | None = None
+    _probes = False
+    """A wave starts whole: its batches must not depend on timing."""
 
     async def _rolled_out(self, unit: Unit, client: ModelClient) -> Trajectory:
         try:

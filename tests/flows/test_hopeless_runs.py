@@ -1,0 +1,176 @@
+"""Runs in which nothing can succeed, as processes: few calls, the reason, and the exit status."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.record import Store
+from evaluation_sessions import run as run_pytest
+from evaluation_sessions import write_tests
+from misbehaving import Exchange, MisbehavingServer
+
+FILE = """
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint
+
+def score(sample):
+    SCORE
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="openai", model="ghost", api_base="URL", api_key="k-1"),
+    score_fn=score,
+    name="sums",
+)
+dataset = [{"id": f"q{n}", "question": str(n), "answer": str(n)} for n in range(300)]
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[MisbehavingServer]:
+    with MisbehavingServer() as server:
+        yield server
+
+
+def evaluate(
+    folder: Path, url: str, *options: str, score: str = "return 1.0"
+) -> subprocess.CompletedProcess[str]:
+    (folder / "sums.py").write_text(FILE.replace("URL", url).replace("SCORE", score))
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "assay", "eval", "sums.py", *options],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+async def unknown_model(exchange: Exchange) -> None:
+    await exchange.answer(404, {"error": {"message": "the model `ghost` does not exist"}})
+
+
+def test_an_unknown_model_stops_the_command_with_its_reason(
+    tmp_path: Path, server: MisbehavingServer
+) -> None:
+    server.react = unknown_model
+
+    ended = evaluate(tmp_path, server.url)
+
+    assert ended.returncode == 3, ended.stderr
+    assert "HTTP 404: the model `ghost` does not exist" in ended.stderr
+    assert "hint: check the model's name" in ended.stderr
+    assert "assay eval sums.py --resume sums-" in ended.stderr
+    assert len(server.calls) <= 15
+    with Store.open(tmp_path / ".assay" / "assay.db", create=False) as store:
+        assert len(list(store.run().attempts())) == len(server.calls)
+
+
+def test_a_refused_connection_stops_the_command_within_seconds(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+
+    ended = evaluate(tmp_path, url, "--concurrency", "100")
+
+    assert ended.returncode == 3, ended.stderr
+    assert "Connection refused" in ended.stderr
+
+
+def test_a_scorer_that_always_raises_stops_the_command(
+    tmp_path: Path, server: MisbehavingServer
+) -> None:
+    ended = evaluate(tmp_path, server.url, score="return sample.input['answr'] == 1")
+
+    assert ended.returncode == 3, ended.stderr
+    assert "all failed at the scorer: KeyError: 'answr' (sums.py, line 6)" in ended.stderr
+    assert len(server.calls) <= 15
+
+
+def test_a_failed_sample_stops_the_command_if_it_is_asked_to(
+    tmp_path: Path, server: MisbehavingServer
+) -> None:
+    score = "return 1.0 if sample.id != 'q3' else 1 / 0"
+
+    ended = evaluate(
+        tmp_path, server.url, "--fail-on-error", "--concurrency", "1", "--quiet", score=score
+    )
+
+    assert ended.returncode == 3, ended.stderr
+    assert "fail_on_error=True: 1 of 300 samples failed" in ended.stderr
+    assert "ZeroDivisionError" in ended.stderr
+    assert "assay eval sums.py --concurrency 1 --fail-on-error --resume" in ended.stderr
+    assert len(server.calls) == 4
+
+
+def test_a_limit_of_costs_needs_a_price(tmp_path: Path, server: MisbehavingServer) -> None:
+    ended = evaluate(tmp_path, server.url, "--max-cost-usd", "0.5")
+
+    assert ended.returncode == 2
+    assert "max_cost_usd=0.5 cannot be kept: the price of 'openai:ghost' is unknown" in ended.stderr
+    assert server.calls == []
+
+
+def test_a_misspelt_parameter_of_a_test_is_found_before_the_first_call(
+    tmp_path: Path, server: MisbehavingServer
+) -> None:
+    write_tests(
+        tmp_path,
+        f"""
+        ASKED = Endpoint(provider="openai", model="m", api_base="{server.url}", api_key="k-1")
+
+        @evaluation_test(rows(a="yes", b="no"), endpoint=ASKED)
+        def test_misspelt(reponse, ground_truth):
+            return reponse == ground_truth
+
+        @evaluation_test(rows(a="yes", b="no"), endpoint=ASKED, batch=True)
+        def test_misspelt_together(sample, reponse):
+            return [1.0] * len(sample)
+        """,
+    )
+
+    session = run_pytest(tmp_path)
+
+    assert session.outcomes == dict.fromkeys(("test_misspelt", "test_misspelt_together"), "failure")
+    assert "has no field 'reponse'" in session.output
+    assert server.calls == []
+
+
+def test_limits_of_a_test_and_of_the_command_line(
+    tmp_path: Path, server: MisbehavingServer
+) -> None:
+    server.react = unknown_model
+    write_tests(
+        tmp_path,
+        f"""
+        ASKED = Endpoint(provider="openai", model="m", api_base="{server.url}", api_key="k-1")
+        ROWS = rows(**{{f"s{{n}}": "yes" for n in range(100)}})
+
+        @evaluation_test(ROWS, endpoint=ASKED)
+        def test_hopeless(response):
+            return 1.0
+
+        @evaluation_test(ROWS, fail_on_error=2, max_concurrent=1)
+        def test_own_limit(sample):
+            return 1.0 if sample.id in ("s0", "s9") else 1 / 0
+
+        @evaluation_test(ROWS, endpoint=ASKED, max_cost_usd=1)
+        def test_without_a_price(response):
+            return 1.0
+        """,
+    )
+
+    session = run_pytest(tmp_path)
+    sooner = run_pytest(tmp_path, "--assay-fail-on-error", "1", "-k", "own_limit")
+    wrong = run_pytest(tmp_path, "--assay-fail-on-error", "2.5")
+
+    assert set(session.outcomes.values()) == {"failure"}
+    assert "none of the first" in session.output
+    assert "fail_on_error=2: 3 of 100 samples failed" in session.output
+    assert "the price of 'openai:m' is unknown" in session.output
+    assert len(server.calls) <= 15
+    assert "fail_on_error=1: 2 of 100 samples failed" in sooner.output
+    assert wrong.status == 4
+    assert "--assay-fail-on-error=2.5 is neither" in wrong.output
