@@ -349,6 +349,7 @@ def test_rows_for_vertex_are_written(tmp_path: Path) -> None:
     ("words", "problem"),
     [
         (["atif", "x", "--synthetic"], "--synthetic has no meaning for atif"),
+        (["codex", "x", "--raw-records"], "--raw-records has no meaning for codex"),
         (["inspect", "x", "--children", "drop"], "--children has no meaning for inspect"),
         (["atif"], "atif has no folder of its own"),
     ],

@@ -27,6 +27,18 @@ def shown(given: Sample, **options: Any) -> str:
     return "\n".join(part.plain for part in transcript.parts())
 
 
+def test_the_outcome_of_a_background_task_names_its_call_and_a_total_cost_is_shown() -> None:
+    outcome = Message(role="user", content="It ended.", metadata={"tool_call_id": "call_1"})
+    given = sample(asked("Go."), said("Started."), outcome)
+    assert given.trajectory is not None
+    given.trajectory.cost_usd = 0.0022
+
+    lines = shown(given).splitlines()
+
+    assert "--- 2 user (answers call_1)" in lines
+    assert "steps     unknown, 0 model calls, $0.0022" in lines
+
+
 def test_a_conversation_is_shown_turn_by_turn() -> None:
     given = sample(
         asked("Where is order 7?"),

@@ -67,6 +67,11 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="keep texts that the program put into user messages",
     )
+    parser.add_argument(
+        "--raw-records",
+        action="store_true",
+        help="keep records that are not messages, as they are (claude-code)",
+    )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
@@ -153,6 +158,7 @@ def _store(stream: Stream, account: Account, args: Namespace) -> None:
         "children": args.children,
         "keep_reverted": args.keep_reverted,
         "synthetic": args.synthetic,
+        "raw_records": args.raw_records,
     }
     spec = RunSpec(
         id=f"{args.source}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",

@@ -22,7 +22,11 @@ _WITHOUT_OPTIONS = ("atif", "inspect")
 def read_sessions(args: Namespace, path: Path) -> Stream:
     """The sessions that a command line asks for, not read yet."""
     choice = SessionChoice(args.since, args.project, frozenset(args.session), args.title)
-    options = SampleOptions(keep_reverted=args.keep_reverted, synthetic=args.synthetic)
+    options = SampleOptions(
+        keep_reverted=args.keep_reverted,
+        synthetic=args.synthetic,
+        raw_records=args.raw_records,
+    )
     _check_options(args)
     if args.source == "opencode":
         return read_opencode(path, choice, children=args.children, options=options)
@@ -41,6 +45,7 @@ def _check_options(args: Namespace) -> None:
         for flag, given in (
             ("--keep-reverted", args.keep_reverted and args.source in _WITHOUT_OPTIONS),
             ("--synthetic", args.synthetic and args.source in _WITHOUT_OPTIONS),
+            ("--raw-records", args.raw_records and args.source != "claude-code"),
             ("--children", args.children != "inline" and args.source == "inspect"),
         )
         if given

@@ -44,14 +44,17 @@ class Transcript:
             yield _line("ended by", plain(trajectory.termination_reason or "unknown"))
             steps = "unknown" if trajectory.steps is None else str(trajectory.steps)
             took = "" if trajectory.duration is None else f", {trajectory.duration:.3f} s"
-            yield _line("steps", f"{steps}{took}, {len(trajectory.calls)} model calls")
+            cost = "" if trajectory.cost_usd is None else f", ${trajectory.cost_usd:.4f}"
+            yield _line("steps", f"{steps}{took}, {len(trajectory.calls)} model calls{cost}")
         if sample.ground_truth is not None:
             yield _line("expected", self._cut(str(sample.ground_truth)))
 
     def _message(self, number: int, message: Message) -> Iterator["Text"]:
         title = plain(message.role)
         title += f" {plain(message.name)}" if message.name else ""
-        title += f" (answers {plain(message.tool_call_id)})" if message.tool_call_id else ""
+        # The outcome of a task in the background is a message of its own that names its call.
+        answers = message.tool_call_id or message.metadata.get("tool_call_id")
+        title += f" (answers {plain(answers)})" if answers else ""
         yield _text(f"\n--- {number} {title}", style=_STYLES.get(message.role, "blue"))
         if message.reasoning:
             yield _text(self._cut(message.reasoning), style="dim italic")

@@ -95,7 +95,7 @@ def _is_agent(file: Path) -> bool:
 def _beside(path: Path) -> list[Path]:
     """The transcripts of the subagents of one session, in both places where they are kept."""
     own = path.parent / path.stem / "subagents"
-    return sorted([*path.parent.glob("agent-*.jsonl"), *own.glob("agent-*.jsonl")])
+    return sorted([*path.parent.glob("agent-*.jsonl"), *own.rglob("agent-*.jsonl")])
 
 
 def _parent_of(file: Path) -> str:
