@@ -1,5 +1,6 @@
 """From what was asked for to the agent under test. What cannot be run is refused here."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from assay.models import Endpoint
 from assay.models.manifest import AgentDefinition, InlineTool
 
 from .agents import Agent
+from .code_index import COMMAND, CodeIndex
 from .command_agent import CommandAgent
 from .digests import code_sha256, sha256_of
 from .endpoint_agent import EndpointAgent, ToolCode
@@ -19,8 +21,8 @@ from .function_agent import FunctionAgent
 from .model_names import bare_model, manifest_endpoint
 from .named_code import function_named, imported, is_code_name
 from .settings import CertifySettings
+from .source_files import CodeFiles, find_callable_code
 
-_COMMAND = "cmd:"
 _ADDRESSES = ("http://", "https://")
 
 
@@ -35,6 +37,13 @@ class Chosen:
     endpoint: Endpoint | None = None
     """Where it is, for agents that are models."""
 
+    code: CodeFiles | None = None
+    """The files of the project that it is made of, where it is code or has tools."""
+
+    @property
+    def code_sha256(self) -> str | None:
+        return self.agent.sha256 if self.code is None else self.code.sha256
+
 
 @dataclass(frozen=True)
 class _Case:
@@ -45,15 +54,22 @@ class _Case:
     root: Path
     where: str
     client: ClientSettings
+    code: CodeIndex
 
 
 def choose_agent(
-    definition: AgentDefinition, settings: CertifySettings, *, root: Path, where: str, slots: int
+    definition: AgentDefinition,
+    settings: CertifySettings,
+    *,
+    root: Path,
+    where: str,
+    slots: int,
+    code: CodeIndex | None = None,
 ) -> Chosen:
     """The agent that is to be certified. Raises `ConfigError` before anything is called."""
     runner = settings.runner
     client = ClientSettings(concurrency=slots, request_timeout_s=settings.timeout_s)
-    case = _Case(definition, settings, root, where, client)
+    case = _Case(definition, settings, root, where, client, code or CodeIndex(root))
     if runner is None or isinstance(runner, Endpoint):
         return _own(case, runner)
     if isinstance(runner, str) and runner.partition(":")[0] in PROVIDERS:
@@ -62,13 +78,30 @@ def choose_agent(
         raise ConfigError("--tools is for the manifest's own model; a runner brings its own")
     if isinstance(runner, str):
         return _by_text(case, runner)
-    name = f"{getattr(runner, '__module__', '')}:{getattr(runner, '__qualname__', 'function')}"
-    return Chosen(FunctionAgent(runner, name))
+    return Chosen(FunctionAgent(runner, _name(runner)), code=_code_of(runner, case.code))
+
+
+def _name(runner: Callable[..., object]) -> str:
+    module = getattr(runner, "__module__", "")
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if module == "__main__" and script:
+        module = Path(script).stem
+    return f"{module}:{getattr(runner, '__qualname__', 'function')}"
+
+
+def _code_of(runner: Callable[..., object], index: CodeIndex) -> CodeFiles | None:
+    """The code of a function, as its name finds it; of the function itself, where it does not."""
+    named = index.runner(_name(runner)) if is_code_name(_name(runner)) else None
+    held = find_callable_code(runner)
+    if named is None or held is None:
+        return held
+    return named if set(held.files.values()) <= set(named.files.values()) else held
 
 
 def _by_text(case: _Case, runner: str) -> Chosen:
-    if runner.startswith(_COMMAND):
-        return Chosen(CommandAgent(runner.removeprefix(_COMMAND).strip()))
+    if runner.startswith(COMMAND):
+        command = CommandAgent(runner.removeprefix(COMMAND).strip())
+        return Chosen(command, code=case.code.runner(command.name))
     if runner.startswith(_ADDRESSES):
         model = bare_model(case.definition.model or case.definition.id)
         endpoint = Endpoint(provider="openai-compatible", model=model, api_base=runner)
@@ -81,8 +114,9 @@ def _by_text(case: _Case, runner: str) -> Chosen:
             where="--runner",
             hint="give module:function, http://host/v1, cmd:COMMAND or provider:model[@URL]",
         )
+    code = case.code.runner(runner)
     function = function_named(runner, folders=(Path.cwd(), case.root), where="--runner")
-    return Chosen(FunctionAgent(function, runner))
+    return Chosen(FunctionAgent(function, runner), code=code)
 
 
 def _own(case: _Case, endpoint: Endpoint | None) -> Chosen:
@@ -99,10 +133,12 @@ def _own(case: _Case, endpoint: Endpoint | None) -> Chosen:
         endpoint = manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
     elif model is None or bare_model(model) != endpoint.model:
         rehearsal = (f"the agent's model is {endpoint.model}, not {model}",)
+    named = case.settings.tools
+    code = None if named is None else case.code.runner(named)
     agent = EndpointAgent(
         endpoint, definition=case.definition, tools=_tools(case), settings=case.client
     )
-    return Chosen(agent, rehearsal, endpoint)
+    return Chosen(agent, rehearsal, endpoint, code)
 
 
 def _tools(case: _Case) -> ToolCode | None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from assay.errors import ConfigError
 from assay.models import EvaluateResult, Sample
@@ -15,12 +16,13 @@ from assay.report.statistics import Bounds
 from assay.scoring import Checks, ScoreFunction, checks_from
 from assay.scoring.metrics import metric_named, registered_metric
 
-from .digests import code_sha256, file_sha256
+from .code_index import CHECK, CodeIndex
+from .digests import code_sha256
 from .judge_client import JudgeModel, prompt_sha256, rubric_for
 from .named_code import function_named, is_code_name
+from .source_files import CodeFiles
 
 JUDGE = "judge"
-CHECK = "check:"
 _LOWER_IS_BETTER = re.compile(
     r"(hallucinat|error|fail|crash|refus|toxic|harm|bias|leak|violat)[\w -]*?"
     r"([_ -](rate|ratio|share|count|frequency)|ions?|ity|s)$"
@@ -53,6 +55,16 @@ class Settling:
 
     judge: Callable[[], JudgeModel | None]
     """Called when a criterion needs the judge."""
+
+    code: CodeIndex | None = None
+    """The digests of the code, where they were taken already."""
+
+    load: bool = True
+    """Whether code is imported. Without it nothing can be scored, only compared."""
+
+    @property
+    def index(self) -> CodeIndex:
+        return self.code or CodeIndex(self.root)
 
 
 def settle_criteria(profile: EvaluationProfile, settling: Settling) -> tuple[Grader, ...]:
@@ -135,16 +147,16 @@ class _Case:
 
 def _settled(case: _Case) -> Grader | None:
     """The grader of one criterion; None when it needs a judge and there is none."""
-    named, root = case.criterion.metric, case.settling.root
+    named = case.criterion.metric
     if named is None:
         registered = registered_metric(case.criterion.name) is not None
         return _by_metric(case, case.criterion.name) if registered else _by_judge(case)
     if named == JUDGE:
         return _by_judge(case)
     if named.startswith(CHECK):
-        graded_by, score = _check(named.removeprefix(CHECK), root, case.where)
+        graded_by, score = _check(named.removeprefix(CHECK), case)
     elif ":" in named:
-        graded_by, score = _own_metric(named, root, case.where)
+        graded_by, score = _own_metric(named, case)
     else:
         return _by_metric(case, named)
     return Grader(_bar(case, graded_by, direction=_direction(case, None)), score)
@@ -168,29 +180,34 @@ def _by_judge(case: _Case) -> Grader | None:
     return None if judge is None else Grader(bar, judge.scorer(case.criterion, direction))
 
 
-def _own_metric(name: str, root: Path, where: str) -> tuple[GradedBy, ScoreFunction]:
-    where = f"{where}: metric"
+def _own_metric(name: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
+    where = f"{case.where}: metric"
     if not is_code_name(name):
         raise ConfigError(
             f"{name!r} is neither a metric's name nor module:function",
             where=where,
             hint="a check is written check:FILE.yaml or check:FILE.yaml#NAME",
         )
-    function = function_named(name, folders=(root,), where=where)
-    return GradedBy(by="metric", name=name, sha256=code_sha256(function)), function
+    # Before the import, which could change what is digested.
+    graded_by = _graded_by("metric", name, case.settling.index.metric(name))
+    if not case.settling.load:
+        return graded_by, _not_loaded
+    return graded_by, function_named(name, folders=(case.settling.root,), where=where)
 
 
-def _check(text: str, root: Path, where: str) -> tuple[GradedBy, ScoreFunction]:
+def _check(text: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
     """`FILE` for the score of all checks of a file, `FILE#NAME` for one of them."""
-    where = f"{where}: metric"
+    where, root = f"{case.where}: metric", case.settling.root
     file, _, name = text.partition("#")
     path = (root / file).resolve()
     if not path.is_relative_to(root.resolve()):
         raise ConfigError(f"{file!r} is outside of the manifest's folder", where=where)
     if not path.is_file():
         raise ConfigError(f"there is no check file {file!r} beside the manifest", where=where)
+    graded_by = _graded_by("check", text, case.settling.index.check(text))
+    if not case.settling.load:
+        return graded_by, _not_loaded
     checks = checks_from(path)
-    graded_by = GradedBy(by="check", name=text, sha256=file_sha256(path))
     if not name:
         return graded_by, checks
     names = [check.name for check in checks.checks]
@@ -199,6 +216,16 @@ def _check(text: str, root: Path, where: str) -> tuple[GradedBy, ScoreFunction]:
             f"{file!r} has no check {name!r}", where=where, hint=f"it has {', '.join(names)}"
         )
     return graded_by, _one_check(checks, name)
+
+
+def _graded_by(by: Literal["metric", "check"], name: str, code: CodeFiles | None) -> GradedBy:
+    if code is None:
+        return GradedBy(by=by, name=name)
+    return GradedBy(by=by, name=name, sha256=code.sha256, files=dict(code.files))
+
+
+def _not_loaded(sample: Sample) -> EvaluateResult:
+    raise ConfigError("the code of this criterion was not imported")
 
 
 def _one_check(checks: Checks, name: str) -> ScoreFunction:

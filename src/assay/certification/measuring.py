@@ -34,6 +34,9 @@ class Measured(BaseModel):
     """Of the agent's call; None when it failed."""
 
     agent_error: str | None = None
+    data_sha256: str | None = None
+    """Of the data files that the code named when the agent was called."""
+
     cached: bool = False
     """Whether the answer came from a cache: it has no time then."""
 
@@ -85,13 +88,21 @@ class Measurer:
     """
 
     def __init__(
-        self, agent: Agent, graders: Sequence[Grader], *, slots: int, timeout_s: float, name: str
+        self,
+        agent: Agent,
+        graders: Sequence[Grader],
+        *,
+        slots: int,
+        timeout_s: float,
+        name: str,
+        data_sha256: str | None = None,
     ) -> None:
         self.seed_of: Callable[[Sample, int], int | None] = lambda sample, repeat: None
         self.earlier: dict[str, Sample] = {}
         """Samples whose answers are there already, by their rollout."""
 
         self._name = name
+        self._data_sha256 = data_sha256
         self._agent = agent
         self._graders = graders
         self._callers = {grader.bar.name: ScoreCaller(grader.score) for grader in graders}
@@ -148,12 +159,13 @@ class Measurer:
                 for grader in self._graders
                 if grader.bar.worst is not None
             }
-            return Measured(agent_error=problem, scores=worst)
+            return Measured(agent_error=problem, scores=worst, data_sha256=self._data_sha256)
         self._answered = True
         sample.trajectory = answered.trajectory
         calls = answered.trajectory.calls
         return Measured(
             seconds=answered.seconds,
+            data_sha256=self._data_sha256,
             cached=any((call.model_extra or {}).get("cached") is True for call in calls),
             agent_models=tuple(sorted({call.model for call in calls if call.model})),
         )

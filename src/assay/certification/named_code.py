@@ -1,7 +1,6 @@
 """`module:function`: a user's code by its name, imported before anything is run."""
 
 import inspect
-import os
 import pkgutil
 import re
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from assay.errors import ConfigError
+from assay.scoring.user_modules import import_path
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -21,8 +21,8 @@ def is_code_name(text: str) -> bool:
 def function_named(name: str, *, folders: tuple[Path, ...], where: str) -> Callable[..., object]:
     """The function that `module:function` names; it takes the sample.
 
-    Modules are looked for in `folders` first. Raises `ConfigError` for one that cannot be
-    imported or called.
+    Modules are looked for in `folders`, before those that are installed. Raises `ConfigError` for
+    one that cannot be imported or called.
     """
     function = imported(name, folders=folders, where=where)
     if not callable(function):
@@ -45,9 +45,8 @@ def function_named(name: str, *, folders: tuple[Path, ...], where: str) -> Calla
 
 def imported(name: str, *, folders: tuple[Path, ...], where: str) -> object:
     """What a name such as `module` or `module:function` stands for."""
-    for folder in map(os.path.abspath, reversed(folders)):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+    # Behind the standard library: a `json.py` beside the manifest is not that of Python.
+    sys.path[:] = import_path(folders)
     try:
         return pkgutil.resolve_name(name)
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """A certification that can be run: every question settled, every mistake found. Calls nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,11 +11,13 @@ from assay.report.certified import CertifiedManifest, Notice
 from assay.report.criteria import Bar
 
 from .agent_choice import Chosen, choose_agent
-from .digests import definition_sha256
+from .code_index import COMMAND, CodeIndex
+from .digests import definition_sha256, named_definitions, stable_sha256
 from .golden import Golden, open_golden
 from .grading import Grader, Settling, latency_bar, rows_needed, settle_criteria
 from .judge_client import JudgeModel
 from .model_names import bare_model, manifest_endpoint
+from .named_code import is_code_name
 from .settings import CertifySettings
 
 
@@ -31,6 +34,12 @@ class CertificationPlan:
     latency: Bar | None
     judge: JudgeModel | None
     golden: Golden
+    code: CodeIndex
+    """The digests of all code, as they were before any of it was imported."""
+
+    definitions: Mapping[str, str]
+    """The other definitions that the agent names, with their digests."""
+
     rehearsal: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
 
@@ -43,6 +52,11 @@ class CertificationPlan:
     @property
     def definition_sha256(self) -> str:
         return definition_sha256(self.definition)
+
+    @property
+    def data_sha256(self) -> str | None:
+        """The digest of the data files that the code names; None where it names none."""
+        return stable_sha256(self.code.data) if self.code.data else None
 
     @property
     def slots(self) -> int:
@@ -101,10 +115,24 @@ def plan_certifications(
         sha256=loaded.files[0].sha256,
         references={_within(root, each.path): each.sha256 for each in loaded.files[1:]},
     )
-    return tuple(
-        _planned(definition, settings, file=file, root=root, folder=folder)
-        for definition in agents.values()
-    )
+    source = _Source(loaded, file, root, folder, _read_code(loaded, agents, settings, root))
+    return tuple(_planned(definition, settings, source) for definition in agents.values())
+
+
+def _read_code(
+    manifest: Manifest, agents: dict[str, AgentDefinition], settings: CertifySettings, root: Path
+) -> CodeIndex:
+    """Read the code of all agents before the first of it is imported."""
+    index = CodeIndex(root, manifest)
+    for agent in agents.values():
+        if agent.evaluation is not None:
+            index.add_rubric(agent.evaluation)
+    runner = settings.runner
+    if isinstance(runner, str) and (runner.startswith(COMMAND) or is_code_name(runner)):
+        index.runner(runner)
+    if settings.tools is not None:
+        index.runner(settings.tools)
+    return index
 
 
 def refuse_hopeless(plan: CertificationPlan) -> None:
@@ -150,37 +178,46 @@ def _chosen_agents(
     return found
 
 
+@dataclass(frozen=True)
+class _Source:
+    """Where plans are made from."""
+
+    manifest: Manifest
+    file: CertifiedManifest
+    root: Path
+    folder: Path
+    code: CodeIndex
+
+
 def _planned(
-    definition: AgentDefinition,
-    settings: CertifySettings,
-    *,
-    file: CertifiedManifest,
-    root: Path,
-    folder: Path,
+    definition: AgentDefinition, settings: CertifySettings, source: _Source
 ) -> CertificationPlan:
-    profile, where = definition.evaluation, _where(file, definition)
+    profile, where = definition.evaluation, _where(source.file, definition)
+    root, code = source.root, source.code
     assert profile is not None  # chosen for having one
     if not profile.grading_rubric and profile.expected_latency_ms is None:
         raise ConfigError(
             "`evaluation` has neither criteria nor a latency: nothing to certify", where=where
         )
     judge = _LazyJudge(profile, settings, where)
-    graders = settle_criteria(profile, Settling(root, where, judge.get))
+    graders = settle_criteria(profile, Settling(root, where, judge.get, code))
     latency = latency_bar(profile, where=where)
     slots = slots_for(profile, settings)
-    chosen = choose_agent(definition, settings, root=root, where=where, slots=slots)
-    golden = open_golden(profile, settings, root=root, folder=folder, where=where)
+    chosen = choose_agent(definition, settings, root=root, where=where, slots=slots, code=code)
+    golden = open_golden(profile, settings, root=root, folder=source.folder, where=where)
     rehearsal = (*judge.rehearsal, *chosen.rehearsal, *golden.rehearsal)
     plan = CertificationPlan(
         definition=definition,
         profile=profile,
-        manifest=file,
+        manifest=source.file,
         settings=settings,
         chosen=chosen,
         graders=graders,
         latency=latency,
         judge=judge.made,
         golden=golden,
+        code=code,
+        definitions=named_definitions(definition, source.manifest),
         rehearsal=rehearsal,
     )
     return _with_notices(plan)

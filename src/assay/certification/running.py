@@ -4,6 +4,7 @@ import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from assay import __version__
 from assay.endpoints import check_endpoint
@@ -19,9 +20,11 @@ from assay.report.certified import (
     CertifiedJudge,
     Notice,
 )
+from assay.report.criteria import Bar
 from assay.report.criterion_decisions import Timings, latency_figures
 from assay.report.wording import plural
 
+from .digests import certified_endpoint
 from .measuring import Measurer, measured_of, rollout_of
 from .plan import CertificationPlan, refuse_hopeless
 from .tallying import Tally, tally
@@ -133,8 +136,8 @@ def _measurer(plan: CertificationPlan) -> Measurer:
     """The scorer of the run. Its name says everything that decides what a result means."""
     about = [
         plan.definition_sha256,
-        plan.chosen.agent.identity,
-        [bar.model_dump(mode="json") for bar in plan.bars],
+        [plan.chosen.agent.identity, plan.code.code_sha256(), dict(plan.definitions)],
+        [_told_apart(bar) for bar in plan.bars],
         None if plan.judge is None else plan.judge.endpoint.to_dict(),
         plan.settings.timeout_s,
         plan.slots,
@@ -146,7 +149,14 @@ def _measurer(plan: CertificationPlan) -> Measurer:
         slots=plan.slots,
         timeout_s=plan.settings.timeout_s,
         name=name,
+        data_sha256=plan.data_sha256,
     )
+
+
+def _told_apart(bar: Bar) -> dict[str, Any]:
+    """A bar without the digests of its files, which the digest of all code has already."""
+    code = {"sha256": True, "files": True} if bar.graded_by.files else {"files": True}
+    return bar.model_dump(mode="json", exclude={"graded_by": code})
 
 
 def _keep_answers(
@@ -172,6 +182,9 @@ def _result(
         counted.seconds, cached=counted.cached, concurrency=plan.slots, warmup=plan.warmup
     )
     finished = run.row().finished_at
+    code, data = plan.code.changed()
+    if counted.data_seen - {plan.data_sha256}:
+        data.update(plan.code.data)  # resumed, and they were others before
     return CertificationResult.model_validate(
         {
             "agent": _agent(plan, counted),
@@ -184,8 +197,9 @@ def _result(
             "seed": plan.settings.seed,
             "outcomes": tuple(counted.outcome(bar, timings) for bar in plan.bars),
             "latency": latency_figures(timings, plan.profile.latency_statistic),
-            "rehearsal": plan.rehearsal,
+            "rehearsal": (*plan.rehearsal, *(f"{file} changed during the run" for file in code)),
             "warnings": (*plan.notices, *_failures(plan, counted, warmup_problem)),
+            "unpinned": tuple(sorted(data)),
             "run": run_id,
             "started": run.spec.created_at,
             "finished": datetime.now(UTC) if finished is None else finished,
@@ -213,7 +227,11 @@ def _agent(plan: CertificationPlan, counted: Tally) -> CertifiedAgent:
         definition_sha256=plan.definition_sha256,
         model=plan.definition.model,
         runner=plan.chosen.agent.name,
-        runner_sha256=plan.chosen.agent.sha256,
+        runner_sha256=plan.chosen.code_sha256,
+        files={} if plan.chosen.code is None else dict(plan.chosen.code.files),
+        tools=plan.settings.tools,
+        definitions=dict(plan.definitions),
+        endpoint=certified_endpoint(plan.chosen.endpoint),
         models_returned=tuple(sorted(counted.agent_models)),
     )
 

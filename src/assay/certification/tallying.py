@@ -48,6 +48,9 @@ class Tally:
     agent_models: set[str] = field(default_factory=set)
     judge_models: set[str] = field(default_factory=set)
     judge_calls: int = 0
+    data_seen: set[str | None] = field(default_factory=set)
+    """Digests of the data files that the code named, one unless the run was resumed."""
+
     cost: Cost = field(default_factory=lambda: Cost(agent_usd=0.0, judge_usd=0.0))
 
     def add(self, calls: list[Called], bars: Iterable[Bar]) -> None:
@@ -90,6 +93,7 @@ class Tally:
             self.agent_models.update(each.agent_models)
             self.judge_models.update(each.judge_models)
             self.judge_calls += each.judge_calls
+            self.data_seen.add(each.data_sha256)
             spent = each.judge_cost_usd
             judge = None if judge is None or spent is None else judge + spent
         self.cost = Cost(agent_usd=agent, judge_usd=judge)

@@ -1,11 +1,11 @@
 """Whether a certificate still says what a manifest asks for. Names all that does not match.
 
-The judge is not asked and the agent not called. Metrics are imported, as they are for a run: the
-digest of a metric's code is known only then.
+The judge is not asked, the agent not called, and no code that the manifest or the certificate names
+is imported: digests are taken from the files.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,10 +29,12 @@ from assay.sources.golden import fetch_golden
 from assay.sources.golden.addresses import read_address
 from assay.sources.golden.rules import FetchRules
 
-from .digests import definition_sha256
+from .code_index import COMMAND, CodeIndex
+from .digests import certified_endpoint, definition_sha256, named_definitions
 from .grading import Settling, latency_bar, settle_criteria
 from .judge_client import JudgeModel
 from .model_names import bare_model
+from .named_code import is_code_name
 from .signing import VerifyingKey, signer_of
 
 SignatureState = Literal["signed", "unsigned", "not checked", "wrong"]
@@ -56,6 +58,9 @@ class Demands:
 
     runner: str | None = None
     """How the agent must have been called."""
+
+    endpoint: Endpoint | None = None
+    """The model that must have been asked, with all its settings."""
 
     def __post_init__(self) -> None:
         if self.keys and self.allow_unsigned:
@@ -107,6 +112,7 @@ def verify_certificate(
     loaded = Manifest.load(manifest)
     definition = _definition(loaded, agent, where=str(manifest))
     expected = _expected(definition, loaded, demands, where=f"{manifest}: {definition.id}")
+    expected = replace(expected, code=_runner_code(statement.certification, loaded))
     findings = (first, *check_certificate(statement, expected, now=now()))
     return Verification(
         verified=all(each.status != "mismatch" for each in findings),
@@ -183,11 +189,13 @@ def _expected(
     root = manifest.root or Path.cwd()
     if profile.golden_dataset_uri is None:
         raise ConfigError("there is no `golden_dataset_uri`", where=f"{where}: evaluation")
-    bars = _bars(profile, root=root, where=where)
+    bars = _bars(profile, CodeIndex(root, manifest), root=root, where=where)
     judged = any(bar.graded_by.by == "judge" for bar in bars)
     return Expected(
         agent=definition.id,
         definition_sha256=definition_sha256(definition),
+        definitions=named_definitions(definition, manifest),
+        model=bare_model(definition.model or definition.id),
         bars=bars,
         repeats=profile.repeats,
         dataset_uri=read_address(profile.golden_dataset_uri, demands.fetch).shown,
@@ -196,7 +204,25 @@ def _expected(
         judge=bare_model(profile.evaluator_model or "") if judged else None,
         subjects=demands.subjects,
         runner=demands.runner,
+        endpoint=certified_endpoint(demands.endpoint),
     )
+
+
+def _runner_code(certification: Certification, manifest: Manifest) -> Mapping[str, str] | None:
+    """The files of the runner as they are now, by the name that the certificate has for it.
+
+    None for a runner that is not code.
+    """
+    agent, index = certification.agent, CodeIndex(manifest.root or Path.cwd(), manifest)
+    name = agent.tools or agent.runner
+    if not (agent.tools or name.startswith(COMMAND) or is_code_name(name)):
+        return None
+    code = index.runner(name)
+    # Where the code names the manifest that was certified, that may have another name here.
+    said = certification.manifest
+    known = {said.path, *said.references, certification.dataset.uri}
+    files = {} if code is None else code.files
+    return {file: sha256 for file, sha256 in files.items() if file not in known}
 
 
 def _fetched(uri: str, root: Path, demands: Demands) -> str | None:
@@ -207,8 +233,11 @@ def _fetched(uri: str, root: Path, demands: Demands) -> str | None:
         return fetch_golden(uri, root=root, rules=demands.fetch, cache=Path(folder)).sha256
 
 
-def _bars(profile: EvaluationProfile, *, root: Path, where: str) -> tuple[Bar, ...]:
-    graders = settle_criteria(profile, Settling(root, where, lambda: _stand_in(profile)))
+def _bars(
+    profile: EvaluationProfile, code: CodeIndex, *, root: Path, where: str
+) -> tuple[Bar, ...]:
+    settling = Settling(root, where, lambda: _stand_in(profile), code, load=False)
+    graders = settle_criteria(profile, settling)
     latency = latency_bar(profile, where=where)
     scores = tuple(grader.bar for grader in graders)
     return scores if latency is None else (*scores, latency)

@@ -7,14 +7,15 @@ from typing import Any
 
 from assay.certification.signing import read_verifying_key
 from assay.certification.verifying import Demands, Verification, verify_certificate
+from assay.models import Endpoint
 from assay.report.certificate_checks import Finding
 from assay.report.wording import plural
 from assay.sources.golden.rules import FetchRules
 
 from .certify_issuing import digest
 from .exit_status import NO, YES
+from .judge_backends import read_endpoint
 from .terminal import cut, plain, plain_lines, print_json
-from .users_output import users_output_on_stderr
 
 _SAID = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
 
@@ -52,7 +53,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--require-runner",
         metavar="RUNNER",
-        help="the agent must have been tested like this, as `tested as` shows it",
+        help="the agent must have been tested like this, as `tested as` shows it; an endpoint's "
+        "FILE.json must have all its settings",
     )
     _add_dataset_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -74,25 +76,30 @@ def _add_dataset_options(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 verified, 1 not, 2 no certificate or no manifest, 3 the dataset is away."""
+    endpoint = required_endpoint(args.require_runner)
     demands = Demands(
         keys=tuple(read_verifying_key(path) for path in args.key),
         allow_unsigned=args.allow_unsigned,
         refetch_dataset=args.refetch_dataset,
         fetch=FetchRules(allow_outside=args.allow_outside, allow_private=args.allow_private),
         subjects=tuple(args.require_subject),
-        runner=args.require_runner,
+        runner=None if endpoint else args.require_runner,
+        endpoint=endpoint,
     )
-    # Metrics are imported, and whatever they print is no result of this command.
-    with users_output_on_stderr():
-        found = verify_certificate(
-            args.certificate, args.manifest, agent=args.agent, demands=demands
-        )
+    found = verify_certificate(args.certificate, args.manifest, agent=args.agent, demands=demands)
     status = YES if found.verified else NO
     if args.json:
         print_json({"exit_status": status, **_plain(found)})
     else:
         print(plain_lines("\n".join(verification_lines(found, str(args.certificate)))))
     return status
+
+
+def required_endpoint(runner: str | None) -> Endpoint | None:
+    """The endpoint that `--require-runner` names by its file; None for other runners."""
+    if runner is None or not runner.lower().endswith(".json") or not Path(runner).is_file():
+        return None
+    return read_endpoint(runner)
 
 
 def verification_lines(found: Verification, certificate: str) -> list[str]:

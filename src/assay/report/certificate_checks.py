@@ -1,12 +1,12 @@
 """A certificate held against what a manifest asks for today: pure comparisons."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 from .certificate import Certification, Statement, is_valid
-from .certified import CertifiedDataset
+from .certified import CertifiedDataset, CertifiedEndpoint
 from .criteria import Bar, CriterionOutcome, CriterionStatus
 from .figures import Figure
 
@@ -48,6 +48,18 @@ class Expected:
     runner: str | None = None
     """How the agent must have been called; None: in any way."""
 
+    endpoint: CertifiedEndpoint | None = None
+    """The model that must have been asked, and how; None: any."""
+
+    model: str | None = None
+    """The model that the definition names, without its provider."""
+
+    code: Mapping[str, str] | None = None
+    """The files of the runner as they are now, with the sha256 of each; None: it is not code."""
+
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """The definitions that the agent names, with the sha256 of each."""
+
 
 def check_certificate(
     statement: Statement, expected: Expected, *, now: datetime
@@ -64,16 +76,77 @@ def check_certificate(
 
 
 def _about_the_agent(statement: Statement, expected: Expected) -> Iterator[Finding]:
-    agent = statement.certification.agent
+    certification = statement.certification
+    agent = certification.agent
     yield same("agent", expected.agent, agent.id)
     yield same("definition", f"sha256:{expected.definition_sha256}", _definition(statement))
+    for name in sorted({*expected.definitions, *agent.definitions}):
+        wanted, used = expected.definitions.get(name), agent.definitions.get(name)
+        yield _finding(f"definition {name}", _digest(wanted), _digest(used), ok=wanted == used)
     if expected.runner is not None:
         yield same("runner", expected.runner, agent.runner)
+    yield from _about_the_runner(certification, expected)
     digests = {pair for each in statement.subject for pair in each.digest.items()}
     for algorithm, digest in expected.subjects:
         held = (algorithm, digest) in digests
         found = f"{algorithm}:{digest}" if held else _listed(digests)
         yield _finding("subject", f"{algorithm}:{digest}", found, ok=held)
+
+
+def _about_the_runner(certification: Certification, expected: Expected) -> Iterator[Finding]:
+    agent = certification.agent
+    if agent.endpoint is not None:
+        if expected.model is not None:
+            yield same("agent model", expected.model, agent.endpoint.model)
+        if expected.endpoint is not None:
+            yield same("agent endpoint", _endpoint(expected.endpoint), _endpoint(agent.endpoint))
+    elif expected.endpoint is not None:
+        yield same("agent endpoint", _endpoint(expected.endpoint), NONE)
+    if certification.unpinned:
+        yield Finding(
+            check="files not pinned",
+            status="unchecked",
+            expected="files that did not change while the agent ran",
+            found=", ".join(certification.unpinned),
+        )
+    if agent.files or expected.code:
+        code = expected.code or {}
+        yield compare_files("runner code", code, agent.files, certification.unpinned)
+    elif expected.code is not None:
+        # Of a command it is known what it is called; of a function without a file, nothing.
+        command = agent.runner.startswith("cmd:")
+        yield Finding(
+            check="runner code",
+            status="unchecked" if command else "mismatch",
+            expected="files of the project that can be compared",
+            found=f"{agent.runner} has none",
+        )
+
+
+def compare_files(
+    check: str, expected: Mapping[str, str], found: Mapping[str, str], unpinned: Iterable[str] = ()
+) -> Finding:
+    """The files of some code as they are now, beside those that were certified."""
+    names = {*expected, *found} - set(unpinned)
+    # A file that changed may import others than before: then it alone is the reason.
+    changed = {name for name in names & {*expected} & {*found} if expected[name] != found[name]}
+    differ = sorted(changed or {name for name in names if expected.get(name) != found.get(name)})
+    if not differ:
+        return Finding(check=check, status="ok", expected="", found=_files(sorted(names), found))
+    return _finding(check, _files(differ, expected), _files(differ, found), ok=False)
+
+
+def _files(names: Iterable[str], digests: Mapping[str, str]) -> str:
+    return ", ".join(
+        f"{name} {_digest(digests[name])}" if name in digests else f"without {name}"
+        for name in names
+    )
+
+
+def _endpoint(endpoint: CertifiedEndpoint) -> str:
+    host = f" at {endpoint.host}" if endpoint.host else ""
+    settings = endpoint.settings_sha256
+    return f"{endpoint.provider}:{endpoint.model}{host}, settings sha256:{settings}"
 
 
 def _definition(statement: Statement) -> str:
@@ -123,30 +196,34 @@ def _about_the_criteria(certification: Certification, expected: Expected) -> Ite
         if outcome is None:
             yield _finding(bar.name, "among the criteria", NONE, ok=False)
         else:
-            yield from _about_a_criterion(bar, outcome)
+            yield from _about_a_criterion(bar, outcome, certification.unpinned)
     for name in outcomes:
         yield _finding(name, NONE, "among the criteria", ok=False)
 
 
-def _about_a_criterion(bar: Bar, outcome: CriterionOutcome) -> Iterator[Finding]:
+def _about_a_criterion(
+    bar: Bar, outcome: CriterionOutcome, unpinned: tuple[str, ...]
+) -> Iterator[Finding]:
     passed = outcome.status is CriterionStatus.PASSED
     if bar.strict:
         yield _finding(bar.name, "passed", outcome.status.value, ok=passed)
     else:
         yield _finding(bar.name, "passed or warned", outcome.status.value, ok=True)
-    for field in ("kind", "direction", "threshold", "strict", "range"):
-        old, new = getattr(bar, field), getattr(outcome, field)
-        yield from _unless_same(f"{bar.name}: {field}", _shown(old), _shown(new))
+    for name in ("kind", "direction", "threshold", "strict", "range"):
+        old, new = getattr(bar, name), getattr(outcome, name)
+        yield from _unless_same(f"{bar.name}: {name}", _shown(old), _shown(new))
     stronger = outcome.gate == "proven" or bar.gate == "point"
     if not stronger:
         yield _finding(f"{bar.name}: gate", bar.gate, outcome.gate, ok=False)
     if outcome.confidence < bar.confidence:
         least = f"at least {bar.confidence:g}"
         yield _finding(f"{bar.name}: confidence", least, f"{outcome.confidence:g}", ok=False)
-    yield from _about_the_grading(bar, outcome)
+    yield from _about_the_grading(bar, outcome, unpinned)
 
 
-def _about_the_grading(bar: Bar, outcome: CriterionOutcome) -> Iterator[Finding]:
+def _about_the_grading(
+    bar: Bar, outcome: CriterionOutcome, unpinned: tuple[str, ...]
+) -> Iterator[Finding]:
     wanted, used = bar.graded_by, outcome.graded_by
     yield from _unless_same(f"{bar.name}: graded by", wanted.by, used.by)
     if wanted.by == "clock":
@@ -155,6 +232,9 @@ def _about_the_grading(bar: Bar, outcome: CriterionOutcome) -> Iterator[Finding]
     if wanted.by != "judge":
         yield from _unless_same(f"{bar.name}: {wanted.by}", wanted.name, used.name)
     what = {"judge": "judge prompt", "check": "check file"}.get(wanted.by, "metric code")
+    if wanted.files and used.files:
+        yield compare_files(f"{bar.name}: {what}", wanted.files, used.files, unpinned)
+        return
     # Without digests nothing is known about the code, which is not the same as knowing that it
     # is the same.
     known = wanted.sha256 is not None and wanted.sha256 == used.sha256

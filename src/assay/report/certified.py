@@ -11,6 +11,18 @@ from .figures import Figure
 SHA256 = r"^[0-9a-f]{64}$"
 
 
+class CertifiedEndpoint(Figure):
+    """A model and how it was asked."""
+
+    provider: str
+    model: str
+    host: str | None
+    """None for models in the process."""
+
+    settings_sha256: str = Field(pattern=SHA256)
+    """Of all settings but secrets: another temperature is another agent."""
+
+
 class CertifiedAgent(Figure):
     """The agent that was tested, and how it was called."""
 
@@ -26,7 +38,19 @@ class CertifiedAgent(Figure):
     """`own model ...`, `module:function`, an address or a command: without secrets."""
 
     runner_sha256: str | None = None
-    """Of the file that holds a `module:function`; None for others, or where it is not known."""
+    """Of the code that ran: of its file, or of the list of its files. None where there is none."""
+
+    files: dict[str, str] = Field(default_factory=dict)
+    """The files of that code, by their paths inside the project, with the sha256 of each."""
+
+    tools: str | None = None
+    """The module that had the functions of the agent's tools."""
+
+    definitions: dict[str, str] = Field(default_factory=dict)
+    """The other definitions of the manifest that this one names, with the sha256 of each."""
+
+    endpoint: CertifiedEndpoint | None = None
+    """The model that was asked, for agents that are models."""
 
     models_returned: tuple[str, ...] = ()
     """What the endpoint called the models that answered; empty where nobody said."""
@@ -100,6 +124,9 @@ class CertificationResult(Figure):
     """What differs from the manifest. Of a rehearsal there is a report, but no certificate."""
 
     warnings: tuple[Notice, ...] = ()
+    unpinned: tuple[str, ...] = ()
+    """Data files that changed while the agent ran: nothing is certified about them."""
+
     run: str
     """The id of the recorded run."""
 

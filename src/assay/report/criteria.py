@@ -45,6 +45,9 @@ class GradedBy(Figure):
     sha256: str | None = None
     """Of the metric's code, the check file or the judge's prompt; None where it is not known."""
 
+    files: dict[str, str] = Field(default_factory=dict)
+    """The files of the code, by their paths inside the project, with the sha256 of each."""
+
 
 class Bar(Figure):
     """One criterion with every question about it settled."""

@@ -11,6 +11,7 @@ from assay.models.failure import error_message
 
 from ..arguments import wanted
 from ..outcome import read_outcome
+from ..user_modules import import_path
 from .findings import Finding, Rule, not_judged
 from .located import Located, brief
 from .reading import Reading
@@ -58,10 +59,8 @@ def _resolved(given: Located) -> Callable[..., object]:
         raise given.wrong(
             f"{name!r} is not of the form module:function", hint="such as my_checks:polite"
         )
-    folder = str(Path(given.file).absolute().parent)
-    if folder not in sys.path:
-        # A module beside the check file is found, as one beside an evaluation file is.
-        sys.path.insert(0, folder)
+    # A module beside the check file is found, as one beside an evaluation file is.
+    sys.path[:] = import_path([Path(given.file).absolute().parent])
     try:
         function = pkgutil.resolve_name(name)
     except (Exception, SystemExit) as error:

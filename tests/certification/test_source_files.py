@@ -1,0 +1,209 @@
+"""Which files belong to some code: found by reading, never by importing."""
+
+import functools
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.certification.digests import file_sha256
+from assay.certification.source_files import (
+    find_callable_code,
+    find_command_code,
+    find_file_code,
+    find_module_code,
+)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def module(folder: Path, name: str) -> list[str]:
+    found = find_module_code(name, (folder,))
+    assert found is not None
+    return list(found.files)
+
+
+def test_a_module_alone_has_the_digest_of_its_file(tmp_path: Path) -> None:
+    write(tmp_path, {"alone.py": "import json, pydantic, assay\n"})
+
+    found = find_module_code("alone", (tmp_path,))
+
+    assert found is not None
+    assert found.sha256 == file_sha256(tmp_path / "alone.py")
+
+
+def test_nothing_is_imported(tmp_path: Path) -> None:
+    write(tmp_path, {"top.py": "import deep\nraise SystemExit(0)\n", "deep.py": "1 / 0\n"})
+
+    assert module(tmp_path, "top") == ["deep.py", "top.py"]
+    assert "deep" not in sys.modules
+
+
+IMPORTS = {
+    "plain": ("import other", ["other.py"]),
+    "dotted": ("import pack.part", ["pack/__init__.py", "pack/part.py"]),
+    "from a package": ("from pack import part", ["pack/__init__.py", "pack/part.py"]),
+    "a name": ("from other import thing", ["other.py"]),
+    "everything": ("from other import *", ["other.py"]),
+    "in a function": ("def f():\n    import other", ["other.py"]),
+    "by a call": ("import importlib\nimportlib.import_module('other')", ["other.py"]),
+    "without __init__": ("import bare.part", ["bare/part.py"]),
+    "of a circle": ("import round_one", ["round_one.py", "round_two.py"]),
+    "of nothing there": ("import nowhere_at_all", []),
+    "of a text": ("x = 'other'", []),
+}
+
+
+@pytest.mark.parametrize(("text", "files"), IMPORTS.values(), ids=IMPORTS)
+def test_modules_of_the_project_are_followed(tmp_path: Path, text: str, files: list[str]) -> None:
+    write(
+        tmp_path,
+        {
+            "main.py": text,
+            "other.py": "",
+            "pack/__init__.py": "",
+            "pack/part.py": "",
+            "bare/part.py": "",
+            "round_one.py": "import round_two",
+            "round_two.py": "import round_one",
+        },
+    )
+
+    assert set(module(tmp_path, "main")) == {"main.py", *files}
+
+
+def test_relative_imports_lead_through_the_package(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "pack/__init__.py": "",
+            "pack/one.py": "from . import two\nfrom .deep.three import x\n",
+            "pack/two.py": "",
+            "pack/deep/__init__.py": "",
+            "pack/deep/three.py": "from ...beyond import y\nfrom ..four import z\n",
+            "pack/four.py": "",
+        },
+    )
+
+    assert module(tmp_path, "pack.one") == [
+        "pack/__init__.py",
+        "pack/deep/__init__.py",
+        "pack/deep/three.py",
+        "pack/four.py",
+        "pack/one.py",
+        "pack/two.py",
+    ]
+
+
+def test_a_file_named_like_a_standard_module_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, {"main.py": "import json\n", "json.py": "raise SystemExit\n"})
+
+    assert module(tmp_path, "main") == ["main.py"]
+
+
+DATA = {
+    "a path": "open('data/words.txt')",
+    "joined": "Path(__file__).parent / 'data' / 'words.txt'",
+    "of the folder above": "Path(__file__).parents[1] / 'data/words.txt'",
+    "a pattern": "Path('data').glob('w*.txt')",
+    "a listing": "os.listdir('data')",
+}
+
+
+@pytest.mark.parametrize("text", DATA.values(), ids=DATA)
+def test_data_files_that_the_code_names_belong_to_it(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"pack/main.py": text, "data/words.txt": "x", "other.txt": "y"})
+
+    assert module(tmp_path, "pack.main") == ["data/words.txt", "pack/main.py"]
+
+
+def test_files_outside_of_the_project_do_not_belong_to_it(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"project/main.py": "open('../secret.txt'); open('/etc/hostname')", "secret.txt": "x"},
+    )
+
+    assert module(tmp_path / "project", "main") == ["main.py"]
+
+
+def test_code_that_cannot_be_parsed_is_its_own_file(tmp_path: Path) -> None:
+    write(tmp_path, {"main.py": "def (:\n"})
+
+    assert module(tmp_path, "main") == ["main.py"]
+
+
+def test_a_module_that_is_not_there_has_no_code(tmp_path: Path) -> None:
+    assert find_module_code("nowhere_at_all", (tmp_path,)) is None
+    assert find_module_code("sys", (tmp_path,)) is None
+
+
+def test_left_out_is_what_is_certified_by_itself(tmp_path: Path) -> None:
+    write(tmp_path, {"main.py": "open('golden.jsonl')", "golden.jsonl": "{}"})
+
+    found = find_module_code("main", (tmp_path,), frozenset({tmp_path.resolve() / "golden.jsonl"}))
+
+    assert found is not None
+    assert list(found.files) == ["main.py"]
+
+
+COMMANDS = {
+    "a script": (["python", "run.py", "--fast"], ["helper.py", "run.py"]),
+    "an option": (["agent", "--config=config.json"], ["config.json"]),
+    "a module": (["python", "-m", "run"], ["helper.py", "run.py"]),
+    "a shell script": (["./start.sh"], ["helper.py", "run.py", "start.sh"]),
+}
+
+
+@pytest.mark.parametrize(("argv", "files"), COMMANDS.values(), ids=COMMANDS)
+def test_a_command_is_made_of_the_files_that_it_names(
+    tmp_path: Path, argv: list[str], files: list[str]
+) -> None:
+    files_there = {
+        "run.py": "import helper\n",
+        "helper.py": "",
+        "config.json": "{}",
+        "start.sh": "#!/bin/sh\nexec python run.py\n",
+    }
+    write(tmp_path, files_there)
+
+    found = find_command_code(argv, (tmp_path,))
+
+    assert found is not None
+    assert list(found.files) == files
+
+
+def test_a_command_without_files_of_the_project_has_no_code(tmp_path: Path) -> None:
+    assert find_command_code(["cat", "-"], (tmp_path,)) is None
+
+
+def test_a_check_file_is_made_of_the_functions_that_it_names(tmp_path: Path) -> None:
+    checks = "checks:\n  - {name: polite, python: own_checks:polite}\n"
+    write(
+        tmp_path,
+        {"checks.yaml": checks, "own_checks.py": "import words\n", "words.py": ""},
+    )
+
+    found = find_file_code(tmp_path / "checks.yaml", (tmp_path,))
+
+    assert list(found.files) == ["checks.yaml", "own_checks.py", "words.py"]
+
+
+def test_a_function_that_says_it_is_another_is_digested_as_both() -> None:
+    @functools.wraps(Path.read_text)
+    def answer(sample: object) -> str:
+        return "always this"
+
+    found = find_callable_code(answer)
+
+    assert found is not None
+    assert "test_source_files.py" in found.files
+    assert file_sha256(Path(__file__)) in found.files.values()
+
+
+def test_code_without_a_file_has_none() -> None:
+    assert find_callable_code(len) is None
