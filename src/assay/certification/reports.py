@@ -69,6 +69,19 @@ def write_reports(
     return tuple(out / name for name in texts)
 
 
+def set_aside(out: Path) -> tuple[Path, ...]:
+    """Rename the certificates that are in a folder to `NAME.previous`; their new names.
+
+    Called before a run: whatever becomes of it, an earlier certificate is not taken for its own.
+    """
+    found = []
+    for name in (CERTIFICATE, SIGNED):
+        path = out / name
+        if path.is_file() or path.is_symlink():
+            found.append(path.replace(out / f"{name}.previous"))
+    return tuple(found)
+
+
 def _certificate(result: CertificationResult, issuing: Issuing) -> dict[str, str]:
     if not result.attestable:
         return {}

@@ -40,6 +40,9 @@ COMMANDS = {
 }
 """Each command is the module of its name in this folder."""
 
+SUPERVISED = {("certify", "run"), ("certify", "plan")}
+"""Commands whose success others rely on, and which run code of others in this process."""
+
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -61,8 +64,17 @@ class _Parser(ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names and return the exit status of the process."""
     _accept_every_character()
+    if argv is None and tuple(sys.argv[1:3]) in SUPERVISED:
+        from .supervision import supervise
+
+        return supervise(lambda: _finish(sys.argv[1:]))
+    return _finish(sys.argv[1:] if argv is None else argv)
+
+
+def _finish(argv: Sequence[str]) -> int:
+    """Run a command to its end, whatever ends it; its exit status."""
     try:
-        status = _run(sys.argv[1:] if argv is None else argv)
+        status = _run(argv)
         # Now, while a failure to write what is buffered can still become the exit status.
         # There is no stdout when the process was started without one.
         if sys.stdout is not None:

@@ -20,9 +20,10 @@ from assay.certification import (
     refuse_hopeless,
     write_reports,
 )
-from assay.certification.reports import Issuing
+from assay.certification.reports import Issuing, set_aside
 from assay.errors import AssayError, ConfigError
 from assay.evaluation import Stop
+from assay.models.manifest import Manifest
 from assay.record import Store
 from assay.report.certified import CertificationResult
 
@@ -90,6 +91,33 @@ def main(args: Namespace) -> int:
     """Exit status: 0 certified, 1 a strict criterion failed, 2 nothing was run, 3 could not tell,
     130 interrupted.
     """
+    aside = _set_aside(args)
+    try:
+        return _run(args)
+    finally:
+        for path in aside:
+            if not path.with_suffix("").exists():
+                message = f"{path} is the earlier certificate; this run did not renew it"
+                print(plain_lines(message), file=sys.stderr)
+
+
+def _set_aside(args: Namespace) -> list[Path]:
+    """Take away earlier certificates before anything can end this run; their new names."""
+    if args.output is None:
+        return []
+    try:
+        agents = [args.agent] if args.agent else list(Manifest.load(args.manifest).agents)
+    except AssayError:
+        agents = []  # which is told when the plan is made
+    folders = [args.output, *(args.output / _folder_name(agent) for agent in agents)]
+    try:
+        return [path for folder in folders for path in set_aside(folder)]
+    except OSError as error:
+        message = f"the earlier certificate cannot be renamed: {error.strerror}"
+        raise ConfigError(message, where=str(args.output)) from error
+
+
+def _run(args: Namespace) -> int:
     issuing = issuing_from(args)
     if refused(changes := changes_since_baseline(args), args):
         if args.json:

@@ -1,0 +1,108 @@
+"""A command in a child process, so that code which it runs cannot end it and look like success.
+
+An agent, a metric or a tool may call `os._exit(0)`, replace the process, or kill it. The parent
+runs none of that code: it waits for the status that the command reports when it is finished.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from .exit_status import COULD_NOT_TELL, INTERRUPTED
+
+_FORWARDED = {signal.SIGINT, signal.SIGTERM}
+
+
+def supervise(work: Callable[[], int]) -> int:
+    """Run `work` in a child process, and return the status that it finished with.
+
+    A child that ended without a status comes to `COULD_NOT_TELL`, whatever its own status was.
+    Where processes cannot be forked, `work` is run here.
+    """
+    if not hasattr(os, "fork"):
+        return work()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    finished, report = os.pipe()
+    watched, held = os.pipe()
+    with _signals_kept() as before:
+        child = os.fork()
+        if child == 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(finished)
+            os.close(held)
+            _run_and_exit(work, report, watched)
+        os.close(report)
+        os.close(watched)
+        ended = _wait(child)
+    os.close(held)
+    # Not read to its end: processes that the agent left behind may still hold the other side.
+    os.set_blocking(finished, False)
+    with suppress(BlockingIOError), os.fdopen(finished, "rb", buffering=0) as reader:
+        said = reader.read(16)
+        if said:
+            return int(said)
+    return _explain(ended)
+
+
+def _run_and_exit(work: Callable[[], int], report: int, watched: int) -> NoReturn:
+    threading.Thread(target=_stop_with_parent, args=[watched], daemon=True).start()
+    status = work()
+    os.write(report, str(status).encode())
+    os.close(report)
+    sys.exit(status)
+
+
+def _stop_with_parent(watched: int) -> None:
+    """The parent never writes: this returns when it is gone."""
+    with suppress(OSError):
+        os.read(watched, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[set[signal.Signals | int]]:
+    """Inside of it signals wait until they are asked for; gives those that waited before."""
+    kept = {*_FORWARDED, signal.SIGCHLD}
+    before: set[signal.Signals | int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, kept))
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _wait(child: int) -> int:
+    """Wait for the child, and hand signals on to it; how it ended, as `waitpid` has it."""
+    while True:
+        if hasattr(signal, "sigwaitinfo"):
+            told = signal.sigwaitinfo({*_FORWARDED, signal.SIGCHLD})
+            number, by_terminal = told.si_signo, told.si_code > 0
+        else:
+            number, by_terminal = signal.sigwait({*_FORWARDED, signal.SIGCHLD}), False
+        if number == signal.SIGCHLD:
+            pid, ended = os.waitpid(child, os.WNOHANG)
+            if pid:
+                return ended
+        elif not by_terminal:
+            # A Ctrl-C in a terminal reaches the child by itself.
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
+
+
+def _explain(ended: int) -> int:
+    code = os.waitstatus_to_exitcode(ended)
+    if code == INTERRUPTED:
+        return code  # it left at once after a third signal, and said so
+    how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
+    print(
+        f"aborted: the process ended {how} before the command had finished; the agent, a metric or "
+        "a tool ended it\n"
+        "  hint: there is no certificate; what was recorded is kept, see `assay runs`",
+        file=sys.stderr,
+    )
+    return COULD_NOT_TELL
