@@ -7,7 +7,8 @@ import pytest
 
 from assay.errors import DatasetError
 from assay.models import Sample
-from assay.sources.codex import parent_of, read_codex
+from assay.sources.codex import read_codex
+from assay.sources.codex_rollouts import parent_of
 from assay.sources.opencode import SampleOptions, SessionChoice
 from assay.sources.transcripts import TranscriptStream
 
@@ -258,3 +259,66 @@ def test_a_genuine_compaction_leaves_no_answer_and_every_token() -> None:
     assert sample.trajectory is not None
     used = [call.usage.input_tokens for call in sample.trajectory.calls if call.usage]
     assert used == [120, 121, 122, 120, 120, 120]
+
+
+def test_a_genuine_fork_holds_the_turns_it_inherits() -> None:
+    samples = by_id(read_codex(GENUINE))
+
+    origin = samples[FORK].metadata["forked_from"]
+    assert origin["session_id"] == BASE
+    shared = origin["inherited_messages"]
+    assert samples[FORK].messages[:shared] == samples[BASE].messages[:shared]
+    assert said_in(samples[FORK])[shared:] == [
+        ("user", "On the fork. [S13]"),
+        ("assistant", "Here is the answer you asked for: 42."),
+    ]
+    assert samples[BASE].messages[shared].text == "After compaction. [S13]"
+
+
+def test_a_genuine_revert_is_one_session_without_the_undone_turn() -> None:
+    stream = read_codex(GENUINE)
+    samples = list(stream)
+    reverted = by_id(read_codex(GENUINE))[REVERTED]
+    kept = by_id(read_codex(GENUINE, options=SampleOptions(keep_reverted=True)))[REVERTED]
+
+    assert [sample.id for sample in samples] == [
+        *(FAILED, REFUSED, PACKED, SEARCHED, BASE, FORK, REVERTED),
+    ]
+    assert [text for role, text in said_in(reverted) if role == "user"] == [
+        *("Keep. [S13]", "Instead. [S13]"),
+    ]
+    undone = reverted.metadata["reverted_messages"]
+    assert [each["content"] for each in undone if each["role"] == "user"] == ["Undo me. [S1]"]
+    assert [text for role, text in said_in(kept) if role == "user"] == [
+        *("Keep. [S13]", "Undo me. [S1]", "Instead. [S13]"),
+    ]
+    assert (stream.reading.damaged, stream.reading.skipped, stream.reading.notes) == ([], [], [])
+
+
+def test_a_genuine_compressed_session_is_read() -> None:
+    (sample,) = read_codex(GENUINE, SessionChoice(sessions=frozenset({PACKED})))
+
+    assert said_in(sample)[1:] == [
+        ("user", "Retry. [S5]"),
+        ("assistant", "It worked the second time."),
+    ]
+
+
+def test_without_the_zstandard_package_compressed_sessions_are_skipped_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("assay.sources.opened.find_spec", lambda name: None)
+
+    stream = read_codex(GENUINE)
+    samples = list(stream)
+
+    assert len(samples) == 6
+    (skipped,) = stream.reading.skipped
+    assert skipped.session_id == PACKED
+    assert "assay[zstd]" in str(skipped.problem)
+
+
+def test_a_genuine_title_names_its_session() -> None:
+    (sample,) = read_codex(GENUINE, SessionChoice(title="own title"))
+
+    assert (sample.id, sample.input["title"]) == (BASE, "My own title")

@@ -1,10 +1,12 @@
 """Rollouts of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, one item a line.
 
+A session may have several files, and may continue another one: `codex_rollouts` tells which.
 The items that went to and came from the model are the truth. Events, which repeat them for the
 screen, tell only what the items do not: tokens, interruptions, and what the user went back on.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,22 @@ from assay.errors import BadRow
 from assay.models import Sample
 
 from .codex_conversation import CodexConversation
+from .codex_replay import Line, Replay
+from .codex_rollouts import (
+    PATTERNS,
+    Rollout,
+    RolloutIndex,
+    codex_home,
+    find_rollouts,
+    parent_of,
+    put_in_envelope,
+    session_name,
+)
+from .codex_titles import read_titles
 from .opencode import Children, SampleOptions, SessionChoice
 from .session_heads import Head, Unreadable
-from .session_lines import numbered_lines, read_lines, session_files
+from .session_lines import iterate_records, session_files
 from .session_times import milliseconds
-from .stored_json import parse_object
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
 
 __all__ = ["read_codex"]
@@ -45,136 +58,138 @@ def read_codex(
 
 
 def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:
-    files = session_files(path, "rollout-*.jsonl", kind="rollouts of Codex")
-    family = _Family(files if path.is_dir() else _beside(path))
-    for file in files:
-        if family.has_parent(file) and path.is_dir():
-            continue
-        yield _read_file(file, family, options)
+    files = session_files(path, *PATTERNS, kind="rollouts of Codex")
+    home = codex_home(path)
+    if not path.is_dir():
+        # Subagents are mostly beside their parent; what a session inherits may be of any day.
+        files += [file for pattern in PATTERNS for file in path.parent.glob(pattern)]
+    index = RolloutIndex(files, find_rollouts(home) if home != path.resolve() else ())
+    threads = index.roots if path.is_dir() else [index.thread_at(path)]
+    del files
+    folder = _Folder(index, read_titles(home, path), options)
+    for thread_id in threads:
+        yield folder.read(thread_id)
 
 
-def _beside(path: Path) -> list[Path]:
-    """A subagent begins while its parent runs, so that its rollout is mostly of the same day."""
-    return sorted({path, *path.parent.glob("rollout-*.jsonl")})
+@dataclass(frozen=True)
+class _Folder:
+    """All sessions that are read together."""
+
+    index: RolloutIndex
+    titles: dict[str, str]
+    options: SampleOptions
+
+    def read(self, thread_id: str) -> Recorded | Unreadable:
+        rollouts = self.index.rollouts_of(thread_id)
+        try:
+            return _Thread(self, rollouts).to_recorded()
+        except BadRow as problem:
+            return Unreadable(session_name(rollouts[-1].path), problem.with_traceback(None))
+
+    def read_children(self, thread_id: str) -> Iterator[Recorded | Unreadable]:
+        for child in self.index.children_of(thread_id):
+            yield self.read(child)
 
 
-class _Family:
-    """Which session started which, from the first line of each rollout."""
+@dataclass
+class _Thread:
+    """One session: its rollouts, with all their lines."""
 
-    def __init__(self, files: list[Path]) -> None:
-        metas = {file: _first_meta(file) for file in files}
-        ids = {str(meta.get("id")) for meta in metas.values()}
-        self._with_parent: set[Path] = set()
-        self._children: dict[str, list[Path]] = {}
-        for file, meta in metas.items():
-            parent = parent_of(meta)
-            if parent is not None and parent in ids and parent != meta.get("id"):
-                self._with_parent.add(file)
-                self._children.setdefault(parent, []).append(file)
+    folder: _Folder
+    rollouts: list[Rollout]
+    lines: list[list[Line]] = field(default_factory=list)
+    damage: list[BadRow] = field(default_factory=list)
 
-    def has_parent(self, file: Path) -> bool:
-        return file in self._with_parent
-
-    def children_of(self, session_id: str) -> list[Path]:
-        return self._children.get(session_id, [])
-
-
-def _first_meta(file: Path) -> Mapping[str, Any]:
-    """What the first line says of a session; empty when it cannot be read, which is told later."""
-    try:
-        line = next((line for _, line in numbered_lines(file)), b"{}")
-        record = parse_object(line, where=str(file)) if isinstance(line, bytes) else {}
-    except BadRow:
-        return {}
-    payload = record.get("payload")
-    return payload if isinstance(payload, dict) else record
-
-
-def parent_of(meta: Mapping[str, Any]) -> str | None:
-    """The session that started this one as its subagent."""
-    source = meta.get("source")
-    spawned = source.get("subagent") if isinstance(source, dict) else None
-    spawned = spawned.get("thread_spawn") if isinstance(spawned, dict) else None
-    parent = spawned.get("parent_thread_id") if isinstance(spawned, dict) else None
-    return text_or_none(parent) or text_or_none(meta.get("parent_thread_id"))
-
-
-def _recorded(file: Path, family: _Family, options: SampleOptions) -> Recorded:
-    lines = read_lines(file)
-    records = [_in_envelope(record) for record in lines.records]
-    meta = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
-    if meta is None or not any(r["type"] != "unknown" for r in records):
-        if lines.bad:
-            raise lines.bad[0]
-        raise BadRow(
-            "is no rollout of Codex", where=str(file), hint="its first line is a `session_meta`"
+    def to_recorded(self) -> Recorded:
+        """What the session is chosen by, and how to build its sample."""
+        self._read_lines()
+        index, thread_id = self.folder.index, self.rollouts[-1].thread_id
+        meta = self._meta()
+        times = [at for at in map(milliseconds, self._stamps()) if at]
+        head = Head(
+            id=text_or_none(meta.get("id")) or session_name(self.rollouts[-1].path),
+            title=self.folder.titles.get(thread_id, ""),
+            parent_id=parent_of(meta),
+            created=min(times, default=None),
+            updated=max(times, default=None),
+            project=text_or_none(meta.get("cwd")),
+            directory=text_or_none(meta.get("cwd")),
         )
-    session_id = text_or_none(meta.get("id")) or file.stem
-    times = [at for at in (milliseconds(each.get("timestamp")) for each in records) if at]
-    head = Head(
-        id=session_id,
-        parent_id=parent_of(meta),
-        created=min(times, default=None),
-        updated=max(times, default=None),
-        project=text_or_none(meta.get("cwd")),
-        directory=text_or_none(meta.get("cwd")),
-    )
-    offspring = family.children_of(session_id)
-    names = [str(_first_meta(child).get("id")) for child in offspring]
-    build = partial(_sample, records, head, dict(meta), options, names)
-    children = partial(_children, offspring, family, options)
-    return Recorded(head, build, children, tuple(lines.bad))
+        copies = index.copies_of(thread_id)
+        notes = [f"{path}: session {head.id} is in a longer file; read once" for path in copies]
+        build = partial(self._build, head, dict(meta))
+        children = partial(self.folder.read_children, thread_id)
+        return Recorded(head, build, children, self.damage, notes=notes)
 
+    def _read_lines(self) -> None:
+        for rollout in self.rollouts:
+            lines = list(iterate_records(Path(rollout.path)))
+            self.damage += [line for line, _ in lines if isinstance(line, BadRow)]
+            self.lines.append(lines)
 
-def _children(
-    files: list[Path], family: _Family, options: SampleOptions
-) -> Iterator[Recorded | Unreadable]:
-    for file in files:
-        yield _read_file(file, family, options)
+    def _meta(self) -> dict[str, Any]:
+        """The `session_meta` of the current rollout."""
+        records = [put_in_envelope(line) for line, _ in self.lines[-1] if isinstance(line, dict)]
+        meta = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
+        if meta is not None:
+            return dict(meta)
+        if self.damage:
+            raise self.damage[0]
+        path = self.rollouts[-1].path
+        hint = "its first line is a `session_meta`"
+        raise BadRow("is no rollout of Codex", where=path, hint=hint)
 
+    def _stamps(self) -> list[str]:
+        records = (line for lines in self.lines for line, _ in lines if isinstance(line, dict))
+        stamps = (record.get("timestamp") for record in records)
+        return [stamp for stamp in stamps if isinstance(stamp, str)]
 
-def _read_file(file: Path, family: _Family, options: SampleOptions) -> Recorded | Unreadable:
-    try:
-        return _recorded(file, family, options)
-    except BadRow as problem:
-        return Unreadable(file.stem, problem.with_traceback(None))
+    def _build(self, head: Head, meta: dict[str, Any]) -> Sample:
+        children = self.folder.index.children_of(self.rollouts[-1].thread_id)
+        reader = CodexConversation(self.folder.options, meta, children)
+        replay = Replay(self.folder.index, reader, self.rollouts)
+        for rollout, lines in zip(self.rollouts, self.lines, strict=True):
+            replay.take(rollout, lines)
+        talk = reader.finished()
+        self.damage += replay.problems
+        stamps = self._stamps()
+        given = {
+            "title": head.title or None,
+            "created": min(stamps, default=None),
+            "updated": max(stamps, default=None),
+            "directory": head.directory,
+            "version": meta.get("cli_version"),
+            "provider": meta.get("model_provider"),
+        }
+        metadata = {
+            "source": "codex",
+            "parent_id": head.parent_id,
+            "forked_from": self._describe_fork(replay),
+            "info": reader.info,
+            "repeated_events": reader.repeated,
+        }
+        return talk.to_sample(head.id, given, metadata)
 
-
-def _in_envelope(record: dict[str, Any]) -> dict[str, Any]:
-    """A line as versions since 0.32 write it: before, items stood there without an envelope."""
-    if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
-        return record
-    stamp = record.get("timestamp")
-    if "id" in record and "type" not in record and "timestamp" in record:
-        return {"type": "session_meta", "timestamp": stamp, "payload": record}
-    if isinstance(record.get("type"), str) and "payload" not in record:
-        return {"type": "response_item", "timestamp": stamp, "payload": record}
-    return {"type": "unknown", "timestamp": stamp, "payload": record}
-
-
-def _sample(
-    records: list[dict[str, Any]],
-    head: Head,
-    meta: dict[str, Any],
-    options: SampleOptions,
-    children: list[str],
-) -> Sample:
-    reader = CodexConversation(options, meta, children)
-    for record in records:
-        reader.take(record)
-    talk = reader.finished()
-    stamps = [text for text in (r.get("timestamp") for r in records) if isinstance(text, str)]
-    given = {
-        "created": min(stamps, default=None),
-        "updated": max(stamps, default=None),
-        "directory": head.directory,
-        "version": meta.get("cli_version"),
-        "provider": meta.get("model_provider"),
-    }
-    metadata = {
-        "source": "codex",
-        "parent_id": head.parent_id,
-        "info": reader.info,
-        "repeated_events": reader.repeated,
-    }
-    return talk.to_sample(head.id, given, metadata)
+    def _describe_fork(self, replay: Replay) -> dict[str, Any] | None:
+        """The session that this one was forked from, and how much of this one is of that one."""
+        first = self.rollouts[0]
+        origin = self.rollouts[-1].forked_from or first.forked_from
+        # A rollout with an id of its own continues its own thread.
+        if origin is None and first.base is not None and first.rollout_id == first.thread_id:
+            source = self.folder.index.find(first.base.rollout_id)
+            origin = first.base.rollout_id if source is None else source.thread_id
+        if origin is None or origin == first.thread_id:
+            return None
+        if all(rollout.base is None for rollout in self.rollouts):
+            # Older versions copy the history into the file, where nothing tells it apart.
+            return {"session_id": origin, "inherited_messages": None, "inherited_turns": None}
+        inherited = replay.reader.talk.messages[: replay.inherited_messages]
+        turns = [
+            m for m in inherited if m.role == "user" and not (m.details or {}).get("synthetic")
+        ]
+        return {
+            "session_id": origin,
+            "inherited_messages": len(inherited),
+            "inherited_turns": len(turns),
+            "complete": not replay.problems,
+        }

@@ -56,6 +56,17 @@ class _Step:
     """Whether the model was asked to summarize the conversation for itself."""
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A place in a conversation to which it can go back."""
+
+    messages: int
+    calls: int
+    model: str | None
+    total: Any
+    interrupted: bool
+
+
 @dataclass
 class CodexConversation:
     """A session's conversation while its lines are read."""
@@ -384,17 +395,32 @@ class CodexConversation:
             if message.role == "user" and not (message.details or {}).get("synthetic")
         ]
         count = min(count_at(turns) or 0, len(asked))
-        if count:
-            self._undo(asked[-count])
+        if count and not self.options.keep_reverted:
+            place = asked[-count]
+            self._undo(place)
+            calls = self.talk.calls
+            self.talk.calls = [call for call in calls if (call.message_index or 0) < place]
             self.talk.interrupted = False
 
     def _undo(self, place: int) -> None:
         """Take back all messages from a place on."""
-        if self.options.keep_reverted:
-            return
         self.talk.reverted += [message.to_dict() for message in self.talk.messages[place:]]
         del self.talk.messages[place:]
-        self.talk.calls = [call for call in self.talk.calls if (call.message_index or 0) < place]
+
+    def mark(self) -> Mark:
+        """The end of the conversation so far."""
+        self._close()
+        lengths = len(self.talk.messages), len(self.talk.calls)
+        return Mark(*lengths, self._model, self._total, self.talk.interrupted)
+
+    def rewind(self, mark: Mark) -> None:
+        """Go back to an earlier place, as the user did: what came after it was undone."""
+        self._close()
+        if not self.options.keep_reverted:
+            self._undo(mark.messages)
+            del self.talk.calls[mark.calls :]
+        self._model, self._total = mark.model, mark.total
+        self.talk.interrupted = mark.interrupted
 
     def finished(self) -> Conversation:
         """The conversation, when all lines are read."""

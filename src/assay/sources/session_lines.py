@@ -97,13 +97,15 @@ def _unreadable_rest(error: DatasetError | OSError, where: str) -> BadRow:
     return BadRow(f"cannot be read: {error.strerror}", where=where)
 
 
-def session_files(path: Path, pattern: str, *, kind: str) -> list[Path]:
+def session_files(path: Path, *patterns: str, kind: str) -> list[Path]:
     """The file at `path`, or all below it. Raises `DatasetError` where there are none."""
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise DatasetError("there is no such file or folder", where=str(path))
-    found = sorted(file for file in path.rglob(pattern) if file.is_file())
+    matching = (file for pattern in patterns for file in path.rglob(pattern))
+    found = sorted(file for file in matching if file.is_file())
     if not found:
-        raise DatasetError(f"holds no {kind}", where=str(path), hint=f"looked for {pattern}")
+        hint = f"looked for {', '.join(patterns)}"
+        raise DatasetError(f"holds no {kind}", where=str(path), hint=hint)
     return found

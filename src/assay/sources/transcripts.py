@@ -1,7 +1,7 @@
 """Recorded sessions of any agent as a stream of samples, with an account of the rest."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -28,8 +28,11 @@ class Recorded:
     children: Callable[[], Iterable["Recorded | Unreadable"]] = tuple
     """The sessions of the subagents that it started."""
 
-    damage: tuple[BadRow, ...] = ()
-    """Lines of it that cannot be read. The sample holds the others."""
+    damage: Sequence[BadRow] = ()
+    """What of it cannot be read, known when the sample is built. The sample holds the rest."""
+
+    notes: Sequence[str] = ()
+    """What else is worth knowing about its files."""
 
     version: str | None = None
     """Of the format, where it is not the agent's version in `sample.input`."""
@@ -184,6 +187,7 @@ class TranscriptStream:
                 f"holds values that make no sample: {error}", where=f"session {found.head.id}"
             ) from None
         reading.count_unknown(sample)
+        reading.notes += found.notes
         version = found.version or sample.input.get("version")
         reading.check_version(version, newest=self._newest_tested)
         for problem in found.damage:

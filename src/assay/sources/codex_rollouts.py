@@ -1,0 +1,325 @@
+"""The rollouts of a Codex folder: which files belong to which session, and who started whom.
+
+Only ids, paths and positions of each file are kept. Its first line alone holds instructions of
+many kilobytes, and a folder holds thousands of files.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow
+
+from .session_lines import iterate_records
+from .transcripts import text_or_none
+
+PATTERNS = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
+_FOLDERS = ("sessions", "archived_sessions")
+_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([^_]+)(?:_(.+))?$")
+"""When the session began, its thread, and the rollout's own id where the session was reverted."""
+
+_HEAD_LINES = 10
+"""`session_meta` is the first line; a few damaged ones may precede it."""
+
+_DEEPEST = 8
+"""Subagents inside subagents. One further down is read as a session of its own."""
+
+_DATE = re.compile(r"\d{4}|\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryBase:
+    """A position in another rollout: a session inherits all records before it."""
+
+    rollout_id: str
+    end_ordinal: int | None
+    end_offset: int | None
+
+    @property
+    def is_usable(self) -> bool:
+        return self.end_ordinal is not None or self.end_offset is not None
+
+    def order(self) -> tuple[float, float]:
+        """Sorts positions in one rollout."""
+        ordinal, offset = self.end_ordinal, self.end_offset
+        return (inf if ordinal is None else ordinal, inf if offset is None else offset)
+
+    def excludes(self, record: Mapping[str, Any], end: int) -> bool:
+        """Whether a record that ends at this byte is past the position."""
+        ordinal = _whole(record.get("ordinal"))
+        if ordinal is not None and self.end_ordinal is not None:
+            return ordinal >= self.end_ordinal
+        return self.end_offset is not None and end > self.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One file. A session that was reverted has several, of which the last one is current."""
+
+    path: str
+    thread_id: str
+    rollout_id: str
+    """The thread's id, unless the file replaces an earlier one of the same thread."""
+
+    created: str
+    """Sorts the files of one thread."""
+
+    parent_id: str | None = None
+    forked_from: str | None = None
+    base: HistoryBase | None = None
+    readable: bool = True
+    """Whether its first lines tell what it is. One of which they do not stands for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What a session inherits from one rollout."""
+
+    rollout: Rollout
+    until: HistoryBase
+
+
+def parent_of(meta: Mapping[str, Any]) -> str | None:
+    """The session that started this one as its subagent."""
+    source = meta.get("source")
+    spawned = source.get("subagent") if isinstance(source, dict) else None
+    spawned = spawned.get("thread_spawn") if isinstance(spawned, dict) else None
+    parent = spawned.get("parent_thread_id") if isinstance(spawned, dict) else None
+    return text_or_none(parent) or text_or_none(meta.get("parent_thread_id"))
+
+
+def put_in_envelope(record: dict[str, Any]) -> dict[str, Any]:
+    """A line as versions since 0.32 write it: before, items stood there without an envelope."""
+    if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
+        return record
+    stamp = record.get("timestamp")
+    if "id" in record and "type" not in record and "timestamp" in record:
+        return {"type": "session_meta", "timestamp": stamp, "payload": record}
+    if isinstance(record.get("type"), str) and "payload" not in record:
+        return {"type": "response_item", "timestamp": stamp, "payload": record}
+    return {"type": "unknown", "timestamp": stamp, "payload": record}
+
+
+def read_rollout(path: str) -> Rollout:
+    """The ids and positions in the first lines of a file."""
+    name = plain_name(path)
+    parts = _NAME.match(name)
+    meta = _read_meta(Path(path))
+    thread_id = text_or_none(meta.get("id")) if meta is not None else None
+    if meta is None or thread_id is None:
+        rollout_id = (parts[3] or parts[2]) if parts else name
+        return Rollout(path, name, rollout_id, created=name, readable=False)
+    stamp = str(meta.get("timestamp") or "")
+    seconds = parts[1] if parts else stamp.replace(":", "-")[:19]
+    base = _read_base(meta.get("history_base"))
+    rollout_id = name.partition(f"-{thread_id}_")[2] or thread_id
+    if base is not None and base.rollout_id == rollout_id:
+        # No rollout inherits itself: the file was renamed, and its own id with it.
+        rollout_id = name
+    return Rollout(
+        path=path,
+        thread_id=thread_id,
+        rollout_id=rollout_id,
+        created=f"{seconds} {stamp} {name}",
+        parent_id=parent_of(meta),
+        forked_from=text_or_none(meta.get("forked_from_id")),
+        base=base,
+    )
+
+
+def plain_name(path: str) -> str:
+    """A file's name without `.jsonl` and `.zst`."""
+    return Path(path).name.removesuffix(".zst").removesuffix(".jsonl")
+
+
+def session_name(path: str) -> str:
+    """The id of the session in a file that cannot be read, from its name."""
+    name = plain_name(path)
+    parts = _NAME.match(name)
+    return parts[2] if parts else name
+
+
+def _read_meta(path: Path) -> Mapping[str, Any] | None:
+    try:
+        for record, _ in islice(iterate_records(path), _HEAD_LINES):
+            if isinstance(record, BadRow):
+                continue
+            line = put_in_envelope(record)
+            if line["type"] == "session_meta":
+                payload: Mapping[str, Any] = line["payload"]
+                return payload
+    except BadRow:
+        pass
+    return None
+
+
+def _read_base(stored: object) -> HistoryBase | None:
+    if stored is None:
+        return None
+    position = stored if isinstance(stored, dict) else {}
+    return HistoryBase(
+        rollout_id=str(position.get("thread_id")),
+        end_ordinal=_whole(position.get("end_ordinal_exclusive")),
+        end_offset=_whole(position.get("end_byte_offset")),
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def codex_home(path: Path) -> Path:
+    """The folder with `sessions/YYYY/MM/DD` that `path` is in, else the folder of `path`."""
+    path = path.resolve()
+    folder = path if path.is_dir() else path.parent
+    while _DATE.fullmatch(folder.name):
+        folder = folder.parent
+    return folder.parent if folder.name in _FOLDERS else folder
+
+
+def find_rollouts(home: Path) -> Iterator[Path]:
+    """All rollouts of a Codex home."""
+    for folder in _FOLDERS:
+        for pattern in PATTERNS:
+            yield from (home / folder).rglob(pattern)
+
+
+class RolloutIndex:
+    """The rollouts below a path, and those elsewhere in its Codex home that they refer to."""
+
+    def __init__(self, files: Iterable[Path], elsewhere: Iterable[Path] = ()) -> None:
+        """`files` are read as sessions; others are looked up by name where they are needed."""
+        self._copies: dict[str, list[str]] = {}
+        self._threads: dict[str, list[Rollout]] = {}
+        self._by_id: dict[str, Rollout] = {}
+        for path in _without_twins(files):
+            self._add(read_rollout(path))
+        self._elsewhere = dict(_named(elsewhere))
+        for rollout_id, path in self._elsewhere.items():
+            if session_name(path) in self._threads and rollout_id not in self._by_id:
+                self._add(read_rollout(path))
+        for rollouts in self._threads.values():
+            rollouts.sort(key=lambda rollout: rollout.created)
+        self._children: dict[str, list[str]] = {}
+        self.roots = self._find_roots()
+        """Sessions that are not inside another, in the order of their files."""
+
+    def _add(self, rollout: Rollout) -> None:
+        twin = self._by_id.get(rollout.rollout_id)
+        if twin is not None and twin.thread_id == rollout.thread_id:
+            # Sessions only grow: of two copies of one, the longer file has all of the other.
+            left, kept = sorted((twin, rollout), key=_size)
+            self._copies.setdefault(rollout.thread_id, []).append(left.path)
+            if kept is twin:
+                return
+            self._threads[twin.thread_id].remove(twin)
+        if twin is None or twin.thread_id == rollout.thread_id or not twin.readable:
+            self._by_id[rollout.rollout_id] = rollout
+        self._threads.setdefault(rollout.thread_id, []).append(rollout)
+
+    def _find_roots(self) -> list[str]:
+        parents = {
+            thread_id: rollouts[-1].parent_id for thread_id, rollouts in self._threads.items()
+        }
+        for thread_id, parent in parents.items():
+            if parent is not None and parent in parents:
+                self._children.setdefault(parent, []).append(thread_id)
+        roots = {each for each, parent in parents.items() if parent not in parents}
+        reached: set[str] = set()
+        for root in [each for each in parents if each in roots]:
+            roots |= self._walk(root, reached)
+        # What is not reached has itself among its parents: the first one is read as a root.
+        for thread_id in parents:
+            if thread_id not in reached:
+                self._children[parents[thread_id] or ""].remove(thread_id)
+                roots |= {thread_id, *self._walk(thread_id, reached)}
+        return [each for each in parents if each in roots]
+
+    def _walk(self, root: str, reached: set[str]) -> set[str]:
+        """Visit what a session started, at any depth; those too far down become roots."""
+        cut: set[str] = set()
+        waiting = deque([(root, 0)])
+        while waiting:
+            thread_id, depth = waiting.popleft()
+            reached.add(thread_id)
+            started = self._children.get(thread_id, [])
+            if depth == _DEEPEST and started:
+                cut.update(self._children.pop(thread_id))
+                depth = -1
+            waiting.extend((each, depth + 1) for each in started)
+        return cut
+
+    def rollouts_of(self, thread_id: str) -> list[Rollout]:
+        """The files of a session, from the first to the current one."""
+        return self._threads[thread_id]
+
+    def children_of(self, thread_id: str) -> list[str]:
+        return self._children.get(thread_id, [])
+
+    def thread_at(self, path: Path) -> str:
+        """The session that a file belongs to."""
+        plain = str(path).removesuffix(".zst")
+        every = (rollout for rollouts in self._threads.values() for rollout in rollouts)
+        found = (each.thread_id for each in every if each.path.removesuffix(".zst") == plain)
+        return next(found, None) or read_rollout(str(path)).thread_id
+
+    def copies_of(self, thread_id: str) -> list[str]:
+        """Files that were left out because longer ones hold the same rollouts."""
+        return self._copies.get(thread_id, [])
+
+    def find(self, rollout_id: str) -> Rollout | None:
+        """A rollout by its id, read or not."""
+        known = self._by_id.get(rollout_id)
+        if known is None and rollout_id in self._elsewhere:
+            return read_rollout(self._elsewhere[rollout_id])
+        return known
+
+    def trace_history(self, rollout: Rollout) -> tuple[list[Segment], BadRow | None]:
+        """What a rollout inherits, oldest first, and why the beginning of it is missing."""
+        segments: list[Segment] = []
+        places = {rollout.rollout_id: 0}
+        base = rollout.base
+        while base is not None:
+            source = self.find(base.rollout_id)
+            if source is None:
+                return segments[::-1], _missing(rollout, f"no rollout {base.rollout_id} is here")
+            if not base.is_usable:
+                return segments[::-1], _missing(rollout, "its `history_base` has no position")
+            if (place := places.get(source.rollout_id)) is not None:
+                # Nothing that this rollout is said to inherit can come before it.
+                why = f"rollout {source.rollout_id} inherits from itself"
+                return segments[:place][::-1], _missing(rollout, why)
+            segments.append(Segment(source, base))
+            places[source.rollout_id] = len(segments)
+            base = source.base
+        return segments[::-1], None
+
+
+def _missing(rollout: Rollout, why: str) -> BadRow:
+    return BadRow(f"inherited history is missing: {why}", where=rollout.path)
+
+
+def _without_twins(files: Iterable[Path]) -> Iterator[str]:
+    """Each path once: Codex keeps a plain copy beside a compressed one while it needs it."""
+    paths = {str(file) for file in files}
+    for path in sorted(paths):
+        if not path.endswith(".zst") or path.removesuffix(".zst") not in paths:
+            yield path
+
+
+def _named(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    for path in _without_twins(files):
+        if parts := _NAME.match(plain_name(path)):
+            yield parts[3] or parts[2], path
+
+
+def _size(rollout: Rollout) -> tuple[int, str]:
+    try:
+        return Path(rollout.path).stat().st_size, rollout.path
+    except OSError:
+        return 0, rollout.path
