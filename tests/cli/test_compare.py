@@ -9,7 +9,7 @@ import pytest
 
 from assay.cli.compare import main
 from assay.errors import ConfigError
-from assay.models import EvaluateResult, Sample
+from assay.models import EvaluateResult, Metric, Sample
 from recorded_runs import judged_by_metadata, record, samples
 
 NAMES = [f"s{number}" for number in range(8)]
@@ -66,6 +66,31 @@ def test_json_says_what_the_lines_say(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (said["a"], said["b"], said["conclusion"]) == (a, b, "worse")
     assert (said["losses"], len(said["regressions"])) == (8, 3)
     assert said["configurations_differ_in"] == []
+
+
+def test_metrics_and_repeats_that_differ_are_in_the_lines_and_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(sample: Sample) -> EvaluateResult:
+        tone = 1.0 if sample.metadata["score"] == 1.0 else 0.0
+        return EvaluateResult(score=0.5, metrics={"tone": Metric("tone", tone)})
+
+    store = tmp_path / "a.db"
+    first = samples(**dict.fromkeys(NAMES, 1.0))
+    second = samples(**dict.fromkeys(NAMES, 0.0))
+    a = record(store, *first, score_fn=measured)
+    b = record(store, *second, score_fn=measured, repeats=3)
+
+    main(given(store, a, b))
+    lines = capsys.readouterr().out
+    main(given(store, a, b, json=True))
+    told = json.loads(capsys.readouterr().out)
+
+    assert "repeats       1 in the first run, 3 in the second: they differ in 8 pairs." in lines
+    assert "metrics (1), p adjusted by Holm's method" in lines
+    assert (told["repeats_a"], told["repeats_b"], told["unequal_repeats"]) == ([1, 1], [3, 3], 8)
+    assert told["metrics"]["tone"]["conclusion"] == "lower"
+    assert told["metrics"]["tone"]["p_value"] <= told["metrics"]["tone"]["adjusted_p"] <= 0.05
 
 
 def test_runs_are_compared_on_their_scale(

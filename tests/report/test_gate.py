@@ -159,7 +159,18 @@ def test_a_drop_that_could_be_chance_passes_and_says_what_may_go_unseen() -> Non
 
     assert found.passed
     assert "no difference shown" in found.checks[-1].text
-    assert "below 0.300 a difference may go unseen" in found.checks[-1].text
+    assert "below 0.433 a difference may go unseen" in found.checks[-1].text
+
+
+def test_repeats_that_differ_raise_no_alarm_and_are_said() -> None:
+    names = [f"s{n}" for n in range(30)]
+    before = repeated({name: [1.0] for name in names})
+    after = repeated({name: [0.0 if n < 20 else 1.0, *[1.0] * 19] for n, name in enumerate(names)})
+
+    found = against(before, after)
+
+    assert found.passed
+    assert found.checks[-1].text.endswith("; repeats differ: 1 in the first run, 20 in the second")
 
 
 def test_too_few_pairs_for_the_test_leave_the_question_open() -> None:

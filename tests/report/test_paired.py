@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 from assay.errors import ConfigError
-from assay.report import detectable_difference, difference_interval, sign_flip_test
+from assay.report import difference_interval, sign_flip_test
 from assay.report.paired import EXACT_UP_TO, fewest_that_can_tell
 
 Differences = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
@@ -207,33 +207,7 @@ def test_students_interval_of_a_difference_would_not_have(shape: str) -> None:
     assert coverage(*SHAPES[shape])[1] < 0.9
 
 
-def test_the_detectable_difference_is_found_four_times_out_of_five() -> None:
-    generator = numpy.random.default_rng(2)
-    first = generator.normal(0, 0.2, 100).tolist()
-    detectable = detectable_difference(first)
-    assert detectable is not None
-
-    found = 0
-    for _ in range(100):
-        p_value = sign_flip_test(generator.normal(detectable, 0.2, 100).tolist()).p_value
-        found += p_value is not None and p_value <= 0.05
-
-    assert 65 <= found <= 95
-
-
-def test_where_few_samples_differ_the_test_needs_six() -> None:
-    assert detectable_difference([1.0] + [0.0] * 19) == pytest.approx(6 / 20)
-
-
-def test_nothing_seen_gives_no_detectable_difference() -> None:
-    assert detectable_difference([]) is None
-    assert detectable_difference([1.0]) is None
-    assert detectable_difference([0.0] * 50) is None
-
-
 def test_a_confidence_out_of_range_is_refused() -> None:
     for confidence in (0.5, 1.0, math.nan):
         with pytest.raises(ConfigError, match="confidence is"):
             difference_interval([1.0], confidence=confidence)
-        with pytest.raises(ConfigError, match="confidence is"):
-            detectable_difference([1.0, 0.5], confidence=confidence)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from .comparison import Comparison, Conclusion, Listed, Pair, compare
 from .figures import Distribution, Latency, ScoreStatistics, Total
 from .gate import Check, GateRule, Outcome, Verdict, judge_gate
-from .paired import SignFlipTest, detectable_difference, difference_interval, sign_flip_test
+from .paired import SignFlipTest, difference_interval, sign_flip_test
 from .percentiles import RunningPercentiles, percentile
+from .power import detectable_difference
 from .repeats import PassRate, pass_at_k, pass_hat_k
 from .results import ResultLike, SampleMean, per_sample_means
 from .statistics import Interval, RunningStats, mean_interval, samples_to_prove

@@ -1,22 +1,18 @@
 """Two runs side by side, sample by sample: what got worse, and whether it could be chance."""
 
 import heapq
-import math
 from array import array
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from assay.errors import ConfigError
 
-from .figures import Figure, interval_words
-from .paired import (
-    detectable_difference,
-    difference_interval,
-    fewest_that_can_tell,
-    sign_flip_test,
-)
-from .results import NOISE, ResultLike, SampleMean, per_sample_means
-from .statistics import Bounds, Interval, checked_bounds, checked_confidence, within
+from .figures import Figure, interval_words, p_words
+from .metric_comparison import MetricComparison, compare_metrics, metric_lines
+from .paired import fewest_that_can_tell
+from .pairing import PairedMetrics, PairedScores, pack, unpack
+from .results import NOISE, ResultLike, by_sample, read_repeats
+from .statistics import Bounds, Interval, checked_bounds, checked_confidence
 from .wording import WIDTH, labelled, number, padded, plain, plural
 
 _ID_WIDTH = 44
@@ -81,10 +77,27 @@ class Comparison(Figure):
     mean_b: float | None
     difference: Interval
     p_value: float | None
+    smallest_p: float | None
+    """The p-value had every sample that could move fallen; None without pairs."""
+
     test: str
     confidence: float
     detectable: float | None
     """The smallest true mean difference that a set like this shows four times out of five."""
+
+    repeats_a: tuple[int, int] | None
+    repeats_b: tuple[int, int] | None
+    """The fewest and the most scored repeats of a paired sample; None without pairs."""
+
+    unequal_repeats: int
+    """Pairs with more scored repeats on one side: the test allows for it."""
+
+    metrics: dict[str, MetricComparison]
+    metrics_unpaired: tuple[str, ...]
+    """Metrics that no sample has in both runs, among the first 50 of each."""
+
+    metrics_left_out: int
+    """Values of metrics that were not compared: beyond 50 names, or too many to keep."""
 
     regressions: tuple[Pair, ...]
     """Samples that got worse, the worst first; `losses` says how many there are in all."""
@@ -107,7 +120,9 @@ class Comparison(Figure):
             *labelled("conclusion", self._conclusion_words()),
             *labelled("difference", self._difference_words()),
             *labelled("pairs", self._pairs_words()),
+            *self._repeats_lines(),
             *self._unpaired_lines(),
+            *metric_lines(self.metrics, self.metrics_unpaired, self.metrics_left_out),
             *_pair_lines("regressions", self.regressions, self.losses),
             *_pair_lines("improvements", self.improvements, self.wins),
         ]
@@ -117,7 +132,7 @@ class Comparison(Figure):
         if self.conclusion is Conclusion.TOO_FEW:
             needed = fewest_that_can_tell(self.confidence)
             return f"{words}: {plural(self.pairs, 'pair')}, and at least {needed} are needed"
-        words += f" (p = {_p_words(self.p_value)}, {self.test})"
+        words += f" (p = {p_words(self.p_value)}, {self.test})"
         if self.conclusion is Conclusion.NO_DIFFERENCE_SHOWN and self.detectable is not None:
             words += f"; a difference below {number(self.detectable)} may go unseen in this set"
         return words
@@ -130,6 +145,24 @@ class Comparison(Figure):
 
     def _pairs_words(self) -> str:
         return f"{self.pairs}: {self.wins} better, {self.losses} worse, {self.ties} the same"
+
+    @property
+    def repeats_words(self) -> str:
+        """How many repeats the runs have, where they differ; else nothing."""
+        if not self.unequal_repeats or self.repeats_a is None or self.repeats_b is None:
+            return ""
+        first, second = _range_words(self.repeats_a), _range_words(self.repeats_b)
+        return f"{first} in the first run, {second} in the second"
+
+    def _repeats_lines(self) -> list[str]:
+        if not self.repeats_words:
+            return []
+        return labelled(
+            "repeats",
+            f"{self.repeats_words}: they differ in {plural(self.unequal_repeats, 'pair')}. The "
+            "test allows for it; better and worse compare means, and that of fewer repeats moves "
+            "more by chance",
+        )
 
     def _unpaired_lines(self) -> list[str]:
         named = {
@@ -159,20 +192,21 @@ def compare(
 ) -> Comparison:
     """Compare run `b` with the baseline `a`, paired by sample id, repeats averaged first.
 
-    Keeps one number for each sample of `a` and each pair. At most `limit` samples are named in
-    each list (None: all); the counts beside the lists are always complete.
+    The metrics that both runs have are compared as well. Keeps the scores of `a` and a few numbers
+    for each pair. At most `limit` samples are named in each list (None: all); the counts beside the
+    lists are always complete.
     """
     checked_confidence(confidence)
     if bounds is not None:
         checked_bounds(bounds)
     if limit is not None and limit < 0:
         raise ConfigError(f"limit is {limit!r}, not 0 or more", where="compare()")
-    pairing = _Pairing(limit)
-    for mean in per_sample_means(a):
-        pairing.add_a(mean)
-    for mean in per_sample_means(b):
-        pairing.add_b(mean)
-    return pairing.comparison(confidence, bounds, seed)
+    joining = _Joining(limit)
+    for sample_id, repeats in by_sample(a):
+        joining.add_a(sample_id, repeats)
+    for sample_id, repeats in by_sample(b):
+        joining.add_b(sample_id, repeats)
+    return joining.comparison(confidence, bounds, seed)
 
 
 class _Names:
@@ -192,47 +226,52 @@ class _Names:
         return Listed(count=self._count, ids=tuple(self._ids))
 
 
-class _Pairing:
+class _Joining:
     """Joins two runs by sample id."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
-        self._of_a: dict[str, float | None] = {}
+        self._of_a: dict[str, bytes] = {}
         self._seen_b: set[str] = set()
         self._ids: list[str] = []
-        self._a, self._b = array("d"), array("d")
+        self._scores = PairedScores()
+        self._metrics = PairedMetrics()
         self._missing_in_a = _Names(limit)
         self._not_judged_in_a, self._not_judged_in_b = _Names(limit), _Names(limit)
-        self._unjudged = 0
+        self._judged_a = self._unjudged = 0
 
-    def add_a(self, sample: SampleMean) -> None:
-        if sample.sample_id in self._of_a:
-            raise _scattered(sample.sample_id, "first")
-        self._of_a[sample.sample_id] = sample.mean
+    def add_a(self, sample_id: str, repeats: list[ResultLike]) -> None:
+        if sample_id in self._of_a:
+            raise _scattered(sample_id, "first")
+        scores, metrics = read_repeats(repeats)
+        self._of_a[sample_id] = pack(scores, self._metrics.keep(metrics))
+        self._judged_a += bool(scores)
 
-    def add_b(self, sample: SampleMean) -> None:
-        sample_id, mean_b = sample.sample_id, sample.mean
+    def add_b(self, sample_id: str, repeats: list[ResultLike]) -> None:
         if sample_id in self._seen_b:
             raise _scattered(sample_id, "second")
         self._seen_b.add(sample_id)
+        scores, metrics = read_repeats(repeats)
         if sample_id not in self._of_a:
             self._missing_in_a.add(sample_id)
             return
-        mean_a = self._of_a[sample_id]
-        if mean_a is None:
+        of_a, metrics_of_a = unpack(self._of_a[sample_id])
+        if not of_a:
             self._not_judged_in_a.add(sample_id)
-        if mean_b is None:
+        if not scores:
             self._not_judged_in_b.add(sample_id)
-        if mean_a is None or mean_b is None:
+        if not of_a or not scores:
             self._unjudged += 1
             return
         self._ids.append(sample_id)
-        self._a.append(mean_a)
-        self._b.append(mean_b)
+        self._scores.add(of_a, scores)
+        if metrics:
+            self._metrics.add(metrics_of_a, metrics)
 
     def comparison(self, confidence: float, bounds: Bounds | None, seed: int) -> Comparison:
-        differences = array("d", (_settled(b - a) for a, b in zip(self._a, self._b, strict=True)))
-        test = sign_flip_test(differences, seed=seed)
+        scores, metrics = self._scores, self._metrics
+        differences = scores.differences
+        test = scores.test(seed)
         pairs = len(differences)
         wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
         return Comparison(
@@ -244,39 +283,27 @@ class _Pairing:
             not_judged_in_a=self._not_judged_in_a.listed(),
             not_judged_in_b=self._not_judged_in_b.listed(),
             unjudged_pairs=self._unjudged,
-            baseline_judged=sum(mean is not None for mean in self._of_a.values()),
+            baseline_judged=self._judged_a,
             wins=wins,
             losses=losses,
             ties=pairs - wins - losses,
-            mean_a=math.fsum(self._a) / pairs if pairs else None,
-            mean_b=math.fsum(self._b) / pairs if pairs else None,
-            difference=difference_interval(
-                differences, confidence=confidence, scale=self._scale(bounds)
-            ),
+            mean_a=scores.mean_a,
+            mean_b=scores.mean_b,
+            difference=scores.interval(confidence, bounds),
             p_value=test.p_value,
+            smallest_p=min(1.0, 2.0 * 0.5**scores.movable) if pairs else None,
             test=test.method,
             confidence=confidence,
-            detectable=detectable_difference(differences, confidence=confidence),
+            detectable=scores.detectable(confidence),
+            repeats_a=scores.repeats_a,
+            repeats_b=scores.repeats_b,
+            unequal_repeats=scores.unequal,
+            metrics=compare_metrics(metrics.pairs, confidence=confidence, seed=seed),
+            metrics_unpaired=tuple(metrics.unpaired),
+            metrics_left_out=metrics.left_out,
             regressions=self._most_changed(differences, sign=-1),
             improvements=self._most_changed(differences, sign=1),
         )
-
-    def _scale(self, bounds: Bounds | None) -> float | None:
-        """The largest difference possible, None when the scores' scale is not known."""
-        low, high = bounds or (0.0, 1.0)
-        if not self._a:
-            return high - low
-        lowest = min(min(self._a), min(self._b))
-        highest = max(max(self._a), max(self._b))
-        if within(lowest, highest, (low, high)):
-            return high - low
-        if bounds is not None:
-            raise ConfigError(
-                f"scores from {lowest!r} to {highest!r} are outside the bounds {bounds}",
-                where="bounds",
-                hint="give the lowest and highest score that is possible",
-            )
-        return None
 
     def _missing_in_b(self) -> Listed:
         names = _Names(self._limit)
@@ -290,7 +317,7 @@ class _Pairing:
         # The id decides between equals, so that the order never depends on that of the runs.
         count = len(differences) if self._limit is None else self._limit
         return tuple(
-            Pair(sample_id=sample_id, a=self._a[place], b=self._b[place])
+            Pair(sample_id=sample_id, a=self._scores.a[place], b=self._scores.b[place])
             for _, sample_id, place in heapq.nsmallest(count, changed)
         )
 
@@ -298,10 +325,6 @@ class _Pairing:
         for place, difference in enumerate(differences):
             if difference * sign > 0:
                 yield -abs(difference), self._ids[place], place
-
-
-def _settled(difference: float) -> float:
-    return 0.0 if abs(difference) <= NOISE else difference
 
 
 def _scattered(sample_id: str, run: str) -> ConfigError:
@@ -312,10 +335,9 @@ def _scattered(sample_id: str, run: str) -> ConfigError:
     )
 
 
-def _p_words(p_value: float | None) -> str:
-    if p_value is None:
-        return "unknown"
-    return "less than 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
+def _range_words(repeats: tuple[int, int]) -> str:
+    fewest, most = repeats
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def _pair_lines(title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:

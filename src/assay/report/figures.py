@@ -92,6 +92,13 @@ def interval_words(interval: Interval, *, brief: bool = False, signed: bool = Fa
     return words if brief else f"{words} {percent(interval.confidence)} confidence"
 
 
+def p_words(p_value: float | None) -> str:
+    """A p-value with four decimals; a tiny one is not shown as nothing."""
+    if p_value is None:
+        return "unknown"
+    return "less than 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
+
+
 def distribution_lines(distribution: Distribution | None) -> list[str]:
     if distribution is None:
         return []

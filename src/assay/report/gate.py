@@ -217,6 +217,8 @@ def _baseline(comparison: Comparison, rule: GateRule) -> Check:
     text = f"{change}, {conclusion} (p = {number(comparison.p_value, beside=0.0)})"
     if conclusion is Conclusion.NO_DIFFERENCE_SHOWN and comparison.detectable is not None:
         text += f"; below {number(comparison.detectable)} a difference may go unseen"
+    if comparison.repeats_words:
+        text += f"; repeats differ: {comparison.repeats_words}"
     outcome = {
         Conclusion.WORSE: Outcome.FAILED,
         Conclusion.TOO_FEW: Outcome.COULD_NOT_TELL,

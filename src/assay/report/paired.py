@@ -11,6 +11,8 @@ from .statistics import Interval, beta_limits, checked_confidence, t_interval
 if TYPE_CHECKING:
     import numpy
 
+    Sums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+
 EXACT_UP_TO = 20
 """So many differences are tried with every combination of signs; more with random ones."""
 
@@ -18,7 +20,6 @@ _DRAWS = 10_000
 _FEWEST_DRAWS = 1_000
 _SIGNS_IN_ALL = 100_000_000
 _SIGNS_AT_ONCE = 4_000_000
-_POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def difference_interval(
         return Interval(None, None, None, 0, confidence, reason="no sample was judged on both")
     mean = math.fsum(differences) / n
     if scale is None:
-        return t_interval(mean, _stdev(differences) if n > 1 else None, n, confidence)
+        return t_interval(mean, stdev(differences) if n > 1 else None, n, confidence)
     gain = math.fsum(d for d in differences if d > 0) / scale
     loss = -math.fsum(d for d in differences if d < 0) / scale
     low, high = _split_limits(gain, loss, n, confidence)
@@ -91,7 +92,7 @@ def sign_flip_test(differences: Sequence[float], *, seed: int = 0) -> SignFlipTe
         return SignFlipTest(_sign_test(moved), "sign test, exact")
     if len(moved) <= EXACT_UP_TO:
         return SignFlipTest(_every_sign(moved), "permutation test, exact")
-    draws = min(_DRAWS, max(_FEWEST_DRAWS, _SIGNS_IN_ALL // len(moved)))
+    draws = choose_draws(len(moved))
     p_value = _random_signs(moved, draws, seed)
     return SignFlipTest(p_value, f"permutation test, {draws} draws, seed {seed}")
 
@@ -112,25 +113,39 @@ def _every_sign(moved: Sequence[float]) -> float:
     return float(_as_large(sums, moved).mean())
 
 
+def choose_draws(moved: int) -> int:
+    """How many random choices of signs are affordable for so many differences."""
+    return min(_DRAWS, max(_FEWEST_DRAWS, _SIGNS_IN_ALL // max(moved, 1)))
+
+
 def _random_signs(moved: Sequence[float], draws: int, seed: int) -> float:
     import numpy
 
+    sums = draw_flipped_sums(moved, draws, numpy.random.default_rng(seed))
+    # The order that was observed is one of the possible ones: p is never 0.
+    return (int(_as_large(sums, moved).sum()) + 1) / (draws + 1)
+
+
+def draw_flipped_sums(
+    moved: Sequence[float], draws: int, generator: "numpy.random.Generator"
+) -> "Sums":
+    """The sums of the differences under random choices of their signs."""
+    import numpy
+
     values = numpy.asarray(moved, dtype=float)
-    generator = numpy.random.default_rng(seed)
     at_once = max(1, _SIGNS_AT_ONCE // len(values))
-    as_large = 0
+    sums = numpy.empty(draws)
     for start in range(0, draws, at_once):
         count = min(at_once, draws - start)
         drawn = generator.bytes((count * len(values) + 7) // 8)
         bits = numpy.unpackbits(numpy.frombuffer(drawn, dtype=numpy.uint8))
         signs = bits[: count * len(values)].reshape(count, len(values)).astype(float)
-        as_large += int(_as_large(2 * (signs @ values) - values.sum(), moved).sum())
-    # The order that was observed is one of the possible ones: p is never 0.
-    return (as_large + 1) / (draws + 1)
+        sums[start : start + count] = 2 * (signs @ values) - values.sum()
+    return sums
 
 
 def _as_large(
-    sums: "numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]", moved: Sequence[float]
+    sums: "Sums", moved: Sequence[float]
 ) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]":
     import numpy
 
@@ -148,26 +163,6 @@ def fewest_that_can_tell(confidence: float = 0.95) -> int:
     return count
 
 
-def detectable_difference(
-    differences: Sequence[float], *, confidence: float = 0.95
-) -> float | None:
-    """The smallest true mean difference that a set like this one shows four times out of five.
-
-    Judged by the spread that was seen; None when nothing differs, or below two pairs.
-    """
-    n = len(differences)
-    sizes = [abs(d) for d in differences if abs(d) > NOISE]
-    if n < 2 or not sizes:
-        return None
-    from scipy.special import stdtrit
-
-    quantiles = stdtrit(n - 1, (1 + checked_confidence(confidence)) / 2) + stdtrit(n - 1, _POWER)
-    by_spread = float(quantiles) * _stdev(differences) / math.sqrt(n)
-    # Where few samples differ, the spread alone promises more than the test can show.
-    by_count = fewest_that_can_tell(confidence) * math.fsum(sizes) / len(sizes) / n
-    return max(by_spread, by_count)
-
-
-def _stdev(values: Sequence[float]) -> float:
+def stdev(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -141,6 +141,23 @@ def per_sample_means(results: Iterable[ResultLike]) -> Iterator[SampleMean]:
         yield SampleMean(sample_id, average(scores), len(scores), len(repeats))
 
 
-def average(values: list[float]) -> float | None:
+def read_repeats(
+    repeats: Iterable[ResultLike],
+) -> tuple[list[float], dict[str, list[float]]]:
+    """The valid scores of a sample's repeats, and by name the metrics beside them."""
+    scores: list[float] = []
+    metrics: dict[str, list[float]] = {}
+    for result in repeats:
+        score = judged_score(result)
+        if score is None:
+            continue
+        scores.append(score)
+        for name, value in result.metrics.items():
+            if value is not None:
+                metrics.setdefault(name, []).append(finite(value, "metric {!r}", name))
+    return scores, metrics
+
+
+def average(values: Sequence[float]) -> float | None:
     """The mean, or None of nothing."""
     return math.fsum(values) / len(values) if values else None
