@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from assay.cli import main as run_command
 from assay.cli.runs import main
 from assay.models import EvaluateResult, Sample
+from opencode_archives import session, text, user, write_export
 from recorded_runs import evaluated, record, samples, stopped
 
 
@@ -79,3 +81,24 @@ def test_a_store_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
 
     assert main(given(tmp_path / "a.db")) == 0
     assert capsys.readouterr().out == "there are no runs yet: `assay eval FILE.py` makes one\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 opencode session "), (2, "2 opencode sessions ")]
+)
+def test_an_ingestion_is_listed_with_its_count_and_source(
+    count: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "h"
+    for number in range(count):
+        write_export(folder / f"ses_{number}.json", session(user(text("Hi")), id=f"ses_{number}"))
+    run_command(["ingest", "opencode", str(folder), "--store", str(store)])
+    capsys.readouterr()
+
+    main(given(store))
+    line = capsys.readouterr().out.splitlines()[1]
+    main(given(store, json=True))
+    (said,) = json.loads(capsys.readouterr().out)["runs"]
+
+    assert f"  {words}from " in line
+    assert said["label"] == f"{words}from {folder}"

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from assay.cli import main as run_command
 from assay.cli.show import main
 from assay.errors import ConfigError
+from opencode_archives import agent, session, text, user, write_export
 from recorded_runs import record, samples
 
 
@@ -176,3 +177,58 @@ def test_the_interval_of_a_run_is_that_of_its_scale(
     summary = json.loads(capsys.readouterr().out)["summary"]
     assert summary["bounds"] == [-1.0, 1.0]
     assert summary["score"]["interval"]["low"] < 0
+
+
+def ingested(store: Path, folder: Path, **info: Any) -> Path:
+    made = session(
+        user(text("Do the tests pass?")), agent(text("No.")), directory="/srv/shop", **info
+    )
+    write_export(folder / "ses_1.json", made)
+    run_command(["ingest", "opencode", str(folder / "ses_1.json"), "--store", str(store)])
+    return store
+
+
+def test_ingested_sessions_are_listed_with_title_date_and_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ingested(tmp_path / "a.db", tmp_path, title="Failing \x1b[2J test " + "漢" * 60)
+    capsys.readouterr()
+
+    main(given(store))
+    printed = capsys.readouterr().out
+    main(given(store, json=True))
+    (said,) = json.loads(capsys.readouterr().out)["samples"]
+
+    lines = printed.splitlines()
+    start = lines.index("sessions; times in UTC")
+    assert lines[start + 1].startswith("  ses_1 Failing \ufffd[2J test 漢")
+    assert lines[start + 2] == "    2026-11-15 18:06 | /srv/shop | not judged"
+    assert max(map(cell_len, lines[: start + 3])) <= 80
+    assert (said["id"], said["directory"]) == ("ses_1", "/srv/shop")
+    assert said["title"].startswith("Failing")
+    assert said["created"] == "2026-11-15T18:06:40Z"
+
+
+def test_the_transcript_of_a_session_begins_with_title_date_and_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ingested(tmp_path / "a.db", tmp_path, title="Failing test")
+    capsys.readouterr()
+
+    main(given(store, sample="ses_1"))
+
+    head = "sample    ses_1\ntitle     Failing test\ndate      2026-11-15 18:06 UTC\n"
+    assert capsys.readouterr().out.startswith(head + "project   /srv/shop\nstatus    completed\n")
+
+
+def test_the_label_of_a_sample_stands_beside_its_id(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(given(store))
+    printed = capsys.readouterr().out
+    main(given(store, json=True))
+    said = json.loads(capsys.readouterr().out)["samples"]
+
+    assert "because of bad | bad?" in printed
+    assert [each["label"] for each in said[:2]] == ["broken?", "bad?"]
+    assert "title" not in said[0]

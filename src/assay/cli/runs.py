@@ -69,7 +69,16 @@ def table(rows: list[RunRow]) -> list[str]:
 
 def _title(row: RunRow) -> str:
     room = _WIDTH - len(row.id) - 2
-    return f"{row.id}  {cut(row.spec.name, room)}" if room > 1 else row.id
+    return f"{row.id}  {cut(_label(row), room)}" if room > 1 else row.id
+
+
+def _label(row: RunRow) -> str:
+    """The name of an evaluation; of an ingestion, how many sessions came from where."""
+    source = row.spec.config.get("ingest")
+    if not isinstance(source, str):
+        return row.spec.name
+    count = row.totals.recorded
+    return f"{count} {source} {'session' if count == 1 else 'sessions'} from {row.spec.dataset}"
 
 
 def _cells(row: RunRow) -> tuple[str, ...]:
@@ -102,6 +111,7 @@ def described(row: RunRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.spec.name,
+        "label": _label(row),
         "status": row.status,
         "dataset": row.spec.dataset,
         "dataset_changed": row.dataset_changed,

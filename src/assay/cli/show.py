@@ -4,7 +4,7 @@ import heapq
 import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from assay.errors import ConfigError
@@ -13,6 +13,7 @@ from assay.record import ResultRow, Run
 from assay.report.scale import summarise_recorded
 
 from .ending import retried_lines
+from .labels import SessionLabel, label_of, session_label
 from .overrides import count
 from .runs import described
 from .show_training import read_training, training_lines, training_plain
@@ -22,6 +23,8 @@ from .transcript import Transcript
 
 _ID_WIDTH = 26
 _SCORE_WIDTH = 18
+_PLACE_WIDTH = 40
+_LONGEST_ID = 60
 _WIDTH = 80
 _NAMED = 5
 
@@ -58,7 +61,7 @@ def _show_run(run: Run, args: Namespace) -> None:
     summary = summarise_recorded(run.results(), run.spec.config)
     retried, training = run.retried(), read_training(run)
     listed = worst(run.results(), limit=args.limit, failed_only=args.failed)
-    entries = [(each, reason_of(find_body(run, each))) for each in listed]
+    entries = [_Entry.of(each, find_body(run, each)) for each in listed]
     if args.json:
         print_json(
             {
@@ -66,7 +69,7 @@ def _show_run(run: Run, args: Namespace) -> None:
                 "summary": json.loads(summary.model_dump_json()),
                 "retried": asdict(retried),
                 "training": None if training is None else training_plain(training),
-                "samples": [_entry(each, reason) for each, reason in entries],
+                "samples": [entry.plain() for entry in entries],
             }
         )
         return
@@ -99,37 +102,74 @@ def _badness(row: ResultRow) -> tuple[int, float]:
     return (1, row.score) if row.valid and row.score is not None else (2, 0.0)
 
 
-def _list_lines(entries: list[tuple[ResultRow, str]], total: int, args: Namespace) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Entry:
+    """A sample in the list: its row, why it has its result, and what people know it by."""
+
+    row: ResultRow
+    reason: str
+    label: str
+    session: SessionLabel | None
+
+    @classmethod
+    def of(cls, row: ResultRow, sample: Sample) -> "_Entry":
+        return cls(row, reason_of(sample), label_of(sample), session_label(sample))
+
+    def lines(self) -> Iterator[str]:
+        """One line for a sample, two for a session, of at most 80 columns.
+
+        The id of a session is not cut: it says nothing by itself, and is there to be copied.
+        """
+        row = self.row
+        name = row.sample_id if not row.repeat else f"{row.sample_id} #{row.repeat}"
+        if self.session is None or len(name) > _LONGEST_ID:
+            room = _WIDTH - _ID_WIDTH - _SCORE_WIDTH - 4
+            words = cut(" | ".join(filter(None, (self.reason, self.label))), room)
+            yield f"  {padded(name, _ID_WIDTH)} {padded(_judgement(row), _SCORE_WIDTH)} {words}"
+            return
+        yield f"  {cut(f'{name} {self.label}', _WIDTH - 2)}"
+        place = cut(self.session.place, _PLACE_WIDTH)
+        words = filter(None, (self.session.date, place, _judgement(row), self.reason))
+        yield f"    {cut(' | '.join(words), _WIDTH - 4)}"
+
+    def plain(self) -> dict[str, Any]:
+        row = self.row
+        return {
+            "id": row.sample_id,
+            "label": self.label,
+            "repeat": row.repeat,
+            "status": row.status,
+            "score": row.score if row.valid else None,
+            "failed": row.boundary,
+            "reason": self.reason,
+            **({} if self.session is None else self.session.plain()),
+        }
+
+
+def _list_lines(entries: list[_Entry], total: int, args: Namespace) -> Iterator[str]:
     if not entries:
         yield "no sample failed" if args.failed else "no sample is recorded"
         return
-    yield "failed samples" if args.failed else "samples, worst first"
-    room = _WIDTH - _ID_WIDTH - _SCORE_WIDTH - 4
-    for row, reason in entries:
-        name = row.sample_id if not row.repeat else f"{row.sample_id} #{row.repeat}"
-        cells = padded(name, _ID_WIDTH), padded(_judgement(row), _SCORE_WIDTH), cut(reason, room)
-        yield f"  {cells[0]} {cells[1]} {cells[2]}".rstrip()
+    sessions = all(entry.session is not None for entry in entries)
+    judged = any(entry.row.valid or entry.row.boundary is not None for entry in entries)
+    if args.failed:
+        yield "failed samples"
+    elif sessions:
+        yield "sessions, worst first; times in UTC" if judged else "sessions; times in UTC"
+    else:
+        yield "samples, worst first"
+    for entry in entries:
+        yield from (line.rstrip() for line in entry.lines())
     if len(entries) < total:
         yield f"  and {total - len(entries)} more: --limit shows more of them"
     yield "next:"
-    yield f"  {follow_up(args, 'show', args.run, entries[0][0].sample_id)}"
+    yield f"  {follow_up(args, 'show', args.run, entries[0].row.sample_id)}"
 
 
 def _judgement(row: ResultRow) -> str:
     if row.boundary is not None:
         return f"{row.boundary} failed"
     return f"{row.score:.3f}" if row.valid and row.score is not None else "not judged"
-
-
-def _entry(row: ResultRow, reason: str) -> dict[str, Any]:
-    return {
-        "id": row.sample_id,
-        "repeat": row.repeat,
-        "status": row.status,
-        "score": row.score if row.valid else None,
-        "failed": row.boundary,
-        "reason": reason,
-    }
 
 
 def reason_of(sample: Sample) -> str:

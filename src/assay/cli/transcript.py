@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.models import DataBlock, EvaluateResult, Message, Sample, ToolCall
 
+from .labels import session_label
 from .terminal import plain, plain_text
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Transcript:
         yield _line("sample", plain(sample.id), style="bold")
         if self.repeats > 1:
             yield _line("repeat", f"{self.repeat} of {self.repeats}; --repeat N shows another")
+        yield from self._session()
         yield _line("status", str(sample.status))
         if trajectory is not None:
             yield _line("ended by", plain(trajectory.termination_reason or "unknown"))
@@ -48,6 +50,17 @@ class Transcript:
             yield _line("steps", f"{steps}{took}, {len(trajectory.calls)} model calls{cost}")
         if sample.ground_truth is not None:
             yield _line("expected", self._cut(str(sample.ground_truth)))
+
+    def _session(self) -> Iterator["Text"]:
+        """Which recorded session this is, where it is one."""
+        if (session := session_label(self.sample)) is None:
+            return
+        if session.title is not None:
+            yield _line("title", plain(session.title))
+        if session.created is not None:
+            yield _line("date", plain(f"{session.date} UTC"))
+        if session.place:
+            yield _line("project", plain(session.place))
 
     def _message(self, number: int, message: Message) -> Iterator["Text"]:
         title = plain(message.role)

@@ -1,0 +1,84 @@
+"""Short labels beside ids: what a sample asks, and which session it was made from."""
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from assay.models import Sample
+
+_LONGEST = 200
+"""Characters of a label before it is cut to fit a line."""
+
+
+@dataclass(frozen=True)
+class SessionLabel:
+    """What people know a recorded session by. What was not recorded is None."""
+
+    title: str | None
+    created: str | None
+    """In UTC, such as `2026-02-14T09:30:00Z`."""
+
+    project: str | None
+    directory: str | None
+
+    def plain(self) -> dict[str, str | None]:
+        """The label as plain values."""
+        return asdict(self)
+
+    @property
+    def date(self) -> str:
+        """Such as `2026-02-14 09:30`, or `date unknown`."""
+        return "date unknown" if self.created is None else self.created[:16].replace("T", " ")
+
+    @property
+    def place(self) -> str:
+        """The folder in which the agent worked, else the project, else ""."""
+        return self.directory or self.project or ""
+
+
+def label_of(sample: Sample) -> str:
+    """The title of a session, else the first line of the question, else ""."""
+    return _text(sample.input.get("title")) or _first_line(_question(sample))
+
+
+def session_label(sample: Sample) -> SessionLabel | None:
+    """The label of a sample that was made from a recorded session; None for any other."""
+    # Rows of a dataset may name a source too; the readers of sessions leave more marks.
+    marks = sample.metadata.keys() & {"content_id", "atif"}
+    if not marks or not isinstance(sample.metadata.get("source"), str):
+        return None
+    given = sample.input
+    times = (message.timestamp for message in sample.messages)
+    return SessionLabel(
+        title=_text(given.get("title")),
+        created=_utc(given.get("created")) or next(filter(None, map(_utc, times)), None),
+        project=_text(given.get("project")),
+        directory=_text(given.get("directory")),
+    )
+
+
+def _question(sample: Sample) -> str:
+    if isinstance(sample.prompt, str):
+        return sample.prompt
+    texts = (message.text for message in sample.messages if message.role == "user")
+    return next(filter(None, texts), "")
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_LONGEST]
+
+
+def _text(value: object) -> str | None:
+    return value[:_LONGEST] if isinstance(value, str) and value.strip() else None
+
+
+def _utc(value: object) -> str | None:
+    """A time in ISO 8601 as one in UTC; None for anything else."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
