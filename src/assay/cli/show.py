@@ -129,8 +129,8 @@ class _Entry:
             return
         yield f"  {cut(f'{name} {self.label}', _WIDTH - 2)}"
         place = cut(self.session.place, _PLACE_WIDTH)
-        words = filter(None, (self.session.date, place, _judgement(row), self.reason))
-        yield f"    {cut(' | '.join(words), _WIDTH - 4)}"
+        cells = filter(None, (self.session.date, place, _judgement(row), self.reason))
+        yield f"    {cut(' | '.join(cells), _WIDTH - 4)}"
 
     def plain(self) -> dict[str, Any]:
         row = self.row
