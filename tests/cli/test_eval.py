@@ -222,6 +222,62 @@ def test_a_changed_dataset_is_resumed_only_on_demand(
         assert store.run().totals.recorded == 5
 
 
+PROMPTED = """
+from pathlib import Path
+
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint, Message
+
+def prompt(sample):
+    return [Message(role="system", content=Path("prompt.txt").read_text()), *sample.messages]
+
+def score(sample):
+    return 1.0
+
+endpoint = Endpoint(provider="mock", model="echo")
+config = EvalConfig(endpoint=endpoint, score_fn=score, prepare_messages=prompt)
+dataset = "rows.jsonl"
+"""
+
+
+def test_a_prompt_file_that_was_edited_is_2_and_names_the_sample(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "prompt.txt").write_text("Be brief.")
+    assert main(["eval", write(PROMPTED), "--limit", "2"]) == 0
+    (tmp_path / "prompt.txt").write_text("Be verbose.")
+    capsys.readouterr()
+
+    assert main(["eval", write(PROMPTED), "--resume"]) == 2
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "the prompt of sample 'q0' changed since the run was started" in printed.err
+    with newest() as store:
+        assert store.run().totals.recorded == 2
+    (tmp_path / "prompt.txt").write_text("Be brief.")
+    assert main(["eval", write(PROMPTED), "--resume"]) == 0
+
+
+def test_a_repaired_scorer_scores_the_rollouts_that_are_there(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = "return sample.response == sample.ground_truth"
+    raising = FILE.replace(right, f"if sample.id > 'q1': raise KeyError(1)\n    {right}")
+    assert main(["eval", write(raising)]) == 3
+    capsys.readouterr()
+
+    assert main(["eval", write(), "--resume"]) == 2
+    assert "--rescore" in capsys.readouterr().err
+    assert main(["eval", write(), "--resume", "--rescore", "--json"]) == 0
+
+    with newest() as store:
+        new, old = store.runs()
+        assert json.loads(capsys.readouterr().out)["run"] == new.id
+        assert (new.spec.reuses, new.totals.recorded) == (old.id, 4)
+        assert (old.totals.recorded, old.totals.failed) == (2, 2)
+
+
 def test_a_refused_key_stops_the_run_with_one_message(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,25 +328,51 @@ def test_skipped_rows_are_told(
     assert "not read 2 of 6 rows skipped: rows.jsonl:5:" in printed
 
 
+PRICED = """
+import os
+
+from assay.endpoints import ClientSettings
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint
+from assay.rollout import BasicEnvironment
+
+def mended(sample, part):
+    return os.stat("mended" if (sample.id, part) == ("q2", "BROKEN") else "rows.jsonl")
+
+class Room(BasicEnvironment):
+    def __init__(self, sample):
+        self._sample = sample
+
+    async def step(self, action):
+        mended(self._sample, "environment")
+        return await super().step(action)
+
+def score(sample):
+    mended(sample, "scorer")
+    return sample.response == sample.ground_truth
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="mock", model="echo"),
+    score_fn=score,
+    environment_factory=lambda sample: Room(sample),
+    client=ClientSettings(prices="prices.json"),
+)
+dataset = "rows.jsonl"
+"""
+PRICES = '{"models": {"mock:echo": {"input": 1e6, "output": 0}}}'
+
+
 def test_what_failed_attempts_cost_is_told_beside_the_cost(
     write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "prices.json").write_text('{"models": {"mock:echo": {"input": 1e6, "output": 0}}}')
-    broken = FILE.replace(
-        "    print(",
-        "    __import__('os').stat('mended' if sample.id == 'q2' else 'rows.jsonl')\n    print(",
-    )
-    priced = broken.replace("score_fn=score", "score_fn=score, client=PRICED")
-    settings = (
-        "from assay.endpoints import ClientSettings\n"
-        "PRICED = ClientSettings(prices='prices.json')\n"
-    )
+    (tmp_path / "prices.json").write_text(PRICES)
+    priced = PRICED.replace("BROKEN", "environment")
 
-    assert main(["eval", write(settings + priced)]) == 3
+    assert main(["eval", write(priced)]) == 3
     assert "cost          $4.0000\nrun " in capsys.readouterr().out
 
     (tmp_path / "mended").touch()
-    assert main(["eval", write(settings + priced), "--resume"]) == 0
+    assert main(["eval", write(priced), "--resume"]) == 0
     told = "cost          $4.0000\nretried       1 failed attempt cost $1.0000 more\n"
     assert told in capsys.readouterr().out
 
@@ -302,3 +384,17 @@ def test_what_failed_attempts_cost_is_told_beside_the_cost(
     assert said["summary"]["cost_usd"]["value"] == 4.0
     main(["runs"])
     assert " $4.0000+ " in capsys.readouterr().out
+
+
+def test_a_rollout_that_is_scored_again_costs_nothing_more(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "prices.json").write_text(PRICES)
+    priced = PRICED.replace("BROKEN", "scorer")
+    assert main(["eval", write(priced)]) == 3
+    (tmp_path / "mended").touch()
+    capsys.readouterr()
+
+    assert main(["eval", write(priced), "--resume"]) == 0
+
+    assert "cost          $4.0000\nrun " in capsys.readouterr().out

@@ -85,9 +85,10 @@ def test_the_run_to_resume_comes_with_what_may_differ() -> None:
     assert resume_from(Namespace(resume="r", **plain)) == Resume("r")
     both = Namespace(resume="r", allow_changed_dataset=True, take_over=True)
     assert resume_from(both) == Resume("r", allow_changed_dataset=True, take_over=True)
+    assert resume_from(Namespace(resume="r", rescore=True, **plain)) == Resume("r", rescore=True)
 
 
-@pytest.mark.parametrize("option", ["allow_changed_dataset", "take_over"])
+@pytest.mark.parametrize("option", ["allow_changed_dataset", "take_over", "rescore"])
 def test_options_of_a_resumed_run_need_one(option: str) -> None:
     args = {"resume": None, "allow_changed_dataset": False, "take_over": False, option: True}
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from assay.endpoints import ClientSettings
 from assay.errors import BadRow, ConfigError
 from assay.evaluation import EvalConfig, EvalReport, Resume, evaluate
-from assay.models import Endpoint, Sample
+from assay.models import Endpoint, Message, Sample
 from assay.sources import load_samples
 from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import Exchange, MisbehavingServer
@@ -177,3 +178,26 @@ def test_rows_without_ids_are_matched_by_what_they_say(
     assert server.asked(calls) == Counter(["r1", "r3", "r5", "r7", "r9"])
     assert report.summary.judged_samples == 10
     assert report.mean == 1.0
+
+
+def test_a_changed_prompt_is_refused_before_the_first_call(
+    tmp_path: Path, store: Path, server: MisbehavingServer
+) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Be brief.")
+
+    def prepared(sample: Sample) -> list[Message]:
+        return [Message(role="system", content=prompt.read_text()), *sample.messages]
+
+    server.react = refuses_odd_ones
+    dataset = write_rows(tmp_path / "data.jsonl", names(10))
+    config = replace(paid(server), prepare_messages=prepared)
+    evaluated(dataset, config, store=store)
+    calls = len(server.calls)
+    prompt.write_text("Be verbose.")
+
+    with pytest.raises(ConfigError, match="the prompt of sample 'r0' changed"):
+        evaluated(dataset, config, store=store, resume="latest")
+
+    assert len(server.calls) == calls
+    assert sorted(Recorded(store).results) == names(10)[::2]

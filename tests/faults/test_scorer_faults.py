@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,6 +16,7 @@ from assay.models import Endpoint, Sample
 from assay.record import Store
 from assay.report import GateRule, Outcome, judge_gate, summarise
 from faults.processes import Evaluation, Recorded, names, program, write_rows
+from misbehaving import MisbehavingServer
 
 Start = Callable[..., Evaluation]
 ECHO = {"provider": "mock", "model": "echo"}
@@ -134,3 +137,59 @@ def test_a_callback_that_breaks_ends_the_run_rather_than_being_passed_over(
         asyncio.run(evaluate(dataset, config, store=store, watch=broken))
 
     assert Recorded(store).status == "failed"
+
+
+EVALUATION = """
+from assay import Endpoint, EvalConfig
+
+def score(sample):
+    SCORER
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="openai", model="m", api_base="URL", api_key="k-1"), score_fn=score
+)
+dataset = "data.jsonl"
+"""
+
+
+@pytest.fixture
+def scored_by(
+    tmp_path: Path, server: MisbehavingServer, start: Start
+) -> Callable[..., tuple[int, str]]:
+    """Run `assay eval` with a scorer. Its exit status, and what it printed to stderr."""
+    write_rows(tmp_path / "data.jsonl", names(5))
+
+    def run(scorer: str, *options: str) -> tuple[int, str]:
+        text = EVALUATION.replace("URL", server.url).replace("SCORER", scorer)
+        (tmp_path / "scored.py").write_text(text, "utf-8")
+        command = [sys.executable, "-m", "assay", "eval", "scored.py", "--store", "assay.db"]
+        ended = start([*command, *options])
+        return ended.ended(), ended.stderr
+
+    return run
+
+
+def test_a_corrected_scorer_asks_the_model_nothing_again(
+    store: Path, server: MisbehavingServer, scored_by: Callable[..., tuple[int, str]]
+) -> None:
+    assert scored_by("raise KeyError(sample.id)")[0] == 3
+    assert server.asked() == Counter(names(5))
+
+    assert scored_by("return 1.0", "--resume")[0] == 0
+
+    assert server.asked() == Counter(names(5))
+    assert sorted(Recorded(store).results) == names(5)
+
+
+def test_a_corrected_scorer_is_no_second_scorer_of_a_run(
+    store: Path, server: MisbehavingServer, scored_by: Callable[..., tuple[int, str]]
+) -> None:
+    assert scored_by("return 1 / (sample.id != 'r3')")[0] == 3
+
+    status, said = scored_by("return 0.5", "--resume")
+    assert status == 2
+    assert "the recorded rollouts can be scored again without model calls" in said
+    assert scored_by("return 0.5", "--resume", "--rescore")[0] == 0
+
+    assert server.asked() == Counter(names(5))
+    assert {row.reward for row in Recorded(store).samples.values()} == {0.5}

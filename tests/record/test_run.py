@@ -6,7 +6,17 @@ from dataclasses import fields
 import pytest
 
 from assay.errors import ConfigError, StoreError
-from assay.models import EvaluateResult, Metric, ModelCall, Sample, Status, Trajectory, Usage
+from assay.models import (
+    Boundary,
+    EvaluateResult,
+    Failure,
+    Metric,
+    ModelCall,
+    Sample,
+    Status,
+    Trajectory,
+    Usage,
+)
 from assay.record import ResultRow, Retried, Store
 from assay.record.reading import _NARROW
 from assay.record.schema import tables
@@ -269,3 +279,17 @@ def test_attempts_that_were_tried_again_are_counted_with_their_cost(store: Store
     record(store.start_run(spec("run-2")), [failed(0)])
     assert run.retried() == Retried(3, 1.0, 2)
     assert sum(row.cost_usd or 0.0 for row in run.results()) == 0.5
+
+
+def test_a_rollout_whose_scorer_failed_costs_nothing_more(store: Store) -> None:
+    run = store.start_run(spec())
+    paid = Trajectory(calls=[ModelCall(usage=Usage(cost_usd=0.5))])
+    failure = Failure(boundary=Boundary.SCORER, kind="KeyError", message="no such column")
+
+    for _ in range(2):
+        record(run, [broken(0, failure=failure).model_copy(update={"trajectory": paid})])
+        assert run.attempts_cost_usd() == 0.5
+    record(run, [scored(0).model_copy(update={"trajectory": paid})])
+
+    assert run.retried() == Retried(2, 0.0, 2)
+    assert run.attempts_cost_usd() == 0.0

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -379,3 +380,35 @@ def test_only_a_file_is_compacted_and_backed_up(store: Store, tmp_path: Path) ->
         store.backup(tmp_path / "copy.db")
         with Store.open(tmp_path / "copy.db", create=False) as copy:
             assert copy.runs() == []
+
+
+def test_a_run_without_a_result_takes_another_scorer_and_keeps_its_keys(store: Store) -> None:
+    first = spec(config={"endpoint": {"model": "m1"}, "score_fn": "a"}, config_fingerprint="c1")
+    other = spec(config={"endpoint": {"model": "m1"}, "score_fn": "b"}, config_fingerprint="c2")
+    third = replace(other, config={**other.config, "score_fn": "c"}, config_fingerprint="c3")
+    run = store.start_run(first)
+    record(run, [broken(0)])
+    run.finish("completed")
+
+    with pytest.raises(ConfigError, match="score_fn: 'a' -> 'b'"):
+        store.resume_run("run-1", other)
+    resumed = store.resume_run("run-1", other, allow_changed_scorer=True)
+    resumed.finish("completed")
+    resumed = store.resume_run("run-1", third, allow_changed_scorer=True)
+
+    assert resumed.spec.config_fingerprint == "c3"
+    assert resumed.spec.config == third.config
+    assert resumed.key_fingerprint == "c1"
+    record(resumed, [scored(0)])
+    assert resumed.totals.failed == 0
+    resumed.finish("completed")
+    with pytest.raises(ConfigError, match=r"score_fn: 'c' -> 'b'[^§]*without model calls"):
+        store.resume_run("run-1", other, allow_changed_scorer=True)
+
+
+def test_another_scorer_is_no_excuse_for_another_model(store: Store) -> None:
+    store.start_run(spec(config={"endpoint": "m1", "score_fn": "a"})).finish("completed")
+    other = spec(config={"endpoint": "m2", "score_fn": "b"}, config_fingerprint="c2")
+
+    with pytest.raises(ConfigError, match=r"endpoint: 'm1' -> 'm2'[^§]*start a new run"):
+        store.resume_run("run-1", other, allow_changed_scorer=True)

@@ -93,6 +93,12 @@ def _add_resume_options(parser: ArgumentParser) -> None:
         "--take-over", action="store_true", help="resume though another process works on the run"
     )
     parser.add_argument(
+        "--rescore",
+        action="store_true",
+        help="score the recorded rollouts of the run again, as a new run: only missing rollouts "
+        "are made",
+    )
+    parser.add_argument(
         "--grace",
         type=seconds,
         default=30.0,
@@ -145,10 +151,15 @@ class _NotingStore(Store):
         spec: RunSpec,
         *,
         allow_changed_dataset: bool = False,
+        allow_changed_scorer: bool = False,
         take_over: bool = False,
     ) -> Run:
         run = super().resume_run(
-            run_id, spec, allow_changed_dataset=allow_changed_dataset, take_over=take_over
+            run_id,
+            spec,
+            allow_changed_dataset=allow_changed_dataset,
+            allow_changed_scorer=allow_changed_scorer,
+            take_over=take_over,
         )
         return self._note(run)
 

@@ -82,9 +82,14 @@ def other_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
 def resume_from(args: Namespace) -> Resume | None:
     """Which run to go on with. Raises `ConfigError` for options that only a resumed run has."""
     if args.resume is not None:
-        return Resume(args.resume, args.allow_changed_dataset, args.take_over)
-    for option in ("allow_changed_dataset", "take_over"):
-        if getattr(args, option):
+        return Resume(
+            args.resume,
+            allow_changed_dataset=args.allow_changed_dataset,
+            take_over=args.take_over,
+            rescore=getattr(args, "rescore", False),
+        )
+    for option in ("allow_changed_dataset", "take_over", "rescore"):
+        if getattr(args, option, False):
             flag = f"--{option.replace('_', '-')}"
             raise ConfigError(
                 f"{flag} is for a run that is resumed", hint=f"add --resume to {flag}"

@@ -27,7 +27,7 @@ _ANY = 20
 _FIXES = {
     Boundary.ENDPOINT: "check the endpoint with `assay doctor --endpoint PROVIDER:MODEL`",
     Boundary.ENVIRONMENT: "correct the environment or its factory",
-    Boundary.SCORER: "correct the scorer, and start a new run: it is not the same scorer then",
+    Boundary.SCORER: "correct the scorer and resume the run: its rollouts are kept",
     Boundary.DATASET: "correct `prepare_messages` or the dataset",
 }
 

@@ -1,11 +1,8 @@
 """The one place that joins source, rollout, scoring and record."""
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Container, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
-from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -24,14 +21,14 @@ from assay.models import (
     Boundary,
     EvaluateResult,
     Failure,
-    Message,
     Sample,
     Status,
     Trajectory,
 )
 from assay.models.written import assign
-from assay.record import Run, Writer, sample_key
+from assay.record import Writer
 from assay.record.entries import Entry, failure_entry, result_entry
+from assay.record.prompts import Kept
 from assay.report.results import finite
 from assay.report.scale import refuse_out_of_bounds
 from assay.rollout import RolloutFailed, run_agent
@@ -40,54 +37,10 @@ from assay.scoring import ScoreCaller
 from .config import EvalConfig
 from .early_stop import Admission, EarlyStop, ObservedClient
 from .progress import Oversight
+from .prompts import Unprepared, digest_messages, prepare_messages
+from .unit import Unit
 
 _Done = TypeVar("_Done")
-
-
-@dataclass(slots=True)
-class Unit:
-    """One rollout to do."""
-
-    sample: Sample
-    repeat: int
-    key: str
-    sample_id: str
-    """As it was before anybody's code had the sample."""
-
-
-def units(
-    samples: Iterator[Sample], config: EvalConfig, run: Run, done: Container[str]
-) -> Iterator[Unit]:
-    """The rollouts that are not recorded yet, one sample at a time."""
-    run_id, fingerprint = run.id, run.spec.config_fingerprint
-    if config.repeats == 1:
-        for sample in samples:
-            key = sample_key(run_id, sample.id, 0, fingerprint)
-            if key not in done:
-                yield Unit(sample, 0, key, sample.id)
-        return
-    places = run.places()
-    for sample in samples:
-        keys = [sample_key(run_id, sample.id, n, fingerprint) for n in range(config.repeats)]
-        left = [(repeat, key) for repeat, key in enumerate(keys) if key not in done]
-        if left and places is not None:
-            sample.index = places.of(keys, sample.index)
-        for repeat, key in left:
-            yield Unit(_copy(sample, repeat), repeat, key, sample.id)
-
-
-def _copy(sample: Sample, repeat: int) -> Sample:
-    # Each rollout fills a sample of its own. What came with the row is copied as well: a scorer
-    # that changes it must not change it for the others.
-    return sample.model_copy(
-        update={
-            "group_index": sample.index,
-            "rollout_id": f"{sample.id}#{repeat}",
-            "input": deepcopy(sample.input),
-            "ground_truth": deepcopy(sample.ground_truth),
-            "metadata": deepcopy(sample.metadata),
-        }
-    )
 
 
 class Engine:
@@ -236,8 +189,9 @@ class Engine:
             finally:
                 admission.end()
             # A refused key says nothing about the sample. Whatever else ended the run, what was
-            # done until then is kept.
-            if not isinstance(self._fatal, AccessDenied):
+            # done until then is kept, and so is a rollout that only could not be scored.
+            paid = failure is not None and failure.boundary is Boundary.SCORER and self._client
+            if paid or not isinstance(self._fatal, AccessDenied):
                 if self._writer.is_full:
                     await self._until_room()
                 self._hand_over(unit, failed=failure is not None)
@@ -249,7 +203,9 @@ class Engine:
             return sample.failure  # it came here failed, and is kept as it is
         own = None if self._config.sample_timeout_s is None else OwnTime()
         try:
-            if self._client is not None:
+            if unit.kept is not None:
+                self._take(unit, unit.kept)
+            elif self._client is not None:
                 rollout = self._rolled_out(unit, self._client)
                 trajectory = await (rollout if own is None else self._in_time(rollout, own))
                 assign(sample, {"trajectory": trajectory})
@@ -259,7 +215,7 @@ class Engine:
         except RolloutFailed as failed:
             sample.trajectory = failed.trajectory
             return self._failed(sample, failed.__cause__ or failed, failed.boundary)
-        except _Unprepared as unprepared:
+        except Unprepared as unprepared:
             return self._failed(sample, unprepared.__cause__ or unprepared, unprepared.boundary)
         except TimeoutError as error:
             return self._failed(sample, error, _slower_side(sample.trajectory))
@@ -294,13 +250,21 @@ class Engine:
                 self._client = self._model
         return None
 
+    def _take(self, unit: Unit, kept: Kept) -> None:
+        """Take a rollout that was paid for instead of another one."""
+        # For what it does to the sample: a scorer may read that.
+        prepare_messages(self._config, unit.sample)
+        assign(unit.sample, {"trajectory": kept.trajectory})
+        unit.prompt_digest = kept.prompt_digest
+
     def _rolled_out(self, unit: Unit, client: ModelClient) -> Coroutine[Any, Any, Trajectory]:
         sample = unit.sample
-        messages = self._prepared(sample)
+        messages = prepare_messages(self._config, sample)
+        unit.prompt_digest = digest_messages(messages)
         try:
             environment = self._config.make_environment(sample)
         except (Exception, SystemExit) as error:
-            raise _Unprepared(Boundary.ENVIRONMENT) from error
+            raise Unprepared(Boundary.ENVIRONMENT) from error
         return run_agent(
             client,
             environment,
@@ -331,19 +295,6 @@ class Engine:
         assert seconds is not None
         if own.spent_s > seconds:
             raise _late(seconds)
-
-    def _prepared(self, sample: Sample) -> list[Message]:
-        prepare = self._config.prepare_messages
-        try:
-            given = sample.messages if prepare is None else prepare(sample)
-            if type(given) is not list:
-                _refuse_no_list(given)
-            return [
-                message if isinstance(message, Message) else Message.model_validate(message)
-                for message in given
-            ]
-        except (Exception, SystemExit) as error:
-            raise _Unprepared(Boundary.DATASET) from error
 
     def _failed(self, sample: Sample, error: BaseException, boundary: Boundary) -> Failure:
         failure = Failure.of(error, boundary, retryable=getattr(error, "retryable", True))
@@ -400,15 +351,21 @@ class Engine:
         sample = unit.sample
         try:
             if failed:
-                return failure_entry(unit.key, sample, unit.repeat), None
+                return self._entry(failure_entry, unit), None
             note = sample.reward, cost_of(sample)
-            return result_entry(unit.key, sample, unit.repeat), note
+            return self._entry(result_entry, unit), note
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
             unit.sample = bare = _writable(sample)
             in_rollout = bare.trajectory is None and sample.trajectory is not None
             self._failed(bare, error, Boundary.ENVIRONMENT if in_rollout else Boundary.SCORER)
-            return failure_entry(unit.key, bare, unit.repeat), None
+            return self._entry(failure_entry, unit), None
+
+    @staticmethod
+    def _entry(make: Callable[[str, Sample, int], Entry], unit: Unit) -> Entry:
+        entry = make(unit.key, unit.sample, unit.repeat)
+        entry.prompt_digest = unit.prompt_digest
+        return entry
 
     def _recorded(self, notes: "list[_Note]", outcome: list[bool] | AssayError) -> None:
         if isinstance(outcome, AssayError):
@@ -448,16 +405,6 @@ def _writable(sample: Sample) -> Sample:
             more.to_json_bytes()
             kept = more
     return kept
-
-
-def _refuse_no_list(given: object) -> None:
-    if inspect.iscoroutine(given):
-        given.close()
-        raise TypeError("`prepare_messages` is async; it has to return the messages at once")
-    if isinstance(given, str | Mapping | Message):
-        raise TypeError(
-            f"`prepare_messages` returned a {type(given).__name__}, no list of messages"
-        )
 
 
 def _own_result(sample: Sample) -> EvaluateResult:
@@ -502,13 +449,6 @@ def _slower_side(trajectory: Trajectory | None) -> Boundary:
         return Boundary.ENVIRONMENT
     asked_s = sum(call.latency_s or 0.0 for call in trajectory.calls)
     return Boundary.ENDPOINT if 2 * asked_s > trajectory.duration else Boundary.ENVIRONMENT
-
-
-class _Unprepared(Exception):
-    """A rollout could not even begin."""
-
-    def __init__(self, boundary: Boundary) -> None:
-        self.boundary = boundary
 
 
 def cost_of(sample: Sample) -> float | None:

@@ -12,10 +12,10 @@ from assay.scoring import ScoreFunction
 
 from .collecting import rare_collections
 from .config import EvalConfig
-from .engine import Unit
 from .progress import Oversight, Progress, Stop, Watch
 from .report import EvalReport, report_on
-from .running import Resume, begun, new_run_id, work_through
+from .running import Resume, new_run_id, start_or_resume, work_through
+from .unit import Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,8 @@ async def rescore(
         total = sum(1 for _ in _chosen(old, how))
         if not total:
             raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")
-        run = begun(opened, _spec(old, config, total), how.resume)
+        spec = _spec(old, config, total)
+        run = start_or_resume(opened, spec, how.resume, allow_changed_scorer=True)
 
         def todo(done: Container[str]) -> Iterator[Unit]:
             return _stripped(old, run, how, done)
@@ -105,7 +106,7 @@ def _chosen(old: Run, how: Rescoring) -> Iterator[tuple[int, ResultRow]]:
 
 def _stripped(old: Run, new: Run, how: Rescoring, done: Container[str]) -> Iterator[Unit]:
     """The rollouts of `old` that are not done yet, without what was said of them."""
-    fingerprint = new.spec.config_fingerprint
+    fingerprint = new.key_fingerprint
     samples = enumerate(old.samples())
     for place, row in _chosen(old, how):
         sample = next(sample for number, sample in samples if number == place)

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Container, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,16 +12,24 @@ from pathlib import Path
 from assay.endpoints import ModelClient, connect
 from assay.endpoints.prices import price_of
 from assay.errors import ConfigError, StoreError
-from assay.models import stable_id
+from assay.models import Sample, stable_id
 from assay.record import Run, RunSpec, Store
-from assay.record.runs import RunStatus
+from assay.record.runs import (
+    SCORER_SETTINGS,
+    RunStatus,
+    refuse_other_config,
+    refuse_other_spec,
+)
 from assay.sources import SampleStream, Source, load_samples
 
 from .collecting import rare_collections
 from .config import EvalConfig
-from .engine import Engine, Unit, units
+from .engine import Engine
+from .kept_rollouts import KeptRollouts, reused_runs
 from .progress import Oversight, Progress, Stop, Watch
+from .prompts import PromptCheck, checked_samples
 from .report import EvalReport, report_on
+from .unit import Unit, units
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,13 @@ class Resume:
 
     take_over: bool = False
     """Go on although another live process works on the run."""
+
+    rescore: bool = False
+    """Start a new run instead, with another scorer: rollouts of the run that are recorded are
+    scored again, and only those that are missing are made."""
+
+    check_prompts: bool = True
+    """Refuse when a recorded sample was asked with other messages than it would be now."""
 
 
 async def evaluate(
@@ -64,10 +79,21 @@ async def evaluate(
         create = resume is None
         opened = store if isinstance(store, Store) else Store.open(store, create=create)
         try:
-            run = begun(opened, spec, resume)
+            given = Resume(resume) if isinstance(resume, str) else resume
+            checks = [] if given is None else _prompt_checks(opened, spec, given, config)
+            read: Iterable[Sample] = samples
+            if checks and samples.reads_once:
+                read = checked_samples(samples, checks)
+            elif checks:
+                for _ in checked_samples(samples, checks):
+                    pass
+            run = _begin(opened, spec, given, config)
 
             def todo(done: Container[str]) -> Iterator[Unit]:
-                return units(iter(samples), config, run, done)
+                left = units(iter(read), config, run, done)
+                is_fresh = run.is_new and run.spec.reuses is None
+                reuses = config.endpoint is not None and not is_fresh
+                return KeptRollouts(run, opened).filled(left) if reuses else left
 
             await work_through(run, todo, config, client=client, oversight=oversight)
             interrupted = oversight.stop.requested
@@ -194,8 +220,53 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def begun(store: Store, spec: RunSpec, resume: Resume | str | None) -> Run:
-    """A new run, or the one to go on with."""
+def _prompt_checks(
+    store: Store, spec: RunSpec, resume: Resume, config: EvalConfig
+) -> list[PromptCheck]:
+    """What compares the prompts of a run with today's. Raises `ConfigError` for another run.
+
+    Before the run is claimed: what is refused here changes nothing in the store.
+    """
+    run = store.run(resume.run_id)
+    if resume.rescore:
+        _refuse_other_rollouts(run.spec, spec, config)
+    else:
+        refuse_other_spec(
+            run.spec,
+            spec,
+            allow_changed_dataset=resume.allow_changed_dataset,
+            allow_changed_scorer=config.endpoint is not None and not run.totals.recorded,
+        )
+    # Then messages are rows, and other rows are allowed.
+    only_rows = config.prepare_messages is None and resume.allow_changed_dataset
+    if config.endpoint is None or not resume.check_prompts or only_rows:
+        return []
+    return [PromptCheck(each, config) for each in reused_runs(run, store)]
+
+
+def _refuse_other_rollouts(stored: RunSpec, given: RunSpec, config: EvalConfig) -> None:
+    if config.endpoint is None:
+        raise ConfigError(
+            "nothing is rolled out without an endpoint, and nothing can be reused",
+            where="Resume(rescore=True)",
+            hint="start a new run",
+        )
+    refuse_other_config(stored, given, ignore=SCORER_SETTINGS)
+
+
+def _begin(store: Store, spec: RunSpec, resume: Resume | None, config: EvalConfig) -> Run:
+    if resume is not None and resume.rescore:
+        return store.start_run(replace(spec, reuses=store.run(resume.run_id).id))
+    return start_or_resume(store, spec, resume, allow_changed_scorer=config.endpoint is not None)
+
+
+def start_or_resume(
+    store: Store, spec: RunSpec, resume: Resume | str | None, *, allow_changed_scorer: bool
+) -> Run:
+    """A new run, or the one to resume.
+
+    `allow_changed_scorer`: a run without a single result may be resumed with another scorer.
+    """
     if resume is None:
         return store.start_run(spec)
     if isinstance(resume, str):
@@ -204,5 +275,6 @@ def begun(store: Store, spec: RunSpec, resume: Resume | str | None) -> Run:
         resume.run_id,
         spec,
         allow_changed_dataset=resume.allow_changed_dataset,
+        allow_changed_scorer=allow_changed_scorer,
         take_over=resume.take_over,
     )

@@ -126,7 +126,8 @@ class Evaluation:
         for _ in range(self.asked.retries):
             if not report.summary.failed or report.interrupted:
                 break
-            resume = Resume(report.run_id, allow_changed_dataset=True)
+            # In the same session: nothing changed, unless prompts are drawn at random.
+            resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
             samples = self._samples()
             report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
         return TestRun(None, report, str(samples.skipped) if samples.skipped else "")

@@ -47,6 +47,8 @@ class Entry:
 
     body: bytes
     failed: bool = False
+    prompt_digest: str | None = None
+    """Of the messages that the agent was sent first; None when none were."""
 
 
 def result_entry(key: str, sample: Sample, repeat: int) -> Entry:

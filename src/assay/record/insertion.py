@@ -89,6 +89,9 @@ def _known_columns(entries: list[Entry], *, plain: bool) -> dict[str, Iterable[A
     }
     for name in ("valid", "cached") if plain else ():
         known[name] = map(int, known[name])
+    digests = [entry.prompt_digest for entry in entries]
+    if digests.count(None) < len(digests):
+        known["prompt_digest"] = digests
     return known
 
 
@@ -135,10 +138,15 @@ def _insert_attempts(
 ) -> None:
     if not entries:
         return
-    marks = ", ".join([database.placeholder] * len(ATTEMPT_COLUMNS))
+    columns = [*ATTEMPT_COLUMNS]
+    rows = [(run_no, *entry.values, *packed(entry.body)) for entry in entries]
+    digests = [entry.prompt_digest for entry in entries]
+    if digests.count(None) < len(digests):
+        columns.append("prompt_digest")
+        rows = [(*row, digest) for row, digest in zip(rows, digests, strict=True)]
+    marks = ", ".join([database.placeholder] * len(columns))
     connection.exec_driver_sql(
-        f"INSERT INTO assay_attempt ({', '.join(ATTEMPT_COLUMNS)}) VALUES ({marks})",
-        [(run_no, *entry.values, *packed(entry.body)) for entry in entries],
+        f"INSERT INTO assay_attempt ({', '.join(columns)}) VALUES ({marks})", rows
     )
 
 

@@ -51,6 +51,17 @@ class DoneKeys:
         return self._count
 
 
+class PromptMarks:
+    """Which key was recorded with which prompt, in 8 bytes for each, as `DoneKeys` has them."""
+
+    def __init__(self, digests: Iterable[tuple[str, str | None]]) -> None:
+        self._marks = DoneKeys(f"{key} {digest or ''}" for key, digest in digests)
+
+    def has(self, key: str, digest: str | None) -> bool:
+        """Whether `key` was recorded with the prompt of this digest; None: with an unknown one."""
+        return f"{key} {digest or ''}" in self._marks
+
+
 def _digest(key: str) -> int:
     encoded = key.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "big")

@@ -243,4 +243,17 @@ CREATE TABLE assay_step (
 )
 """
 
-MIGRATIONS: "tuple[Migration, ...]" = (_create, _add_steps)
+
+def _add_prompts(connection: "Connection") -> None:
+    _run_ddl(connection, _PROMPTS)
+
+
+# NULL in rows of an older assay: which prompt they had is in their bodies.
+_PROMPTS = """
+ALTER TABLE assay_result ADD COLUMN prompt_digest STRING;
+ALTER TABLE assay_attempt ADD COLUMN prompt_digest STRING;
+ALTER TABLE assay_run ADD COLUMN key_fingerprint STRING;
+ALTER TABLE assay_run ADD COLUMN reuses STRING
+"""
+
+MIGRATIONS: "tuple[Migration, ...]" = (_create, _add_steps, _add_prompts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from assay.errors import StoreError
-from assay.models import Sample, Status
+from assay.models import Boundary, Sample, Status
 
 from .database import Database
 from .entries import UNPLACED, column_id, unpacked
@@ -81,7 +81,8 @@ class Retried:
 
     attempts: int
     cost_usd: float | None
-    """What they cost, where that is known; None when none of them knows."""
+    """What they cost more, where that is known; None when none of them knows. A rollout that is
+    kept because only its scorer failed costs nothing more."""
 
     cost_known: int
 
@@ -104,12 +105,16 @@ def read_results(database: Database, run_no: int, chosen: Selection) -> Iterator
 
 def read_samples(database: Database, run_no: int, chosen: Selection) -> Iterator[Sample]:
     for row in _merged(database, run_no, chosen, bodies=True):
-        where = f"{database.where}, key {row.key}"
-        try:
-            yield Sample.from_json(unpacked(row.codec, row.blob, where=where))
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
+        yield parse_body(row.codec, row.blob, where=f"{database.where}, key {row.key}")
+
+
+def parse_body(codec: str, blob: bytes, *, where: str) -> Sample:
+    """The sample of a body. Raises `StoreError` for one that cannot be read."""
+    try:
+        return Sample.from_json(unpacked(codec, blob, where=where))
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
 
 
 def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterator[AttemptRow]:
@@ -147,18 +152,22 @@ def read_retried(database: Database, run_no: int) -> Retried:
     import sqlalchemy as sa
 
     attempt = tables().attempt
-    counts = sa.func.count(), sa.func.sum(attempt.c.cost_usd), sa.func.count(attempt.c.cost_usd)
+    # A rollout whose scorer failed is scored again: its cost is that of the later attempt.
+    cost_usd = sa.case((attempt.c.boundary == str(Boundary.SCORER), 0.0), else_=attempt.c.cost_usd)
+    counts = sa.func.count(), sa.func.sum(cost_usd), sa.func.count(cost_usd)
     query = sa.select(*counts).where(attempt.c.run_no == run_no, ~_is_shown(run_no))
     with database.reading() as connection:
-        attempts, cost_usd, known = connection.execute(query).one()
-    return Retried(attempts, cost_usd, known)
+        attempts, total_usd, known = connection.execute(query).one()
+    return Retried(attempts, total_usd, known)
 
 
 def read_attempts_cost(database: Database, run_no: int) -> float:
     import sqlalchemy as sa
 
     attempt = tables().attempt
-    query = sa.select(sa.func.sum(attempt.c.cost_usd)).where(attempt.c.run_no == run_no)
+    # A rollout whose scorer failed has one cost, however often it is scored again.
+    counts = sa.or_(attempt.c.boundary != str(Boundary.SCORER), _is_shown(run_no))
+    query = sa.select(sa.func.sum(attempt.c.cost_usd)).where(attempt.c.run_no == run_no, counts)
     with database.reading() as connection:
         return float(connection.execute(query).scalar_one() or 0.0)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
@@ -9,9 +10,10 @@ from assay.models import Sample, Status
 
 from .database import Database
 from .insertion import insert_batch
-from .keys import DoneKeys
+from .keys import DoneKeys, PromptMarks
 from .lease import Lease, live_holder
 from .places import Places
+from .prompts import Kept, read_kept, read_prompts
 from .reading import (
     AttemptRow,
     ResultRow,
@@ -76,6 +78,26 @@ class Run:
     def done(self) -> DoneKeys:
         """The keys recorded by now. Failed attempts are not done."""
         return DoneKeys(read_keys(self._database, self._run_no))
+
+    @property
+    def key_fingerprint(self) -> str:
+        """The fingerprint in the keys of this run, whatever scorer it took since."""
+        return self.spec.key_fingerprint or self.spec.config_fingerprint
+
+    def prompts(self) -> PromptMarks:
+        """Which prompts the rollouts had that are done, or were kept when their scorer failed."""
+        done = read_prompts(self._database, self._run_no, kept=False)
+        kept = read_prompts(self._database, self._run_no, kept=True)
+        return PromptMarks(chain(done, kept))
+
+    def kept_keys(self) -> DoneKeys:
+        """The keys whose scorer failed, done by now or not."""
+        kept = read_prompts(self._database, self._run_no, kept=True)
+        return DoneKeys(key for key, _ in kept)
+
+    def kept(self, key: str) -> Kept | None:
+        """The rollout of a result, or else of the last attempt whose scorer failed."""
+        return read_kept(self._database, self._run_no, key)
 
     def places(self) -> Places | None:
         """Where samples stand that have rollouts already; None where their rows say the same."""

@@ -45,6 +45,11 @@ class RunSpec:
 
     repeats: int = 1
     created_at: str = field(default_factory=now)
+    reuses: str | None = None
+    """The run whose recorded trajectories this one scores instead of rolling out again."""
+
+    key_fingerprint: str | None = None
+    """The fingerprint in the keys of its samples. None: `config_fingerprint`."""
 
     def __post_init__(self) -> None:
         if not self.id or len(self.id) > _LONGEST_ID or not self.id.isprintable():
@@ -130,6 +135,8 @@ def spec_of(row: "Row[Any]") -> RunSpec:
         total=row.total,
         repeats=row.repeats,
         created_at=row.created_at,
+        reuses=row.reuses,
+        key_fingerprint=row.key_fingerprint,
     )
 
 
@@ -244,17 +251,63 @@ def find_run_no(database: Database, connection: "Connection", wanted: str) -> in
     )
 
 
-def refuse_other_spec(stored: RunSpec, given: RunSpec, *, allow_changed_dataset: bool) -> bool:
-    """Raise `ConfigError` when a run cannot go on as `given`. Returns if the dataset changed."""
+def has_results(connection: "Connection", run_no: int) -> bool:
+    """Whether a run has recorded a result by now; failed attempts are none."""
+    tally = tables().tally
+    recorded = connection.execute(tally.select().where(tally.c.run_no == run_no)).one().recorded
+    return bool(recorded)
+
+
+SCORER_SETTINGS = frozenset({"score_fn", "bounds"})
+"""The settings of an evaluation that decide how a trajectory is scored, and nothing else."""
+
+_RESCORE_HINT = (
+    "the recorded rollouts can be scored again without model calls: resume with rescore=True "
+    "(--rescore), which starts a new run; or restore the scorer"
+)
+
+
+def refuse_other_config(
+    stored: RunSpec, given: RunSpec, *, ignore: frozenset[str] = frozenset()
+) -> None:
+    """Raise `ConfigError` when two configurations differ in more than the settings to `ignore`."""
+    if given.config_fingerprint == stored.config_fingerprint:
+        return
+    given_config = json.loads(given.config_json())
+    differing = list(_differences(stored.config, given_config))
+    if ignore and differing and _without(stored.config, ignore) == _without(given_config, ignore):
+        return
+    listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
+    rolled_out = stored.config.get("endpoint") is not None
+    rescore = rolled_out and differs_in_scorer_only(stored, given)
+    raise ConfigError(
+        f"the configuration is not the one it was started with:\n{listed}",
+        where=f"run {stored.id!r}",
+        hint=_RESCORE_HINT if rescore else "start a new run, or restore the configuration",
+    )
+
+
+def differs_in_scorer_only(stored: RunSpec, given: RunSpec) -> bool:
+    """Whether a run was configured as `given` but for its scorer."""
+    old, new = stored.config, json.loads(given.config_json())
+    return old != new and _without(old, SCORER_SETTINGS) == _without(new, SCORER_SETTINGS)
+
+
+def _without(config: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
+
+
+def refuse_other_spec(
+    stored: RunSpec,
+    given: RunSpec,
+    *,
+    allow_changed_dataset: bool,
+    allow_changed_scorer: bool = False,
+) -> bool:
+    """Raise `ConfigError` if a run cannot be resumed as `given`. Returns if the dataset changed."""
     where = f"run {stored.id!r}"
-    if given.config_fingerprint != stored.config_fingerprint:
-        differing = list(_differences(stored.config, json.loads(given.config_json())))
-        listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
-        raise ConfigError(
-            f"the configuration is not the one it was started with:\n{listed}",
-            where=where,
-            hint="start a new run, or restore the configuration",
-        )
+    ignore = SCORER_SETTINGS if allow_changed_scorer else frozenset[str]()
+    refuse_other_config(stored, given, ignore=ignore)
     if given.repeats != stored.repeats:
         raise ConfigError(
             f"it was started with {stored.repeats} repeats, not {given.repeats}", where=where

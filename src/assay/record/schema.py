@@ -45,7 +45,7 @@ _COLUMNS = {
     "run": """
         run_no:int id:text name:text config:text config_fingerprint:text dataset:text
         dataset_fingerprint:text dataset_changed:bool total:int repeats:int status:text
-        created_at:text finished_at:text
+        created_at:text finished_at:text key_fingerprint:text reuses:text
     """,
     "tally": """
         run_no:int recorded:int valid:int score_sum:float score_square_sum:float
@@ -57,13 +57,14 @@ _COLUMNS = {
         result_no:int run_no:int key:text position:int sample_id:text repeat:int
         group_index:int status:text score:float valid:bool input_tokens:int output_tokens:int
         cost_usd:float latency_s:float cached:bool metrics:text recorded_at:float
+        prompt_digest:text
     """,
     "body": "result_no:int codec:text blob:bytes",
     "attempt": """
         attempt_no:int run_no:int key:text position:int sample_id:text repeat:int
         group_index:int status:text boundary:text kind:text message:text retryable:bool
         input_tokens:int output_tokens:int cost_usd:float latency_s:float cached:bool
-        recorded_at:float codec:text blob:bytes
+        recorded_at:float codec:text blob:bytes prompt_digest:text
     """,
     "step": "run_no:int step:int metrics:text recorded_at:float",
     "session": """

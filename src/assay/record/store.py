@@ -16,7 +16,16 @@ from .insertion import first_result_no
 from .lease import claim, live_holders, take
 from .migrations import migrate
 from .run import Run
-from .runs import RunRow, RunSpec, find_run_no, refuse_other_spec, run_query, run_row, spec_of
+from .runs import (
+    RunRow,
+    RunSpec,
+    find_run_no,
+    has_results,
+    refuse_other_spec,
+    run_query,
+    run_row,
+    spec_of,
+)
 from .schema import tables
 from .sessions import Sessions
 from .sqlite_file import back_up_file, compact_file
@@ -119,17 +128,25 @@ class Store(Sessions):
         spec: RunSpec,
         *,
         allow_changed_dataset: bool = False,
+        allow_changed_scorer: bool = False,
         take_over: bool = False,
     ) -> Run:
         """Go on with a run: what is done stays done.
 
         Raises `ConfigError` when the configuration differs from the run's, when the dataset does
         and that is not allowed, or when a live process works on the run and is not taken over.
+        `allow_changed_scorer`: a run without a single result takes the scorer of `spec`.
         """
         with self._database.writing() as connection:
             row = self._row(connection, run_id, lock=True)
             stored = spec_of(row)
-            changed = refuse_other_spec(stored, spec, allow_changed_dataset=allow_changed_dataset)
+            changed = refuse_other_spec(
+                stored,
+                spec,
+                allow_changed_dataset=allow_changed_dataset,
+                allow_changed_scorer=allow_changed_scorer
+                and not has_results(connection, row.run_no),
+            )
             lease = claim(self._database, connection, row.run_no, row.id, take_over=take_over)
             _reopen(connection, row, spec, changed=changed)
             resumed = spec_of(self._row(connection, row.id))
@@ -184,6 +201,7 @@ def _columns(spec: RunSpec) -> dict[str, Any]:
         "total": spec.total,
         "repeats": spec.repeats,
         "created_at": spec.created_at,
+        **({} if spec.reuses is None else {"reuses": spec.reuses}),
     }
 
 
@@ -198,6 +216,13 @@ def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool)
         )
     if spec.total is not None:
         values["total"] = spec.total
+    if spec.config_fingerprint != row.config_fingerprint:
+        # The keys stay what they are: failed attempts are found by them.
+        values.update(
+            config=spec.config_json(),
+            config_fingerprint=spec.config_fingerprint,
+            key_fingerprint=row.key_fingerprint or row.config_fingerprint,
+        )
     connection.execute(run.update().where(run.c.run_no == row.run_no).values(**values))
 
 

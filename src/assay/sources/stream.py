@@ -87,6 +87,11 @@ class SampleStream:
         return path
 
     @property
+    def reads_once(self) -> bool:
+        """Whether there can be one pass only, because the source is an iterator."""
+        return isinstance(getattr(self._plan.rows, "items", None), Iterator)
+
+    @property
     def total(self) -> int | None:
         """How many samples there are at most, where that is known without reading them."""
         count: int | None = getattr(self._plan.rows, "count", None)

@@ -9,8 +9,9 @@ from typing import Any
 
 from assay.endpoints import ModelClient
 from assay.evaluation import EvalConfig, Progress, Stop
-from assay.evaluation.engine import Engine, Unit
+from assay.evaluation.engine import Engine
 from assay.evaluation.progress import Oversight
+from assay.evaluation.unit import Unit
 from assay.models import Sample, Status, Trajectory
 from assay.record import Run, Writer, sample_key
 
