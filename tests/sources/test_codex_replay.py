@@ -136,7 +136,7 @@ def test_a_revert_to_the_beginning_inherits_nothing(tmp_path: Path) -> None:
 def test_a_revert_of_a_fork_stays_a_fork(tmp_path: Path) -> None:
     origin = write_rollout(tmp_path, "a", "one", "two")
     fork = write_rollout(tmp_path, "b", "b1", "b2", base=origin.end(), forked_from_id="a", second=1)
-    more = {"rollout": "x", "forked_from_id": "a"}
+    more: dict[str, Any] = {"rollout": "x", "forked_from_id": "a"}
     write_rollout(tmp_path, "b", "x1", base=fork.end(1), second=2, **more)
 
     sample = read(tmp_path)[0]["b"]
@@ -149,7 +149,7 @@ def test_a_revert_of_a_fork_stays_a_fork(tmp_path: Path) -> None:
 def test_a_revert_of_a_fork_may_undo_what_the_fork_inherited(tmp_path: Path) -> None:
     origin = write_rollout(tmp_path, "a", "one", "two")
     write_rollout(tmp_path, "b", "b1", base=origin.end(), forked_from_id="a", second=1)
-    more = {"rollout": "x", "forked_from_id": "a"}
+    more: dict[str, Any] = {"rollout": "x", "forked_from_id": "a"}
     write_rollout(tmp_path, "b", "x1", base=origin.end(1), second=2, **more)
 
     samples, _ = read(tmp_path)
@@ -380,6 +380,16 @@ def test_a_base_that_cannot_be_opened_is_reported_with_the_reason(tmp_path: Path
     assert asked(samples["b"]) == ["b1"]
     assert [each.session_id for each in stream.reading.skipped] == ["a"]
     assert any("sound zstd" in each.problem.message for each in stream.reading.damaged)
+
+
+def test_a_subagent_tells_the_history_that_was_copied_into_it_from_its_own(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"forked_from_id": "a", "subagent_history_start_ordinal": 4}
+    write_rollout(tmp_path, "b", "one", "b1", **own)
+
+    sample = read(tmp_path)[0]["b"]
+
+    assert asked(sample) == ["one", "b1"]
+    assert sample.metadata["forked_from"]["inherited_messages"] == 2
 
 
 def test_a_fork_of_an_older_version_repeats_its_history_in_its_own_file(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ class _Thread:
             origin = first.base.rollout_id if source is None else source.thread_id
         if origin is None or origin == first.thread_id:
             return None
-        if all(rollout.base is None for rollout in self.rollouts):
+        if all(each.base is None and each.own_from is None for each in self.rollouts):
             # Older versions copy the history into the file, where nothing tells it apart.
             return {"session_id": origin, "inherited_messages": None, "inherited_turns": None}
         inherited = replay.reader.talk.messages[: replay.inherited_messages]

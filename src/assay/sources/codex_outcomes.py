@@ -69,9 +69,11 @@ def _outcome_of_item(item: dict[str, Any]) -> Outcome | None:
 
 def _outcome_of_command(command: dict[str, Any]) -> Outcome:
     code, status = command.get("exit_code"), command.get("status")
-    known = code if type(code) is int else None
+    # Codex writes -1 for a command that it ended itself, which has no exit code.
+    known = code if type(code) is int and code != -1 else None
     # A command that ran has an exit code, which is all that "failed" means then.
-    return Outcome(status == "declined" or (status == "failed" and known in (None, 0)), known)
+    refused = status == "failed" and known in (None, 0)
+    return Outcome(status == "declined" or refused or code == -1, known)
 
 
 def _outcome_of_old_event(event: dict[str, Any]) -> Outcome | None:

@@ -81,6 +81,7 @@ class Replay:
         ends = self._ends.get(rollout.rollout_id, ())
         waiting = sorted(ends, key=HistoryBase.order, reverse=True)
         extent = _Extent()
+        own_from = rollout.own_from if until is None else None
         for line, offset in lines:
             if isinstance(line, BadRow):
                 if until is not None:
@@ -93,6 +94,9 @@ class Replay:
             while waiting and waiting[-1].excludes(record, offset):
                 self._mark(waiting.pop(), replace(extent, passed=True), rollout)
             extent.grow(record, offset)
+            if own_from is not None and (extent.next_ordinal or 0) > own_from:
+                self.inherited_messages = self.reader.mark().messages
+                own_from = None
             if until is None or record["type"] != "session_meta":
                 self.reader.take(record)
         if until is not None:

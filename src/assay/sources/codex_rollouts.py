@@ -72,6 +72,9 @@ class Rollout:
     parent_id: str | None = None
     forked_from: str | None = None
     base: HistoryBase | None = None
+    own_from: int | None = None
+    """The ordinal of the first record that is its own, where earlier ones are copied into it."""
+
     readable: bool = True
     """Whether its first lines tell what it is. One of which they do not stands for itself."""
 
@@ -129,6 +132,7 @@ def read_rollout(path: str) -> Rollout:
         parent_id=parent_of(meta),
         forked_from=text_or_none(meta.get("forked_from_id")),
         base=base,
+        own_from=_whole(meta.get("subagent_history_start_ordinal")),
     )
 
 
