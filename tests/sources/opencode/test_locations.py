@@ -5,12 +5,22 @@ from pathlib import Path
 import pytest
 
 from assay.errors import DatasetError
+from assay.sources.opencode import read_opencode
 from assay.sources.opencode.database import Database
 from assay.sources.opencode.exports import ExportFiles
 from assay.sources.opencode.locations import open_archive
 from assay.sources.opencode.trees import GlobalTree, ProjectTrees
 from assay.sources.session_heads import Head
-from opencode_archives import RECORDED, recorded, session, text, user, write_database, write_tree
+from opencode_archives import (
+    RECORDED,
+    recorded,
+    session,
+    text,
+    user,
+    write_database,
+    write_export,
+    write_tree,
+)
 
 FOUND = {
     "1.18.33": Database,
@@ -75,3 +85,14 @@ def test_a_place_without_sessions_is_refused_with_what_to_give(name: str, tmp_pa
 
     with pytest.raises(DatasetError, match=r"(?s)no s.*hint: give OpenCode's data folder"):
         open_archive(tmp_path / name)
+
+
+def test_a_broken_export_among_others_is_reported_by_its_name(tmp_path: Path) -> None:
+    write_export(tmp_path / "ses_1.json", session(user(text("hi"))))
+    (tmp_path / "ses_2.json").touch()
+    (tmp_path / "ses_3.json").write_text("Error: no such session")
+    (tmp_path / "notes.json").write_text("{}")
+    stream = read_opencode(tmp_path)
+
+    assert [sample.id for sample in stream] == ["ses_1"]
+    assert [each.session_id for each in stream.reading.skipped] == ["ses_2", "ses_3"]

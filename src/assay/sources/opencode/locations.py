@@ -31,7 +31,10 @@ def open_archive(path: Path) -> Archive:
         return archive
     if storages := _project_storages(path):
         return ProjectTrees(path, storages)
-    if exported := [file for file in sorted(path.glob("*.json")) if is_export(file)]:
+    files = [file for file in sorted(path.glob("*.json")) if file.is_file()]
+    if any(map(is_export, files)):
+        # One that is named like an export and does not begin like one is reported, not passed over.
+        exported = [file for file in files if file.name.startswith("ses_") or is_export(file)]
         return ExportFiles(path, exported)
     raise DatasetError("holds no sessions of OpenCode's", where=str(path), hint=_HINT)
 
