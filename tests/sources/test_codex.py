@@ -13,7 +13,7 @@ from assay.sources.opencode import SampleOptions, SessionChoice
 from assay.sources.transcripts import TranscriptStream
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "codex"
-GENUINE = FOLDER.with_name("codex-0.166.0")
+GENUINE = FOLDER.with_name("codex_0_166_0")
 """Sessions that Codex itself wrote, with long strings cut."""
 
 FAILED, REFUSED, PACKED, SEARCHED, BASE, FORK, REVERTED = (
