@@ -13,7 +13,7 @@ from assay.evaluation.prompts import digest_messages
 from assay.models import Endpoint, Message, Sample
 from assay.record import Store
 from evaluation.runs import NO_RETRIES, rows, run
-from make import asked, said
+from make import asked, called, said
 from misbehaving import Exchange, MisbehavingServer
 
 
@@ -242,3 +242,9 @@ def test_a_digest_tells_messages_apart_by_what_is_sent_of_them() -> None:
     dated = Message(role="user", content="a", timestamp="2026-01-01", metadata={"k": "v"})
     assert digest_messages([dated]) == digest_messages([asked("a")])
     assert digest_messages([Message(role="user", content="a", odd=object())]) is None
+    assert digest_messages([Message(role="user", content="a", odd=1)]) != digest_messages(
+        [asked("a")]
+    )
+    unnamed = Message(role="user", content="a", name=None, tool_calls=())
+    assert digest_messages([unnamed]) == digest_messages([asked("a")])
+    assert digest_messages([said("a", called("look"))]) != digest_messages([said("a")])

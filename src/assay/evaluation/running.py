@@ -26,6 +26,7 @@ from .collecting import rare_collections
 from .config import EvalConfig
 from .engine import Engine
 from .kept_rollouts import KeptRollouts, reused_runs
+from .opening import check_opening
 from .progress import Oversight, Progress, Stop, Watch
 from .prompts import PromptCheck, checked_samples
 from .report import EvalReport, report_on
@@ -87,6 +88,7 @@ async def evaluate(
             elif checks:
                 for _ in checked_samples(samples, checks):
                     pass
+                await check_opening(checks[0], config)
             run = _begin(opened, spec, given, config)
 
             def todo(done: Container[str]) -> Iterator[Unit]:
