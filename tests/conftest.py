@@ -10,6 +10,11 @@ pytest_plugins = ["pytester"]
 for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
     os.environ.pop(_name, None)
 
+# Nor is it to ask its servers on loopback through the proxy of whoever runs it.
+for _name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+    os.environ.pop(_name, None)
+    os.environ.pop(_name.lower(), None)
+
 # How fast examples are made says something about the machine, nothing about the code.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")

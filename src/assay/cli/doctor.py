@@ -210,6 +210,8 @@ def _endpoint_lines(asked: Asked, check: EndpointCheck) -> Iterator[str]:
     took = "" if check.latency_s is None else f" in {check.latency_s:.2f} s"
     yield f"{'endpoint':<{_LABEL}}{plain(asked.name)}{reason}"
     yield from labelled("", f"{check.verdict}{took}: {plain(check.detail)}")
+    if check.proxy is not None:
+        yield from labelled("", f"through the proxy {plain(check.proxy)}")
     if hint := _hint(asked, check):
         yield from labelled("", f"hint: {plain(hint)}")
 
@@ -228,5 +230,6 @@ def _endpoint_plain(asked: Asked, check: EndpointCheck) -> dict[str, Any]:
         "detail": check.detail,
         "hint": _hint(asked, check),
         "latency_s": check.latency_s,
+        "proxy": check.proxy,
         "models": None if check.models is None else list(check.models),
     }

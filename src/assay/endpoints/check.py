@@ -1,6 +1,6 @@
 """Whether an endpoint answers, for people who set one up. Asks for its models: costs nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from assay.errors import AssayError
@@ -36,6 +36,8 @@ class EndpointCheck:
     """Whether the endpoint's own model is among them."""
 
     hint: str | None = None
+    proxy: str | None = None
+    """Host and port of the proxy that it was asked through; None: it was asked directly."""
 
 
 async def check_endpoint(
@@ -52,17 +54,19 @@ async def check_endpoint(
                 "answers", "a model in this process, not loaded yet", models=(endpoint.model,)
             )
         path = "/v1/models" if speaks == "anthropic" else "/models"
-        line = Line(target_for(endpoint, path, timeout_s=timeout_s), timing)
+        target = target_for(endpoint, path, timeout_s=timeout_s)
+        line = Line(target, timing)
     except AssayError as error:
         return EndpointCheck("misconfigured", error.message, hint=error.hint)
     started = timing.clock()
     try:
         answer = await line.get()
+        found = _answered(answer, endpoint.model, timing.clock() - started)
     except Fault as fault:
-        return _failed(fault, timing.clock() - started)
+        found = _failed(fault, timing.clock() - started)
     finally:
         await line.close()
-    return _answered(answer, endpoint.model, timing.clock() - started)
+    return replace(found, proxy=None if target.proxy is None else target.proxy.host)
 
 
 def _failed(fault: Fault, latency_s: float) -> EndpointCheck:

@@ -14,6 +14,7 @@ from .http import Line, Target
 from .keys import credential_headers, key_hint
 from .prices import Price, price_of
 from .providers import provider_named
+from .proxies import proxy_for
 from .reply import ClientSettings
 from .sampling import check_extra_params
 from .secrecy import Redactor, redactor_for
@@ -91,13 +92,17 @@ def target_for(endpoint: Endpoint, path: str, *, timeout_s: float) -> Target:
         headers["anthropic-version"] = "2023-06-01"
     _put(headers, credential_headers(endpoint))
     _put(headers, _checked(endpoint))
+    url = address.url(path)
+    # Read once for each client, like the key: a change in between does not split its requests.
+    proxy = proxy_for(url)
     return Target(
-        url=address.url(path),
+        url=url,
         headers=headers,
         timeout_s=timeout_s,
-        redactor=redactor_for(endpoint, headers),
+        redactor=redactor_for(endpoint, headers, proxy),
         where=shown_name(endpoint),
         denied_hint=key_hint(endpoint),
+        proxy=proxy,
     )
 
 

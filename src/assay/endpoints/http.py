@@ -10,7 +10,7 @@ import zlib
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic_core import from_json, to_json
@@ -21,8 +21,12 @@ from assay.models.wire.conversion import storable
 from .address import as_sent
 from .faults import Fault, Kind, kind_of_status, retry_after
 from .pool import Answer, Broken, Place, Pool, Unconnected
+from .proxies import CREDENTIALS_HINT, Proxy
 from .secrecy import Redactor
 from .timing import REAL_TIME, Timing
+
+if TYPE_CHECKING:
+    from .proxy_session import ProxySession
 
 LARGEST_ANSWER = 64 * 1024 * 1024
 _LARGEST_COMPLAINT = 16 * 1024
@@ -41,6 +45,20 @@ _MOST_MEMBERS = 100
 class _Shared:
     pool: Pool
     users: int = 0
+    through_proxies: "ProxySession | None" = None
+
+    def proxy_session(self) -> "ProxySession":
+        """Made when the first request goes through a proxy: most never do."""
+        if self.through_proxies is None:
+            from .proxy_session import ProxySession
+
+            self.through_proxies = ProxySession(self.pool.trusted)
+        return self.through_proxies
+
+    async def close(self) -> None:
+        await self.pool.close()
+        if self.through_proxies is not None:
+            await self.through_proxies.close()
 
 
 _SHARED: dict[asyncio.AbstractEventLoop, _Shared] = {}
@@ -62,7 +80,7 @@ async def _give_back(loop: asyncio.AbstractEventLoop, shared: _Shared) -> None:
         return
     if _SHARED.get(loop) is shared:
         del _SHARED[loop]
-    await shared.pool.close()
+    await shared.close()
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,8 @@ class Target:
     redactor: Redactor
     where: str
     denied_hint: str
+    proxy: Proxy | None = None
+    """None: a direct connection."""
 
     def __repr__(self) -> str:
         return f"Target({self.where})"
@@ -88,16 +108,18 @@ class Line:
         self._now = timing.now
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shared: _Shared | None = None
-        self._place, self._head = _addressed(target)
+        self._place, self._path, self._headers = _addressed(target)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
+        self._head = f"{self._path} HTTP/1.1\r\n{lines}".encode()
         self._closed = False
 
     async def post(self, body: bytes) -> Any:
         """Send JSON and return the JSON that comes back."""
-        return await self._exchange(b"POST %sContent-Length: %d\r\n\r\n%s", len(body), body)
+        return await self._exchange("POST", body)
 
     async def get(self) -> Any:
         """Fetch JSON."""
-        return await self._exchange(b"GET %s\r\n")
+        return await self._exchange("GET", None)
 
     async def close(self) -> None:
         """Hang up. The connections end with the last line of their event loop."""
@@ -107,16 +129,23 @@ class Line:
         if shared is not None and loop is asyncio.get_running_loop():
             await _give_back(loop, shared)
 
-    async def _exchange(self, form: bytes, *body: int | bytes) -> Any:
+    async def _exchange(self, method: str, body: bytes | None) -> Any:
         shared = self._shared
         if shared is None or self._loop is not asyncio.get_running_loop():
             shared = self._open()
-        request = form % (self._head, *body)
         timeout_s = self._target.timeout_s
         try:
-            answer = await shared.pool.exchange(
-                self._place, request, timeout_s=timeout_s, longest=_longest
-            )
+            if self._target.proxy is not None:
+                answer = await self._through_proxy(shared, self._target.proxy, method, body)
+            else:
+                request = (
+                    b"GET %s\r\n" % self._head
+                    if body is None
+                    else b"POST %sContent-Length: %d\r\n\r\n%s" % (self._head, len(body), body)
+                )
+                answer = await shared.pool.exchange(
+                    self._place, request, timeout_s=timeout_s, longest=_longest
+                )
         except TimeoutError:
             fault = Fault(Kind.TIMEOUT, f"no answer within {timeout_s:g} s")
         except (OSError, Broken) as error:
@@ -127,6 +156,21 @@ class Line:
             fault = self._complaint(answer)
         # Outside the handlers: the original exceptions may name the address.
         raise fault
+
+    async def _through_proxy(
+        self, shared: _Shared, proxy: Proxy, method: str, body: bytes | None
+    ) -> Answer:
+        from .proxy_session import Request
+
+        scheme = "https" if self._place.tls else "http"
+        host = f"[{self._place.host}]" if ":" in self._place.host else self._place.host
+        url = f"{scheme}://{host}:{self._place.port}{self._path}"
+        return await shared.proxy_session().exchange(
+            proxy,
+            Request(method, url, self._headers, body),
+            timeout_s=self._target.timeout_s,
+            longest=_longest,
+        )
 
     def _open(self) -> _Shared:
         """Join the connections of the running event loop."""
@@ -201,6 +245,8 @@ def complaint(status: int, said: str, wait: float | None, denied_hint: str | Non
     kind, hint = kind_of_status(status), None
     if kind is Kind.DENIED:
         hint = denied_hint
+    elif status == 407:
+        hint = CREDENTIALS_HINT
     elif status == 404:
         hint = "check the model's name and that `api_base` ends where the API begins (often /v1)"
     elif kind is Kind.THROTTLED and "insufficient_quota" in said:
@@ -228,8 +274,8 @@ def _no_such_number(word: str) -> None:
     raise ValueError(f"it holds {word}")
 
 
-def _addressed(target: Target) -> tuple[Place, bytes]:
-    """Where to connect to, and what each request begins with behind its method."""
+def _addressed(target: Target) -> tuple[Place, str, dict[str, str]]:
+    """Where to connect to, and the path and headers of each request."""
     parts = urlsplit(target.url)
     host = (parts.hostname or "").encode("idna").decode()
     usual = _USUAL_PORTS[parts.scheme]
@@ -242,9 +288,7 @@ def _addressed(target: Target) -> tuple[Place, bytes]:
         if name.lower() in _FRAMING:
             raise ConfigError(f"the header {name!r} follows from the request", where=target.where)
         headers["Host" if name.lower() == "host" else name] = value
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    head = f"{as_sent(path)} HTTP/1.1\r\n{lines}"
-    return Place(host, port, parts.scheme == "https"), head.encode()
+    return Place(host, port, parts.scheme == "https"), as_sent(path), headers
 
 
 def _longest(status: int) -> int:

@@ -83,10 +83,10 @@ class LocalModel:
         try:
             with _without_bars(transformers):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True
+                    folder, local_files_only=True, trust_remote_code=False
                 )
                 model = transformers.AutoModelForCausalLM.from_pretrained(
-                    folder, dtype=kind, local_files_only=True
+                    folder, dtype=kind, local_files_only=True, trust_remote_code=False
                 )
         except Exception as error:  # each library below has errors of its own for a bad file
             raise ConfigError(

@@ -1,7 +1,8 @@
 """Connections to model servers, kept open and shared by all clients of one event loop.
 
-Speaks HTTP/1.1, one request at a time on each connection. It follows no redirect, uses no proxy and
-keeps no cookie: what a server or a home folder holds must not change a request.
+Speaks HTTP/1.1, one request at a time on each connection. It follows no redirect, uses no proxy
+(`proxy_session.py` does) and keeps no cookie: what a server or a home folder holds must not change
+a request.
 """
 
 import asyncio
@@ -137,12 +138,12 @@ class Pool:
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, place, self._loop),
             sock=plug,
-            ssl=self._trusted() if place.tls else None,
+            ssl=self.trusted() if place.tls else None,
             server_hostname=place.host if place.tls else None,
         )
         return connection
 
-    def _trusted(self) -> ssl.SSLContext:
+    def trusted(self) -> ssl.SSLContext:
         """Checks certificates against the authorities of the system, or of `SSL_CERT_FILE`."""
         if self._trust is None:
             self._trust = ssl.create_default_context()

@@ -8,6 +8,8 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 from assay.models import Endpoint
 from assay.models.redaction import REDACTED, Redactor
 
+from .proxies import Proxy
+
 __all__ = ["REDACTED", "Redactor", "redactor_for"]
 
 _SHORTEST_NUMBER = 6
@@ -20,10 +22,14 @@ _SCHEME_OR_NAME = re.compile(r'^[A-Za-z][-\w]*\s+|(?<![^\s;,])[^\s;,="]+=(?="?[^
 """`Bearer`, and the `session` of `session=…`: words that a complaint may need."""
 
 
-def redactor_for(endpoint: Endpoint, headers: dict[str, str]) -> Redactor:
+def redactor_for(
+    endpoint: Endpoint, headers: dict[str, str], proxy: Proxy | None = None
+) -> Redactor:
     """Knows the keys, the headers as sent, and what an address carries besides the address."""
     written = endpoint.to_dict()
     secrets = [endpoint.api_key, endpoint.oauth_token]
+    if proxy is not None:
+        secrets += [proxy.password, *(w for v in proxy.credentials.values() for w in _parts(v))]
     for name, value in headers.items():
         if name.lower() not in _PLAIN_HEADERS and name not in written.get("headers", {}):
             secrets += _parts(value)

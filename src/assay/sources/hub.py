@@ -42,10 +42,12 @@ class HubRows:
                 return load_from_disk(str(self.source))
             if isinstance(self.source, Path):
                 # Absolute: a folder named `json` or `csv` would be taken for a format.
-                folder = str(self.source.absolute())
-                return load_dataset(folder, split=self.split, streaming=True)
-            name, _, subset = self.source.partition(":")
-            return load_dataset(name, subset or None, split=self.split, streaming=True)
+                name, subset = str(self.source.absolute()), ""
+            else:
+                name, _, subset = self.source.partition(":")
+            return load_dataset(
+                name, subset or None, split=self.split, streaming=True, trust_remote_code=False
+            )
         # The library raises whatever its file systems and parsers raise.
         except Exception as error:
             raise self._not_loaded(error) from error

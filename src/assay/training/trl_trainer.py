@@ -121,6 +121,7 @@ def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
 
 
 _ALWAYS: dict[str, Any] = {
+    "trust_remote_code": False,
     # The order of prompts, the checkpoints and the importance weights are made here.
     "shuffle_dataset": False,
     "save_strategy": "no",

@@ -1,0 +1,121 @@
+"""The proxy that an address is reached through: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+
+Follows urllib: the lower-case name comes first, and loopback is no exception unless `NO_PROXY`
+names it. Networks such as `10.0.0.0/8` may be named too.
+"""
+
+import os
+import re
+from base64 import b64encode
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from assay.errors import ConfigError
+
+CREDENTIALS_HINT = "write the proxy as http://user:password@host:port in HTTP_PROXY and HTTPS_PROXY"
+_USUAL_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A forward proxy, its credentials apart from its address."""
+
+    url: str
+    host: str
+    """With the port: fit for messages."""
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """The header that proves to the proxy who asks; none where it has no user."""
+        if not self.user:
+            return {}
+        pair = b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return {"Proxy-Authorization": f"Basic {pair}"}
+
+
+def proxy_for(url: str) -> Proxy | None:
+    """The proxy for an http or https address by the environment; None for a direct connection.
+
+    Raises `ConfigError` for a proxy that cannot be used.
+    """
+    parts = urlsplit(url)
+    name = f"{parts.scheme}_proxy"
+    given = _variable(name)
+    if not given or (name == "http_proxy" and _is_cgi()):
+        return None
+    port = parts.port or _USUAL_PORTS[parts.scheme]
+    if _is_excepted(parts.hostname or "", port, _variable("no_proxy")):
+        return None
+    return _parse_proxy(given, name.upper())
+
+
+def _variable(name: str) -> str:
+    """A variable by its lower-case name, else by its upper-case one."""
+    return os.environ.get(name, os.environ.get(name.upper(), "")).strip()
+
+
+def _is_cgi() -> bool:
+    """Whether a web server started this process: `HTTP_PROXY` may then be a request's header."""
+    return "REQUEST_METHOD" in os.environ and "http_proxy" not in os.environ
+
+
+def _parse_proxy(given: str, variable: str) -> Proxy:
+    parts = _split(given if "://" in given else f"http://{given}")
+    if parts is None or parts.hostname is None:
+        # Not shown: it may hold a password.
+        raise ConfigError(
+            f"{variable} is not an http or https address",
+            where="environment",
+            hint="write http://host:3128, or name the model's host in NO_PROXY",
+        )
+    named = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = f"{named}:{parts.port or _USUAL_PORTS[parts.scheme]}"
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return Proxy(f"{parts.scheme}://{host}", host, user, password)
+
+
+def _split(text: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in _USUAL_PORTS and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if usable else None
+
+
+def _is_excepted(host: str, port: int, exceptions: str) -> bool:
+    host = host.lower().rstrip(".")
+    return any(_covers(each, host, port) for each in re.split(r"[\s,]+", exceptions.lower()))
+
+
+def _covers(exception: str, host: str, port: int) -> bool:
+    if exception == "*":
+        return True
+    if _is_in_network(host, exception):
+        return True
+    name, wanted = _part_port(exception)
+    name = name.removeprefix("*").lstrip(".")
+    if not name or (wanted is not None and wanted != port):
+        return False
+    return host == name or host.endswith(f".{name}")
+
+
+def _part_port(exception: str) -> tuple[str, int | None]:
+    if exception.startswith("["):
+        name, _, rest = exception[1:].partition("]")
+        return name, int(rest[1:]) if rest[1:].isdecimal() else None
+    name, colon, port = exception.partition(":")
+    if colon and port.isdecimal():
+        return name, int(port)
+    return exception, None
+
+
+def _is_in_network(host: str, network: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False
