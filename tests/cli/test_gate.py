@@ -107,6 +107,19 @@ def test_json_has_every_check(store: Path, capsys: pytest.CaptureFixture[str]) -
     assert [check["name"] for check in said["checks"]] == ["judged", "minimum"]
 
 
+def test_what_has_no_score_is_told_of_a_run_that_passes(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, *samples(a=1.0, b=1.0, c=1.0, d=None))
+
+    assert main(given(store, minimum=0.5, max_not_judged=0.25)) == 0
+    assert "unscored      1 of 4 results (25.0 %), at most 25 % allowed" in capsys.readouterr().out
+
+    main(given(store, minimum=0.5, max_not_judged=0.25, json=True))
+    told = json.loads(capsys.readouterr().out)["unscored"]
+    assert told == {"count": 1, "results": 4, "share": 0.25, "allowed": 0.25}
+
+
 def test_a_gate_without_a_bar_is_refused(store: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to hold the run to"):
         main(given(store))

@@ -22,6 +22,14 @@ def test_the_headline_has_score_interval_threshold_and_counts() -> None:
     )
 
 
+def test_what_has_no_score_is_in_the_headline() -> None:
+    assert (
+        replace(FULL, judged=27)
+        .headline()
+        .endswith("27 of 30 results judged; unscored 3 of 30 (10.0 %)")
+    )
+
+
 @pytest.mark.parametrize(
     ("threshold", "too_few"), [(0.7, False), (0.735, False), (0.8, True), (0.979, True), (1, False)]
 )

@@ -86,6 +86,27 @@ def test_too_many_unjudged_results_leave_the_question_open() -> None:
     assert verdict(*[1.0] * 19, None, minimum=0.5).passed
 
 
+def test_results_without_a_score_are_a_line_of_every_verdict() -> None:
+    passed = verdict(*[1.0] * 97, *[None] * 3, minimum=0.9)
+    open_ = verdict(*[1.0] * 9, None, minimum=0.9)
+
+    assert passed.lines() == [
+        "gate          passed",
+        "unscored      3 of 100 results (3.0 %), at most 5 % allowed",
+        "minimum       passed: mean 1.000 reaches 0.900",
+    ]
+    assert open_.lines()[1:3] == [
+        "unscored      1 of 10 results (10.0 %), at most 5 % allowed",
+        "judged        could not tell: 1 of 10 results not judged; at most 5 % may be",
+    ]
+    assert passed.model_dump()["unscored"] == {
+        "count": 3,
+        "results": 100,
+        "share": 0.03,
+        "allowed": 0.05,
+    }
+
+
 def test_too_many_unjudged_results_settle_it_even_below_the_minimum() -> None:
     assert verdict(0.0, None, minimum=0.5).outcome is Outcome.COULD_NOT_TELL
 

@@ -84,7 +84,7 @@ def _verdict(store: Store, run: Run, rule: GateRule, args: Namespace) -> Verdict
     if row.status == "completed" or args.allow_unfinished:
         return verdict
     checks = (finished_check(row), *verdict.checks)
-    return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks)
+    return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks, unscored=verdict.unscored)
 
 
 def _baseline(store: Store, run: Run, args: Namespace) -> Run:

@@ -88,6 +88,10 @@ class Record:
         if self.threshold is not None:
             words += f", threshold {number(self.threshold, beside=self.score)}"
         words += f", {self.judged} of {plural(self.results, 'result')} judged"
+        unscored = self.results - self.judged
+        if unscored:
+            share = f"{100 * unscored / self.results:.1f} %"
+            words += f"; unscored {unscored} of {self.results} ({share})"
         if self.too_few:
             words += "; too few samples to tell which side of the threshold the true mean is on"
         return words

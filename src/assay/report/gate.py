@@ -12,6 +12,8 @@ from .statistics import samples_to_prove
 from .summary import RunSummary
 from .wording import labelled, number, percent, plural
 
+_JUDGED = "judged"
+
 
 class Outcome(StrEnum):
     """What a gate says."""
@@ -62,11 +64,30 @@ class Check(Figure):
     text: str
 
 
+class Unscored(Figure):
+    """Results without a valid score: how many, and how many the rule allows."""
+
+    count: int
+    results: int
+    share: float | None
+    """None when there are no results."""
+
+    allowed: float
+    """The largest share with which a gate may pass."""
+
+    def __str__(self) -> str:
+        share = "" if self.share is None else f" ({100 * self.share:.1f} %)"
+        results = plural(self.results, "result")
+        return f"{self.count} of {results}{share}, at most {percent(self.allowed)} allowed"
+
+
 class Verdict(Figure):
     """What a gate decided, and every check that led to it."""
 
     outcome: Outcome
     checks: tuple[Check, ...]
+    unscored: Unscored | None = None
+    """What the numbers were made without."""
 
     @property
     def passed(self) -> bool:
@@ -79,8 +100,12 @@ class Verdict(Figure):
     def lines(self) -> list[str]:
         """The verdict in plain lines of at most 80 columns."""
         lines = labelled("gate", str(self.outcome))
+        told = self.unscored is not None and self.unscored.count > 0
+        if told:
+            lines += labelled("unscored", str(self.unscored))
         for check in self.checks:
-            lines += labelled(check.name, f"{check.outcome}: {check.text}")
+            if not (told and check.name == _JUDGED and check.outcome is Outcome.PASSED):
+                lines += labelled(check.name, f"{check.outcome}: {check.text}")
         return lines
 
 
@@ -100,7 +125,14 @@ def judge_gate(
     if comparison is not None:
         evidence.append(_enough_pairs(comparison, rule))
         others.append(_baseline(comparison, rule))
-    return Verdict(outcome=_overall(evidence, others), checks=(*evidence, *others))
+    unscored = Unscored(
+        count=summary.not_judged_results,
+        results=summary.results,
+        share=summary.not_judged_share,
+        allowed=rule.max_not_judged,
+    )
+    checks = (*evidence, *others)
+    return Verdict(outcome=_overall(evidence, others), checks=checks, unscored=unscored)
 
 
 def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison | None) -> None:
@@ -133,9 +165,9 @@ def _enough_judged(summary: RunSummary, rule: GateRule) -> Check:
     share = summary.not_judged_share
     if share is None or not summary.judged_samples:
         text = f"none of {plural(summary.samples, 'sample')} was judged"
-        return Check(name="judged", outcome=Outcome.COULD_NOT_TELL, text=text)
+        return Check(name=_JUDGED, outcome=Outcome.COULD_NOT_TELL, text=text)
     text = f"{summary.not_judged_results} of {plural(summary.results, 'result')} not judged"
-    return _share_check("judged", text, share, rule.max_not_judged)
+    return _share_check(_JUDGED, text, share, rule.max_not_judged)
 
 
 def _enough_pairs(comparison: Comparison, rule: GateRule) -> Check:
