@@ -125,7 +125,7 @@ def session_regressions(runs: list[PairedScores], seed: int) -> list[bool]:
     """Which tests of a session are called worse, as the pytest plugin decides it."""
     p_values = [run.test(seed).p_value or 0.0 for run in runs]
     smallest = [min(1.0, 2 * 0.5**run.movable) for run in runs]
-    adjusted = adjust_p_values(p_values, smallest=smallest, alpha=ALPHA)
+    adjusted = adjust_p_values(p_values, smallest=smallest)
     return [
         p_value <= ALPHA and sum(run.differences) < 0
         for run, p_value in zip(runs, adjusted, strict=True)

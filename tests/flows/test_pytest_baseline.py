@@ -153,3 +153,45 @@ def test_the_commands_find_what_a_session_recorded(tmp_path: Path) -> None:
     record = json.loads((tmp_path / ".assay" / "summary.json").read_text())["tests"][0]
     assert record["dataset_fingerprint"] is not None
     assert record["skipped"].startswith("1 of 2 rows skipped")
+
+
+MANY = """
+    AGAIN, FELL = "AGAIN" in os.environ, "FELL" in os.environ
+
+    @pytest.mark.parametrize("number", range(10))
+    @evaluation_test(rows(**dict.fromkeys("abcdefg", "yes")))
+    def test_noisy(sample, number):
+        return float((number == 0 or sample.id < "d") != AGAIN)
+
+    @evaluation_test(
+        rows(**dict.fromkeys("abcdefghijklmnopqrst", "yes")),
+        groupwise=True, endpoints=[says("yes"), says("no")],
+    )
+    def test_both(sample, endpoints):
+        return [
+            float(not (FELL and endpoint == "mock:fixed" and each.id < "p"))
+            for each, endpoint in zip(sample, endpoints)
+        ]
+"""
+
+
+def test_the_tests_of_a_session_are_judged_together(tmp_path: Path) -> None:
+    """All seven samples of ten tests change; in one of them all fall, as happens by chance."""
+    write_tests(tmp_path, MANY)
+    written = run(tmp_path, BASELINE, "--assay-update-baseline")
+    assert written.status == 0, written.output
+
+    quiet = run(tmp_path, BASELINE, env={"AGAIN": "1"})
+    told = " ".join(quiet.output.split())
+    assert quiet.status == 0, quiet.output
+    assert (
+        "test_noisy[0] -1.000 over 7 pairs, no difference shown among all tests (p = 0.0156, "
+        "adjusted 0.1562)" in told
+    )
+    assert "over 7 pairs, no difference shown (p = 1.0000, adjusted 1.0000)" in told
+
+    fallen = run(tmp_path, BASELINE, "-n", "2", env={"AGAIN": "1", "FELL": "1"})
+    told = " ".join(fallen.output.split())
+    assert fallen.status == 1, fallen.output
+    assert "WORSE test_evals.py::test_both[mock:fixed] -0.750 over 20 pairs, worse (p = " in told
+    assert told.count("WORSE") == 1

@@ -2,7 +2,8 @@
 
 import pytest
 
-from assay.pytest_plugin.baseline import Row, compare_test
+from assay.pytest_plugin.baseline import Row, adjust_together, compare_test, judge_test
+from assay.report import Comparison, compare
 
 
 def rows(*scores: float | None) -> list[Row]:
@@ -63,3 +64,56 @@ def test_nothing_in_common_is_said() -> None:
     found = compare_test("t", rows(1.0), rows(None), tolerance=0.0)
 
     assert (found.regressed, found.text) == (False, "no sample is judged in both")
+
+
+def fallen(samples: int, of: int) -> Comparison:
+    return compare(rows(*[1.0] * of), rows(*[0.0] * samples, *[1.0] * (of - samples)))
+
+
+def test_a_fall_that_one_of_many_tests_may_show_by_chance_is_no_regression() -> None:
+    """Forty tests in each of which seven samples moved: one where all seven fell is chance."""
+    noisy = compare(rows(*[1.0] * 4, *[0.0] * 3), rows(*[0.0] * 4, *[1.0] * 3))
+    compared = {"fell": fallen(7, of=7), **{f"t{n}": noisy for n in range(39)}}
+
+    adjusted = adjust_together(compared)
+    found = judge_test("fell", compared["fell"], tolerance=None, adjusted=adjusted["fell"])
+
+    assert not found.regressed
+    assert found.text == (
+        "-1.000 over 7 pairs, no difference shown among all tests (p = 0.0156, adjusted 0.6250)"
+    )
+
+
+def test_tests_in_which_nothing_moved_do_not_hide_a_regression() -> None:
+    compared = {"fell": fallen(7, of=10), **{f"t{n}": fallen(1, of=10) for n in range(39)}}
+
+    adjusted = adjust_together(compared)
+    found = judge_test("fell", compared["fell"], tolerance=None, adjusted=adjusted["fell"])
+
+    assert found.regressed
+    assert found.text == "-0.700 over 10 pairs, worse (p = 0.0156, adjusted 0.0156)"
+
+
+def test_a_large_fall_is_a_regression_among_many_noisy_tests() -> None:
+    noisy = compare(rows(*[1.0] * 10, *[0.0] * 10), rows(*[0.0] * 10, *[1.0] * 10))
+    compared = {"fell": fallen(15, of=20), **{f"t{n}": noisy for n in range(39)}}
+
+    adjusted = adjust_together(compared)
+
+    assert judge_test("fell", compared["fell"], tolerance=None, adjusted=adjusted["fell"]).regressed
+    quiet = judge_test("t0", compared["t0"], tolerance=None, adjusted=adjusted["t0"])
+    assert quiet.text == "+0.000 over 20 pairs, no difference shown (p = 1.0000, adjusted 1.0000)"
+
+
+def test_a_test_without_pairs_has_no_p_value() -> None:
+    assert adjust_together({"t": compare(rows(1.0), rows(None))}) == {}
+
+
+def test_repeats_that_differ_are_said() -> None:
+    old = rows(*[1.0] * 8)
+    new = [Row(f"s{n}", repeat, float(repeat > 0), True) for n in range(8) for repeat in range(20)]
+
+    found = compare_test("t", old, new, tolerance=None)
+
+    assert not found.regressed
+    assert found.text.endswith("; repeats differ: 1 in the first run, 20 in the second")

@@ -6,10 +6,15 @@ from pathlib import Path
 
 from assay.models import Sample
 from assay.report import Comparison, Conclusion, compare
+from assay.report.figures import p_words
+from assay.report.multiplicity import adjust_p_values
 from assay.report.results import NOISE
 from assay.report.wording import number, plural
 
 from .summary import read_rows, read_summary
+
+_ALPHA = 0.05
+"""The chance with which a session may fail though no test changed."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,21 @@ class Row:
 def compare_summaries(
     baseline: Path, current: Path, *, tolerance: float | None
 ) -> list[TestComparison]:
-    """Hold each test of `current` to the same test of `baseline`."""
+    """Compare each test of `current` with the same test of `baseline`, and decide about all.
+
+    Without a tolerance the p-values of all tests are adjusted together, so that a session in
+    which nothing changed fails at most once in twenty times, however many tests it has.
+    """
     before = {test["test"] for test in read_summary(baseline)["tests"]}
     now = {test["test"] for test in read_summary(current)["tests"]}
     old, new = _by_test(baseline), _by_test(current)
+    compared = {
+        test: compare(old.get(test, []), new.get(test, [])) for test in sorted(before & now)
+    }
+    adjusted = adjust_together(compared) if tolerance is None else {}
     results = [
-        compare_test(test, old.get(test, []), new.get(test, []), tolerance=tolerance)
-        for test in sorted(before & now)
+        judge_test(test, comparison, tolerance=tolerance, adjusted=adjusted.get(test))
+        for test, comparison in compared.items()
     ]
     results += [
         TestComparison(test, None, False, "is not in this session") for test in sorted(before - now)
@@ -66,28 +79,64 @@ def compare_summaries(
     return results
 
 
+def adjust_together(compared: Mapping[str, Comparison]) -> dict[str, float]:
+    """The p-value of each test, adjusted for all that were compared."""
+    known = {
+        test: (comparison.p_value, comparison.smallest_p or 0.0)
+        for test, comparison in compared.items()
+        if comparison.p_value is not None
+    }
+    adjusted = adjust_p_values(
+        [p_value for p_value, _ in known.values()],
+        smallest=[smallest for _, smallest in known.values()],
+    )
+    return dict(zip(known, adjusted, strict=True))
+
+
 def compare_test(
     test: str, old: list[Row], new: list[Row], *, tolerance: float | None
 ) -> TestComparison:
-    """One test: what changed, and whether that is a regression."""
-    comparison = compare(old, new)
+    """One test by itself: what changed, and whether that is a regression."""
+    return judge_test(test, compare(old, new), tolerance=tolerance)
+
+
+def judge_test(
+    test: str, comparison: Comparison, *, tolerance: float | None, adjusted: float | None = None
+) -> TestComparison:
+    """Say what changed, and whether that is a regression; by the adjusted p-value if given."""
     difference = comparison.difference.mean
     missing = comparison.missing_in_b.count
     note = f"; {plural(missing, 'baseline sample')} missing" if missing else ""
     if difference is None:
         return TestComparison(test, comparison, False, f"no sample is judged in both{note}")
     words = f"{number(difference, signed=True)} over {plural(comparison.pairs, 'pair')}"
+    if comparison.repeats_words:
+        note += f"; repeats differ: {comparison.repeats_words}"
     if tolerance is None:
-        return TestComparison(
-            test,
-            comparison,
-            is_significant(comparison),
-            f"{words}, {comparison.conclusion}{_advice(comparison)}{note}",
-        )
+        regressed = is_significant(comparison) and (adjusted is None or is_small(adjusted))
+        words += f", {_conclusion_words(comparison, adjusted)}{_advice(comparison)}{note}"
+        return TestComparison(test, comparison, regressed, words)
     beyond = is_beyond(difference, tolerance)
     side = "more than" if beyond else "within"
     words += f", {side} the tolerance of {number(tolerance, beside=-difference)}"
     return TestComparison(test, comparison, beyond, words + note)
+
+
+def is_small(p_value: float) -> bool:
+    """Whether chance is an unlikely explanation."""
+    return p_value <= _ALPHA + NOISE
+
+
+def _conclusion_words(comparison: Comparison, adjusted: float | None) -> str:
+    if adjusted is None:
+        return str(comparison.conclusion)
+    shown = comparison.conclusion in (Conclusion.WORSE, Conclusion.BETTER)
+    conclusion = (
+        f"{Conclusion.NO_DIFFERENCE_SHOWN} among all tests"
+        if shown and not is_small(adjusted)
+        else str(comparison.conclusion)
+    )
+    return f"{conclusion} (p = {p_words(comparison.p_value)}, adjusted {p_words(adjusted)})"
 
 
 def is_significant(comparison: Comparison) -> bool:

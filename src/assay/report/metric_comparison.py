@@ -38,7 +38,7 @@ def compare_metrics(
     names = sorted(pairs)
     tests = [pairs[name].test(seed) for name in names]
     known = [1.0 if test.p_value is None else test.p_value for test in tests]
-    adjusted = adjust_p_values(known, alpha=1 - confidence)
+    adjusted = adjust_p_values(known)
     found = {}
     for name, test, p_value in zip(names, tests, adjusted, strict=True):
         scores = pairs[name]

@@ -1,35 +1,36 @@
 """Several tests at once: p-values that may be read together."""
 
+from bisect import bisect_right, insort
 from collections.abc import Sequence
+
+from .results import NOISE
 
 
 def adjust_p_values(
-    p_values: Sequence[float], *, smallest: Sequence[float] | None = None, alpha: float = 0.05
+    p_values: Sequence[float], *, smallest: Sequence[float] | None = None
 ) -> list[float]:
-    """Holm's adjusted p-values: those at most `alpha` hold together with that chance of error.
+    """Holm's adjusted p-values.
 
-    `smallest` are the p-values that each test could have given at all. A test that could not
-    have shown anything is no burden on the others, as Tarone proposed: a handful of tests with
-    few changed samples does not hide a regression of another. Without them this is plain Holm.
+    Whatever the tests have to do with each other: the chance that an adjusted p-value of any
+    unchanged one is at most 0.05 is at most 0.05.
+
+    `smallest` are the p-values that each test could have given at all. As Tarone proposed, a
+    p-value is multiplied only by the number of tests that could have given one as small: tests
+    in which too few samples changed to show anything are no burden on the others. Without them
+    this is plain Holm.
     """
     least = [0.0] * len(p_values) if smallest is None else list(smallest)
-    order = sorted(range(len(p_values)), key=lambda place: (p_values[place], place))
     adjusted = [1.0] * len(p_values)
+    order = sorted(range(len(p_values)), key=lambda place: (p_values[place], place))
+    able: list[float] = []
+    steps = []
+    # From the largest p-value on: each is shared with those above it, which are not yet settled.
+    for place in reversed(order):
+        insort(able, least[place])
+        burden = bisect_right(able, p_values[place] * (1 + NOISE))
+        steps.append((place, min(1.0, max(burden, 1) * p_values[place])))
     highest = 0.0
-    for done, place in enumerate(order):
-        burden = _burden([least[other] for other in order[done:]], alpha)
-        highest = max(highest, min(1.0, burden * p_values[place]))
+    for place, step in reversed(steps):
+        highest = max(highest, step)
         adjusted[place] = highest
     return adjusted
-
-
-def _burden(least: list[float], alpha: float) -> int:
-    """By how many tests the error has to be shared: only by those that can show anything."""
-    sorted_least = sorted(least)
-    able = len(sorted_least)
-    for shared in range(1, len(sorted_least) + 1):
-        while able and sorted_least[able - 1] * shared > alpha:
-            able -= 1
-        if able <= shared:
-            return shared
-    return max(len(sorted_least), 1)
