@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.errors import AccessDenied, ConfigError
+from assay.errors import AccessDenied, ConfigError, RunStopped
 from assay.evaluation import EvalConfig, EvalReport, Resume, Stop
 from assay.models import Boundary, Endpoint, Message, Sample
 from assay.record import Retried, Store
@@ -259,3 +259,16 @@ def test_a_judge_that_refuses_the_key_costs_no_rollout(
 
     assert scores(run(rows(3), config(server, score), store=store, resume="latest")) == [1.0] * 3
     assert len(server.calls) == 3
+
+
+def test_a_run_that_was_stopped_for_its_scorer_is_completed_without_another_rollout(
+    store: Path, server: MisbehavingServer
+) -> None:
+    with pytest.raises(RunStopped, match="its rollouts are kept"):
+        run(rows(30), config(server, all_raise), store=store)
+    assert len(server.calls) < 30
+
+    report = run(rows(30), config(server, repaired), store=store, resume="latest")
+
+    assert scores(report) == [0.75] * 30
+    assert len(server.calls) == 30
