@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,23 @@ def test_a_stop_at_once_during_a_limited_sample_records_no_failure(store: Path) 
     with Store.open(store) as opened:
         assert list(opened.run().results()) == []
         assert list(opened.run().attempts()) == []
+
+
+def test_a_timeout_that_the_environment_swallows_ends_the_rollout_all_the_same(store: Path) -> None:
+    class Deaf(BasicEnvironment):
+        async def step(self, action: Message) -> Step:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(MOMENT_S / 2)
+            return Step()
+
+    sample = ended(
+        store,
+        endpoint=scripted("go", loop=True),
+        environment_factory=lambda sample: Deaf(),
+        limits=Limits(max_turns=100_000),
+    )
+
+    assert sample.failure is not None
+    assert sample.failure.kind == "TimeoutError"
+    assert trajectory_of(sample).termination_reason == "sample_timeout_s"
+    assert (trajectory_of(sample).steps or 0) < 100

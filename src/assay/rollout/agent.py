@@ -222,6 +222,9 @@ class _Rollout:
                 # Where neither side ever waits, nothing else would run: no timer, no other rollout.
                 await asyncio.sleep(0)
                 let_in_at = time.perf_counter()
+                if self._own.expired_limits():
+                    # The environment swallowed the cancellation of a limit.
+                    raise asyncio.CancelledError
             self.boundary = _ENDPOINT
             reply = await self._client.complete(messages, tools=tools or (), seed=seed)
             action = reply.message
