@@ -1,5 +1,6 @@
 """`evaluate`: from a dataset and a configuration to a recorded run."""
 
+import asyncio
 import hashlib
 import re
 import secrets
@@ -31,6 +32,8 @@ from .progress import Oversight, Progress, Stop, Watch
 from .prompts import PromptCheck, checked_samples
 from .report import EvalReport, report_on
 from .unit import Unit, units
+
+_LET_IN = 1000
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,8 @@ async def evaluate(
         try:
             given = Resume(resume) if isinstance(resume, str) else resume
             checks = [] if given is None else _prompt_checks(opened, spec, given, config)
-            read: Iterable[Sample] = samples
-            if checks and samples.reads_once:
-                read = checked_samples(samples, checks)
-            elif checks:
-                for _ in checked_samples(samples, checks):
-                    pass
-                await check_opening(checks[0], config)
+            read = await _check_prompts(checks, samples, config) if checks else samples
+            del checks  # 16 bytes for each recorded sample
             run = _begin(opened, spec, given, config)
 
             def todo(done: Container[str]) -> Iterator[Unit]:
@@ -244,6 +242,23 @@ def _prompt_checks(
     if config.endpoint is None or not resume.check_prompts or only_rows:
         return []
     return [PromptCheck(each, config) for each in reused_runs(run, store)]
+
+
+async def _check_prompts(
+    checks: list[PromptCheck], samples: SampleStream, config: EvalConfig
+) -> Iterable[Sample]:
+    """The samples to run. Raises `ConfigError` for a prompt that changed.
+
+    A stream that can be read only once is checked while the run reads it.
+    """
+    checked = checked_samples(samples, checks)
+    if samples.reads_once:
+        return checked
+    for number, _ in enumerate(checked):
+        if number % _LET_IN == 0:
+            await asyncio.sleep(0)  # a signal may ask to stop
+    await check_opening(checks[0], config)
+    return samples
 
 
 def _refuse_other_rollouts(stored: RunSpec, given: RunSpec, config: EvalConfig) -> None:
