@@ -26,6 +26,7 @@ RUN = re.compile(r"test-replies-\d{8}-\d{6}-\w+")
                 "test_shortest_wins[mock:fixed#2]": 0.0,
                 "test_models[mock:fixed]": 0.5,
                 "test_models[mock:fixed#2]": 0.5,
+                "test_asserted": 0.5,
                 "test_proven": 1.0,
             },
         ),

@@ -27,6 +27,21 @@ FAILING = """
         assert reply == "yes"
         return 1
 
+    @evaluation_test(rows(a="yes", b="no", c="yes"), threshold=0.6)
+    def test_assertion_allowed(reply):
+        assert reply == "yes"
+        return 1
+
+    @evaluation_test(rows(a="yes", b="no"), endpoint=says("no"), threshold=0.6, repeats=2)
+    async def test_assertion_on_an_answer(response, reply):
+        assert response == reply, "another answer"
+        return 1
+
+    @evaluation_test(rows(a="yes", b="no"), batch=True)
+    def test_assertion_over_all(reply):
+        assert reply.count("yes") == 2
+        return [1, 1]
+
     @evaluation_test(rows(a="1", b="nan", c="none", d="true", e="text", f="fail", g="exit"))
     def test_kinds(reply):
         if reply == "fail":
@@ -119,7 +134,13 @@ FAILING = """
             raise ValueError("not yet")
         return 1.0
 """
-PASSING = {"test_other_scale", "test_enough", "test_too_few", "test_retried"}
+PASSING = {
+    "test_assertion_allowed",
+    "test_other_scale",
+    "test_enough",
+    "test_too_few",
+    "test_retried",
+}
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +187,42 @@ def test_each_bad_sample_is_named_with_its_reason_and_transcript(session: Sessio
     assert "  sample bad one: scorer: ValueError: cannot read no" in session.output
     assert f"    transcript: assay show {run_id} 'bad one'" in session.output
     assert f"    transcript: assay show -- {run_id} -evil" in session.output
-    assert "sample b: scorer: AssertionError: assert 'no' == 'yes'" in session.output
     assert "sample b: the judge was away" in session.output
     assert "scorer: ConfigError: test_no_field: sample 'a' has no field 'replly'" in session.output
+
+
+def test_a_failed_assertion_is_a_score_of_0(session: Session) -> None:
+    for test in ("test_assertion", "test_assertion_allowed"):
+        good, bad, *_ = session.rows(f"::{test}")
+        assert (good.reward, bad.reward, bad.failure) == (1.0, 0.0, None)
+        assert bad.score is not None
+        assert (bad.score.reason or "").startswith("assert 'no' == 'yes'")
+
+    asserted = session.tests["test_assertion"]
+    assert (asserted["score"], asserted["judged"], asserted["failed"]) == (0.5, 2, {})
+    assert asserted["reason"] == "1 assertion failed, and no threshold says how many may"
+    assert "1 assertion failed (score 0.0):" in session.output
+    assert "  sample b: assert 'no' == 'yes'" in session.output
+
+
+def test_an_assertion_on_an_answer_is_a_verdict_on_that_answer(session: Session) -> None:
+    found = session.tests["test_assertion_on_an_answer"]
+    rows = session.rows("::test_assertion_on_an_answer")
+
+    assert (found["score"], found["judged"], found["results"]) == (0.5, 4, 4)
+    assert found["reason"] == "mean 0.500 is below 0.600"
+    reasons = [row.score.reason for row in rows if row.reward == 0.0 and row.score is not None]
+    assert [(reason or "").splitlines() for reason in reasons] == [
+        ["another answer", "assert 'no' == 'yes'", "  ", "  - yes", "  + no"]
+    ] * 2
+
+
+def test_an_assertion_over_all_samples_is_a_verdict_on_all_of_them(session: Session) -> None:
+    rows = session.rows("::test_assertion_over_all")
+
+    assert [row.reward for row in rows] == [0.0, 0.0]
+    assert all(row.score and (row.score.reason or "").startswith("assert 1 == 2") for row in rows)
+    assert "  sample all 2 in one call: assert 1 == 2" in session.output
 
 
 def test_what_is_no_score_is_never_one(session: Session) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from assay.errors import ScorerFault
-from assay.models import Sample
+from assay.models import EvaluateResult, Sample
 from assay.pytest_plugin.calling import UserFunction
 from assay.scoring import wanted
 
@@ -36,6 +36,31 @@ def test_a_fixture_wins_over_a_field_of_the_same_name() -> None:
         return level, rest
 
     assert user(judge, level="fixture").of_sample(SAMPLE) == ("fixture", {"question": "1+1?"})
+
+
+def test_a_failed_assertion_is_a_score_of_0_with_the_assertion_as_reason() -> None:
+    def judge(ground_truth: str) -> object:
+        assert ground_truth == "3"
+        return 1.0
+
+    async def judge_later(ground_truth: str) -> object:
+        return judge(ground_truth)
+
+    plain, later = user(judge), user(judge_later)
+
+    for found in (plain.of_sample(SAMPLE), asyncio.run(_awaited(later.of_sample(SAMPLE)))):
+        assert isinstance(found, EvaluateResult)
+        assert (found.score, found.is_score_valid) == (0.0, True)
+        assert (found.reason or "").startswith("assert '2' == '3'")
+    assert (plain.assertions.count, later.assertions.count) == (1, 1)
+
+
+def test_any_other_exception_is_no_verdict() -> None:
+    def judge(ground_truth: str) -> object:
+        raise ValueError("cannot read it")
+
+    with pytest.raises(ValueError, match="cannot read it"):
+        user(judge).of_sample(SAMPLE)
 
 
 ENDINGS: list[Callable[[], object]] = [

@@ -19,6 +19,11 @@ EVALUATIONS = """
     def test_invalid(reply):
         return 1.0 if reply == "yes" else None
 
+    @evaluation_test(rows(a="yes", b="no"))
+    def test_asserted(reply):
+        assert reply == "yes"
+        return 1.0
+
     @evaluation_test(rows(**{f"s{n}": "yes" for n in range(10)}))
     def test_fell(reply):
         return float("FELL" not in os.environ)
@@ -32,6 +37,8 @@ BREAKING = """
         verdict.misses = lambda verdict: False
     if broken == "invalid":
         verdict.has_invalid = lambda record: False
+    if broken == "assertion":
+        verdict.fails_by_assertion = lambda assertions, rule: False
     if broken == "significance":
         baseline.is_significant = lambda comparison: False
     if broken == "tolerance":
@@ -43,6 +50,7 @@ USAGE, FAILED, PASSED = 4, 1, 0
 GATES = {
     "threshold": (("-k", "threshold"), FAILED, PASSED),
     "invalid": (("-k", "invalid"), FAILED, PASSED),
+    "assertion": (("-k", "asserted"), FAILED, PASSED),
     "significance": (("-k", "fell", "--assay-baseline=base.json"), FAILED, PASSED),
     "tolerance": (
         ("-k", "fell", "--assay-baseline=base.json", "--assay-tolerance=0.5"),

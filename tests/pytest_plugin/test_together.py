@@ -80,6 +80,25 @@ def test_a_failing_call_costs_the_results_of_its_group_only() -> None:
     assert said(found, groups[1][0]) == "KeyError: 'b'"
 
 
+def test_a_failed_assertion_is_a_verdict_on_its_group_only() -> None:
+    def judge(ground_truth: list[str]) -> list[float]:
+        assert "b" not in ground_truth
+        return [1.0]
+
+    async def judge_later(ground_truth: list[str]) -> list[float]:
+        return judge(ground_truth)
+
+    for function in (judge, judge_later):
+        groups = [group("a"), group("b", "c")]
+        found = judged(function, *groups)
+
+        assert said(found, groups[0][0]) == 1.0
+        for member in groups[1]:
+            result = found.of(None, member.sample)
+            assert (result.score, result.is_score_valid) == (0.0, True)
+            assert (result.reason or "").startswith("assert 'b' not in ['b', 'c']")
+
+
 RETURNED: Sequence[tuple[object, str]] = [
     ([1.0], "called with 2 samples and returned 1, not a list of 2 results"),
     ([1.0, 1.0, 1.0], "returned 3"),

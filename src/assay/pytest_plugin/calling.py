@@ -3,13 +3,14 @@
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import ScorerFault
 from assay.models import Sample
 from assay.scoring import Wanted, wanted
 
+from .assertions import FailedAssertions
 from .collection import receiver
 from .decorator import ENDPOINT, Asked
 
@@ -27,12 +28,30 @@ class UserFunction:
     tells_endpoints: bool = False
     """Whether it takes `endpoints`: which endpoint each of a group's samples was asked of."""
 
+    assertions: FailedAssertions = field(default_factory=FailedAssertions)
+
     def of_sample(self, sample: Sample) -> object:
-        """What it says of one sample; an awaitable when it is async."""
-        return self._called(self.takes.of(sample))
+        """What it returns for one sample; an awaitable when it is async.
+
+        A failed assertion is a result of 0.0.
+        """
+        try:
+            returned = self._called(self.takes.of(sample))
+        except AssertionError as error:
+            return self.assertions.add(sample.id, error)
+        return self._awaited(returned, sample) if inspect.isawaitable(returned) else returned
+
+    async def _awaited(self, returned: Awaitable[object], sample: Sample) -> object:
+        try:
+            return await returned
+        except AssertionError as error:
+            return self.assertions.add(sample.id, error)
 
     def of_group(self, samples: Sequence[Sample], endpoints: Sequence[str | None]) -> object:
-        """What it says of several samples: each parameter gets a list."""
+        """What it returns for several samples: each parameter gets a list.
+
+        Raises the `AssertionError` of a failed assertion, which is about all of them.
+        """
         values = self.takes.lists(samples)
         if self.tells_endpoints:
             values["endpoints"] = list(endpoints)

@@ -18,6 +18,7 @@ from assay.rollout import Limits
 from assay.scoring import ScoreFunction
 from assay.sources import SampleStream, load_samples
 
+from .assertions import FailedAssertions
 from .calling import UserFunction, user_function
 from .collection import endpoint_names
 from .decorator import ENDPOINT, Asked
@@ -46,6 +47,8 @@ class TestRun:
 
     config: dict[str, Any] = field(default_factory=dict)
     """The configuration of the rollouts, whichever run their results stand in."""
+
+    assertions: FailedAssertions = field(default_factory=FailedAssertions)
 
 
 @dataclass
@@ -90,6 +93,7 @@ class Evaluation:
                 with _stopped_by_ctrl_c(stop):
                     run = await self._evaluated(config, stop)
                 run.endpoint, run.config = name, run.report.spec.config
+                run.assertions = function.assertions
                 self.runs.append(run)
                 if self.interrupted:
                     return

@@ -70,7 +70,10 @@ def by_sample(found: Iterable[Member]) -> list[list[Member]]:
 def judge_groups(
     function: UserFunction, groups: Sequence[list[Member]], *, max_concurrent: int
 ) -> Said:
-    """Call the function once for each group. One that fails costs the results of its group."""
+    """Call the function once for each group. One that fails costs the results of its group.
+
+    A failed assertion is a verdict on every result of its group: a score of 0.0.
+    """
     if inspect.iscoroutinefunction(function.function):
         returned = asyncio.run(_awaited(function, groups, max_concurrent))
     else:
@@ -82,7 +85,11 @@ def judge_groups(
                 raise
     results: dict[Key, EvaluateResult | Exception] = {}
     for group, value in zip(groups, returned, strict=True):
-        results |= _read(group, value)
+        if isinstance(value, AssertionError):
+            verdict = function.assertions.add(_describe(group), value)
+            results |= {member.key: verdict for member in group}
+        else:
+            results |= _read(group, value)
     return Said(results)
 
 
@@ -136,6 +143,11 @@ def _outcome(value: object, sample: Sample) -> EvaluateResult | Exception:
         return read_outcome(value, sample)
     except ScorerFault as error:
         return error
+
+
+def _describe(group: list[Member]) -> str:
+    ids = {member.sample.id for member in group}
+    return next(iter(ids)) if len(ids) == 1 else f"all {len(group)} in one call"
 
 
 def _kind(value: object) -> str:

@@ -11,6 +11,7 @@ from assay.models.redaction import redact
 from assay.report import GateRule, Outcome, Verdict, judge_gate
 from assay.report.wording import plain, plural
 
+from .assertions import FailedAssertions
 from .decorator import Asked
 from .records import Record, blank_record, failed, with_config, with_numbers
 from .running import Evaluation, TestRun
@@ -154,7 +155,11 @@ def judge(
         if misses(verdict):
             problems += verdict.lines()
             reasons += [check.text for check in verdict.checks if not _ok(check.outcome)]
+    if fails_by_assertion(run.assertions, rule):
+        failed_ones = plural(run.assertions.count, "assertion")
+        reasons.append(f"{failed_ones} failed, and no threshold says how many may")
     if reasons:
+        problems += _assertion_lines(run.assertions)
         return Judgement(failed(record, "; ".join(reasons)), problems)
     return Judgement(replace(record, passed=True), [])
 
@@ -162,6 +167,24 @@ def judge(
 def has_invalid(record: Record) -> bool:
     """The gate on scores: every result must have a valid one."""
     return record.judged != record.results
+
+
+def fails_by_assertion(assertions: FailedAssertions, rule: GateRule | None) -> bool:
+    """The gate on assertions: without a threshold all of them must hold."""
+    return rule is None and assertions.count > 0
+
+
+def _assertion_lines(assertions: FailedAssertions) -> list[str]:
+    """Each failed assertion, scored 0.0: for which sample, and what it compared."""
+    if not assertions.count:
+        return []
+    lines = [f"{plural(assertions.count, 'assertion')} failed (score 0.0):"]
+    for judged, reason in sorted(assertions.first):
+        name = plain(judged, _LONGEST_LINE)
+        lines.append(f"  sample {name}: {plain(reason, _LONGEST_LINE)}")
+    if len(assertions.first) < assertions.count:
+        lines.append(f"  and {assertions.count - len(assertions.first)} more")
+    return lines
 
 
 def misses(verdict: Verdict) -> bool:

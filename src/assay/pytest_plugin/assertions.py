@@ -1,0 +1,49 @@
+"""A failed `assert` in an evaluation's function: a verdict on the sample, not a fault."""
+
+import threading
+import traceback
+from dataclasses import dataclass, field
+
+from assay.models import EvaluateResult
+from assay.models.redaction import redact
+
+_LONGEST_REASON = 1000
+_MOST_KEPT = 20
+
+
+def read_assertion(error: AssertionError) -> EvaluateResult:
+    """The result that a failed assertion stands for: score 0.0, with the assertion as reason."""
+    return EvaluateResult(score=0.0, reason=describe_assertion(error))
+
+
+def describe_assertion(error: AssertionError) -> str:
+    """The text that pytest makes of an assertion, cut where it is long."""
+    text = redact(str(error)).strip() or f"assertion failed: {_source_line(error)}"
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"
+
+
+def _source_line(error: AssertionError) -> str:
+    """Where it was raised: outside of test files pytest does not say what was compared."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (frames[-1].line or f"line {frames[-1].lineno}") if frames else "assert"
+
+
+@dataclass
+class FailedAssertions:
+    """How many calls of a test's function failed an assertion, and the first of them."""
+
+    count: int = 0
+    first: list[tuple[str, str]] = field(default_factory=list)
+    """What was judged in the call, and the reason."""
+
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, judged: str, error: AssertionError) -> EvaluateResult:
+        """Count one, and return the result that it stands for."""
+        result = read_assertion(error)
+        # Functions are called from several threads.
+        with self._lock:
+            self.count += 1
+            if len(self.first) < _MOST_KEPT:
+                self.first.append((judged, result.reason or ""))
+        return result
