@@ -1,12 +1,12 @@
 """The files that a certification leaves behind."""
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.models.manifest import AgentDefinition
+from assay.models.private_files import replace_private
 from assay.report.agent_card import card_markdown
 from assay.report.certificate import Resource, state
 from assay.report.certified import CertificationResult
@@ -93,12 +93,12 @@ def _certificate(result: CertificationResult, issuing: Issuing) -> dict[str, str
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file such that a reader finds all of it, or what was there before."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        # As the umask has it: reports are for others to read, and hold no conversations.
+        with unfinished.open("w", encoding="utf-8") as file:
             file.write(text)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        replace_private(unfinished, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise

@@ -1,7 +1,6 @@
 """Samples written as lines of JSON, in assay's own form or another."""
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from assay.errors import ConfigError
 from assay.models import Sample
+from assay.models.private_files import open_private, replace_private
 from assay.models.wire.atif import to_atif
 from assay.models.wire.conversion import Converted
 from assay.models.wire.eval_record import to_eval_record
@@ -40,7 +40,7 @@ def write_file(target: Path, samples: Iterator[Sample], output: Output) -> None:
     """Write all samples, then put the file in its place: what is there is always whole."""
     unfinished = target.with_name(f"{target.name}.unfinished")
     try:
-        file = unfinished.open("w", encoding="utf-8", newline="\n")
+        file = open_private(unfinished)
     except OSError as error:
         raise ConfigError(
             f"cannot be written: {error.strerror}", where=str(target), hint="check the folder"
@@ -50,7 +50,7 @@ def write_file(target: Path, samples: Iterator[Sample], output: Output) -> None:
             for line in map(output, samples):
                 if line is not None:
                     file.write(f"{line}\n")
-        os.replace(unfinished, target)
+        replace_private(unfinished, target)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

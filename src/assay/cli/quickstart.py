@@ -11,6 +11,7 @@ from assay.endpoints import connect, parse_model
 from assay.errors import ConfigError
 from assay.evaluation import EvalConfig, EvalReport
 from assay.export import ExportOptions, ExportReport, Selection, export_samples
+from assay.models.private_files import make_private_folder
 from assay.record import Store
 from assay.report import Comparison, GateRule, Verdict, compare, judge_gate
 
@@ -117,7 +118,7 @@ def _stage(setting: Setting, args: Namespace, store: Store) -> Stage:
 
 
 def _export(store: Store, run_id: str, folder: Path) -> ExportReport:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     return export_samples(
         store.run(run_id).samples(),
         folder / "sft.jsonl",

@@ -13,6 +13,7 @@ from assay.errors import ConfigError, WireError
 from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
 from assay.models.endpoint import hidden_settings
 from assay.models.identity import canonical_json
+from assay.models.private_files import make_private_folder, replace_private
 from assay.models.wire.conversion import HOMELESS
 
 from .providers import provider_named
@@ -53,7 +54,7 @@ class ResponseCache:
         """Replies that could not be written."""
 
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
         except OSError as error:
             raise ConfigError(
                 f"the cache folder cannot be made: {error.strerror}",
@@ -104,12 +105,12 @@ class ResponseCache:
         entry = _Entry(version=_VERSION, key=key, message=reply.message, call=reply.call)
         path = self._path(key)
         try:
-            path.parent.mkdir(exist_ok=True)
+            make_private_folder(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(entry.model_dump_json(exclude_defaults=True).encode())
-                Path(name).replace(path)
+                replace_private(Path(name), path)
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from assay.errors import ConfigError, WireError
+from assay.models.private_files import open_private, replace_private
 
 from .parquet_file import Columns, ParquetFile
 
@@ -25,7 +26,7 @@ class JsonLinesFile:
     """One JSON object on each line."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("x", encoding="utf-8", newline="\n")
+        self._file = open_private(path)
 
     def write(self, row: Mapping[str, Any]) -> None:
         try:
@@ -61,12 +62,13 @@ class Files:
 
     def commit(self) -> None:
         """Put every file in its place."""
-        for file in self._open.values():
-            file.close()
+        for under_way in self._open.values():
+            under_way.close()
         for target, text in self._beside.items():
-            _unfinished(target).write_text(text, encoding="utf-8")
+            with open_private(_unfinished(target)) as file:
+                file.write(text)
         for target in [*self._open, *self._beside]:
-            os.replace(_unfinished(target), target)
+            replace_private(_unfinished(target), target)
 
     def _begun(self, target: Path) -> RowFile:
         path = _unfinished(target)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MissingExtra, WireError
+from assay.models.private_files import create_private
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,6 +29,7 @@ class ParquetFile:
         self._rows: list[Mapping[str, Any]] = []
         from pyarrow.parquet import ParquetWriter
 
+        create_private(path)
         self._writer = ParquetWriter(path, self._schema)
 
     def write(self, row: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from assay.models import Sample
+from assay.models.private_files import make_private_folder, open_private, write_private
 
 from .records import Record, failed
 
@@ -54,7 +55,7 @@ class Parts:
     def write(self, record: Record, samples: Iterable[Sample]) -> None:
         """Stream the samples of one test to a file; the record behind it makes it whole."""
         rows = self._named(".jsonl")
-        with rows.open("w", encoding="utf-8") as file:
+        with open_private(rows) as file:
             for sample in samples:
                 named = sample.model_copy(update={"test": record.test})
                 file.write(f"{named.to_json()}\n")
@@ -62,13 +63,11 @@ class Parts:
 
     def _named(self, suffix: str) -> Path:
         """A new file, whose name no other process takes; later ones come later."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         return self.folder / f"{time.time_ns()}-{os.getpid()}{suffix}"
 
     def _put(self, record: Record, path: Path) -> None:
-        unfinished = path.with_suffix(".new")
-        unfinished.write_text(json.dumps(asdict(record)), encoding="utf-8")
-        os.replace(unfinished, path)
+        write_private(path, json.dumps(asdict(record)))
 
     def read(self) -> list[Part]:
         """The tests of the session by name. A test that ran again counts as its last time."""

@@ -15,6 +15,12 @@ from typing import Any
 from assay import __version__
 from assay.errors import ConfigError
 from assay.models import Sample
+from assay.models.private_files import (
+    create_private,
+    make_private_folder,
+    replace_private,
+    write_private,
+)
 
 from .parts import Part
 from .records import Record
@@ -31,12 +37,14 @@ def write_summary(summary: Path, parts: Sequence[Part], *, root: Path) -> None:
     """Join the parts and write the summary, each file in one piece or not at all."""
     rows = rows_beside(summary)
     unfinished = _unfinished(rows)
-    with unfinished.open("wb") as joined:
+    unfinished.unlink(missing_ok=True)
+    create_private(unfinished)
+    with unfinished.open("r+b") as joined:
         for rows_of_test in (part.rows for part in parts if part.rows is not None):
             with rows_of_test.open("rb") as file:
                 shutil.copyfileobj(file, joined)
     digest = _digest(unfinished)
-    os.replace(unfinished, rows)
+    replace_private(unfinished, rows)
     plain = _plain([part.record for part in parts], root)
     _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest})
 
@@ -68,9 +76,7 @@ def _total(values: Sequence[float | None]) -> float | None:
 
 
 def _write_json(path: Path, plain: dict[str, Any]) -> None:
-    unfinished = _unfinished(path)
-    unfinished.write_text(f"{json.dumps(plain, indent=2)}\n", encoding="utf-8")
-    os.replace(unfinished, path)
+    write_private(path, f"{json.dumps(plain, indent=2)}\n")
 
 
 def _unfinished(path: Path) -> Path:
@@ -96,10 +102,12 @@ def _git_commit(root: Path) -> str | None:
 
 def copy_summary(summary: Path, target: Path) -> None:
     """Make a summary and its samples the baseline at `target`."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(target.parent)
     rows = rows_beside(target)
+    _unfinished(rows).unlink(missing_ok=True)
+    create_private(_unfinished(rows))
     shutil.copyfile(rows_beside(summary), _unfinished(rows))
-    os.replace(_unfinished(rows), rows)
+    replace_private(_unfinished(rows), rows)
     _write_json(target, {**read_summary(summary), "rows": rows.name})
 
 

@@ -47,6 +47,10 @@ class StoreSettings:
     lock_timeout_s: float = 30.0
     """How long to wait for another process that is writing."""
 
+    shared: bool = False
+    """SQLite only. A new file may be read and written by its group (0660, its folder 0770);
+    otherwise by its owner alone. A file that is there keeps its permissions."""
+
     def __post_init__(self) -> None:
         if self.synchronous not in ("normal", "full"):
             raise ConfigError(f"synchronous is 'normal' or 'full', not {self.synchronous!r}")

@@ -1,12 +1,12 @@
 """What is done to the file of a SQLite store as a whole: copying it, and freeing its space."""
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from assay.errors import ConfigError, StoreError
+from assay.models.private_files import create_private
 
 from .database import Database
 from .faults import explained
@@ -33,8 +33,7 @@ def back_up_file(database: Database, path: Path) -> None:
 
 def _create(path: Path) -> None:
     try:
-        # Not left to SQLite: the copy holds conversations, which only its owner may read.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        create_private(path)
     except FileExistsError:
         raise ConfigError(f"{path} already exists", hint="name a new file") from None
     except OSError as error:

@@ -2,12 +2,21 @@
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from assay.errors import ConfigError, StoreError
+from assay.models.private_files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    SHARED_FILE_MODE,
+    SHARED_FOLDER_MODE,
+    create_private,
+    make_private_folder,
+)
 
 from .database import Database, StoreSettings, open_postgresql, open_sqlite
 from .deletion import delete_rows
@@ -256,13 +265,16 @@ def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database
             raise StoreError(
                 "there is no store here", where=str(path), hint="`assay eval` makes one"
             )
-        _make_folder(path.parent)
+        _make_folder(path.parent, shared=settings.shared)
+        # SQLite gives the files beside it the same permissions. What goes wrong, it tells.
+        with suppress(OSError):
+            create_private(path, SHARED_FILE_MODE if settings.shared else FILE_MODE)
     return open_sqlite(path, settings, create=create)
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: Path, *, shared: bool) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder, SHARED_FOLDER_MODE if shared else FOLDER_MODE)
         if folder.name == FOLDER and not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", "utf-8")
     except OSError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from assay.errors import DatasetError
+from assay.models.private_files import make_private_folder
 
 _TABLES = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".csv.gz")
 _KNOWN = (".json", ".parquet", *_TABLES)
@@ -80,7 +81,7 @@ class PartFile:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
             handle, self._name = tempfile.mkstemp(dir=folder, prefix=".fetching-")
         except OSError as error:
             raise _not_kept(folder, error) from error

@@ -1,0 +1,64 @@
+"""Files and folders that only their owner may read: they hold conversations.
+
+What is there already keeps the permissions that its owner chose.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+SHARED_FILE_MODE = 0o660
+SHARED_FOLDER_MODE = 0o770
+
+
+def open_private(path: Path) -> TextIO:
+    """A new text file to write, in place of a temporary one that a killed process left."""
+    path.unlink(missing_ok=True)
+    create_private(path)
+    return path.open("r+", encoding="utf-8", newline="\n")
+
+
+def create_private(path: Path, mode: int = FILE_MODE) -> None:
+    """Make an empty file. Raises `FileExistsError` if there is one, or a link in its place."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & FILE_MODE)
+    try:
+        if mode != FILE_MODE:
+            os.fchmod(handle, mode)  # beyond what the umask would leave
+    finally:
+        os.close(handle)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a text so that the file is never seen in part, nor by others."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with open_private(unfinished) as file:
+            file.write(text)
+        replace_private(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def replace_private(unfinished: Path, target: Path) -> None:
+    """Put a finished file in its place, with the permissions of the one that was there."""
+    with suppress(OSError):
+        before = target.stat()
+        if before.st_gid != unfinished.stat().st_gid:
+            os.chown(unfinished, -1, before.st_gid)
+        os.chmod(unfinished, before.st_mode & 0o777)
+    unfinished.replace(target)
+
+
+def make_private_folder(folder: Path, mode: int = FOLDER_MODE) -> None:
+    """Make a folder and those above it that are missing."""
+    if folder.is_dir():
+        return
+    if not folder.parent.exists():
+        make_private_folder(folder.parent, mode)
+    folder.mkdir(mode=mode & FOLDER_MODE, exist_ok=True)
+    if mode != FOLDER_MODE:
+        folder.chmod(mode)
