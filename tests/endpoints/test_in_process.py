@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from assay.endpoints import ModelClient, Reply, connect
-from assay.endpoints.in_process import LocalClient, LocalModel
+from assay.endpoints.context_length import fills_context
+from assay.endpoints.in_process import NEVER, LocalClient, LocalModel
 from assay.errors import ConfigError, EndpointError
 from assay.models import Endpoint, Message, ModelCall, ToolSpec
 from endpoints.saying import Saying
@@ -244,6 +245,18 @@ def test_a_prompt_longer_than_the_context_is_refused_and_a_long_one_leaves_less(
     assert not caught.value.retryable
     assert fitting.call.prompt_ids is not None
     assert fitting.call.sampling["max_tokens"] == 40 - len(fitting.call.prompt_ids) < 12
+
+
+def test_an_answer_that_the_context_cuts_off_is_told_from_one_that_its_limit_does() -> None:
+    local = tiny_local("plain", context=40)
+    local.stop_ids = (NEVER,)
+
+    by_context = ask(local, asked("a" * 26))
+    by_limit = ask(local, asked("a"), max_tokens=2)
+
+    assert by_context.call.finish_reason == by_limit.call.finish_reason == "length"
+    assert fills_context(by_context.call)
+    assert not fills_context(by_limit.call)
 
 
 def test_tools_without_a_place_in_the_template_are_reported_with_the_call() -> None:

@@ -257,5 +257,5 @@ def test_a_full_context_keeps_the_conversation_that_filled_it(
     assert run.summary["failed"] == {"endpoint": 1}
     trajectory = Recorded(store).samples["long"].trajectory
     assert trajectory is not None
-    assert trajectory.termination_reason == "context_length"
+    assert trajectory.termination_reason == "context"
     assert [message.text for message in trajectory.messages] == ["long"]

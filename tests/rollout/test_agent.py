@@ -8,7 +8,7 @@ import pytest
 
 from assay.endpoints import Reply
 from assay.errors import EndpointError
-from assay.models import Boundary, Message, ToolSpec, Trajectory, Usage
+from assay.models import Boundary, Message, ModelCall, ToolSpec, Trajectory, Usage
 from assay.rollout import (
     BasicEnvironment,
     CalculatorEnvironment,
@@ -261,3 +261,76 @@ def test_cancelling_also_ends_closing() -> None:
             await task
 
     asyncio.run(cancelled())
+
+
+TOO_LONG = EndpointError("400: maximum context length is 10 tokens", status=400, retryable=False)
+
+
+def test_a_conversation_that_fills_the_context_is_truncated_and_keeps_its_rewards() -> None:
+    trajectory = rollout(Scripted(STEP, STEP, TOO_LONG), Corridor(rewards=(0.25, 0.5, 1.0)))
+
+    assert trajectory.termination_reason == "context"
+    assert (trajectory.truncated, trajectory.terminated) == (True, False)
+    assert len(trajectory.calls) == trajectory.steps == 2
+    assert trajectory.evaluation_result is not None
+    assert trajectory.evaluation_result.score == 0.75
+
+
+def test_a_first_message_that_does_not_fit_is_a_failure_of_the_endpoint() -> None:
+    with pytest.raises(RolloutFailed) as caught:
+        rollout(Scripted(TOO_LONG), Corridor())
+
+    assert caught.value.boundary is Boundary.ENDPOINT
+    assert caught.value.trajectory.termination_reason == "context"
+
+
+def test_a_later_error_that_is_not_about_the_context_is_still_a_failure() -> None:
+    with pytest.raises(RolloutFailed, match="overloaded"):
+        rollout(Scripted(STEP, EndpointError("503: overloaded")), Corridor())
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ({"finish_reason": "length", "context_full": True}, "context"),
+        ({"finish_reason": "model_context_window_exceeded"}, "context"),
+        ({"finish_reason": "length"}, "agent"),
+    ],
+)
+def test_half_an_answer_at_the_end_of_the_context_is_truncated(
+    ending: dict[str, object], reason: str
+) -> None:
+    class Cut(Scripted):
+        async def complete(
+            self,
+            messages: Sequence[Message],
+            *,
+            tools: Sequence[ToolSpec] = (),
+            seed: int | None = None,
+        ) -> Reply:
+            reply = await super().complete(messages, tools=tools, seed=seed)
+            return Reply(reply.message, ModelCall.model_validate(ending))
+
+    trajectory = rollout(Cut(said("The answer is")), BasicEnvironment())
+
+    assert trajectory.termination_reason == reason
+    assert trajectory.truncated is (reason == "context")
+    assert trajectory.messages[-1].text == "The answer is"
+
+
+def test_an_environment_that_is_done_ended_the_rollout_though_the_context_is_full() -> None:
+    class Full(Scripted):
+        async def complete(
+            self,
+            messages: Sequence[Message],
+            *,
+            tools: Sequence[ToolSpec] = (),
+            seed: int | None = None,
+        ) -> Reply:
+            reply = await super().complete(messages, tools=tools, seed=seed)
+            full = ModelCall.model_validate({"finish_reason": "length", "context_full": True})
+            return Reply(reply.message, full)
+
+    trajectory = rollout(Full(STEP), Corridor(rewards=(1.0,)))
+
+    assert (trajectory.termination_reason, trajectory.truncated) == ("environment", False)

@@ -9,10 +9,19 @@ from assay.endpoints.in_process import LocalModel
 from assay.evaluation import Stop
 from assay.models import EvaluateResult, Message, Sample, Status
 from assay.record import Store
-from assay.rollout import Step
+from assay.rollout import Limits, Step
 from assay.training.events import RolledOut, TrainingEvent
+from assay.training.grpo import grpo_train
 from assay.training.session import TrainingSession
-from training.lamps import Lamp, looked_and_said, trained
+from training.lamps import (
+    PROMPTS,
+    Lamp,
+    lamp_config,
+    lamp_model,
+    looked_and_said,
+    share_of_a,
+    trained,
+)
 
 
 def recorded(folder: Path) -> list[Sample]:
@@ -121,3 +130,27 @@ def test_a_rollout_that_no_file_can_hold_is_not_learned_from(tmp_path: Path) -> 
 
     assert step.failed == {"scorer": 3}
     assert step.valid == 9
+
+
+class Chatty(Lamp):
+    """Always has more to say."""
+
+    async def step(self, action: Message) -> Step:
+        return Step(replies=(Message(role="user", content="lamp " * 20),))
+
+
+def test_a_rollout_that_fills_the_context_is_truncated_and_learned_from(tmp_path: Path) -> None:
+    model = lamp_model()
+    model.model.config.max_position_embeddings = 60
+    config = lamp_config(tmp_path, num_steps=1, limits=Limits(max_turns=9))
+    session = TrainingSession(store=tmp_path / "store.db")
+
+    result = grpo_train(config, PROMPTS, share_of_a, Chatty, model=model, session=session)
+
+    (step,) = result.steps
+    assert (step.valid, step.failed, step.truncated) == (12, {}, 1.0)
+    assert step.trained_rollouts == 12
+    samples = recorded(tmp_path)
+    assert {each.status for each in samples} == {Status.TRUNCATED}
+    ends = {each.trajectory.termination_reason for each in samples if each.trajectory}
+    assert ends == {"context"}

@@ -1,8 +1,9 @@
-"""Recognizes a provider's error that says the conversation is longer than the model's context."""
+"""Recognizes a full context: by a provider's error, or by how an answer ended."""
 
 import re
 
 from assay.errors import EndpointError
+from assay.models import ModelCall
 
 _WORDS = re.compile(
     r"context[ _](length|window|size)"  # OpenAI and those that copy it, vLLM, llama.cpp
@@ -22,3 +23,11 @@ def is_context_length_error(error: BaseException) -> bool:
     if not isinstance(error, EndpointError) or error.retryable:
         return False
     return _WORDS.search(error.message) is not None
+
+
+def fills_context(call: ModelCall) -> bool:
+    """Whether an answer was cut off because the context was full, not by its own limit."""
+    if call.finish_reason == "length":
+        # Written by models in this process, which know both limits.
+        return bool((call.model_extra or {}).get("context_full"))
+    return call.finish_reason == "model_context_window_exceeded"  # Anthropic

@@ -100,6 +100,8 @@ class LocalSpeaker:
             "attempts": attempt.number,
             "message_index": attempt.place,
         }
+        if finish == "length" and answer.sampling.max_tokens < self._options.sampling.max_tokens:
+            fields["context_full"] = True
         if answer.prompt.lost:
             fields["lost"] = answer.prompt.lost
         return Reply(message, ModelCall.model_validate(fields))

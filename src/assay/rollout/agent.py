@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from assay.endpoints import ModelClient
-from assay.endpoints.context_length import is_context_length_error
+from assay.endpoints.context_length import fills_context, is_context_length_error
 from assay.endpoints.own_time import OwnTime
 from assay.errors import AssayError, EndpointError, EnvironmentFault
 from assay.models import (
@@ -17,7 +17,6 @@ from assay.models import (
     StepOutput,
     ToolSpec,
     Trajectory,
-    Usage,
 )
 from assay.models.failure import describe_error, error_message
 from assay.models.written import validated
@@ -38,6 +37,9 @@ _ENDPOINT, _ENVIRONMENT = Boundary.ENDPOINT, Boundary.ENVIRONMENT
 _CLOSE_SECONDS = 10.0
 _MOMENT_S = 0.01
 """Other rollouts are let in after this long, not at each turn: that costs as much as a turn."""
+
+_CONTEXT = "context"
+"""Why a rollout ends when the conversation fills the context of the model."""
 
 _NOTHING_TO_CLOSE = (BasicEnvironment.close, ToolEnvironment.close)
 """The timeout around closing costs more than the rest of a turn."""
@@ -64,8 +66,9 @@ async def run_agent(
 
     Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
     when the endpoint or the environment breaks, or when an `OwnTime.limited` around this call runs
-    out; cancellation passes through. The duration is without closing, and without what requests
-    waited for their turn to be sent.
+    out; cancellation passes through. A conversation that fills the context of the model is
+    truncated, unless not even the first answer fits. The duration is without closing, and without
+    what requests waited for their turn to be sent.
     """
     with OwnTime() as own:
         rollout = _Rollout(client, environment, list(messages), limits or Limits(), own)
@@ -83,7 +86,7 @@ async def run_agent(
                 raise
             else:
                 cause = _in_words(error, boundary)
-            reason = limit or ("context_length" if is_context_length_error(cause) else "error")
+            reason = limit or (_CONTEXT if is_context_length_error(cause) else "error")
             raise RolloutFailed(
                 f"{boundary}: {error_message(cause)}",
                 boundary=boundary,
@@ -226,7 +229,14 @@ class _Rollout:
                     # The environment swallowed the cancellation of a limit.
                     raise asyncio.CancelledError
             self.boundary = _ENDPOINT
-            reply = await self._client.complete(messages, tools=tools or (), seed=seed)
+            try:
+                reply = await self._client.complete(messages, tools=tools or (), seed=seed)
+            except EndpointError as error:
+                # Before the first answer nothing happened that could be scored.
+                if not self._calls or not is_context_length_error(error):
+                    raise
+                self.ended, self._truncated = _CONTEXT, True
+                return
             action = reply.message
             self._calls.append(_placed(reply.call, len(messages)))
             messages.append(action)
@@ -234,19 +244,23 @@ class _Rollout:
             step = checked_step(await environment.step(action))
             self._steps.append((action, step, plain_info(step.info)))
             messages.extend(step.replies)
-            self._settle(step, reply.call.usage)
+            self._settle(step, reply.call)
 
-    def _settle(self, step: Step, usage: Usage | None) -> None:
+    def _settle(self, step: Step, call: ModelCall) -> None:
         self._terminated, self._truncated = step.terminated, step.truncated
         self._rewards.add(len(self._steps) - 1, step)
         if step.observation is not None:
             self._observations.append(plain(step.observation, "Step.observation"))
         if step.terminated or step.truncated:
             self.ended = "agent" if step.ended_by_agent else "environment"
+        if self.ended != "environment" and fills_context(call):
+            # Half an answer is not how the agent ends a rollout, and no other answer fits.
+            self.ended, self._terminated, self._truncated = _CONTEXT, False, True
+        if self.ended:
             return
         if self._spent is None:
             self._spent = Spent(self._limits, self._own)
-        if limit := self._spent.add(usage):
+        if limit := self._spent.add(call.usage):
             self.ended, self._truncated = limit, True
 
     def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
