@@ -218,3 +218,30 @@ def test_any_other_fault_of_the_system_is_not_hidden(
 
     assert main(["act"]) == 3
     assert "FileNotFoundError: [Errno 2] gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["eval", "x.py", "--model", "mock:echo", "--model", "mock:fixed"],
+        ["eval", "x.py", "--limit", "1", "--limit=2"],
+        ["judge", "x.jsonl", "--rubric", "r", "--endpoint", "a:b", "--endpoint", "a:b"],
+        ["show", "latest", "--store", "a.db", "--store", "b.db"],
+    ],
+)
+def test_an_option_with_one_value_is_given_once(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+
+    assert "give it once: it was given more than once" in capsys.readouterr().err
+
+
+def test_an_option_that_collects_values_may_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    assert main(["doctor", "--model", "mock:echo", "--model", "mock:echo"]) == 0

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from assay.cli.ending import Ending
+from assay.cli.failures import failure_lines
 from assay.errors import BadRow
 from assay.record import Retried
+from assay.record.reading import FailureGroup
 from assay.sources import SkippedRows
 from recorded_runs import evaluated, samples
 
@@ -90,3 +92,35 @@ def test_what_attempts_cost_that_were_tried_again_is_told(
 
     assert [line for line in told.lines() if line.startswith("retried")] == lines
     assert told.plain()["retried"]["cost_usd"] == retried.cost_usd
+
+
+def test_the_most_frequent_reasons_are_told_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    groups = (
+        FailureGroup("scorer", "KeyError", "'answr'", 7),
+        FailureGroup("endpoint", "EndpointError", f"HTTP 404: {'long ' * 30}end", 2),
+    )
+
+    told = replace(ending(tmp_path, a=1.0, b="broken"), failures=groups)
+
+    lines = str(told.problem).splitlines()
+    assert lines[:2] == ["why samples failed", "  7 x scorer: KeyError: 'answr'"]
+    assert lines[2].startswith("  2 x endpoint: EndpointError: HTTP 404: long")
+    assert lines[2].endswith("end")
+    assert "1 failed (1 scorer). See why" in str(told.problem)
+    assert told.plain()["failures"][0]["samples"] == 7
+
+
+def test_reasons_are_wrapped_at_the_width_of_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    group = FailureGroup("endpoint", "EndpointError", "word " * 50, 3)
+
+    lines = failure_lines([group], 9)
+
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("word") for line in lines) == 50
+    assert lines[-1] == "  6 x for other reasons"

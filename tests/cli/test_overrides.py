@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from assay.cli.overrides import count, other_model, overridden, resume_from, seconds
+from assay.cli.overrides import (
+    count,
+    dollars,
+    failure_limit,
+    other_model,
+    overridden,
+    resume_from,
+    seconds,
+)
 from assay.endpoints import ClientSettings, parse_model
 from assay.errors import ConfigError
 from assay.evaluation import EvalConfig, Resume
@@ -127,3 +135,42 @@ def test_plain_http_is_allowed_for_whichever_model_is_asked() -> None:
         True,
         None,
     ]
+
+
+def test_a_key_is_read_from_the_variable_that_is_named() -> None:
+    own = Endpoint(provider="openai", model="a", api_key="k-old", oauth_token="")
+
+    changed = overridden(config(endpoint=own), given(key_env="MY_KEY")).endpoint
+
+    assert changed is not None
+    assert (changed.key_env, changed.api_key) == ("MY_KEY", "")
+
+
+def test_a_key_without_an_endpoint_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--key-env has no effect"):
+        overridden(config(), given(key_env="MY_KEY"))
+
+
+def test_the_limits_of_a_run_replace_those_of_the_file() -> None:
+    changed = overridden(config(fail_on_error=3), given(fail_on_error=0.1, max_cost_usd=2.0))
+
+    assert (changed.fail_on_error, changed.max_cost_usd) == (0.1, 2.0)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.1", 0.1), ("5", 5), ("true", True)])
+def test_failures_are_a_share_or_a_count(text: str, value: float) -> None:
+    found = failure_limit(text)
+
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "eval.py", "nan"])
+def test_other_limits_of_failures_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="neither a share between 0 and 1 nor a count"):
+        failure_limit(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "inf"])
+def test_other_limits_of_costs_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="not an amount of US dollars"):
+        dollars(text)

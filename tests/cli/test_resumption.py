@@ -48,3 +48,12 @@ def test_the_command_shows_no_password() -> None:
     args = given(model="openai:m@http://me:canary@h/v1", store="postgresql://me:canary@db/x")
 
     assert "canary" not in resume_command(args, "r")
+
+
+def test_the_limits_of_the_run_and_its_key_are_repeated() -> None:
+    args = given(fail_on_error=True, max_cost_usd=2.5, key_env="MY_KEY")
+
+    command = resume_command(args, "r")
+
+    assert "--fail-on-error --max-cost-usd 2.5" in command
+    assert "--key-env MY_KEY" in command

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from assay.cli import main as run_command
 from assay.cli.show import main
 from assay.errors import ConfigError
+from assay.models import Sample
 from opencode_archives import agent, session, text, user, write_export
 from recorded_runs import record, samples
 
@@ -232,3 +233,45 @@ def test_the_label_of_a_sample_stands_beside_its_id(
     assert "because of bad | bad?" in printed
     assert [each["label"] for each in said[:2]] == ["broken?", "bad?"]
     assert "title" not in said[0]
+
+
+LONG = "cannot read the reply: " + "word " * 30 + "end"
+
+
+def fails_at_length(sample: Sample) -> float:
+    raise RuntimeError(LONG)
+
+
+def test_reasons_are_shown_in_full_where_no_terminal_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    path = tmp_path / "a.db"
+    record(path, *samples(a=1.0, b=1.0), score_fn=fails_at_length)
+
+    main(given(path))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert f"  2 x scorer: RuntimeError: {LONG}" in lines
+    assert [line for line in lines if line.startswith("  a ") and LONG in line]
+
+
+def test_a_wide_terminal_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    path = tmp_path / "a.db"
+    record(path, *samples(a=1.0), score_fn=fails_at_length)
+
+    main(given(path, json=False))
+
+    lines = capsys.readouterr().out.splitlines()
+    (row,) = [line for line in lines if line.startswith("  a ")]
+    assert cell_len(row) == 140
+
+
+def test_the_reasons_are_in_the_json_too(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(given(store, json=True))
+
+    (group,) = json.loads(capsys.readouterr().out)["failures"]
+    assert (group["samples"], group["boundary"], group["kind"]) == (1, "scorer", "RuntimeError")

@@ -7,6 +7,7 @@ import pytest
 
 from assay.cli.store_option import add_store_option, follow_up, open_store, store_location
 from assay.errors import StoreError
+from assay.record import Store
 
 
 def given(*words: str) -> Namespace:
@@ -56,3 +57,17 @@ def test_the_next_command_names_the_store_without_its_password() -> None:
     shown = follow_up(given("--store", "postgresql://me:pass@db/team"), "show", "r")
 
     assert shown == "assay show r --store 'postgresql://***@db/team'"
+
+
+def test_the_folder_of_a_project_stands_for_its_store(tmp_path: Path) -> None:
+    with Store.open(tmp_path / ".assay" / "assay.db") as store:
+        made = store.where
+
+    for place in (tmp_path, tmp_path / ".assay", tmp_path / ".assay" / "assay.db"):
+        with open_store(given("--store", str(place))) as store:
+            assert store.where == made
+
+
+def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no store here"):
+        open_store(given("--store", str(tmp_path)))

@@ -162,3 +162,31 @@ def test_the_hint_is_about_the_credential_that_was_sent(
 
     assert hint.startswith(words)
     assert "k-9" not in hint
+
+
+def test_a_key_comes_from_the_variable_that_the_endpoint_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k-usual")
+    monkeypatch.setenv("MY_KEY", "k-mine")
+    named = Endpoint(
+        provider="openai-compatible", model="m", api_base="http://host/v1", key_env="MY_KEY"
+    )
+
+    assert credential_headers(named) == {"Authorization": "Bearer k-mine"}
+    assert key_hint(named).startswith("MY_KEY is not accepted here")
+    assert "k-mine" not in str(named.to_dict())
+    assert named.to_dict()["key_env"] == "MY_KEY"
+
+
+def test_a_named_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MY_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "k-usual")
+
+    with pytest.raises(ConfigError, match="MY_KEY is not set"):
+        credential_headers(Endpoint(provider="openai", model="m", key_env="MY_KEY"))
+
+
+def test_a_key_and_a_variable_are_refused_together() -> None:
+    with pytest.raises(ConfigError, match="more than one of"):
+        credential_headers(Endpoint(provider="openai", model="m", api_key="k", key_env="MY_KEY"))

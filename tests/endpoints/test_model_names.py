@@ -67,3 +67,17 @@ def test_a_mistyped_address_does_not_become_part_of_the_name(text: str) -> None:
 
 def test_the_path_of_a_local_model_may_hold_anything() -> None:
     assert parse_model("local:/a@b/c@d").model == "/a@b/c@d"
+
+
+def test_a_variable_for_the_key_may_follow() -> None:
+    endpoint = parse_model("openai-compatible:m#1@https://host/v1#key_env=MY_KEY")
+
+    assert (endpoint.model, endpoint.api_base) == ("m#1", "https://host/v1")
+    assert endpoint.key_env == "MY_KEY"
+    assert parse_model("openai:gpt-5#key_env=OTHER").key_env == "OTHER"
+    assert parse_model("openai:gpt-5").key_env is None
+
+
+def test_a_model_in_this_process_needs_no_key() -> None:
+    with pytest.raises(ConfigError, match="a mock model needs no key"):
+        parse_model("mock:echo#key_env=MY_KEY")

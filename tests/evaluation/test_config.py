@@ -1,5 +1,6 @@
 """What to run: refused when it makes no sense, described without secrets, seeded."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,9 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
             r"`limits` cannot be of type `dict`\n.*rollout\.Limits",
         ),
         ({"score_fn": right, "client": None}, "`client` cannot be of type `NoneType`"),
-        ({"score_fn": right, "endpoint": "openai:gpt-4o"}, r"`endpoint` .*\n.*parse_model\("),
+        ({"score_fn": right, "endpoint": 5}, r"`endpoint` cannot be of type `int`\n.*model string"),
+        ({"score_fn": right, "endpoint": "gpt-4o"}, r"a model is written `provider:model`"),
+        ({"score_fn": right, "prepare_messages": lambda s: []}, "no effect without an `endpoint`"),
         ({"score_fn": right, "bounds": 5}, "bounds=5 are not the lowest and the highest"),
         ({"score_fn": right, "bounds": (0, 1, 2)}, "bounds="),
         ({"score_fn": right, "bounds": (False, True)}, "bounds="),
@@ -66,9 +69,19 @@ def test_a_wrong_configuration_is_refused_at_once(fields: dict[str, Any], words:
 
 def test_what_stands_where_an_endpoint_belongs_is_not_shown() -> None:
     with pytest.raises(ConfigError) as refused:
-        EvalConfig(score_fn=right, endpoint="openai:m@http://me:canary@host")  # type: ignore[arg-type]  # refused
+        EvalConfig(score_fn=right, endpoint=["openai:m@http://me:canary@host"])  # type: ignore[arg-type]  # refused
 
     assert "canary" not in str(refused.value)
+
+
+def test_a_model_string_is_an_endpoint() -> None:
+    config = EvalConfig(score_fn=right, endpoint="mock:echo")
+
+    assert config.endpoint == ECHO
+    assert config == EvalConfig(score_fn=right, endpoint=ECHO)
+    assert replace(config, repeats=2).endpoint == ECHO
+    assert config.fingerprint() == EvalConfig(score_fn=right, endpoint=ECHO).fingerprint()
+    assert EvalConfig(score_fn=right).endpoint is None
 
 
 def test_bounds_are_described_only_where_they_are_given() -> None:

@@ -42,7 +42,10 @@ def test_a_second_process_is_told_who_holds_a_run(
         assert holding.stdout is not None
         assert holding.stdout.readline() == "held\n"
         with Store.open(where) as store:
-            words = rf"process {holding.pid} on {socket.gethostname()}, since 20.*\n.*--take-over"
+            words = (
+                rf"process {holding.pid} on {socket.gethostname()}, since 20.*\n.*--take-over.*"
+                r"the model calls of up to 3 samples may be repeated"
+            )
             with pytest.raises(ConfigError, match=words):
                 store.resume_run("run-1", spec())
             holder = store.runs()[0].holder
@@ -129,3 +132,16 @@ def test_the_one_taken_over_does_not_say_how_the_run_ended(store: Store) -> None
     second.finish("completed")
     assert store.runs()[0].status == "completed"
     assert key_of(scored(0)) in second.done()
+
+
+@pytest.mark.parametrize(
+    ("total", "words"), [(3, "up to 2 samples"), (None, "samples that are not recorded yet")]
+)
+def test_it_is_told_how_many_calls_may_be_repeated(
+    store: Store, total: int | None, words: str
+) -> None:
+    record(store.start_run(spec(total=total)), [scored(0)])
+    change_lease(store, host="elsewhere", token="of another process")
+
+    with pytest.raises(ConfigError, match=f"the model calls of {words} may be repeated"):
+        store.resume_run("run-1", spec(total=total))

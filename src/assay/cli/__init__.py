@@ -9,10 +9,17 @@ import errno
 import os
 import sys
 import traceback
-from argparse import REMAINDER, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import (
+    REMAINDER,
+    Action,
+    ArgumentError,
+    ArgumentParser,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from assay import __version__
 from assay.errors import AssayError, ConfigError
@@ -54,11 +61,38 @@ class Command(Protocol):
     def main(self, args: Namespace) -> int: ...
 
 
+_OVERRIDABLE = frozenset({"rubric"})
+"""Options of which the last one counts: they are appended to a command that has one already."""
+
+
+class _Once(Action):
+    """Stores the value of an option, and refuses a second one: which of them is meant?"""
+
+    _given = False
+
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, values: Any, option: str | None = None
+    ) -> None:
+        if option is not None and self._given and self.dest not in _OVERRIDABLE:
+            raise ArgumentError(self, "give it once: it was given more than once")
+        self._given = option is not None
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(ArgumentParser):
     """Refuses a wrong command line the way everything else here is refused."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message, where=self.prog, hint=f"see `{self.prog} --help`")
+
+
+class _OnceParser(_Parser):
+    """Refuses an option that is given twice, unless the option collects values."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for name in (None, "store"):
+            self.register("action", name, _Once)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,7 +140,9 @@ def _run(argv: Sequence[str]) -> int:
     try:
         args = _top_parser().parse_args(argv)
         command = _command(args.command)
-        parser = _Parser(prog=f"assay {args.command}", allow_abbrev=False)
+        # Options are appended to those of a training script to override them: the last one counts.
+        kind = _Parser if args.command == "train" else _OnceParser
+        parser = kind(prog=f"assay {args.command}", allow_abbrev=False)
         parser.description = f"{COMMANDS[args.command].capitalize()}."
         command.configure(parser)
         parsed = _parsed(parser, args.arguments)

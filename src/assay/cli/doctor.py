@@ -20,7 +20,7 @@ from assay.record import Store
 from assay.report.wording import labelled
 
 from .exit_status import COULD_NOT_TELL, YES
-from .overrides import add_plain_http_option, allow_plain_http
+from .overrides import add_key_option, add_plain_http_option, allow_plain_http, with_key
 from .resumption import without_secrets
 from .store_option import add_store_option, open_store, store_location
 from .terminal import plain, plain_lines, print_json
@@ -39,6 +39,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PROVIDER:MODEL[@URL]",
         help="ask this endpoint for its models; may be given more than once",
     )
+    add_key_option(parser)
     add_plain_http_option(parser)
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -48,7 +49,7 @@ def main(args: Namespace) -> int:
     """Exit status: 0 all is well, 3 the store or an endpoint that was asked does not answer."""
     asked = [
         replace(each, endpoint=allow_plain_http(each.endpoint, args))
-        for each in (*asked_for(args.model), *found_by_key(os.environ))
+        for each in (*asked_for(args.model, args), *found_by_key(os.environ))
     ]
     findings = Findings(
         extras=list(installed_extras(_requirements())),
@@ -126,7 +127,8 @@ def checked_store(args: Namespace) -> StoreFinding:
 
 
 def _is_there(path: Path) -> bool:
-    return (path / "assay.db").exists() if path.is_dir() else path.exists()
+    inside = (path / "assay.db", path / ".assay" / "assay.db")
+    return any(each.exists() for each in inside) if path.is_dir() else path.exists()
 
 
 def _newest(store: Store) -> str:
@@ -134,10 +136,10 @@ def _newest(store: Store) -> str:
     return f"opens; its newest run is {newest[0].id}" if newest else "opens; it has no runs"
 
 
-def asked_for(models: list[str]) -> Iterator[Asked]:
+def asked_for(models: list[str], args: Namespace | None = None) -> Iterator[Asked]:
     """The endpoints of `--model`. Raises `ConfigError` for a string that is none."""
     for text in models:
-        yield Asked(without_secrets(text), parse_model(text))
+        yield Asked(without_secrets(text), with_key(parse_model(text), args or Namespace()))
 
 
 def found_by_key(environment: Mapping[str, str]) -> Iterator[Asked]:

@@ -6,9 +6,11 @@ from typing import Any
 
 from assay.evaluation import EvalReport
 from assay.record import Retried
+from assay.record.reading import FailureGroup
 from assay.report.wording import labelled, plural
 
 from .exit_status import COULD_NOT_TELL, INTERRUPTED, YES
+from .failures import failure_lines, failures_plain
 
 _NAMED = 3
 """How many rows that were skipped are named; --json has more of them."""
@@ -25,6 +27,9 @@ class Ending:
 
     next: tuple[str, ...]
     """Commands that look at it, the first of them `assay show`."""
+
+    failures: tuple[FailureGroup, ...] = ()
+    """The most frequent reasons for which samples failed."""
 
     @property
     def failed(self) -> int:
@@ -43,9 +48,12 @@ class Ending:
             return f"interrupted; everything recorded is kept. Go on with:\n  {self.resume}"
         if self.failed:
             boundaries = ", ".join(f"{n} {name}" for name, n in self.report.summary.failed.items())
-            return (
-                f"{self.failed} failed ({boundaries}). See why, and try them again, with:\n"
-                f"  {self.next[0]} --failed\n  {self.resume}"
+            return "\n".join(
+                [
+                    *failure_lines(self.failures, self.failed),
+                    f"{self.failed} failed ({boundaries}). See why, and try them again, with:",
+                    f"  {self.next[0]} --failed\n  {self.resume}",
+                ]
             )
         if not self.report.summary.results:
             return "the dataset has no samples: nothing was evaluated"
@@ -80,6 +88,7 @@ class Ending:
             "failed": self.failed,
             "exit_status": self.exit_status,
             "problem": self.problem,
+            "failures": failures_plain(self.failures),
             "summary": json.loads(self.report.summary.model_dump_json()),
             "retried": asdict(self.retried),
             "not_read": {

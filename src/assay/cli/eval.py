@@ -9,16 +9,18 @@ from typing import NoReturn
 from assay.errors import AssayError, ConfigError
 from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate
 from assay.record import Run, RunSpec, Store
+from assay.report.wording import plural
 
 from .ending import Ending
 from .eval_file import EvalFile, load_eval_file, users_traceback
 from .exit_status import CouldNotTell
 from .interruption import leave_now, stopping_on_signals, ticking
 from .overrides import (
+    add_key_option,
     add_plain_http_option,
     count,
     dollars,
-    failures,
+    failure_limit,
     overridden,
     resume_from,
     seconds,
@@ -43,6 +45,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PROVIDER:MODEL[@URL]",
         help="ask this model instead, with the sampling settings of the file's endpoint",
     )
+    add_key_option(parser)
     add_plain_http_option(parser)
     parser.add_argument("--limit", type=count, metavar="N", help="stop after N samples")
     parser.add_argument("--repeats", type=count, metavar="N", help="rollouts of each sample")
@@ -63,7 +66,7 @@ def _add_limits(parser: ArgumentParser) -> None:
         "--fail-on-error",
         nargs="?",
         const=True,
-        type=failures,
+        type=failure_limit,
         metavar="X",
         help="stop the run when a sample fails; with X, when more samples fail than this share "
         "(0.1) or count (5)",
@@ -90,7 +93,10 @@ def _add_resume_options(parser: ArgumentParser) -> None:
         help="resume though the dataset changed: samples are matched by id",
     )
     parser.add_argument(
-        "--take-over", action="store_true", help="resume though another process works on the run"
+        "--take-over",
+        action="store_true",
+        help="resume although another process works on the run: model calls of samples that are "
+        "not recorded yet may be repeated, at most one for each",
     )
     parser.add_argument(
         "--rescore",
@@ -115,9 +121,10 @@ def main(args: Namespace) -> int:
         session = _Session(file, overridden(file.config, args), args, resume)
         with _NotingStore.open(store_location(args), create=resume is None) as store:
             report = session.run(store)
-            retried = store.run(report.run_id).retried()
+            run = store.run(report.run_id)
+            retried, failures = run.retried(), tuple(run.failure_groups())
     run_id = report.run_id
-    ending = Ending(report, retried, resume_command(args, run_id), _next(args, run_id))
+    ending = Ending(report, retried, resume_command(args, run_id), _next(args, run_id), failures)
     if args.json:
         print_json(ending.plain())
     else:
@@ -154,6 +161,8 @@ class _NotingStore(Store):
         allow_changed_scorer: bool = False,
         take_over: bool = False,
     ) -> Run:
+        if take_over and self.display is not None:
+            self._warn(self.run(run_id))
         run = super().resume_run(
             run_id,
             spec,
@@ -162,6 +171,19 @@ class _NotingStore(Store):
             take_over=take_over,
         )
         return self._note(run)
+
+    def _warn(self, run: Run) -> None:
+        """Say what may be done twice while the other process lives."""
+        row, display = run.row(), self.display
+        if row.holder is None or display is None:
+            return
+        total, most = row.spec.total, "an unknown number of samples"
+        if total is not None:
+            most = f"up to {plural(total * row.spec.repeats - row.totals.recorded, 'sample')}"
+        display.say(
+            f"{row.holder} works on this run as well: the model calls of {most} may be repeated; "
+            "each result is recorded once"
+        )
 
     def _note(self, run: Run) -> Run:
         self.begun = run

@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypedDict
 
-from assay.errors import ConfigError, EndpointError
+from assay.errors import ConfigError, EndpointError, RunStopped
 from assay.evaluation import EvalConfig, EvalReport, Progress, Stop, evaluate
 from assay.evaluation.progress import Watch
 from assay.evaluation.rescoring import Rescoring, rescore
@@ -36,7 +36,7 @@ from .terminal import plain_lines, print_json
 _DATA = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
 _CONCURRENCY = 20
 _REPEATED = (
-    *("rubric", "backend", "endpoint", "panel", "votes", "project", "location"),
+    *("rubric", "backend", "endpoint", "key_env", "panel", "votes", "project", "location"),
     *("labels", "limit", "concurrency", "name", "store"),
 )
 """Options that a resumed judging is asked for again: they decide what it is, or how fast."""
@@ -94,8 +94,8 @@ def main(args: Namespace) -> int:
             args.target = store.run(args.target).id
         try:
             report = asyncio.run(_judged(args, scorer, stream, store))
-        except EndpointError as error:
-            # A judge that refuses the key: nobody else would be judged either.
+        except (EndpointError, RunStopped) as error:
+            # A judge that refuses the key, or never answers: no other sample would be judged.
             go_on = f"what was judged is kept; go on with:\n  {_resume(args, 'latest')}"
             raise CouldNotTell(f"{error}\n{go_on}") from error
         _write(_counted(report, account), args)
@@ -229,8 +229,8 @@ def _score_lines(report: EvalReport) -> list[str]:
 def _resume(args: Namespace, run_id: str) -> str:
     words = ["assay", "judge", args.target]
     for name in _REPEATED:
-        value = getattr(args, name)
+        value = getattr(args, name, None)
         if value is not None and value != _DEFAULTS.get(name):
-            words += [f"--{name}", without_secrets(str(value))]
+            words += [f"--{name.replace('_', '-')}", without_secrets(str(value))]
     words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
     return shlex.join([*words, "--resume", run_id])

@@ -13,7 +13,13 @@ from assay.models import Endpoint
 from assay.scoring.judges import Judge, judge, rubric_names
 from assay.scoring.judges.vertex import VertexJudge, vertex_judge
 
-from .overrides import add_plain_http_option, allow_plain_http, count
+from .overrides import (
+    add_key_option,
+    add_plain_http_option,
+    allow_plain_http,
+    count,
+    with_key,
+)
 
 BACKENDS = ("llm", "vertex")
 _LOCATION = "us-central1"
@@ -45,6 +51,7 @@ def add_backend_options(parser: ArgumentParser) -> None:
         metavar="MODEL,...",
         help="further judges, written like --endpoint; each counts the same",
     )
+    add_key_option(parser)
     add_plain_http_option(parser)
     parser.add_argument(
         "--votes", type=count, default=1, metavar="N", help="ask each judge N times (default: 1)"
@@ -73,6 +80,8 @@ def judge_for(args: Namespace) -> Judge | VertexJudge:
         )
     named = [args.endpoint, *(args.panel.split(",") if args.panel is not None else ())]
     endpoints = [allow_plain_http(read_endpoint(each.strip()), args) for each in named]
+    # The others of a panel are elsewhere: theirs stands behind their names, as #key_env=NAME.
+    endpoints[0] = with_key(endpoints[0], args)
     return judge(args.rubric, endpoints, votes=args.votes)
 
 
@@ -112,7 +121,7 @@ def read_endpoint(text: str) -> Endpoint:
             raise ConfigError(
                 f"`{name}` does not belong into the file",
                 where=text,
-                hint="a key comes from the provider's environment variable"
+                hint="a key comes from the provider's environment variable, or from `key_env`"
                 if name in _SECRETS
                 else f"the fields are: {', '.join(Endpoint.model_fields)}",
             )

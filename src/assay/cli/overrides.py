@@ -13,6 +13,7 @@ from assay.models import Endpoint
 _OF_THE_SERVER = (
     "api_base",
     "api_key",
+    "key_env",
     "oauth_token",
     "headers",
     "extra_params",
@@ -39,7 +40,11 @@ def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
         changes["endpoint"] = other_model(config.endpoint, parse_model(args.model))
     endpoint = changes.get("endpoint", config.endpoint)
     if endpoint is not None:
-        changes["endpoint"] = allow_plain_http(endpoint, args)
+        changes["endpoint"] = with_key(allow_plain_http(endpoint, args), args)
+    elif getattr(args, "key_env", None) is not None:
+        raise ConfigError(
+            "--key-env has no effect: the file has no endpoint", hint="name one with --model"
+        )
     if args.concurrency is not None:
         changes["concurrency"] = args.concurrency
         changes["client"] = replace(config.client, concurrency=args.concurrency)
@@ -53,6 +58,32 @@ def add_plain_http_option(parser: ArgumentParser) -> None:
         action="store_true",
         help="send a key from the environment also to an http:// address of another machine",
     )
+
+
+def add_key_option(parser: ArgumentParser) -> None:
+    """Declare `--key-env`."""
+    parser.add_argument(
+        "--key-env",
+        metavar="NAME",
+        type=_variable,
+        help="read the endpoint's key from this environment variable",
+    )
+
+
+def with_key(endpoint: Endpoint, args: Namespace) -> Endpoint:
+    """The endpoint, with its key from the variable that was named on the command line."""
+    name = getattr(args, "key_env", None)
+    if name is None:
+        return endpoint
+    # In place of every other key, which may be meant for another address.
+    return endpoint.model_copy(update={"key_env": name, "api_key": "", "oauth_token": ""})
+
+
+def _variable(text: str) -> str:
+    if not text.isidentifier() or not text.isascii():
+        # Not shown: it may be the key itself.
+        raise ArgumentTypeError("give the name of an environment variable, not the key")
+    return text
 
 
 def allow_plain_http(endpoint: Endpoint, args: Namespace) -> Endpoint:
@@ -111,7 +142,7 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def failures(text: str) -> bool | int | float:
+def failure_limit(text: str) -> bool | int | float:
     """A value of `fail_on_error`."""
     try:
         return parse_fail_on_error(text)

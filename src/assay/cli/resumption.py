@@ -8,7 +8,17 @@ _ADDRESS = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
 """Where an address begins. A store's is known by its first word, also when a slash is missing."""
 
 _REPEATED = (
-    *("model", "limit", "repeats", "concurrency", "seed", "name", "fail_on_error", "max_cost_usd"),
+    *(
+        "model",
+        "key_env",
+        "limit",
+        "repeats",
+        "concurrency",
+        "seed",
+        "name",
+        "fail_on_error",
+        "max_cost_usd",
+    ),
     "store",
 )
 """Options that a resumed run is asked for again: they decide what it is, how fast, or how far."""

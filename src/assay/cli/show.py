@@ -13,12 +13,13 @@ from assay.record import ResultRow, Run
 from assay.report.scale import summarise_recorded
 
 from .ending import retried_lines
+from .failures import failure_lines, failures_plain
 from .labels import SessionLabel, label_of, session_label
 from .overrides import count
 from .runs import described
 from .show_training import read_training, training_lines, training_plain
 from .store_option import add_store_option, follow_up, open_store
-from .terminal import cut, padded, plain, plain_lines, print_json, render
+from .terminal import cut, line_width, padded, plain, plain_lines, print_json, render
 from .transcript import Transcript
 
 _ID_WIDTH = 26
@@ -60,6 +61,7 @@ def _show_run(run: Run, args: Namespace) -> None:
     row = run.row()
     summary = summarise_recorded(run.results(), run.spec.config)
     retried, training = run.retried(), read_training(run)
+    failures, failed = run.failure_groups(), sum(summary.failed.values())
     listed = worst(run.results(), limit=args.limit, failed_only=args.failed)
     entries = [_Entry.of(each, find_body(run, each)) for each in listed]
     if args.json:
@@ -68,12 +70,13 @@ def _show_run(run: Run, args: Namespace) -> None:
                 "run": described(row),
                 "summary": json.loads(summary.model_dump_json()),
                 "retried": asdict(retried),
+                "failures": failures_plain(failures),
                 "training": None if training is None else training_plain(training),
                 "samples": [entry.plain() for entry in entries],
             }
         )
         return
-    total = sum(summary.failed.values()) if args.failed else summary.results
+    total = failed if args.failed else summary.results
     lines = [
         f"{'run':<14}{run.id}",
         f"{'name':<14}{cut(run.spec.name, _WIDTH - 14)}",
@@ -83,6 +86,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         # Over all steps together, no mean of a model that learns means anything.
         *(summary.lines() if training is None else training_lines(training)),
         *retried_lines(retried),
+        *failure_lines(failures, failed),
         *_list_lines(entries, total, args),
     ]
     print(plain_lines("\n".join(lines)))
@@ -116,21 +120,21 @@ class _Entry:
         return cls(row, reason_of(sample), label_of(sample), session_label(sample))
 
     def lines(self) -> Iterator[str]:
-        """One line for a sample, two for a session, of at most 80 columns.
+        """One line for a sample, two for a session; reasons use the width that there is.
 
         The id of a session is not cut: it says nothing by itself, and is there to be copied.
         """
         row = self.row
         name = row.sample_id if not row.repeat else f"{row.sample_id} #{row.repeat}"
         if self.session is None or len(name) > _LONGEST_ID:
-            room = _WIDTH - _ID_WIDTH - _SCORE_WIDTH - 4
+            room = line_width() - _ID_WIDTH - _SCORE_WIDTH - 4
             words = cut(" | ".join(filter(None, (self.reason, self.label))), room)
             yield f"  {padded(name, _ID_WIDTH)} {padded(_judgement(row), _SCORE_WIDTH)} {words}"
             return
         yield f"  {cut(f'{name} {self.label}', _WIDTH - 2)}"
         place = cut(self.session.place, _PLACE_WIDTH)
         cells = filter(None, (self.session.date, place, _judgement(row), self.reason))
-        yield f"    {cut(' | '.join(cells), _WIDTH - 4)}"
+        yield f"    {cut(' | '.join(cells), line_width() - 4)}"
 
     def plain(self) -> dict[str, Any]:
         row = self.row

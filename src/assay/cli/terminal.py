@@ -1,6 +1,7 @@
 """Showing text that somebody else wrote: a model's output never controls the terminal."""
 
 import json
+import os
 import shutil
 import sys
 import unicodedata
@@ -15,6 +16,8 @@ _JOINERS = "\u200c\u200d"
 """Invisible, but part of how some scripts and emoji are spelled."""
 
 _WIDEST = 100
+_UNLIMITED = 250
+"""Columns of a line that no terminal shows: a log, a pipe."""
 
 
 def plain(text: str) -> str:
@@ -54,6 +57,14 @@ def render(content: "RenderableType") -> None:
     )
     console.print(content)
     print(buffer.getvalue(), end="")
+
+
+def line_width() -> int:
+    """The columns of a line of a list: the terminal's, and many where there is none."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    if not terminal and not os.environ.get("COLUMNS"):
+        return _UNLIMITED
+    return max(shutil.get_terminal_size().columns, 80)
 
 
 def print_json(value: Any) -> None:

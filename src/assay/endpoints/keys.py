@@ -18,10 +18,11 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
     provider = provider_named(endpoint.provider)
     where = f"{endpoint.provider}:{endpoint.model}"
     basic = _basic(endpoint.api_base)
-    given = [text for text in (endpoint.api_key, endpoint.oauth_token, basic) if text]
+    named = endpoint.key_env
+    given = [text for text in (endpoint.api_key, named, endpoint.oauth_token, basic) if text]
     if len(given) > 1:
         raise ConfigError(
-            "has more than one of `api_key`, `oauth_token` and a user in `api_base`",
+            "has more than one of `api_key`, `key_env`, `oauth_token` and a user in `api_base`",
             where=where,
             hint="give the one that the server expects",
         )
@@ -31,9 +32,16 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
         return {"Authorization": f"Bearer {_sendable(endpoint.oauth_token, where)}"}
     if _own_header(endpoint):
         return {}
-    key = endpoint.api_key or os.environ.get(provider.key_variable or "", "")
+    key = endpoint.api_key or os.environ.get(named or provider.key_variable or "", "")
+    if named and not key.strip():
+        raise ConfigError(
+            f"the environment variable {named} is not set, and `key_env` names it",
+            where=where,
+            hint=f"set {named} to the key for this address",
+        )
     if key.strip():
-        if not endpoint.api_key:
+        # A key that is named for this endpoint is meant for its address.
+        if not endpoint.api_key and not named:
             _refuse_plain_http(endpoint, where)
         key = _sendable(key, where)
         return {"x-api-key": key} if provider.speaks == "anthropic" else _bearer(key)
@@ -66,7 +74,7 @@ def _refuse_plain_http(endpoint: Endpoint, where: str) -> None:
 
 def key_hint(endpoint: Endpoint) -> str:
     """What to do when a server refuses the credential that `credential_headers` found, or none."""
-    variable = provider_named(endpoint.provider).key_variable
+    variable = endpoint.key_env or provider_named(endpoint.provider).key_variable
     if _basic(endpoint.api_base):
         return "the user and password in `api_base` are not accepted: give those of this address"
     header = None if endpoint.oauth_token else _own_header(endpoint)

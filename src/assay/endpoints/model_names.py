@@ -1,5 +1,7 @@
 """Models as one word: `openai:gpt-5`, `local:smollm2-135m`, `vllm:my-model@http://host:8000/v1`."""
 
+import re
+
 from assay.errors import ConfigError
 from assay.models import Endpoint
 
@@ -7,11 +9,18 @@ from .address import address_of
 from .providers import PROVIDERS, provider_named
 
 _HINT = "write provider:model or provider:model@http://host/v1"
+_KEY_ENV = re.compile(r"#key_env=([A-Za-z_][A-Za-z0-9_]*)$")
+"""Names the environment variable of the key, behind everything else."""
 
 
 def parse_model(text: str) -> Endpoint:
-    """The endpoint that a model string names. Raises `ConfigError` for any other string."""
-    provider, colon, rest = text.strip().partition(":")
+    """The endpoint that a model string names. Raises `ConfigError` for any other string.
+
+    It may end with `#key_env=NAME`, the environment variable that holds the key.
+    """
+    text = text.strip()
+    key_env = _KEY_ENV.search(text)
+    provider, colon, rest = _KEY_ENV.sub("", text).partition(":")
     if not colon or not provider or not rest:
         # Not shown as it is: where a provider is missing, the rest may be an address with a key.
         raise ConfigError(
@@ -26,7 +35,9 @@ def parse_model(text: str) -> Endpoint:
         raise ConfigError("what is after @ is not an address", where="model string", hint=_HINT)
     if not model or model.isspace():
         raise ConfigError(f"no model after {provider + ':'!r}", where="model string", hint=_HINT)
-    endpoint = Endpoint(provider=provider, model=model, api_base=api_base)
+    endpoint = Endpoint(
+        provider=provider, model=model, api_base=api_base, key_env=key_env and key_env[1]
+    )
     if not provider_named(provider).in_process:
         address_of(endpoint)
     elif api_base is not None:
@@ -34,6 +45,10 @@ def parse_model(text: str) -> Endpoint:
             f"a {provider} model has no address",
             where="model string",
             hint="leave out what is after @",
+        )
+    if key_env and provider_named(provider).in_process:
+        raise ConfigError(
+            f"a {provider} model needs no key", where="model string", hint="leave out #key_env"
         )
     return endpoint
 

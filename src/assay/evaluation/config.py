@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.endpoints import ClientSettings
+from assay.endpoints import ClientSettings, parse_model
 from assay.errors import ConfigError
 from assay.models import Endpoint, Message, Sample, stable_id
 from assay.models.endpoint import describe_endpoint
@@ -20,21 +20,33 @@ from .description import Description, describe_callable
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 EnvironmentFactory = Callable[[Sample], Environment]
 
-_ENDPOINT_HINT = "give an Endpoint, or assay.endpoints.parse_model('provider:model')"
+_ENDPOINT_HINT = "give an Endpoint, or a model string such as 'provider:model'"
+
+
+class _EndpointField:
+    """A field that takes an endpoint or a model string, and holds the endpoint."""
+
+    def __get__(self, config: "EvalConfig | None", kind: type | None = None) -> Endpoint | None:
+        # The class itself is asked for the default value of the field.
+        return None if config is None else config.__dict__.get("_endpoint")
+
+    def __set__(self, config: "EvalConfig", given: Endpoint | str | None) -> None:
+        config.__dict__["_endpoint"] = parse_model(given) if isinstance(given, str) else given
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
     """How samples are rolled out and scored."""
 
-    endpoint: Endpoint | None = None
-    """None: nothing is rolled out; the samples are scored as they are."""
+    endpoint: _EndpointField = _EndpointField()
+    """An `Endpoint`, or a model string such as `openai:gpt-5`. None: nothing is rolled out; the
+    samples are scored as they are."""
 
     score_fn: ScoreFunction | None = None
     """None: the environment's own rewards are the score."""
 
     prepare_messages: PrepareMessages | None = None
-    """What the agent is asked. None: the sample's own messages."""
+    """What the agent is asked. None: the sample's own messages. Needs an `endpoint`."""
 
     environment_factory: EnvironmentFactory | str | None = None
     """Makes a fresh environment for each rollout; a name such as `gym:FrozenLake-v1` will do."""
@@ -80,6 +92,12 @@ class EvalConfig:
             value = getattr(self, name)
             if value is not None and not (name == "environment_factory" and isinstance(value, str)):
                 _check_takes_a_sample(name, value)
+        if self.prepare_messages is not None and self.endpoint is None:
+            raise ConfigError(
+                "`prepare_messages` has no effect without an `endpoint`: no model is asked",
+                where="EvalConfig",
+                hint="give `endpoint`, or leave out `prepare_messages`",
+            )
         if isinstance(self.environment_factory, str):
             environment_by_name(self.environment_factory)
 

@@ -25,7 +25,7 @@ _ANY = 20
 """The same for failures that differ, which may be about their samples."""
 
 _FIXES = {
-    Boundary.ENDPOINT: "check the endpoint with `assay doctor --endpoint PROVIDER:MODEL`",
+    Boundary.ENDPOINT: "check the endpoint with `assay doctor --model PROVIDER:MODEL`",
     Boundary.ENVIRONMENT: "correct the environment or its factory",
     Boundary.SCORER: "correct the scorer and resume the run: its rollouts are kept",
     Boundary.DATASET: "correct `prepare_messages` or the dataset",

@@ -54,6 +54,9 @@ class Endpoint(BaseModel):
     model: str
     api_base: str | None = None
     api_key: str = ""
+    key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The environment variable that holds the key, where it is not the provider's own."""
+
     oauth_token: str = ""
     headers: dict[str, str] = Field(default_factory=dict)
     extra_params: dict[str, Any] = Field(default_factory=dict)
@@ -177,7 +180,7 @@ def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     How patiently it is asked does not.
     """
     plain = endpoint.to_dict()
-    for patience in ("timeout_s", "max_retries", "allow_plain_http", "withheld"):
+    for patience in ("timeout_s", "max_retries", "allow_plain_http", "key_env", "withheld"):
         plain.pop(patience, None)
     if endpoint.provider == "mock":
         # A script is what such a model is. It holds no secret, but is not written either.

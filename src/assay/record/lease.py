@@ -88,9 +88,18 @@ def _forget(token: str) -> None:
 
 
 def claim(
-    database: Database, connection: "Connection", run_no: int, run_id: str, *, take_over: bool
+    database: Database,
+    connection: "Connection",
+    run_no: int,
+    run_id: str,
+    *,
+    take_over: bool,
+    left: int | None = None,
 ) -> Lease:
-    """Take the lease of a run, or raise `ConfigError` that says which live process has it."""
+    """Take the lease of a run, or raise `ConfigError` that says which live process has it.
+
+    `left` is how many results the run lacks, where that is known.
+    """
     holder = live_holder(database, connection, run_no)
     # This process may claim anew what it no longer writes to, as after an error in a notebook.
     own = holder is not None and _claims.get(holder.token) is False
@@ -98,12 +107,16 @@ def claim(
         raise ConfigError(
             f"run {run_id!r} is being worked on by {holder}",
             where=database.where,
-            hint="wait for it or end it; take_over=True (--take-over) works beside it, and records "
-            "nothing twice",
+            hint="wait for it or end it; take_over=True (--take-over) works beside it: no result "
+            f"is recorded twice, but the model calls of {_left(left)} may be repeated",
         )
     lease = tables().lease
     connection.execute(lease.delete().where(lease.c.run_no == run_no))
     return take(database, connection, run_no)
+
+
+def _left(left: int | None) -> str:
+    return "samples that are not recorded yet" if left is None else f"up to {left} samples"
 
 
 def take(database: Database, connection: "Connection", run_no: int) -> Lease:

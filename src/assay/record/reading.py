@@ -88,6 +88,16 @@ class Retried:
 
 
 @dataclass(frozen=True)
+class FailureGroup:
+    """Samples that failed for the same reason."""
+
+    boundary: str
+    kind: str
+    message: str
+    samples: int
+
+
+@dataclass(frozen=True)
 class Selection:
     """Which samples of a run to read."""
 
@@ -159,6 +169,23 @@ def read_retried(database: Database, run_no: int) -> Retried:
     with database.reading() as connection:
         attempts, total_usd, known = connection.execute(query).one()
     return Retried(attempts, total_usd, known)
+
+
+def read_failure_groups(database: Database, run_no: int, limit: int) -> list[FailureGroup]:
+    import sqlalchemy as sa
+
+    attempt = tables().attempt
+    reason = attempt.c.boundary, attempt.c.kind, attempt.c.message
+    samples = sa.func.count()
+    query = (
+        sa.select(*reason, samples)
+        .where(attempt.c.run_no == run_no, _is_shown(run_no))
+        .group_by(*reason)
+        .order_by(samples.desc(), *reason)
+        .limit(limit)
+    )
+    with database.reading() as connection:
+        return [FailureGroup(*row) for row in connection.execute(query)]
 
 
 def read_attempts_cost(database: Database, run_no: int) -> float:

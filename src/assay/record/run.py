@@ -16,11 +16,13 @@ from .places import Places
 from .prompts import Kept, read_kept, read_prompts
 from .reading import (
     AttemptRow,
+    FailureGroup,
     ResultRow,
     Retried,
     Selection,
     read_attempts,
     read_attempts_cost,
+    read_failure_groups,
     read_keys,
     read_results,
     read_retried,
@@ -141,6 +143,10 @@ class Run:
     def retried(self) -> Retried:
         """How many failed attempts were tried again, and what they cost: `results` has neither."""
         return read_retried(self._database, self._run_no)
+
+    def failure_groups(self, *, limit: int = 5) -> list[FailureGroup]:
+        """The reasons for which samples failed, the most frequent first."""
+        return read_failure_groups(self._database, self._run_no, limit)
 
     def attempts_cost_usd(self) -> float:
         """What all failed attempts cost, as far as it is known."""

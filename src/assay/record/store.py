@@ -156,7 +156,14 @@ class Store(Sessions):
                 allow_changed_scorer=allow_changed_scorer
                 and not has_results(connection, row.run_no),
             )
-            lease = claim(self._database, connection, row.run_no, row.id, take_over=take_over)
+            lease = claim(
+                self._database,
+                connection,
+                row.run_no,
+                row.id,
+                take_over=take_over,
+                left=self._left(connection, row),
+            )
             _reopen(connection, row, spec, changed=changed)
             resumed = spec_of(self._row(connection, row.id))
         return Run(self._database, row.run_no, resumed, lease)
@@ -191,6 +198,15 @@ class Store(Sessions):
     def backup(self, path: str | Path) -> None:
         """Copy a SQLite store to a new file, also while runs are being recorded."""
         back_up_file(self._database, Path(path))
+
+    def _left(self, connection: "Connection", row: Any) -> int | None:
+        """How many results a run lacks, where its size is known."""
+        if row.total is None:
+            return None
+        tally = tables().tally
+        query = tally.select().where(tally.c.run_no == row.run_no)
+        recorded: int = connection.execute(query).one().recorded
+        return max(int(row.total) * int(row.repeats) - recorded, 0)
 
     def _row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
         run = tables().run
@@ -255,7 +271,11 @@ def _file(where: str | Path | None) -> Path:
             "a PostgreSQL store is text that begins with postgresql://", where="Store.open()"
         )
     path = Path(str(where).removeprefix("sqlite:///"))
-    return path / FILE if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    # The folder of a store, or that of a project with a store in it.
+    project = (path / FOLDER).is_dir() and not (path / FILE).exists()
+    return path / FOLDER / FILE if project else path / FILE
 
 
 def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database:

@@ -1,0 +1,44 @@
+"""Why samples of a run failed: the most frequent reasons, each in full, with their counts."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from assay.record.reading import FailureGroup
+
+from .terminal import cut, line_width
+
+_LONGEST = 1000
+
+
+def failure_lines(groups: Sequence[FailureGroup], failed: int) -> list[str]:
+    """One paragraph for each reason; nothing where no sample failed."""
+    if not groups:
+        return []
+    lines = ["why samples failed"]
+    for group in groups:
+        text = cut(f"{group.boundary}: {group.kind}: {group.message}", _LONGEST)
+        first = f"  {group.samples} x "
+        lines += textwrap.wrap(
+            text,
+            line_width(),
+            initial_indent=first,
+            subsequent_indent=" " * len(first),
+            break_on_hyphens=False,
+        )
+    if (others := failed - sum(group.samples for group in groups)) > 0:
+        lines.append(f"  {others} x for other reasons")
+    return lines
+
+
+def failures_plain(groups: Sequence[FailureGroup]) -> list[dict[str, Any]]:
+    """The same as plain values."""
+    return [
+        {
+            "samples": group.samples,
+            "boundary": group.boundary,
+            "kind": group.kind,
+            "message": group.message,
+        }
+        for group in groups
+    ]
