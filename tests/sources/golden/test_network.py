@@ -36,6 +36,29 @@ from assay.sources.golden.network import Guard, Reach, reach_of
         ("64:ff9b::7f00:1", "private"),
         ("2002:7f00:1::", "private"),
         ("::ffff:93.184.215.14", "public"),
+        ("::a9fe:a9fe", "never"),
+        ("::7f00:1", "private"),
+        ("::10.0.0.1", "private"),
+        ("::93.184.215.14", "public"),
+        ("::ffff:0:169.254.169.254", "never"),
+        ("::ffff:0:127.0.0.1", "private"),
+        ("64:ff9b:1::a9fe:a9fe", "never"),
+        ("64:ff9b:1::7f00:1", "private"),
+        ("64:ff9b:1::5db8:d70e", "private"),
+        ("64:ff9b:1:a9fe:a9:fe00::", "never"),
+        ("64:ff9b:1:12a9:fe:a9fe::", "never"),
+        ("64:ff9b:1:1234:a9:fea9:fe00:0", "never"),
+        ("2002:a9fe:a9fe::1", "never"),
+        ("2002:5db8:d70e::1", "public"),
+        ("2001:0:5db8:d70e:0:0:5601:5601", "never"),
+        ("2001:0:a9fe:a9fe:0:0:a247:28f1", "never"),
+        ("2001:0:5db8:d70e:0:0:80ff:fffe", "private"),
+        ("2606:2800::5efe:a9fe:a9fe", "never"),
+        ("2606:2800::200:5efe:7f00:1", "private"),
+        ("2606:2800::5efe:5db8:d70e", "public"),
+        ("fe80::5efe:5db8:d70e", "never"),
+        ("fd20:ce::254", "never"),
+        ("192.0.0.192", "never"),
     ],
 )
 def test_every_address_is_public_private_or_never_asked(address: str, reach: Reach) -> None:
@@ -68,6 +91,16 @@ def test_a_private_address_is_refused_before_a_socket_is_made() -> None:
     assert guard.refused == "10.0.0.1 is a private address"
     assert guard.hint is not None
     assert "--allow-private" in guard.hint
+
+
+@pytest.mark.parametrize("address", ["::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::"])
+def test_an_address_in_disguise_is_refused_before_a_socket_is_made(address: str) -> None:
+    sockets = Sockets()
+
+    with pytest.raises(PermissionError, match="this machine or its cloud"):
+        Guard(allow_private=True, new_socket=sockets).socket_for(found(address))
+
+    assert sockets.made == 0
 
 
 def test_what_answers_with_credentials_is_refused_even_where_private_is_allowed() -> None:

@@ -5,7 +5,7 @@ judged: it cannot be another one the second time.
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Literal
 
@@ -17,19 +17,44 @@ _NEVER = (
     IPv4Network("169.254.0.0/16"),
     IPv4Network("168.63.129.16/32"),
     IPv4Network("100.100.100.200/32"),
+    IPv4Network("192.0.0.192/32"),
     IPv6Network("fd00:ec2::/32"),
+    IPv6Network("fd20:ce::254/128"),
     IPv6Network("fe80::/10"),
 )
 """Where clouds answer with a machine's own credentials, and what means "this host" by accident."""
 
-_TRANSLATED = IPv6Network("64:ff9b::/96")
+_IPV4_BITS = 0xFFFFFFFF
+_LAST_32_BITS = (
+    IPv6Network("::/96"),
+    IPv6Network("::ffff:0:0/96"),
+    IPv6Network("::ffff:0:0:0/96"),
+    IPv6Network("64:ff9b::/96"),
+)
+"""IPv4-compatible, IPv4-mapped, IPv4-translated, and NAT64's well-known prefix."""
+
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+_ISATAP = (0x00005EFE, 0x02005EFE)
+_STRICTNESS: tuple[Reach, ...] = ("public", "private", "never")
 
 
 def reach_of(address: str) -> Reach:
-    """Whether an address is anyone's, only reachable from here, or not to be asked at all."""
+    """Whether an address is anyone's, only reachable from here, or not to be asked at all.
+
+    An IPv6 address that carries an IPv4 address is judged by the address that it leads to.
+    """
     ip: IpAddress = ip_address(address.partition("%")[0])
-    if isinstance(ip, IPv6Address):
-        ip = _inner(ip) or ip
+    if isinstance(ip, IPv4Address) or ip.is_unspecified or ip.is_loopback:
+        return _plain_reach(ip)
+    carried = [_plain_reach(each) for each in _carried(ip)]
+    if ip in _LOCAL_NAT64:
+        carried.append("private")  # it leads wherever this network's translator says
+    if not carried or _is_isatap(ip):
+        carried.append(_plain_reach(ip))
+    return max(carried, key=_STRICTNESS.index)
+
+
+def _plain_reach(ip: IpAddress) -> Reach:
     if any(ip in network for network in _NEVER if network.version == ip.version):
         return "never"
     if ip.is_unspecified or ip.is_multicast:
@@ -39,11 +64,30 @@ def reach_of(address: str) -> Reach:
     return "public"
 
 
-def _inner(ip: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address really leads to."""
-    if ip in _TRANSLATED:
-        return IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+def _carried(ip: IPv6Address) -> Iterator[IPv4Address]:
+    """Every IPv4 address that an IPv6 address may lead to."""
+    bits = int(ip)
+    if any(ip in network for network in _LAST_32_BITS) or _is_isatap(ip):
+        yield IPv4Address(bits & _IPV4_BITS)
+    if ip.sixtofour is not None:
+        yield ip.sixtofour
+    if ip.teredo is not None:
+        yield from ip.teredo
+    if ip in _LOCAL_NAT64:
+        yield from _translated(bits)
+
+
+def _is_isatap(ip: IPv6Address) -> bool:
+    return int(ip) >> 32 & _IPV4_BITS in _ISATAP
+
+
+def _translated(bits: int) -> Iterator[IPv4Address]:
+    """What NAT64 may read out of an address, by the length of its prefix (RFC 6052)."""
+    # Bits 64 to 71 carry nothing.
+    joined = (bits >> 64) << 56 | bits & (1 << 56) - 1
+    found = [joined >> (120 - prefix - 32) & _IPV4_BITS for prefix in (48, 56, 64)]
+    # Zeros are the padding of another length rather than an address.
+    yield from (IPv4Address(each) for each in (*found, bits & _IPV4_BITS) if each >> 24)
 
 
 class Guard:
