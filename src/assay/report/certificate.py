@@ -24,6 +24,8 @@ from .criterion_decisions import meets
 Algorithm = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
 Hexadecimal = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,256}$")]
 
+_FIRST_YEAR, _LAST_YEAR = 2000, 9000
+
 
 class _InToto(BaseModel):
     """A part of a statement. Fields that are not known are ignored, as in-toto asks."""
@@ -54,6 +56,12 @@ class Certification(CertificationResult):
             raise ValueError("there is no certificate of a rehearsal, or of what could not be told")
         if self.started.tzinfo is None or self.finished.tzinfo is None:
             raise ValueError("a time without its zone is no time")
+        for moment in (self.started, self.finished, self.valid_until):
+            # Comparing moments at the ends of the calendar overflows.
+            if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+                raise ValueError(f"{moment.year} is not a year of a certification")
+        if not self.finished <= self.valid_until:
+            raise ValueError("`valid_until` is before the last measurement")
         for outcome in self.outcomes:
             _check_passed(outcome, self.dataset.rows)
         return self

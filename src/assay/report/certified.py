@@ -138,9 +138,13 @@ class CertificationResult(Figure):
     @model_validator(mode="before")
     @classmethod
     def _add_up(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "verdict" not in data and data.get("outcomes"):
-            return {**data, "verdict": verdict_of(data["outcomes"])}
-        return data
+        if not isinstance(data, dict) or "verdict" in data:
+            return data
+        outcomes = data.get("outcomes")
+        # Outcomes that are still to be read, of a file, do not add up to anything yet.
+        if not outcomes or not all(isinstance(each, CriterionOutcome) for each in outcomes):
+            return data
+        return {**data, "verdict": verdict_of(outcomes)}
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
