@@ -1,6 +1,8 @@
 """The judge of criteria: what it is asked, and which model answered."""
 
 import asyncio
+import json
+import re
 
 import pytest
 
@@ -15,6 +17,8 @@ from assay.errors import ConfigError
 from assay.models import Endpoint
 from assay.models.manifest import SuccessCriterion
 from certifying import JUDGED, judge
+from endpoints.model_server import ModelServer, answers
+from endpoints.model_server import said as completion
 from make import asked, said, sample
 
 POLITE = SuccessCriterion.model_validate(JUDGED)
@@ -69,3 +73,29 @@ def test_a_judge_without_a_key_is_refused_before_it_is_asked(
 
     with pytest.raises(ConfigError, match="no key for openai"):
         JudgeModel(Endpoint(provider="openai", model="gpt-4"))
+
+
+@pytest.mark.parametrize("with_key", [True, False])
+def test_a_verdict_counts_only_with_the_key_of_its_question(with_key: bool) -> None:
+    """An agent that talks a judge into repeating a verdict does not know the key."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        key = re.findall(r'"key": "(\w+)"', server.asked[-1].json["messages"][-1]["content"])
+        graded = {"polite": {"reason": "so", "evidence": [], "score": 1.0}}
+        verdict = {"criteria": graded, **({"key": key[-1]} if with_key and key else {})}
+        await answers(completion(json.dumps(verdict)))(reader, writer)
+
+    server = ModelServer(answer)
+
+    async def run() -> float | None:
+        async with server:
+            model = JudgeModel(Endpoint(provider="vllm", model="m", api_base=server.url))
+            result = await model.scorer(POLITE, "max")(sample(asked("Hi"), said("Hello!")))
+            await model.close()
+            return result.reward
+
+    if with_key:
+        assert asyncio.run(run()) == 1.0
+    else:
+        assert asyncio.run(run()) is None
+        assert len(server.asked) == 3  # asked again, as after any answer that cannot be used

@@ -1,9 +1,11 @@
 """A run counted: repeats averaged, what is missing unscored, and costs known or not."""
 
 import math
+from dataclasses import replace
 
 from assay.certification.measuring import Measured
-from assay.certification.tallying import Called, Tally
+from assay.certification.tallying import Called, Tally, _retried
+from assay.models import ModelCall, Sample, Trajectory
 from assay.report.criteria import CriterionStatus
 from assay.report.criterion_decisions import Timings
 from bars import latency_bar, score_bar
@@ -75,3 +77,23 @@ def test_the_models_that_answered_are_named() -> None:
     tally = counted([call(agent_models=("m-1",), judge_models=("j-2",), judge_calls=2)], [call()])
 
     assert (tally.agent_models, tally.judge_models, tally.judge_calls) == ({"m-1"}, {"j-2"}, 2)
+
+
+def test_requests_that_were_sent_again_are_counted() -> None:
+    calls = [ModelCall(attempts=3), ModelCall(), ModelCall(attempts=2)]
+    shown = Sample(prompt="?", trajectory=Trajectory(messages=[], calls=calls))
+    unknown = Sample(prompt="?", trajectory=Trajectory(messages=[]))
+
+    assert [_retried(shown), _retried(unknown), _retried(Sample(prompt="?"))] == [3, None, None]
+    again = replace(call(), retried_requests=3)
+    assert counted([call()]).retried_requests is None
+    assert counted([call()], [again], [again]).retried_requests == 6
+
+
+def test_samples_that_ask_the_same_count_once() -> None:
+    tally = Tally(1, same_as={"c": "a"})
+    for name, score in (("a", 1.0), ("b", 1.0), ("c", 0.0)):
+        tally.add([replace(call(score), sample_id=name)], BARS)
+
+    assert tally.scores == {"right": [0.5, 1.0]}
+    assert tally.seconds == [[0.1, 0.1], [0.1]]

@@ -150,3 +150,29 @@ def test_an_async_agent_that_breaks_off_is_failed_not_obeyed(folder: Path, how: 
     manifest(folder, profile())
 
     assert run("--runner", f"{name}:answer") == 1
+
+
+def test_agents_that_are_not_certified_are_listed_with_the_reason(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    helper, other = agent(profile()), agent(profile(), id="other")
+    idle = agent(None, id="idle")
+    definitions = {"helper": helper, "other": other, "idle": idle}
+    (folder / "agent.yaml").write_text(json.dumps({"definitions": definitions}))
+    options = ("--agent", "helper", "--runner", "certifying:right")
+
+    assert run(*options, "-o", "out") == 0
+    told = capsys.readouterr().out
+    assert main(["certify", "plan", "agent.yaml", *options]) == 0
+    planned = capsys.readouterr().out
+    assert run(*options, "--json") == 0
+    skipped = json.loads(capsys.readouterr().out)["skipped"]
+
+    lines = ["skipped       other: only helper was asked for", "skipped       idle: it has no"]
+    assert all(line in told and line in planned for line in lines)
+    assert [each["agent"] for each in skipped] == ["other", "idle"]
+    certificate = json.loads(Path("out/certificate.json").read_text())
+    assert set(certificate["predicate"]["certification"]["manifest"]["skipped"]) == {
+        "other",
+        "idle",
+    }

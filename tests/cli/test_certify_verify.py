@@ -167,3 +167,18 @@ def test_a_metric_is_not_imported_and_prints_nothing(
     captured = capsys.readouterr()
     assert json.loads(captured.out)["verified"] is False
     assert "hi" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (("--max-age", "30d", "--max-tries", "1"), 0),
+        (("--max-age", "0d"), 2),
+        (("--max-age", "soon"), 2),
+        (("--max-tries", "0"), 2),
+    ],
+)
+def test_age_and_tries_can_be_limited(
+    options: tuple[str, ...], status: int, certificate: Path
+) -> None:
+    assert verify(certificate, "--key", "key.pub.pem", *options) == status

@@ -140,7 +140,6 @@ DATASET_MISTAKES = {
     "a private address": uri("http://127.0.0.1:9/golden.jsonl", "private", "--allow-private"),
     "bad JSON at a line": uri("broken.jsonl", "broken.jsonl:2"),
     "an id given twice": uri("twice.jsonl", "twice.jsonl:2: the id 'one'", "of its own"),
-    "a row without an id": uri("nameless.jsonl", "row 1 has no id"),
     "no rows": uri("empty.jsonl", "holds no samples"),
     "another digest": said(
         "golden_dataset_uri: golden.jsonl",

@@ -7,10 +7,12 @@ from pathlib import Path
 from assay.errors import ConfigError
 from assay.models import Sample
 from assay.models.manifest import EvaluationProfile
+from assay.report.certified import CertifiedDataset
 from assay.report.wording import plural
 from assay.sources import SampleStream, load_samples
 from assay.sources.golden import fetch_golden, read_golden
 
+from .duplicates import Questions, find_duplicates
 from .settings import CertifySettings
 
 
@@ -31,7 +33,20 @@ class Golden:
     """Of all prompts together."""
 
     truth_characters: int
+    questions: Questions
+    """Which samples ask the same."""
+
     rehearsal: tuple[str, ...] = ()
+
+    def certified(self) -> CertifiedDataset:
+        """The dataset as a certificate names it."""
+        return CertifiedDataset(
+            uri=self.uri,
+            sha256=self.sha256,
+            rows=self.rows,
+            distinct=self.questions.distinct,
+            near_duplicates=self.questions.near,
+        )
 
     def first(self, count: int) -> Iterator[Sample]:
         """The first samples, again and again if there are fewer."""
@@ -88,5 +103,6 @@ def open_golden(
         without_truth=len(found) - len(truths),
         characters=sum(len(message.text) for sample in found for message in sample.messages),
         truth_characters=sum(len(str(truth)) for truth in truths),
+        questions=find_duplicates(found),
         rehearsal=tuple(rehearsal),
     )

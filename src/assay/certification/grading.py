@@ -1,6 +1,5 @@
 """How each criterion of a rubric is graded, settled before anything is run."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +18,11 @@ from assay.scoring.metrics import metric_named, registered_metric
 from .code_index import CHECK, CodeIndex
 from .digests import code_sha256
 from .judge_client import JudgeModel, prompt_sha256, rubric_for
+from .lower_is_better import is_lower_better
 from .named_code import function_named, is_code_name
 from .source_files import CodeFiles
 
 JUDGE = "judge"
-_LOWER_IS_BETTER = re.compile(
-    r"(hallucinat|error|fail|crash|refus|toxic|harm|bias|leak|violat)[\w -]*?"
-    r"([_ -](rate|ratio|share|count|frequency)|ions?|ity|s)$"
-    r"|latency|cost|perplexity|(distance|loss)$",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -285,8 +279,10 @@ def _check_threshold(bar: Bar, bounds: Bounds, where: str) -> None:
 def _direction(case: _Case, own: Direction | None) -> Direction:
     """The manifest's, else the metric's own, else `max` where that is not doubtful."""
     found = case.criterion.direction or own
-    names = (case.criterion.name, (case.criterion.metric or "").rpartition(":")[2])
-    if found is None and any(map(_LOWER_IS_BETTER.search, names)):
+    metric = case.criterion.metric or ""
+    # The name of a check's file says nothing about the check.
+    names = (case.criterion.name, "" if metric.startswith(CHECK) else metric.rpartition(":")[2])
+    if found is None and any(map(is_lower_better, names)):
         raise ConfigError(
             "it is not clear whether high or low values are good",
             where=case.where,

@@ -9,7 +9,7 @@ from assay.endpoints.connection import shown_name
 from assay.models import Endpoint, Message, ToolSpec
 from assay.models.manifest import SuccessCriterion
 from assay.report.bounds import Direction
-from assay.scoring.judges import Criterion, Judge, Rubric, judge
+from assay.scoring.judges import Criterion, Judge, JudgeSettings, Rubric, judge
 from assay.scoring.judges.layout import ask_to_grade
 
 from .canonical_form import canonical
@@ -65,7 +65,9 @@ class JudgeModel:
 
     def scorer(self, criterion: SuccessCriterion, direction: Direction) -> Judge:
         """A scorer that grades one criterion by its description."""
-        return judge(rubric_for(criterion, direction), self._client)
+        # A mock gives the answer that it was told to, and cannot copy a key.
+        settings = JudgeSettings(require_key=self.endpoint.provider != "mock")
+        return judge(rubric_for(criterion, direction), self._client, settings=settings)
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -9,6 +9,7 @@ from assay.models import Endpoint
 from assay.models.manifest import AgentDefinition, EvaluationProfile, Manifest
 from assay.report.certified import CertifiedManifest, Notice
 from assay.report.criteria import Bar
+from assay.report.wording import plural
 
 from .agent_choice import Chosen, choose_agent
 from .code_index import COMMAND, CodeIndex
@@ -114,6 +115,7 @@ def plan_certifications(
         path=path.name if path.is_absolute() else path.as_posix(),
         sha256=loaded.files[0].sha256,
         references={_within(root, each.path): each.sha256 for each in loaded.files[1:]},
+        skipped=_skipped(loaded, agents, agent),
     )
     source = _Source(loaded, file, root, folder, _read_code(loaded, agents, settings, root))
     return tuple(_planned(definition, settings, source) for definition in agents.values())
@@ -141,10 +143,12 @@ def refuse_hopeless(plan: CertificationPlan) -> None:
         return
     for bar in plan.bars:
         needed = rows_needed(bar)
-        if bar.gate == "proven" and bar.strict and (needed is None or needed > plan.golden.rows):
+        questions = plan.golden.questions.distinct
+        if bar.gate == "proven" and bar.strict and (needed is None or needed > questions):
+            copies = plan.golden.rows - questions
             raise ConfigError(
                 f"to prove {bar.threshold:g} takes at least {needed} samples, and the dataset has "
-                f"{plan.golden.rows}",
+                f"{questions}{f' without {copies} copies of questions' if copies else ''}",
                 where=f"{_where(plan.manifest, plan.definition)}: {bar.name}",
                 hint="add samples, lower the threshold, or say gate: point",
             )
@@ -176,6 +180,19 @@ def _chosen_agents(
     if not found:
         raise ConfigError("no agent has an `evaluation`: nothing to certify", where=where)
     return found
+
+
+def _skipped(
+    manifest: Manifest, chosen: dict[str, AgentDefinition], wanted: str | None
+) -> dict[str, str]:
+    """The agents that are not certified, and why."""
+    reasons = {}
+    for key, each in manifest.agents.items():
+        if each.evaluation is None:
+            reasons[key] = "it has no `evaluation`"
+        elif key not in chosen:
+            reasons[key] = f"only {wanted} was asked for"
+    return reasons
 
 
 @dataclass(frozen=True)
@@ -272,4 +289,16 @@ def _with_notices(plan: CertificationPlan) -> CertificationPlan:
     if plan.golden.without_truth:
         text = f"{plan.golden.without_truth} of {plan.golden.rows} samples have no ground truth"
         found.append(Notice(code="no_ground_truth", text=text))
+    found += _duplicate_notices(plan.golden)
     return replace(plan, notices=tuple(found))
+
+
+def _duplicate_notices(golden: Golden) -> list[Notice]:
+    found, questions = [], golden.questions
+    if copies := len(questions.same_as):
+        text = f"{copies} of {plural(golden.rows, 'sample')} repeat a question, which counts once"
+        found.append(Notice(code="duplicate_questions", text=text))
+    if questions.near:
+        text = f"near-duplicates of other questions: {questions.near}"
+        found.append(Notice(code="near_duplicates", text=text))
+    return found

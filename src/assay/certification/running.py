@@ -16,9 +16,9 @@ from assay.record import Store
 from assay.report.certified import (
     CertificationResult,
     CertifiedAgent,
-    CertifiedDataset,
     CertifiedJudge,
     Notice,
+    Tries,
 )
 from assay.report.criteria import Bar
 from assay.report.criterion_decisions import Timings, latency_figures
@@ -28,6 +28,8 @@ from .digests import certified_endpoint
 from .measuring import Measurer, measured_of, rollout_of
 from .plan import CertificationPlan, refuse_hopeless
 from .tallying import Tally, tally
+
+_SHOWN_RUNS = 20
 
 
 class Interrupted(Exception):
@@ -177,7 +179,13 @@ def _result(
     plan: CertificationPlan, store: Store, run_id: str, *, warmup_problem: str | None
 ) -> CertificationResult:
     run = store.run(run_id)
-    counted = tally(run, plan.bars, repeats=plan.profile.repeats, rows=plan.golden.rows)
+    counted = tally(
+        run,
+        plan.bars,
+        repeats=plan.profile.repeats,
+        rows=plan.golden.rows,
+        same_as=plan.golden.questions.same_as,
+    )
     timings = Timings(
         counted.seconds, cached=counted.cached, concurrency=plan.slots, warmup=plan.warmup
     )
@@ -189,11 +197,10 @@ def _result(
         {
             "agent": _agent(plan, counted),
             "manifest": plan.manifest,
-            "dataset": CertifiedDataset(
-                uri=plan.golden.uri, sha256=plan.golden.sha256, rows=plan.golden.rows
-            ),
+            "dataset": plan.golden.certified(),
             "judge": _judge(plan, counted),
             "repeats": plan.profile.repeats,
+            "tries": _tries(plan, store, run_id, counted),
             "seed": plan.settings.seed,
             "outcomes": tuple(counted.outcome(bar, timings) for bar in plan.bars),
             "latency": latency_figures(timings, plan.profile.latency_statistic),
@@ -206,6 +213,16 @@ def _result(
             "cost": counted.cost,
             "versions": {"assay": __version__, "python": platform.python_version()},
         }
+    )
+
+
+def _tries(plan: CertificationPlan, store: Store, run_id: str, counted: Tally) -> Tries:
+    earlier = store.earlier_runs(run_id)
+    return Tries(
+        earlier_runs=len(earlier),
+        earlier=tuple(earlier[:_SHOWN_RUNS]),
+        retried_requests=counted.retried_requests,
+        warmup_calls=plan.warmup,
     )
 
 

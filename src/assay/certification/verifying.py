@@ -6,7 +6,7 @@ is imported: digests are taken from the files.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -58,6 +58,18 @@ class Demands:
 
     runner: str | None = None
     """How the agent must have been called."""
+
+    max_age: timedelta | None = None
+    """How long ago the last measurement may be."""
+
+    max_tries: int | None = None
+    """How many runs of the agent on the dataset there may have been, the certified one included."""
+
+    judge_host: str | None = None
+    """Where the judge must have been."""
+
+    judge_models: tuple[str, ...] = ()
+    """Names under which the judge's API may have answered, beside the one that was asked for."""
 
     endpoint: Endpoint | None = None
     """The model that must have been asked, with all its settings."""
@@ -205,6 +217,10 @@ def _expected(
         subjects=demands.subjects,
         runner=demands.runner,
         endpoint=certified_endpoint(demands.endpoint),
+        max_age=demands.max_age,
+        max_tries=demands.max_tries,
+        judge_host=demands.judge_host,
+        judge_models=demands.judge_models,
     )
 
 

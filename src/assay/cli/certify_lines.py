@@ -16,11 +16,13 @@ def result_lines(result: CertificationResult) -> list[str]:
     """A result in lines of at most 80 columns."""
     lines = [
         _line("agent", f"{result.agent.id}: {result.agent.runner}"),
-        _line("dataset", f"{result.dataset.uri}, {result.dataset.rows} samples"),
+        _line("dataset", f"{result.dataset.uri}, {result.dataset.size}"),
     ]
     if result.judge is not None:
         returned = ", ".join(result.judge.returned) or "it does not say"
         lines.append(_line("judge", f"{result.judge.asked}, answered by {returned}"))
+    if result.tries is not None:
+        lines.append(_line("tries", result.tries.words))
     lines += [
         _line("latency", _latency_words(result.latency)),
         _line("cost", f"agent {_dollars(result.cost.agent_usd)}, judge {_judge_cost(result)}"),

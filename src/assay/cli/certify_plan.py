@@ -13,6 +13,7 @@ from assay.certification import (
     plan_certifications,
     report_plan,
 )
+from assay.report.certified import CertifiedManifest
 from assay.report.criteria import Bar
 
 from .certify_options import add_certify_options, settings_from
@@ -41,13 +42,22 @@ def main(args: Namespace) -> int:
     if args.json:
         print_json({"plans": [json.loads(report.model_dump_json()) for report in reports]})
     else:
-        print(plain_lines("\n\n".join("\n".join(plan_lines(report)) for report in reports)))
+        texts = ["\n".join(plan_lines(report)) for report in reports]
+        print(plain_lines("\n\n".join([*texts, *skipped_lines(reports[0].manifest)])))
     return YES
 
 
 async def _close(plans: tuple[CertificationPlan, ...]) -> None:
     for plan in plans:
         await plan.close()
+
+
+def skipped_lines(manifest: CertifiedManifest) -> list[str]:
+    """The agents of a manifest that are not certified, as one text; none where all are."""
+    lines = [
+        line for key, why in manifest.skipped.items() for line in _line("skipped", f"{key}: {why}")
+    ]
+    return ["\n".join(lines)] if lines else []
 
 
 def plan_lines(report: PlanReport) -> list[str]:
@@ -57,7 +67,7 @@ def plan_lines(report: PlanReport) -> list[str]:
         calls += f"; {report.judge_calls} of the judge"
     lines = [
         *_line("agent", f"{report.agent}: {report.runner}"),
-        *_line("dataset", f"{report.dataset.uri}, {report.dataset.rows} samples"),
+        *_line("dataset", f"{report.dataset.uri}, {report.dataset.size}"),
         *_line("judge", report.judge or "none: code measures everything"),
         *_line("calls", calls),
         *_line("cost", _cost_words(report)),

@@ -36,6 +36,7 @@ from .certify_issuing import (
 )
 from .certify_lines import result_lines
 from .certify_options import add_certify_options, settings_from
+from .certify_plan import skipped_lines
 from .exit_status import COULD_NOT_TELL, INTERRUPTED, NO, YES, status_of
 from .github import tell_github
 from .interruption import leave_now, stopping_on_signals, ticking
@@ -138,7 +139,7 @@ def _run(args: Namespace) -> int:
         with Store.open(store_location(args)) as store:
             ends = [_ended(plan, store, args, places, issuing) for plan in plans]
     status = min((end.status for end in ends), key=_WORST_FIRST.index)
-    _tell(ends, args, status)
+    _tell(ends, plans, args, status)
     if status == INTERRUPTED:
         leave_now()
     return status
@@ -217,9 +218,13 @@ async def _certified(plan: CertificationPlan, store: Store, args: Namespace) -> 
             )
 
 
-def _tell(ends: list[_End], args: Namespace, status: int) -> None:
+def _tell(
+    ends: list[_End], plans: tuple[CertificationPlan, ...], args: Namespace, status: int
+) -> None:
     if args.json:
-        print_json({"exit_status": status, "results": [_plain(end) for end in ends]})
+        skipped = [{"agent": key, "why": why} for key, why in plans[0].manifest.skipped.items()]
+        results = [_plain(end) for end in ends]
+        print_json({"exit_status": status, "results": results, "skipped": skipped})
     else:
         told = [
             "\n".join(
@@ -234,7 +239,7 @@ def _tell(ends: list[_End], args: Namespace, status: int) -> None:
             if end.result is not None
         ]
         if told:
-            print(plain_lines("\n\n".join(told)))
+            print(plain_lines("\n\n".join([*told, *skipped_lines(plans[0].manifest)])))
     for end in ends:
         if end.problem is not None:
             print(plain_lines(f"{end.agent}: {end.problem}"), file=sys.stderr)

@@ -1,7 +1,9 @@
 """`assay certify verify`: whether a certificate still says what the manifest asks for."""
 
 import json
-from argparse import ArgumentParser, Namespace
+import re
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,17 @@ from assay.sources.golden.rules import FetchRules
 from .certify_issuing import digest
 from .exit_status import NO, YES
 from .judge_backends import read_endpoint
+from .overrides import count
 from .terminal import cut, plain, plain_lines, print_json
 
 _SAID = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
+
+_UNITS = {
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -56,6 +66,28 @@ def configure(parser: ArgumentParser) -> None:
         help="the agent must have been tested like this, as `tested as` shows it; an endpoint's "
         "FILE.json must have all its settings",
     )
+    parser.add_argument(
+        "--max-age",
+        type=span,
+        metavar="DURATION",
+        help="the last measurement must not be older, such as 30d or 12h",
+    )
+    parser.add_argument(
+        "--max-tries",
+        type=count,
+        metavar="N",
+        help="the store must have had at most N runs of the agent on the dataset",
+    )
+    parser.add_argument(
+        "--judge-host", metavar="HOST", help="the judge must have been asked at this host"
+    )
+    parser.add_argument(
+        "--judge-model",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the judge's API may also have answered under this name",
+    )
     _add_dataset_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
@@ -85,6 +117,10 @@ def main(args: Namespace) -> int:
         subjects=tuple(args.require_subject),
         runner=None if endpoint else args.require_runner,
         endpoint=endpoint,
+        max_age=args.max_age,
+        max_tries=args.max_tries,
+        judge_host=args.judge_host,
+        judge_models=tuple(args.judge_model),
     )
     found = verify_certificate(args.certificate, args.manifest, agent=args.agent, demands=demands)
     status = YES if found.verified else NO
@@ -93,6 +129,14 @@ def main(args: Namespace) -> int:
     else:
         print(plain_lines("\n".join(verification_lines(found, str(args.certificate)))))
     return status
+
+
+def span(text: str) -> timedelta:
+    """`30d`, `12h`, `90m`, `2w`: a length of time."""
+    found = re.fullmatch(r"(\d{1,6})([mhdw])", text)
+    if found is None or not int(found[1]):
+        raise ArgumentTypeError(f"{text!r} is not a duration such as 30d, 12h or 2w")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def required_endpoint(runner: str | None) -> Endpoint | None:

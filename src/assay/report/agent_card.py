@@ -134,7 +134,7 @@ def _tool_name(tool: str | RemoteTool | InlineTool) -> str:
 def _about_the_run(result: CertificationResult) -> list[tuple[str, str]]:
     judge = result.judge
     rows = [
-        ("dataset", f"{result.dataset.uri}, {result.dataset.rows} samples"),
+        ("dataset", f"{result.dataset.uri}, {result.dataset.size}"),
         ("dataset digest", f"sha256:{result.dataset.sha256}"),
         ("judge", "none: code measures everything" if judge is None else judge.asked),
     ]

@@ -63,7 +63,7 @@ class Certification(CertificationResult):
         if not self.finished <= self.valid_until:
             raise ValueError("`valid_until` is before the last measurement")
         for outcome in self.outcomes:
-            _check_passed(outcome, self.dataset.rows)
+            _check_passed(outcome, self.dataset.questions)
         return self
 
 

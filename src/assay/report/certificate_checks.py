@@ -1,14 +1,16 @@
 """A certificate held against what a manifest asks for today: pure comparisons."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from .certificate import Certification, Statement, is_valid
 from .certified import CertifiedDataset, CertifiedEndpoint
 from .criteria import Bar, CriterionOutcome, CriterionStatus
 from .figures import Figure
+from .wording import plural
 
 NONE = "nothing"
 
@@ -48,6 +50,12 @@ class Expected:
     runner: str | None = None
     """How the agent must have been called; None: in any way."""
 
+    max_age: timedelta | None = None
+    max_tries: int | None = None
+    judge_host: str | None = None
+    judge_models: tuple[str, ...] = ()
+    """Names under which the judge may have answered, beside the one that was asked for."""
+
     endpoint: CertifiedEndpoint | None = None
     """The model that must have been asked, and how; None: any."""
 
@@ -69,6 +77,7 @@ def check_certificate(
     return (
         *_about_the_agent(statement, expected),
         *_about_the_result(certification, now),
+        *_about_the_tries(certification, expected, now),
         *_about_the_dataset(certification.dataset, expected),
         *_about_the_judge(certification, expected),
         *_about_the_criteria(certification, expected),
@@ -161,8 +170,30 @@ def _about_the_result(certification: Certification, now: datetime) -> Iterator[F
     yield _finding("validity", f"holds on {_moment(now)}", held, ok=is_valid(certification, now))
 
 
+def _about_the_tries(
+    certification: Certification, expected: Expected, now: datetime
+) -> Iterator[Finding]:
+    if expected.max_age is not None:
+        age = now - certification.finished
+        most, is_old = f"at most {_days(expected.max_age)}", age > expected.max_age
+        yield _finding("age", most, _days(age), ok=not is_old)
+    tries = certification.tries
+    if expected.max_tries is not None:
+        most = f"at most {plural(expected.max_tries, 'run')}"
+        found = NONE if tries is None else tries.words
+        ok = tries is not None and tries.earlier_runs + 1 <= expected.max_tries
+        yield _finding("tries", most, found, ok=ok)
+    elif tries is not None:
+        yield Finding(check="tries", status="ok", expected="any", found=tries.words)
+
+
+def _days(span: timedelta) -> str:
+    return f"{span / timedelta(days=1):.3g} d"
+
+
 def _about_the_dataset(dataset: CertifiedDataset, expected: Expected) -> Iterator[Finding]:
     found = f"sha256:{dataset.sha256}"
+    yield Finding(check="dataset size", status="ok", expected="any", found=dataset.size)
     yield same("dataset address", expected.dataset_uri, dataset.uri)
     if expected.dataset_sha256 is not None:
         yield same("dataset pin", f"sha256:{expected.dataset_sha256}", found)
@@ -184,6 +215,32 @@ def _about_the_judge(certification: Certification, expected: Expected) -> Iterat
     # `provider:model at host`: a manifest says which model, not where it is.
     model = None if asked is None else asked.partition(" at ")[0].partition(":")[2]
     yield same("judge", expected.judge or NONE, model or NONE)
+    if certification.judge is None:
+        return
+    if expected.judge_host is not None:
+        host = certification.judge.asked.partition(" at ")[2]
+        ok = expected.judge_host in (host, host.rpartition(":")[0])
+        yield _finding("judge host", expected.judge_host, host or NONE, ok=ok)
+    yield _about_the_answers(model or "", certification.judge.returned, expected)
+
+
+def _about_the_answers(asked: str, returned: tuple[str, ...], expected: Expected) -> Finding:
+    """Whether the models that answered are the one that was asked for."""
+    if not returned:
+        found = "the API does not name the model"
+        return Finding(check="judge answered", status="unchecked", expected=asked, found=found)
+    accepted = (asked, *expected.judge_models)
+    ok = all(any(is_same_model(each, name) for name in accepted) for each in returned)
+    return _finding("judge answered", " or ".join(accepted), ", ".join(returned), ok=ok)
+
+
+def is_same_model(returned: str, asked: str) -> bool:
+    """Whether an API may call a model so: by its name, or by a dated or numbered version of it."""
+    one, other = (name.casefold().rpartition("/")[2] for name in (returned, asked))
+    other = other.removesuffix("-latest").removesuffix(":latest")
+    return (
+        re.fullmatch(re.escape(other) + r"(?:[-:@_.]latest|[-:@_]v?\d[\d.\-]*)?", one) is not None
+    )
 
 
 def _about_the_criteria(certification: Certification, expected: Expected) -> Iterator[Finding]:

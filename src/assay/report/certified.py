@@ -7,6 +7,7 @@ from pydantic import Field, FiniteFloat, model_validator
 
 from .criteria import CertificationVerdict, CriterionOutcome, LatencyFigures, verdict_of
 from .figures import Figure
+from .wording import plural
 
 SHA256 = r"^[0-9a-f]{64}$"
 
@@ -66,6 +67,9 @@ class CertifiedManifest(Figure):
     references: dict[str, str] = Field(default_factory=dict)
     """The files that it refers to, from its folder, with the sha256 of each."""
 
+    skipped: dict[str, str] = Field(default_factory=dict)
+    """Agents of the manifest that were not certified with this one, and why."""
+
 
 class CertifiedDataset(Figure):
     """The golden dataset that was used."""
@@ -76,6 +80,27 @@ class CertifiedDataset(Figure):
     sha256: str = Field(pattern=SHA256)
     rows: int = Field(ge=1)
     """Samples that were run."""
+
+    distinct: int | None = Field(default=None, ge=1)
+    """Different questions among them, which is what proves something. None: all of them."""
+
+    near_duplicates: int = Field(default=0, ge=0)
+    """Of these, questions that are nearly the same as another."""
+
+    @property
+    def questions(self) -> int:
+        """Samples that count: copies of a question count once."""
+        return self.rows if self.distinct is None else self.distinct
+
+    @property
+    def size(self) -> str:
+        """How many samples there are, in words, and how many of them count."""
+        words = f"{self.rows} samples"
+        if self.questions < self.rows:
+            words += f", {plural(self.questions, 'distinct question')}"
+        if self.near_duplicates:
+            words += f", {plural(self.near_duplicates, 'near-duplicate')}"
+        return words
 
 
 class CertifiedJudge(Figure):
@@ -97,6 +122,29 @@ class Cost(Figure):
     judge_usd: FiniteFloat | None
 
 
+class Tries(Figure):
+    """What happened before and beside the calls that count: chances to pick a good result."""
+
+    earlier_runs: int = Field(ge=0)
+    """Runs of the same agent on the same dataset that the store had before this one."""
+
+    earlier: tuple[str, ...] = ()
+    """The newest of them by their ids."""
+
+    retried_requests: int | None = Field(ge=0)
+    """Requests that the agent's client sent again. None: the agent does not show its requests."""
+
+    warmup_calls: int = Field(ge=0)
+    """Calls of the agent before the first that counts."""
+
+    @property
+    def words(self) -> str:
+        retried = self.retried_requests
+        retries = "retries unknown" if retried is None else plural(retried, "retried request")
+        warmup = plural(self.warmup_calls, "warm-up call")
+        return f"run {self.earlier_runs + 1} on this dataset, {warmup}, {retries}"
+
+
 class Notice(Figure):
     """Something to know about a result that decides nothing."""
 
@@ -114,6 +162,9 @@ class CertificationResult(Figure):
     """None when every criterion is measured by code."""
 
     repeats: int = Field(ge=1)
+    tries: Tries | None = None
+    """None where nobody counted."""
+
     seed: int | None
     outcomes: tuple[CriterionOutcome, ...] = Field(min_length=1)
     """In the order of the rubric, the latency last. There is no certificate over nothing."""

@@ -142,3 +142,14 @@ def test_a_rambling_answer_is_read_in_bounded_time_and_cut_where_it_is_kept() ->
 def test_no_text_breaks_the_reader(text: str) -> None:
     assert read(text).problem is not None
     assert read("{" + text + "}").opinions == {}
+
+
+def test_where_the_key_is_required_no_answer_without_it_is_taken() -> None:
+    material = Quotable(show(sample(asked("a"), said("b")), longest=100_000))
+
+    def problem(text: str) -> str | None:
+        return read_answer(text, ["done"], key=KEY, material=material, require_key=True).problem
+
+    assert problem(GOOD) == 'the "key" is missing'
+    assert problem(json.dumps(answer(key="other"))) == 'the "key" is not the one that was given'
+    assert problem(json.dumps(answer(key=KEY))) is None

@@ -9,6 +9,7 @@ import pytest
 
 from assay.errors import BadRow, DatasetError
 from assay.models import Sample
+from assay.sources import load_samples
 from assay.sources.golden import fetch_golden, read_golden
 
 ROWS: list[dict[str, Any]] = [
@@ -60,13 +61,23 @@ def test_samples_that_assay_wrote_bring_their_ids(tmp_path: Path) -> None:
     assert len(read(tmp_path, "\n".join([*written, made]), "again.jsonl")) == 3
 
 
+def test_rows_without_an_id_get_the_one_that_load_samples_gives(tmp_path: Path) -> None:
+    rows = [ROWS[0], {"question": "?"}, {"question": "!"}, {"question": "?"}]
+
+    samples = read(tmp_path, lines(*rows), "golden.jsonl")
+
+    given = [each.id for each in load_samples(tmp_path / "golden.jsonl")]
+    assert [each.id for each in samples] == given
+    assert given[3] == f"{given[1]}-2"
+    assert len(set(given)) == 4
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         ("", "golden.json: holds no samples"),
         ("[]", "golden.json: holds no samples"),
         ("\n\n", "golden.json: holds no samples"),
-        (lines(ROWS[0], {"question": "?"}), "golden.json: row 2 has no id\n  hint: give each"),
         (lines(*ROWS, ROWS[0]), "golden.json:3: the id 'a' was used before, at golden.json:1"),
         (lines(ROWS[0]) + '{"id": "b", "question": NaN}\n', "golden.json:2:"),
         (lines(ROWS[0]) + '{"id": "b", "que', "golden.json:2:"),

@@ -30,6 +30,9 @@ class JudgeSettings:
     longest_transcript: int = 400_000
     """Characters that a judge is shown, about. Beyond it the longest texts are cut."""
 
+    require_key: bool = False
+    """Whether an answer must have the key of its question, also where it is the only one."""
+
     client: ClientSettings = field(default_factory=ClientSettings)
 
     def __post_init__(self) -> None:

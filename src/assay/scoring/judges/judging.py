@@ -74,7 +74,13 @@ class Judge(ClosedAfterUse):
         material = Quotable(shown)
 
         def read(text: str, asked: Asked) -> tuple[Answer, str | None]:
-            answer = read_answer(text, self._names, key=asked.key, material=material)
+            answer = read_answer(
+                text,
+                self._names,
+                key=asked.key,
+                material=material,
+                require_key=self._settings.require_key,
+            )
             return answer, answer.problem
 
         spent = Spending()

@@ -43,10 +43,14 @@ class Unusable(Exception):
     """An answer, or a part of it, that is not in the form that was asked for."""
 
 
-def read_answer(text: str, names: Sequence[str], *, key: str, material: Quotable) -> Answer:
+def read_answer(
+    text: str, names: Sequence[str], *, key: str, material: Quotable, require_key: bool = False
+) -> Answer:
     """The opinions on the criteria `names`; those that could not be read are missing."""
     try:
-        found = answer_object(text, key=key, material=material, has=("criteria",))
+        found = answer_object(
+            text, key=key, material=material, has=("criteria",), require_key=require_key
+        )
         criteria = _by_name(found["criteria"])
     except Unusable as error:
         return Answer(problem=str(error))
@@ -60,11 +64,19 @@ def read_answer(text: str, names: Sequence[str], *, key: str, material: Quotable
     return Answer(opinions, "; ".join(problems) or None)
 
 
-def answer_object(text: str, *, key: str, material: Quotable, has: Sequence[str]) -> dict[str, Any]:
+def answer_object(
+    text: str,
+    *,
+    key: str,
+    material: Quotable,
+    has: Sequence[str],
+    require_key: bool = False,
+) -> dict[str, Any]:
     """The one object of a reply that answers the question. Raises `Unusable`.
 
     An object with the key of the question is the answer. Without the key it is taken only when it
-    is alone and does not stand in the material: what a judge quotes is no verdict.
+    is alone and does not stand in the material: what a judge quotes is no verdict. With
+    `require_key` it is not taken then either.
     """
     candidates = _candidates(text, has)
     if not candidates:
@@ -75,6 +87,8 @@ def answer_object(text: str, *, key: str, material: Quotable, has: Sequence[str]
     bare = [(raw, value) for raw, value in candidates if value.get("key") is None]
     if not bare:
         raise Unusable('the "key" is not the one that was given')
+    if require_key:
+        raise Unusable('the "key" is missing')
     if len(bare) > 1:
         raise Unusable("there is more than one answer, and none has the key")
     raw, value = bare[0]

@@ -17,7 +17,10 @@ _PIECE = 1024 * 1024
 _BLOCK = 8 * 1024 * 1024
 _ETAGS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id")
 _VERSIONS = ("VersionId", "generation", "version_id", "last_commit")
-_REFUSED = ("Forbidden", "NoCredentials", "CredentialsNotLoaded", "Unauthorized", "GatedRepo")
+_REFUSED = (
+    *("Forbidden", "NoCredentials", "DefaultCredentials", "CredentialsNotLoaded"),
+    *("Unauthorized", "GatedRepo"),
+)
 _ABSENT = ("EntryNotFound", "RepositoryNotFound", "RevisionNotFound", "NoSuchBucket")
 
 
@@ -28,7 +31,7 @@ def need_store(address: Address) -> Store:
         raise DatasetError("is no address of an object", where=address.shown)
     for package in ("fsspec", store.package):
         if find_spec(package) is None:
-            by = f"fetching from {address.scheme}:"
+            by = f"fetching from {address.shown}"
             raise MissingExtra.needed(store.extra, by=by, package=package)
     return store
 
@@ -101,7 +104,8 @@ def _told(error: Exception, address: Address) -> DatasetError:
         )
     if isinstance(error, ImportError):
         package = address.store.package if address.store else "fsspec"
-        return DatasetError(f"the package `{package}` cannot be loaded: {error}")
+        message = f"the package `{package}` cannot be loaded: {error}"
+        return DatasetError(message, where=address.shown)
     said = " ".join(str(error).split())[:300].replace(address.text, address.shown)
     return DatasetOutOfReach(
         f"cannot be fetched: {type(error).__name__}: {said}", where=address.shown
