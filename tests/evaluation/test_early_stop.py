@@ -174,6 +174,24 @@ def test_the_samples_left_of_a_run_may_all_fail_on_their_own_account(store: Path
     assert report.summary.failed == {"scorer": 20}
 
 
+def test_samples_in_flight_are_not_waited_for_after_many_equal_failures(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.evaluation.early_stop._PROBE_S", 0.0)
+
+    async def score(sample: Sample) -> float:
+        await asyncio.sleep(0.05)
+        if int(sample.id[1:]) < 30:
+            raise ValueError("always")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    error = stopped(rows(100), EvalConfig(endpoint=ECHO, score_fn=score), store=store)
+
+    assert "ValueError: always" in str(error)
+    assert attempts(store) <= 30
+
+
 def test_samples_that_take_their_time_do_not_wait_for_each_other_for_long(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +347,23 @@ def test_a_resumed_run_counts_what_it_had_cost(store: Path, priced: ClientSettin
 
     with Store.open(store, create=False) as opened:
         assert opened.run().totals.recorded == 5
+
+
+def test_a_rollout_that_is_scored_again_is_paid_for_once(
+    store: Path, priced: ClientSettings
+) -> None:
+    broken = [True]
+
+    def score(sample: Sample) -> float:
+        if broken and sample.id != "r0":
+            raise ValueError(sample.id)
+        return 1.0
+
+    config = EvalConfig(endpoint=ECHO, score_fn=score, client=priced, concurrency=1, max_cost_usd=5)
+    run(rows(4), config, store=store)
+    broken.clear()
+
+    assert run(rows(4), config, store=store, resume="latest").summary.judged_samples == 4
 
 
 def test_a_run_that_costs_just_the_limit_completes(store: Path, priced: ClientSettings) -> None:

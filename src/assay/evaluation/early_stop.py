@@ -15,7 +15,7 @@ FailOnError = bool | float | int | None
 _PROBES = 10
 """Samples in flight until the first one succeeds."""
 
-_PROBE_S = 2.0
+_PROBE_S = 1.0
 """Samples that take longer than this without a failure do not hold the others back."""
 
 _SAME = 5
@@ -43,6 +43,7 @@ class EarlyStop:
         max_cost_usd: float | None = None,
         spent_usd: float = 0.0,
         resumed: bool = False,
+        is_watching: bool = True,
     ) -> None:
         self._fail_on_error = fail_on_error
         self._total = total
@@ -50,6 +51,7 @@ class EarlyStop:
         self._spent_usd: float | None = spent_usd
         self._before_usd = spent_usd
         self._resumed = resumed
+        self._is_watching = is_watching
         self.answered = False
         """Whether the model answered at all."""
 
@@ -86,7 +88,7 @@ class EarlyStop:
             if not alone or self._forbidden == _SAME:
                 return error
         text = _describe(error, failure)
-        if not self.succeeded and (_is_outage(error) or not self._resumed):
+        if self._is_watching and not self.succeeded and (_is_outage(error) or not self._resumed):
             self._last[boundary] = error, text
             self._boundaries[boundary] += 1
             # A sample that takes too long may do so on its own account.
@@ -94,6 +96,9 @@ class EarlyStop:
                 self._kinds[boundary, text] += 1
         if exceeds(self.failed, self._fail_on_error, self._total):
             return self._too_many(f", the last one at the {boundary}: {text}")
+        if self._kinds[boundary, text] >= _ANY and not self.succeeded:
+            # Samples in flight are not waited for: they would be paid for in vain.
+            return self.hopeless()
         return None
 
     def conclude(self, ended: int) -> RunStopped | None:

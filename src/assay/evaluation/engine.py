@@ -70,6 +70,7 @@ class Engine:
         self._hopeless = False
         self._woken = asyncio.Event()
         self._early = EarlyStop(
+            is_watching=self._probes,
             fail_on_error=config.fail_on_error,
             total=oversight.progress.total,
             max_cost_usd=config.max_cost_usd,
@@ -299,7 +300,7 @@ class Engine:
     def _failed(self, sample: Sample, error: BaseException, boundary: Boundary) -> Failure:
         failure = Failure.of(error, boundary, retryable=getattr(error, "retryable", True))
         ending = self._early.fail(error, failure)
-        if isinstance(ending, AccessDenied):
+        if isinstance(ending, AccessDenied) or (ending and self._early.is_hopeless):
             self._give_up(ending)
         elif ending is not None:
             # Samples in flight are paid for, and end by themselves.
