@@ -170,6 +170,18 @@ def test_a_scorers_result_carries_the_environments_steps(store: Path) -> None:
     assert len(sample.score.step_outputs) == 2
 
 
+def test_a_failed_assertion_of_a_scorer_is_a_failure_and_no_score(store: Path) -> None:
+    """In the function of an evaluation test it is a verdict; a scorer may assert what it needs."""
+
+    def picky(sample: Sample) -> bool:
+        assert sample.id != "r1"
+        return True
+
+    report = run(rows(4), EvalConfig(endpoint=ECHO, score_fn=picky), store=store)
+
+    assert (report.summary.failed, report.mean) == ({"scorer": 1}, 1.0)
+
+
 def test_a_scorer_that_raises_is_kept_as_a_failure_and_the_others_go_on(store: Path) -> None:
     def picky(sample: Sample) -> bool:
         if sample.id in ("r3", "r7", "r50"):

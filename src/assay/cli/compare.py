@@ -9,7 +9,7 @@ from assay.report import compare as compare_results
 from assay.report.scale import shared_bounds
 
 from .exit_status import COULD_NOT_TELL, NO, YES
-from .overrides import count
+from .option_numbers import count
 from .store_option import add_store_option, open_store
 from .terminal import plain_lines, print_json
 

@@ -10,6 +10,10 @@ from assay.evaluation import EvalConfig, Resume
 from assay.evaluation.config import parse_fail_on_error
 from assay.models import Endpoint
 
+# Also for the options here; commands that do not evaluate import them from their own module.
+from .option_numbers import count as count
+from .option_numbers import whole_number as whole_number
+
 _OF_THE_SERVER = (
     "api_base",
     "api_key",
@@ -126,20 +130,6 @@ def resume_from(args: Namespace) -> Resume | None:
                 f"{flag} is for a run that is resumed", hint=f"add --resume to {flag}"
             )
     return None
-
-
-def count(text: str) -> int:
-    """A number of 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is not a number of 1 or more")
-    return int(text)
-
-
-def whole_number(text: str) -> int:
-    """A number of 0 or more."""
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is not a number of 0 or more")
-    return int(text)
 
 
 def failure_limit(text: str) -> bool | int | float:

@@ -7,7 +7,7 @@ from typing import Any
 from assay.record import RunRow
 
 from . import runs_backup, runs_delete, runs_prune
-from .overrides import count
+from .option_numbers import count
 from .store_option import add_store_option, open_store
 from .terminal import cut, print_json
 

@@ -7,7 +7,7 @@ from assay.errors import ConfigError
 from assay.record import RunRow
 
 from .dates import moment
-from .overrides import whole_number
+from .option_numbers import whole_number
 from .runs_delete import add_delete_options, delete_runs
 from .store_option import open_store
 from .terminal import plain, print_json

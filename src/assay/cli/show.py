@@ -15,7 +15,7 @@ from assay.report.scale import summarise_recorded
 from .ending import retried_lines
 from .failures import failure_lines, failures_plain
 from .labels import SessionLabel, label_of, session_label
-from .overrides import count
+from .option_numbers import count
 from .runs import described
 from .show_training import read_training, training_lines, training_plain
 from .store_option import add_store_option, follow_up, open_store

@@ -137,19 +137,29 @@ def _draw_differences(
     values: tuple[float, ...], few: int, draws: int, generator: "numpy.random.Generator"
 ) -> "Sums":
     """Differences between the means of `few` of the values, drawn at random, and of the others."""
+    size, count = len(values), abs(few)
+    drawn = _draw_sums(values, count, draws, generator)
+    differences = (math.fsum(values) - drawn) / (size - count) - drawn / count
+    return differences if few > 0 else -differences
+
+
+def _draw_sums(
+    values: tuple[float, ...], count: int, draws: int, generator: "numpy.random.Generator"
+) -> "Sums":
+    """Sums of `count` of the values, drawn at random without putting them back."""
     import numpy
 
-    size, count = len(values), abs(few)
-    total = math.fsum(values)
-    drawn = numpy.zeros(draws)
-    at_once = max(1, _AT_ONCE // size)
+    numbers = numpy.asarray(values)
+    if count == 1:
+        return numpy.asarray(numbers[generator.integers(len(values), size=draws)])
+    sums = numpy.zeros(draws)
+    at_once = max(1, _AT_ONCE // len(values))
     for start in range(0, draws, at_once):
         part = min(at_once, draws - start)
         rows = numpy.arange(part)
-        left = numpy.tile(numpy.asarray(values), (part, 1))
+        left = numpy.tile(numbers, (part, 1))
         for place in range(count):
-            chosen = generator.integers(place, size, part)
-            drawn[start : start + part] += left[rows, chosen]
+            chosen = generator.integers(place, len(values), part)
+            sums[start : start + part] += left[rows, chosen]
             left[rows, chosen] = left[:, place]
-    differences = (total - drawn) / (size - count) - drawn / count
-    return differences if few > 0 else -differences
+    return sums
