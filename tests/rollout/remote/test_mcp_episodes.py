@@ -9,6 +9,7 @@ import pytest
 from assay.errors import EnvironmentFault
 from assay.models import Message, ToolSpec
 from assay.rollout import Step
+from assay.rollout.remote import mcp_episodes
 from assay.rollout.remote.mcp_episodes import Episodes
 from assay.rollout.remote.sessions import AtCapacity, NoSuchSession, Sessions
 
@@ -194,3 +195,45 @@ def test_lines_are_bounded_too() -> None:
         told.episodes.pick_up({"session_id": "a"})
 
     played(play, capacity=1)
+
+
+def test_tasks_of_names_without_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_episodes, "MOST_WAITING_BYTES", 1000)
+
+    async def play(told: Told) -> None:
+        big = {"config": {"text": "x" * 400}}
+        told.episodes.named("a", big)
+        told.episodes.named("b", big)
+        with pytest.raises(AtCapacity):
+            told.episodes.named("c", big)
+        with pytest.raises(AtCapacity):
+            await told.episodes.reset("d", 1, big)
+        with pytest.raises(AtCapacity):
+            told.episodes.pick_up({**big, "session_id": "e"})
+        told.episodes.named("small")
+
+        # With a session, a task is the session's: there is room again.
+        await told.episodes.named("a").session()
+        told.episodes.named("c", big)
+
+        told.at = 11.0
+        told.episodes.named("later", big)
+        told.episodes.named("latest", big)
+        with pytest.raises(NoSuchSession):
+            told.episodes.known("b")
+
+    played(play)
+
+
+def test_a_reset_that_is_refused_leaves_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_episodes, "MOST_WAITING_BYTES", 100)
+
+    async def play(told: Told) -> None:
+        episode = told.episodes.named("a", {"seed": 7})
+        with pytest.raises(AtCapacity):
+            await told.episodes.reset("a", 8, {"text": "x" * 400})
+
+        assert told.episodes.known("a") is episode
+        assert episode.seed == 7
+
+    played(play)

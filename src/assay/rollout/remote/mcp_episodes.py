@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import to_json
+
 from assay.models import Message, ToolCall
 
 from ..environment import Step
@@ -15,6 +17,8 @@ from .sessions import AtCapacity, NoSuchSession, Session, Sessions
 
 _LONGEST_NAME = 200
 _NAMES_PER_SESSION = 100
+_LONGEST_WAIT_S = 120.0
+MOST_WAITING_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(eq=False)
@@ -25,6 +29,9 @@ class Episode:
     seed: int | None = None
     task: Mapping[str, Any] = field(default_factory=dict)
     used: float = 0.0
+    size: int = 0
+    """Bytes of its task, about."""
+
     _session: Session | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _calls: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -71,8 +78,9 @@ class Episode:
 class Episodes:
     """All names in use, and the lines of clients of the handshake era.
 
-    A name costs nothing until its session is opened. Names without one are forgotten when they
-    were not used for as long as a session may idle.
+    A name costs little until its session is opened: of the tasks that come with names, all
+    without a session together hold at most `MOST_WAITING_BYTES`. Such names are forgotten when
+    they were not used for as long as a session may idle, at most two minutes.
     """
 
     def __init__(self, sessions: Sessions, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,12 +90,16 @@ class Episodes:
         self._lines: dict[str, tuple[str, float]] = {}
         """From the id of a line to the name of its episode, and when it was last used."""
 
+        self._bytes = 0
+        """Of all tasks since they were last counted: never less than there is."""
+
     def named(self, name: str, extra: Mapping[str, Any] | None = None) -> Episode:
         """The episode of this name, begun if there is none."""
         episode = self._named.get(name)
         if episode is None:
-            self._make_room(name)
-            episode = self._named[name] = self._begun(extra or {})
+            episode = self._begun(extra or {})
+            self._make_room(name, episode.size)
+            self._named[name] = episode
         episode.used = self._clock()
         return episode
 
@@ -104,13 +116,15 @@ class Episodes:
 
         The seed is there before its environment is.
         """
-        old = self._named.pop(name, None)
+        old = self._named.get(name)
         if task is None:
             task = {} if old is None else old.task
+        size = len(to_json(task)) if task else 0
+        self._make_room(name, size)  # first: a refusal leaves the old episode as it is
         if old is not None:
+            self._named.pop(name, None)
             await old.close()
-        self._make_room(name)
-        self._named[name] = Episode(self._sessions, seed, task, self._clock())
+        self._named[name] = Episode(self._sessions, seed, task, self._clock(), size)
 
     async def close(self, name: str) -> None:
         """End the episode and forget its name. Raises `NoSuchSession` if there is none."""
@@ -124,7 +138,7 @@ class Episodes:
         name = extra.get("session_id")
         if not isinstance(name, str) or not name:
             name = line
-        self._make_room(name)
+        self._make_room(name, 0)
         self.named(name, extra)
         self._lines[line] = (name, self._clock())
         return line
@@ -146,25 +160,29 @@ class Episodes:
 
     def _begun(self, extra: Mapping[str, Any]) -> Episode:
         seed, task = extra.get("seed"), extra.get("config")
-        return Episode(
-            self._sessions,
-            seed if type(seed) is int else None,
-            task if isinstance(task, dict) else {},
-        )
+        task = task if isinstance(task, dict) else {}
+        seed = seed if type(seed) is int else None
+        return Episode(self._sessions, seed, task, size=len(to_json(task)) if task else 0)
 
-    def _make_room(self, name: str) -> None:
+    def _make_room(self, name: str, size: int) -> None:
         """Forget what is idle. Raises `AtCapacity` if that does not help."""
         if len(name) > _LONGEST_NAME:
             raise NoSuchSession(f"a name of {len(name)} characters is too long")
         most = _NAMES_PER_SESSION * self._sessions.capacity
-        if max(len(self._named), len(self._lines)) < most:
+        self._bytes += size
+        if max(len(self._named), len(self._lines)) < most and self._bytes <= MOST_WAITING_BYTES:
             return
-        limit = self._clock() - self._sessions.idle_s
+        limit = self._clock() - min(self._sessions.idle_s, _LONGEST_WAIT_S)
         self._named = {
             name: episode
             for name, episode in self._named.items()
             if episode.is_open or episode.used > limit
         }
         self._lines = {line: entry for line, entry in self._lines.items() if entry[1] > limit}
+        waiting = sum(each.size for each in self._named.values() if not each.is_open)
+        self._bytes = waiting
         if max(len(self._named), len(self._lines)) >= most:
             raise AtCapacity(f"{most} episodes are named already", retry_after_s=1.0)
+        if waiting + size > MOST_WAITING_BYTES:
+            raise AtCapacity("the tasks of episodes without a session are many", retry_after_s=1.0)
+        self._bytes += size

@@ -16,6 +16,7 @@ from assay.models import Message, ToolSpec
 from assay.models.wire.media import image_address, media_from_data_url
 
 from ..environment import RewardSum
+from .connections import read_body
 from .control_plane import SESSION_HEADER
 from .json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from .mcp_episodes import Episode, Episodes
@@ -325,7 +326,7 @@ async def _body(request: "web.Request") -> dict[str, Any]:
             "the body must be sent as application/json", code=_INVALID_REQUEST, status=415
         )
     try:
-        value = from_json(await request.read(), allow_inf_nan=False)
+        value = from_json(await read_body(request), allow_inf_nan=False)
     except ValueError as error:
         raise _Refused("the body is not JSON", code=_PARSE_ERROR, status=400) from error
     if not isinstance(value, dict):

@@ -18,6 +18,7 @@ from assay.models.redaction import Redactor
 from assay.models.written import Written
 
 from . import mcp_face
+from .connections import KEEP_ALIVE_S, Connections, read_body
 from .protocol import (
     LARGEST_BODY,
     PROTOCOL,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _BACKLOG = 1024
+_LEAST_IDLE = 200
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 Request = TypeVar("Request", bound=Written)
@@ -72,8 +74,16 @@ class ServerSettings:
     idle_s: float = 600.0
     name: str = "environment"
     takes_task: bool = True
+    header_s: float = 10.0
+    """How long a connection may take to bring the head of its first request."""
+
+    most_idle: int | None = None
+    """Connections without a request under way; the oldest ones beyond are closed. None: twice the
+    capacity, at least 200."""
 
     def __post_init__(self) -> None:
+        if not self.header_s > 0:
+            raise ConfigError(f"`header_s` is {self.header_s}", hint="give a time above 0")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"there is no port {self.port}", hint="0 takes any free one")
         if self.token is not None and (len(self.token) < 16 or not self.token.isascii()):
@@ -113,6 +123,8 @@ class EnvironmentServer:
         self.settings = settings or ServerSettings()
         self.sessions = Sessions(make, capacity=self.settings.capacity, idle_s=self.settings.idle_s)
         self._tools = tools
+        most_idle = self.settings.most_idle or max(2 * self.settings.capacity, _LEAST_IDLE)
+        self._connections = Connections(header_s=self.settings.header_s, most_idle=most_idle)
         self._stack = AsyncExitStack()
         self._port: int | None = None
 
@@ -129,9 +141,17 @@ class EnvironmentServer:
 
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.sessions)
-            runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=2.0)
+            runner = web.AppRunner(
+                self._application(),
+                access_log=None,
+                shutdown_timeout=2.0,
+                keepalive_timeout=KEEP_ALIVE_S,
+                lingering_time=2.0,
+            )
             stack.push_async_callback(runner.cleanup)
             await runner.setup()
+            assert runner.server is not None
+            await stack.enter_async_context(self._connections.watching(runner.server))
             await self._listen(runner)
             self._stack = stack.pop_all()
         return self
@@ -150,7 +170,11 @@ class EnvironmentServer:
 
         application = web.Application(
             client_max_size=LARGEST_BODY,
-            middlewares=[web.middleware(_refusals), _Guard(self.settings).middleware()],
+            middlewares=[
+                self._connections.middleware(),
+                web.middleware(_refusals),
+                _Guard(self.settings).middleware(),
+            ],
         )
         application.add_routes(_Handlers(self.sessions, self.settings).routes())
         if self._tools is not None:
@@ -320,7 +344,7 @@ async def _read(request: "web.Request", model: type[Request]) -> Request:
     # A browser asks before it sends JSON to another site, and is not allowed to.
     if request.content_type != "application/json":
         raise _Refused(415, "request", "the body must be sent as application/json")
-    body = await request.read()
+    body = await read_body(request)
     try:
         return model.from_json(body)
     except ValueError as error:

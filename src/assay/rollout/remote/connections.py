@@ -1,0 +1,98 @@
+"""Connections to a server that bring no request: closed after a while, and first when many wait."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from aiohttp.typedefs import Middleware
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+KEEP_ALIVE_S = 75.0
+"""Longer than clients keep a connection, so that they are the ones who close it."""
+
+_BODY_S = 60.0
+_MOST_BETWEEN_SWEEPS_S = 0.5
+
+
+class Connections:
+    """Watches the connections of one server.
+
+    One that has not brought a whole head of a request within `header_s` is closed; one that has,
+    after `KEEP_ALIVE_S` without another request. Where more than `most_idle` bring nothing, those
+    that never brought anything are closed first, then the oldest.
+    """
+
+    def __init__(self, *, header_s: float, most_idle: int) -> None:
+        self._header_s = header_s
+        self._most_idle = most_idle
+        self._busy: dict[int, int] = {}
+        self._idle_since: dict[int, float] = {}
+        self._served: set[int] = set()
+
+    def middleware(self) -> "Middleware":
+        """Notes which connections have a request under way."""
+        from aiohttp import web
+
+        @web.middleware
+        async def note(request: web.Request, handler: "Handler") -> web.StreamResponse:
+            connection = id(request.protocol)
+            self._busy[connection] = self._busy.get(connection, 0) + 1
+            try:
+                return await handler(request)
+            finally:
+                self._busy[connection] = max(self._busy.get(connection, 0) - 1, 0)
+                self._served.add(connection)
+                self._idle_since[connection] = time.monotonic()
+
+        return note
+
+    @asynccontextmanager
+    async def watching(self, server: "web.Server") -> AsyncIterator[None]:
+        """Close idle connections while the block runs."""
+        task = asyncio.create_task(self._watch(server))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self, server: "web.Server") -> None:
+        while True:
+            await asyncio.sleep(min(self._header_s / 2, _MOST_BETWEEN_SWEEPS_S))
+            self.sweep(server.connections, time.monotonic())
+
+    def sweep(self, connections: "list[Any]", now: float) -> None:
+        """Close what has been idle for too long, and what is too much."""
+        self._forget(set(map(id, connections)))
+        idle = [each for each in connections if not self._busy.get(id(each))]
+        for each in idle:
+            self._idle_since.setdefault(id(each), now)
+        # Those that brought nothing come last, the longest idle behind the others.
+        idle.sort(key=lambda each: (id(each) not in self._served, -self._idle_since[id(each)]))
+        for place, each in enumerate(idle):
+            limit_s = KEEP_ALIVE_S if id(each) in self._served else self._header_s
+            if place >= self._most_idle or now - self._idle_since[id(each)] >= limit_s:
+                each.force_close()
+
+    def _forget(self, there: set[int]) -> None:
+        """Let go of connections that are gone: another one may get the same id."""
+        self._busy = {key: count for key, count in self._busy.items() if key in there}
+        self._idle_since = {key: at for key, at in self._idle_since.items() if key in there}
+        self._served &= there
+
+
+async def read_body(request: "web.Request") -> bytes:
+    """The body of a request. One that does not come in time is answered with 408."""
+    from aiohttp import web
+
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout from None
