@@ -1,5 +1,6 @@
 """Rollouts that were paid for: a scorer that fails costs none of them."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -271,4 +272,31 @@ def test_a_run_that_was_stopped_for_its_scorer_is_completed_without_another_roll
     report = run(rows(30), config(server, repaired), store=store, resume="latest")
 
     assert scores(report) == [0.75] * 30
+    assert len(server.calls) == 30
+
+
+def test_a_rollout_that_waits_for_its_score_when_the_run_is_given_up_is_kept(
+    store: Path, server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.evaluation.early_stop._PROBES", 30)
+    monkeypatch.setattr("assay.evaluation.early_stop._SAME", 31)
+    down, asked = True, set[str]()
+
+    async def judge(sample: Sample) -> float:
+        if not down:
+            return 0.5
+        asked.add(sample.id)
+        if int(sample.id.removeprefix("r")) >= 25:
+            await asyncio.Event().wait()
+        while len(asked) < 30:
+            await asyncio.sleep(0)
+        raise ConnectionError("the judge is down")
+
+    evaluation = config(server, judge)
+    with pytest.raises(RunStopped):
+        run(rows(30), evaluation, store=store)
+    assert len(server.calls) == 30
+    down = False
+
+    assert scores(run(rows(30), evaluation, store=store, resume="latest")) == [0.5] * 30
     assert len(server.calls) == 30

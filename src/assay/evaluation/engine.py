@@ -14,6 +14,7 @@ from assay.errors import (
     AssayError,
     ConfigError,
     DatasetError,
+    RunStopped,
     ScorerFault,
     WireError,
 )
@@ -241,6 +242,12 @@ class Engine:
             # Passed on, sys.exit() in somebody's code would end the run as if all were well.
             sample.id = unit.sample_id
             return self._failed(sample, error, Boundary.SCORER)
+        except asyncio.CancelledError:
+            if not self._loses_rollout(unit):
+                raise
+            # It is paid for: kept, it is scored when the run is resumed.
+            unscored = RunStopped("the run was stopped before the sample was scored")
+            return self._failed(sample, unscored, Boundary.SCORER)
         truncated = sample.trajectory is not None and sample.trajectory.truncated
         status = Status.TRUNCATED if truncated else Status.COMPLETED
         assign(sample, {"score": score, "status": status})
@@ -250,6 +257,11 @@ class Engine:
                 # Nobody observes the answers any more.
                 self._client = self._model
         return None
+
+    def _loses_rollout(self, unit: Unit) -> bool:
+        """Whether a hopeless run is about to throw away a rollout that waits for its score."""
+        rolled_out = self._client is not None and unit.kept is None
+        return rolled_out and isinstance(self._fatal, RunStopped) and not self._stop.requested
 
     def _take(self, unit: Unit, kept: Kept) -> None:
         """Take a rollout that was paid for instead of another one."""
