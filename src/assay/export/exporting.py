@@ -15,6 +15,7 @@ from .files import Files
 from .formats import Format, Row, format_named
 from .grader import grader_stub
 from .grouping import Group, Groups, group_key
+from .inferred_parquet import Inferred
 from .lengths import Lengths
 from .overlap import EvaluationTexts
 from .selection import Selection, refusal
@@ -91,8 +92,15 @@ class _Export:
             if graded and self.report.rows:
                 files.add_text(stub, grader_stub())
             files.commit()
+            self._report_changes(files)
         self._remark(parts, stub if graded else None)
         return self.report
+
+    def _report_changes(self, files: Files) -> None:
+        changes = files.count_changes()
+        self.report.lost += changes
+        if changes and isinstance(self.form.columns, Inferred):
+            self.report.notes.append(self.form.columns.hint)
 
     def _full(self) -> bool:
         return self.report.rows == self.selection.limit

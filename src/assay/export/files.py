@@ -1,16 +1,18 @@
 """Files that appear whole or not at all: written beside their place, then put there."""
 
-import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from assay.errors import ConfigError, WireError
+from assay.errors import ConfigError
 from assay.models.private_files import open_private, replace_private
 
+from .inferred_parquet import Inferred, InferredParquetFile
+from .json_lines import JsonLinesFile
 from .parquet_file import Columns, ParquetFile
 
 
@@ -19,31 +21,19 @@ class RowFile(Protocol):
 
     def write(self, row: Mapping[str, Any]) -> None: ...
 
-    def close(self) -> None: ...
-
-
-class JsonLinesFile:
-    """One JSON object on each line."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open_private(path)
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        try:
-            line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            line.encode()
-        except (ValueError, TypeError, RecursionError) as error:
-            raise WireError(f"cannot be written as JSON: {error}") from None
-        self._file.write(f"{line}\n")
-
     def close(self) -> None:
-        self._file.close()
+        """Complete the file."""
+
+    def abort(self) -> None:
+        """Let go of the file, complete or not; it is going to be removed."""
 
 
 class Files:
     """The files of one export. Leaving the block in any other way than `commit` removes them."""
 
-    def __init__(self, targets: Sequence[Path], *, columns: Columns | None, force: bool) -> None:
+    def __init__(
+        self, targets: Sequence[Path], *, columns: Columns | Inferred | None, force: bool
+    ) -> None:
         self._columns = columns
         self._open: dict[Path, RowFile] = {}
         self._beside: dict[Path, str] = {}
@@ -70,12 +60,19 @@ class Files:
         for target in [*self._open, *self._beside]:
             replace_private(_unfinished(target), target)
 
+    def count_changes(self) -> Counter[str]:
+        """Objects that inferred columns changed, once the files are complete."""
+        files = (file for file in self._open.values() if isinstance(file, InferredParquetFile))
+        return sum((file.changed for file in files), Counter())
+
     def _begun(self, target: Path) -> RowFile:
         path = _unfinished(target)
         try:
-            if self._columns is not None and target.suffix.lower() == ".parquet":
-                return ParquetFile(path, self._columns)
-            return JsonLinesFile(path)
+            if self._columns is None or target.suffix.lower() != ".parquet":
+                return JsonLinesFile(path)
+            if isinstance(self._columns, Inferred):
+                return InferredParquetFile(path, self._columns)
+            return ParquetFile(path, self._columns)
         except OSError as error:
             raise ConfigError(
                 f"cannot be written: {error.strerror}", where=str(target), hint="check the folder"
@@ -92,7 +89,7 @@ class Files:
     ) -> None:
         for file in self._open.values():
             with suppress(Exception):
-                file.close()
+                file.abort()
         for target in [*self._open, *self._beside]:
             _unfinished(target).unlink(missing_ok=True)
 

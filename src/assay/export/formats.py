@@ -25,13 +25,13 @@ from assay.models.wire.trl import (
 from assay.models.wire.verl import (
     SKYRL_COLUMNS,
     VERL_COLUMNS,
-    VERL_SFT_COLUMNS,
     to_skyrl,
     to_verl,
     to_verl_sft,
 )
 from assay.models.wire.vertex import to_vertex
 
+from .inferred_parquet import Inferred
 from .parquet_file import Columns
 from .selection import Takes
 
@@ -47,7 +47,7 @@ class Format:
     write: Callable[..., Row]
     """Of a sample; of the better and the worse one for pairs; of a sample and a label."""
 
-    columns: Columns | None = None
+    columns: Columns | Inferred | None = None
     """Where the file may be Parquet."""
 
     only_parquet: bool = False
@@ -73,6 +73,12 @@ def _own(sample: Sample) -> Row:
 
 
 _LEAST_OF_OPENAI = 10
+
+_VERL_SFT = Inferred(
+    exact=("messages[].tool_calls[].function.arguments", "tools[].function"),
+    hint="verl renders padded keys as null: read the file with the class in docs/export.md, "
+    "or export samples with the same tools and arguments to a file of their own",
+)
 
 FORMATS: Mapping[str, Format] = {
     "trl-sft": Format("answers", "TRL SFTTrainer: prompt and completion, with tools", to_trl_sft),
@@ -100,7 +106,7 @@ FORMATS: Mapping[str, Format] = {
         "prompts", "verl's RL trainers", to_verl, columns=VERL_COLUMNS, only_parquet=True
     ),
     "verl-sft": Format(
-        "answers", "verl's SFT trainer", to_verl_sft, columns=VERL_SFT_COLUMNS, only_parquet=True
+        "answers", "verl's SFT trainer", to_verl_sft, columns=_VERL_SFT, only_parquet=True
     ),
     "skyrl": Format("prompts", "SkyRL's prompts", to_skyrl, columns=SKYRL_COLUMNS),
     "sharegpt": Format("answers", "conversations of human and gpt", to_sharegpt),

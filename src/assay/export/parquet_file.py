@@ -23,9 +23,9 @@ Columns = Mapping[str, Any]
 class ParquetFile:
     """A file under way, of which some hundred rows are in memory."""
 
-    def __init__(self, path: Path, columns: Columns) -> None:
+    def __init__(self, path: Path, columns: Columns, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
         self._schema = parquet_schema(columns)
-        self._path = path
+        self._rows_at_once = min(rows_at_once, _ROWS_AT_ONCE)
         self._rows: list[Mapping[str, Any]] = []
         from pyarrow.parquet import ParquetWriter
 
@@ -41,12 +41,15 @@ class ParquetFile:
         except (pyarrow.ArrowException, TypeError, OverflowError) as error:
             raise WireError(f"does not fit the columns: {error}") from None
         self._rows.append(row)
-        if len(self._rows) >= _ROWS_AT_ONCE:
+        if len(self._rows) >= self._rows_at_once:
             self._flush()
 
     def close(self) -> None:
         if self._rows:
             self._flush()
+        self._writer.close()
+
+    def abort(self) -> None:
         self._writer.close()
 
     def _flush(self) -> None:

@@ -1,6 +1,6 @@
 """Rows of verl and SkyRL: columns of one type, and samples that come back from them."""
 
-import json
+from typing import Any
 
 import pytest
 
@@ -40,22 +40,51 @@ def test_a_ground_truth_is_text_and_unknown_stays_unknown(
     assert row["reward_model"]["ground_truth"] == written
 
 
-def test_a_conversation_comes_back_with_its_calls() -> None:
+TOOL = {"name": "look", "parameters": {"type": "object", "properties": {}}}
+
+
+def test_a_conversation_comes_back_with_its_calls_and_tools() -> None:
     given = sample(
-        asked("?"), said(None, called("look", "1", at="n")), answered("x", "1"), said("ok")
+        asked("?"),
+        said(None, called("look", "1", at="n")),
+        answered("x", "1"),
+        said("ok"),
+        metadata={"tools": [TOOL]},
     )
 
-    row = to_verl_sft(given).value
+    row = to_verl_sft(given).exact()
     read = from_verl(row)
 
-    arguments = row["messages"][1]["tool_calls"][0]["function"]["arguments"]
-    assert json.loads(arguments) == {"at": "n"}
+    assert row["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"at": "n"}
+    assert row["tools"] == [{"type": "function", "function": TOOL}]
     assert [m.text for m in read.messages] == [m.text for m in given.messages]
     assert read.messages[1].tool_calls[0].arguments == {"at": "n"}
+    assert to_verl_sft(read).value == row
 
 
-def test_tools_have_no_place_and_that_is_said() -> None:
-    given = sample(asked("?"), said("ok"), metadata={"tools": [{"name": "look"}]})
+def test_keys_that_parquet_padded_objects_with_are_dropped_when_read() -> None:
+    call: dict[str, Any] = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "look", "arguments": {}},
+    }
+    padded = {**call["function"], "arguments": {"at": "n", "days": None, "deep": {"x": None}}}
+    row = {
+        "messages": [
+            {"role": "user", "content": "?", "tool_calls": None, "name": None},
+            {"role": "assistant", "content": "", "tool_calls": [{**call, "function": padded}]},
+        ],
+        "tools": [{"type": "function", "function": {**TOOL, "strict": None}}],
+    }
+
+    read = from_verl(row)
+
+    assert read.messages[1].tool_calls[0].arguments == {"at": "n", "deep": {}}
+    assert read.metadata["tools"] == [{"type": "function", "function": TOOL}]
+
+
+def test_calls_of_tools_that_are_not_recorded_are_reported() -> None:
+    given = sample(asked("?"), said(None, called("look", "1")))
 
     assert [loss.where for loss in to_verl_sft(given).lost] == ["tools"]
 

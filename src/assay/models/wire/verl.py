@@ -1,7 +1,7 @@
 """Rows for verl and SkyRL, whose files are Parquet: columns of one type each.
 
-A ground truth is text there: one that is none is written as JSON. Tool arguments are JSON text as
-well, and tools are left out: as objects, Parquet would fill each up with the keys of the others.
+A ground truth is text there: one that is none is written as JSON. Tool arguments and tools are
+objects: verl passes them to the chat template as it reads them, which would quote a text.
 """
 
 import json
@@ -16,7 +16,7 @@ from ..trajectory import Trajectory
 from .agent_turns import asked_of, in_words, turns_of
 from .conversion import Converted, Lost, mapping_at, sequence_at, validated
 from .huggingface import from_huggingface, to_huggingface
-from .tool_schemas import tools_of
+from .tool_schemas import read_tools, report_untold, tools_of
 
 VERL_COLUMNS: Mapping[str, Any] = {
     "data_source": str,
@@ -31,20 +31,6 @@ SKYRL_COLUMNS: Mapping[str, Any] = {
     "env_class": str,
     "reward_spec": {"method": str, "ground_truth": str},
     "extra_info": {"index": int, "id": str},
-}
-VERL_SFT_COLUMNS: Mapping[str, Any] = {
-    "messages": [
-        {
-            "role": str,
-            "content": str,
-            "reasoning_content": str,
-            "tool_calls": [
-                {"id": str, "type": str, "function": {"name": str, "arguments": str}},
-            ],
-            "tool_call_id": str,
-            "name": str,
-        }
-    ],
 }
 _TEXT_TURNS = frozenset({"role", "content"})
 _UNKNOWN_SOURCE = "assay"
@@ -77,7 +63,7 @@ def to_skyrl(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def to_verl_sft(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row of a conversation for verl, which trains on every assistant turn of it."""
+    """A row with `messages` and `tools` for verl, which trains on every assistant turn."""
     lost: list[Lost] = []
     turns = turns_of(sample)
     if turns.foreign:
@@ -85,11 +71,10 @@ def to_verl_sft(sample: Sample) -> Converted[dict[str, Any]]:
             "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
         )
     turns.report_cut(lost)
-    if tools_of(sample):
-        lost.append(Lost("tools", "Parquet has no place for several schemas; left out"))
+    tools = tools_of(sample)
+    report_untold(turns.made, tools, lost)
     converted = to_huggingface(in_words([*turns.context, *turns.made]))
-    messages = [_of_text(wire) for wire in converted.value]
-    return Converted({"messages": messages}, (*lost, *converted.lost))
+    return Converted({"messages": converted.value, "tools": tools}, (*lost, *converted.lost))
 
 
 def from_verl(row: Mapping[str, Any]) -> Sample:
@@ -112,34 +97,24 @@ def from_verl(row: Mapping[str, Any]) -> Sample:
 
 
 def _from_messages(data: Mapping[str, Any]) -> Sample:
-    wire = [
-        {key: value for key, value in mapping_at(each, f"messages[{n}]").items() if value}
-        for n, each in enumerate(sequence_at(data["messages"], "messages"))
-    ]
-    messages = from_huggingface([{"content": "", **each} for each in wire])
+    wire = _without_nulls(sequence_at(data["messages"], "messages"))
+    messages = from_huggingface([{"content": "", **mapping_at(each, "message")} for each in wire])
     start = next((n for n, each in enumerate(messages) if each.role == "assistant"), len(messages))
-    fields = {
+    fields: dict[str, Any] = {
         "prompt": messages[:start],
         "trajectory": Trajectory(messages=messages),
         "status": Status.COMPLETED,
     }
+    if data.get("tools"):
+        fields["metadata"] = {"tools": read_tools(_without_nulls(data["tools"]), "tools")}
     return validated(Sample, fields, "row")
 
 
-def _of_text(wire: dict[str, Any]) -> dict[str, Any]:
-    """A message whose calls have the three keys of the column, and arguments in words."""
-    calls = [
-        {
-            "id": call.get("id"),
-            "type": "function",
-            "function": {
-                "name": call["function"]["name"],
-                "arguments": _json(call["function"]["arguments"]),
-            },
-        }
-        for call in wire.get("tool_calls", ())
-    ]
-    return {**wire, "tool_calls": calls} if calls else wire
+def _without_nulls(value: Any) -> Any:
+    """The value without the keys that Parquet padded its objects with."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _prompt(sample: Sample, lost: list[Lost]) -> list[dict[str, Any]]:

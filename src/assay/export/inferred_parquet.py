@@ -1,0 +1,85 @@
+"""Parquet whose columns are inferred: rows wait on disk until all of them were seen."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.errors import WireError
+from assay.models.private_files import create_private
+
+from .inferred_columns import MAX_FIELDS, Shape, find_changes, fit, select, shape_of
+from .json_lines import json_line
+from .parquet_file import ParquetFile, parquet_schema
+
+_VALUES_AT_ONCE = 100_000
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Columns whose types are inferred from the rows."""
+
+    exact: tuple[str, ...]
+    """Paths of the objects whose every change is counted, such as `tools[].function`."""
+
+    hint: str
+    """What to do where such an object was changed."""
+
+
+class InferredParquetFile:
+    """A file under way. Memory does not grow with the number of rows."""
+
+    def __init__(self, path: Path, columns: Inferred) -> None:
+        parquet_schema({})  # Fails here, not after the last row, where pyarrow is missing.
+        create_private(path)
+        self.changed: Counter[str] = Counter()
+        """Objects that the columns could not take as they were, by place and change."""
+
+        self._path = path
+        self._columns = columns
+        # Closed by `close` and `abort`.
+        self._rows = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115
+        self._shape = Shape("object")
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        line, shape = json_line(row), shape_of(row)
+        widened = Shape("object")
+        widened.add(self._shape)
+        widened.add(shape)
+        if widened.count_fields() > MAX_FIELDS:
+            raise WireError(f"its keys would take the columns of the file beyond {MAX_FIELDS}")
+        self._shape = widened
+        self._rows.write(f"{line}\n")
+
+    def close(self) -> None:
+        """Write the rows, now that their types are known."""
+        shape = self._shape
+        # An empty column of tools is not the same as none: some templates announce tools for it.
+        shape.fields = {key: each for key, each in shape.fields.items() if not each.is_empty()}
+        rows_at_once = max(1, _VALUES_AT_ONCE // max(1, shape.count_fields()))
+        self._path.unlink()
+        file = ParquetFile(self._path, shape.column(), rows_at_once=rows_at_once)
+        self._rows.seek(0)
+        try:
+            for line in self._rows:
+                row = json.loads(line)
+                written = fit(row, shape)
+                self._count_changes(row, written)
+                file.write(written)
+        except BaseException:
+            file.abort()
+            raise
+        file.close()
+        self._rows.close()
+
+    def abort(self) -> None:
+        self._rows.close()
+
+    def _count_changes(self, row: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+        for path in self._columns.exact:
+            for pair in zip(select(row, path), select(written, path), strict=True):
+                for change in find_changes(*pair):
+                    self.changed[f"{path}: {change}"] += 1
