@@ -1,6 +1,7 @@
 """A model in this process that says what it is told to, token by token."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 from assay.endpoints.in_process import Generated, LocalModel, Sampling
 from assay.endpoints.in_process_decoding import ShouldStop
@@ -10,8 +11,21 @@ from tiny_models import Family, tiny_tokenizer, tiny_weights
 class Saying(LocalModel):
     """Takes its completions from a list of texts or ids; the end of the turn is put after texts."""
 
-    def __init__(self, family: Family, *said: str | Sequence[int]) -> None:
-        super().__init__(tiny_weights(family), tiny_tokenizer(family), threads=1)
+    def __init__(
+        self,
+        family: Family,
+        *said: str | Sequence[int],
+        template: str | None = None,
+        special: Sequence[str] = (),
+    ) -> None:
+        tokenizer = tiny_tokenizer(family)
+        if template is not None:
+            tokenizer = deepcopy(tokenizer)
+            tokenizer.chat_template = template
+            tokenizer.add_special_tokens(
+                {"extra_special_tokens": [*tokenizer.all_special_tokens, *special]}
+            )
+        super().__init__(tiny_weights(family), tokenizer, threads=1)
         self.batches_seen: list[int] = []
         self.seeds_seen: list[int | None] = []
         self._said = list(said)

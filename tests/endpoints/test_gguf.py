@@ -1,6 +1,7 @@
 """The client of a GGUF file: what is asked of llama.cpp, and what is made of its answers."""
 
 import asyncio
+import struct
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -90,6 +91,65 @@ def test_a_request_says_all_that_shapes_the_distribution(file: Path) -> None:
     assert (call.usage.input_tokens, call.usage.output_tokens) == (7, 2)
     assert (call.model, call.finish_reason, call.message_index) == (str(file), "stop", 1)
     assert call.completion_ids is None
+
+
+CHATML_WITH_TAGS = "{{ tools }}<tool_call>\\n<function=NAME>"
+
+
+def with_template(file: Path, template: str) -> Path:
+    """A header that holds a vocabulary and a chat template."""
+    words = b"".join(_text(word) for word in ("a", "b"))
+    vocabulary = _text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 2) + words
+    scores = _text("tokenizer.ggml.scores") + struct.pack("<IIQff", 9, 6, 2, 0.5, 0.5)
+    number = _text("general.alignment") + struct.pack("<II", 4, 32)
+    told = _text("tokenizer.chat_template") + struct.pack("<I", 8) + _text(template)
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 4)
+    file.write_bytes(head + vocabulary + scores + number + told)
+    return file
+
+
+def _text(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def test_calls_that_llama_cpp_left_as_text_are_read_by_the_template_of_the_file(file: Path) -> None:
+    speaker = GgufSpeaker(endpoint(with_template(file, CHATML_WITH_TAGS)))
+    text = (
+        "Sure.\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n"
+        "<parameter=b>\n2\n</parameter>\n</function>\n</tool_call>"
+    )
+
+    reply = ask(speaker, Canned(whole(text)), asked("1 + 2?"), tools=[ADD])
+
+    (call,) = reply.message.tool_calls
+    assert (call.name, call.arguments) == ("add", {"a": 1, "b": 2})
+    assert reply.message.content == "Sure."
+    assert reply.call.finish_reason == "tool_calls"
+
+
+def test_reasoning_that_the_prompt_opened_goes_to_reasoning(file: Path) -> None:
+    speaker = GgufSpeaker(endpoint(with_template(file, "<think>")))
+    said = whole("hm\n</think>\n\nYes", __verbose={"prompt": "what<think>\n"})
+
+    reply = ask(speaker, Canned(said), asked("what"))
+
+    assert (reply.message.reasoning, reply.message.content) == ("hm", "Yes")
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"), [("{{ tools }}", "is not known"), ("", "has no place for tools")]
+)
+def test_a_file_with_an_unknown_template_cannot_be_offered_tools(
+    file: Path, template: str, problem: str
+) -> None:
+    with_template(file, template)
+
+    with pytest.raises(ConfigError, match=problem) as caught:
+        asyncio.run(GgufSpeaker(endpoint(file)).check_tools([ADD]))
+
+    assert "'tool_calls': 'schema'" in str(caught.value.hint)
+    for extra in ({"tool_calls": "schema"}, {"tool_format": "hermes"}):
+        asyncio.run(GgufSpeaker(endpoint(file, extra_params=extra)).check_tools([ADD]))
 
 
 def test_a_seed_is_another_one_on_the_next_turn(file: Path) -> None:

@@ -16,6 +16,7 @@ from assay.models import Endpoint, Message, ModelCall, ToolSpec
 from endpoints.saying import Saying
 from make import answered, asked
 from tiny_models import FAMILIES, Family, tiny_local, tiny_model, tiny_tokenizer
+from trl_templates import template
 
 LOOKUP = ToolSpec(name="lookup", description="Finds an order.")
 CALL = '<tool_call>\n{"name": "lookup", "arguments": {"order": "A-7"}}\n</tool_call>'
@@ -212,6 +213,57 @@ def test_reasoning_is_kept_apart_where_the_template_knows_it() -> None:
 
     assert (reasoned.message.reasoning, reasoned.message.content) == ("hm", "Yes")
     assert (unknown.message.reasoning, unknown.message.content) == (None, thought)
+
+
+@pytest.mark.parametrize("name", ["deepseek_r1_distill", "deepseekv3", "qwen3_5_think"])
+def test_reasoning_that_the_prompt_opened_is_no_part_of_the_answer(name: str) -> None:
+    local = Saying("qwen2.5", "2 + 2 is 4\n</think>\n\nIt is 4.", template=template(name))
+
+    reply = ask(local, asked("2 + 2?"))
+
+    assert (reply.message.reasoning, reply.message.content) == ("2 + 2 is 4", "It is 4.")
+
+
+def test_reasoning_that_was_cut_short_is_not_an_answer() -> None:
+    source = template("deepseek_r1_distill")
+    local = Saying("qwen2.5", tiny_tokenizer("qwen2.5").encode("hello"), template=source)
+
+    reply = ask(local, asked("2 + 2?"))
+
+    assert reply.call.finish_reason == "length"
+    assert (reply.message.reasoning, reply.message.content) == ("hello", "")
+
+
+def test_a_turn_that_never_left_the_reasoning_but_ended_is_an_answer() -> None:
+    local = Saying("qwen2.5", "It is 4.", template=template("deepseek_r1_distill"))
+
+    reply = ask(local, asked("2 + 2?"))
+
+    assert (reply.message.reasoning, reply.message.content) == (None, "It is 4.")
+
+
+def test_channels_are_read_without_tools_too() -> None:
+    said = (
+        "<|channel|>analysis<|message|>2 + 2<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>It is 4."
+    )
+    special = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+    local = Saying("qwen2.5", said, template=template("gptoss"), special=special)
+
+    reply = ask(local, asked("2 + 2?"))
+
+    assert (reply.message.reasoning, reply.message.content) == ("2 + 2", "It is 4.")
+
+
+def test_a_format_of_calls_that_is_not_known_is_refused_where_tools_are_offered() -> None:
+    told = "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
+    local = Saying("qwen2.5", "hello", "hello", template=told + "{{ messages[0].content }}")
+
+    with pytest.raises(ConfigError, match="format of tool calls is not known"):
+        ask(local, asked("what"), tools=[LOOKUP])
+
+    assert local.batches_seen == []
+    assert ask(local, asked("what")).message.text == "hello"
 
 
 def test_a_stop_text_ends_the_reply_before_it() -> None:

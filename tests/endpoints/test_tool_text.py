@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.endpoints.tool_text import CallStyle, call_style, read_calls, split_reasoning
+from assay.endpoints.tool_text import (
+    STYLES,
+    CallStyle,
+    call_style,
+    read_calls,
+    read_turn,
+    split_reasoning,
+)
+from assay.models import ToolCall, ToolSpec
 from make import said
 from tiny_models import FAMILIES, Family, chat_template
 
-STYLES: tuple[CallStyle, ...] = ("hermes", "llama", "mistral")
 HERMES = '<tool_call>\n{"name": "lookup", "arguments": {"order": "A-7"}}\n</tool_call>'
 
 
@@ -30,9 +37,9 @@ def test_the_style_is_found_in_the_chat_template(family: Family, style: CallStyl
     assert call_style(chat_template(family)) == style
 
 
-def test_xml_between_hermes_tags_is_another_style_and_stays_text() -> None:
-    assert call_style("<tool_call>\n<function=NAME>\n<parameter=...") is None
-    assert call_style("<tool_call>NAME\n<arg_key>...") is None
+def test_tags_between_hermes_tags_are_formats_of_their_own() -> None:
+    assert call_style("<tool_call>\n<function=NAME>\n<parameter=...") == "qwen3.5"
+    assert call_style("<tool_call>NAME\n<arg_key>...") == "glm4"
 
 
 @pytest.mark.parametrize(
@@ -106,17 +113,70 @@ def test_what_is_no_call_stays_what_the_model_said(style: CallStyle | None, text
     assert written.content == text
 
 
+MARKS = (
+    "<tool_call>",
+    "</tool_call>",
+    "[TOOL_CALLS]",
+    "{",
+    "<function=f>",
+    "<parameter=x>",
+    "</parameter>",
+    "</function>",
+    "<arg_key>x</arg_key><arg_value>",
+    "</arg_value>",
+    "<|tool_call_start|>[f(",
+    "x='",
+    "')]",
+    "<|tool_call_end|>",
+    '<|tool_call>call:f{x:<|"|>',
+    '<|"|>}<tool_call|>',
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n",
+    "\n```<｜tool▁call▁end｜>",
+    " to=functions.f<|channel|>commentary json<|message|>",
+    "<|end|><|start|>assistant",
+    '<atem:invoke name="f"><atem:parameter name="x">',
+    "</atem:parameter></atem:invoke>",
+)
+
+
 @given(
-    text=st.text()
-    | st.sampled_from(["<tool_call>", "[TOOL_CALLS]", "{"]).flatmap(
-        lambda mark: st.text().map(lambda rest: mark + rest)
-    ),
+    text=st.lists(st.text(max_size=5) | st.sampled_from(MARKS), max_size=8).map("".join),
     style=st.sampled_from(STYLES),
 )
-def test_no_text_raises_and_none_is_lost(text: str, style: CallStyle) -> None:
+def test_no_text_raises_and_no_call_is_lost(text: str, style: CallStyle) -> None:
     written = read_calls(text, style)
 
-    assert written.calls or written.content == text
+    if style not in ("gpt-oss", "muse"):
+        assert written.calls or written.content == text
+    for call in written.calls:
+        assert call.name
+        assert ToolCall.model_validate_json(call.model_dump_json()) == call
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_long_text_of_broken_calls_is_read_in_one_pass(style: CallStyle) -> None:
+    for mark in MARKS:
+        # A reader that goes back for each mark would not end in the time of a test.
+        read_calls(mark * 20_000, style)
+        read_calls("<tool_call><function=f><parameter=x>" * 10_000 + mark * 10_000, style)
+
+
+def test_a_call_inside_of_reasoning_is_not_a_call() -> None:
+    text = f"<think>\nMaybe {HERMES}\n</think>\n\nNo."
+    lookup = ToolSpec(name="lookup")
+
+    written = read_turn(text, "hermes", tools=[lookup], opened=False, reasons=True)
+
+    assert (written.content, written.calls) == ("No.", ())
+    assert written.reasoning == f"Maybe {HERMES}"
+
+
+def test_a_closing_tag_inside_of_a_string_does_not_end_the_call() -> None:
+    text = HERMES.replace("A-7", "</tool_call>")
+
+    (call,) = read_calls(text, "hermes").calls
+
+    assert call.arguments == {"order": "</tool_call>"}
 
 
 @given(

@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.evaluation import EvalConfig
 from assay.models import Endpoint, EvaluateResult, Message, Sample
-from assay.rollout import CalculatorEnvironment, Step
+from assay.rollout import BasicEnvironment, CalculatorEnvironment, Step
 
 DATASET = Path(__file__).with_name("quickstart.jsonl")
 MODEL = "smollm2-135m"
@@ -48,7 +48,7 @@ def from_its_head() -> EvalConfig:
         endpoint=_endpoint(),
         score_fn=score_fn,
         prepare_messages=lambda sample: [_asked(sample)],
-        environment_factory=lambda sample: OneCalculation(),
+        environment_factory=lambda sample: BasicEnvironment(),
         concurrency=1,
         seed=0,
     )

@@ -4,6 +4,7 @@ A later turn begins with the very ids of the earlier one wherever that can be pr
 that a model sampled is ever encoded again from its text.
 """
 
+import json
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,11 @@ class Prompt:
     lost: Mapping[str, int] | None = None
     """What the template has no place for, and how often it came up."""
 
+    @property
+    def tools_unseen(self) -> bool:
+        """Whether the template wrote nothing of the tools that it was given."""
+        return _TOOLS_UNSEEN in (self.lost or {})
+
 
 @dataclass(frozen=True)
 class _Turn:
@@ -59,6 +65,7 @@ class ChatPrompts:
         self._encode = lru_cache(maxsize=_MOST_TEXTS)(self._encoded)
         self._context = lru_cache(maxsize=_MOST_TEXTS)(self._words)
         self._sees_tools = False
+        self._text_arguments = False
         if not tokenizer.chat_template:
             raise missing_template(where)
 
@@ -74,7 +81,7 @@ class ChatPrompts:
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Prompt:
         """The prompt for the next message. Raises `Fault` where the template refuses."""
         converted = to_huggingface(map(_worded, messages))
-        wire = converted.value
+        wire = self._with_own_reasoning_key(converted.value, tools)
         text = self._render(wire, tools)
         lost = counted(converted.lost) or {}
         if tools and not self._sees_tools:
@@ -108,20 +115,45 @@ class ChatPrompts:
         from jinja2 import TemplateError
 
         try:
-            text = self._tokenizer.apply_chat_template(
-                list(wire),
-                tools=written_tools(tools) or None,
-                tokenize=False,
-                add_generation_prompt=True,
-                **self._settings,
-            )
+            if self._text_arguments:
+                return self._write(_with_text_arguments(wire), tools)
+            try:
+                return self._write(wire, tools)
+            except TypeError:
+                # DeepSeek's templates add arguments to a text, and take them as JSON only.
+                written = _with_text_arguments(wire)
+                if written == wire:
+                    raise
+                text = self._write(written, tools)
+                self._text_arguments = True
+                return text
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             raise Fault(
                 Kind.REFUSED,
                 f"the chat template refuses these messages: {error}",
                 hint="templates differ in which roles they take, and in which order",
             ) from error
+
+    def _write(self, wire: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> str:
+        text = self._tokenizer.apply_chat_template(
+            list(wire),
+            tools=written_tools(tools) or None,
+            tokenize=False,
+            add_generation_prompt=True,
+            **self._settings,
+        )
         return str(text)
+
+    def _with_own_reasoning_key(
+        self, wire: list[dict[str, Any]], tools: Sequence[ToolSpec]
+    ) -> list[dict[str, Any]]:
+        """Reasoning under the key that the template reads: `thinking` in some."""
+        if not any("reasoning_content" in message for message in wire):
+            return wire
+        template = self.template(tools)
+        if "reasoning_content" in template or "thinking" not in template:
+            return wire
+        return [_with_thinking(message) for message in wire]
 
     def _continued(self, messages: Sequence[Message], text: str) -> tuple[int, ...] | None:
         """The last remembered turn and what follows it, if `text` says just that."""
@@ -168,6 +200,37 @@ def missing_template(where: str) -> ConfigError:
         where=where,
         hint="use an instruct model, or save the tokenizer with `chat_template` set",
     )
+
+
+def _with_text_arguments(wire: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with the arguments of calls as JSON text, not as objects."""
+    return [
+        {**message, "tool_calls": [_with_text(call) for call in message["tool_calls"]]}
+        if message.get("tool_calls")
+        else dict(message)
+        for message in wire
+    ]
+
+
+def _with_text(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function["arguments"]
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {**call, "function": {**function, "arguments": text}}
+
+
+def _with_thinking(message: dict[str, Any]) -> dict[str, Any]:
+    """A message with its reasoning under `thinking`.
+
+    Before a tool call such templates have one place for reasoning and words together.
+    """
+    if "reasoning_content" not in message:
+        return message
+    rest = {key: value for key, value in message.items() if key != "reasoning_content"}
+    thinking = message["reasoning_content"]
+    if rest.get("tool_calls") and rest.get("content"):
+        thinking, rest["content"] = f"{thinking}\n{rest['content']}", ""
+    return {**rest, "thinking": thinking}
 
 
 def _worded(message: Message) -> Message:

@@ -13,7 +13,7 @@ from .faults import Fault, Kind
 from .reply import ClientSettings, Reply
 from .retry import Patience
 from .secrecy import Redactor
-from .speaker import Attempt, Speaker
+from .speaker import Attempt, Speaker, check_tools
 from .timing import Timing
 
 _FIRST_RETRIES = 3
@@ -97,6 +97,10 @@ class Client:
     async def close(self) -> None:
         """Let go of connections. A closed client is not used again."""
         await self._speaker.close()
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Raise `ConfigError` if the model cannot be offered tools."""
+        await check_tools(self._speaker, tools)
 
     def complete(
         self,

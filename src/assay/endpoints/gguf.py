@@ -19,12 +19,27 @@ from .embedded import EMBEDDED, embedded_weights
 from .faults import Fault, Kind
 from .gguf_answer import Answer, answer_in
 from .gguf_engine import GgufEngine, check_gguf, load_gguf
-from .local_settings import counted_setting, refuse_foreign, sampling_of
+from .gguf_header import read_chat_template
+from .local_settings import (
+    counted_setting,
+    refuse_foreign,
+    sampling_of,
+    tool_format_of,
+    unreadable_calls,
+)
 from .prices import Price
 from .reply import Reply
 from .schema_calls import calls_schema, with_tools_told
 from .speaker import Attempt, counted
-from .tool_text import read_calls, written_tools
+from .tool_text import (
+    call_style,
+    knows_reasoning,
+    opens_reasoning,
+    read_calls,
+    read_turn,
+    written_tools,
+)
+from .written_turn import Written
 
 DEFAULT_SLOTS = 4
 DEFAULT_CONTEXT = 2048
@@ -38,6 +53,7 @@ _KNOWN = (
     "slots",
     "threads",
     "tool_calls",
+    "tool_format",
     "top_k",
 )
 _TOOL_CALLS = ("schema", "schema_first")
@@ -78,6 +94,8 @@ class GgufSpeaker:
         self._price = price
         self._timeout_s = endpoint.timeout_s
         self._tool_calls = endpoint.extra_params.get("tool_calls")
+        self._tool_format = tool_format_of(endpoint)
+        self._templates: dict[bool, str] = {}
         self.at_once = counted_setting(endpoint, "slots") or DEFAULT_SLOTS
         self._context = counted_setting(endpoint, "context") or DEFAULT_CONTEXT
         self._threads = counted_setting(endpoint, "threads")
@@ -111,6 +129,7 @@ class GgufSpeaker:
             async with asyncio.timeout(self._timeout_s):
                 if self._engine is None:
                     self._engine = await in_thread(self._load)
+                await self._template(with_tools=bool(request.tools))
                 engine = self._engine
                 parts = await in_thread(lambda: engine.chat(request.body, lambda: given_up))
         except TimeoutError as error:
@@ -119,17 +138,25 @@ class GgufSpeaker:
             given_up = True
         return answer_in(parts), request
 
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        if self._tool_calls is not None or self._tool_format is not None:
+            return
+        template = await self._template(with_tools=True)
+        if call_style(template) is None:
+            hint = "set extra_params={'tool_calls': 'schema'} to hold replies to calls"
+            raise unreadable_calls(template, where=f"local:{self._model}", hint=hint)
+
     def read(self, answered: tuple[Answer, _Request], attempt: Attempt) -> Reply:
         """The message, and what llama.cpp says of the call."""
         answer, request = answered
-        fields: dict[str, Any] = {"role": "assistant", "content": answer.content}
-        calls: Sequence[Any] = answer.calls
-        if request.in_words and (found := read_calls(answer.content, "llama").calls):
-            calls, fields["content"] = [call.model_dump() for call in found], ""
+        written = self._read_words(answer, request)
+        fields: dict[str, Any] = {"role": "assistant", "content": written.content}
+        calls = answer.calls or [call.model_dump() for call in written.calls]
         if calls:
             fields["tool_calls"] = _identified(calls, attempt.place)
-        if answer.reasoning is not None:
-            fields["reasoning"] = answer.reasoning
+        if (reasoning := answer.reasoning or written.reasoning) is not None:
+            fields["reasoning"] = reasoning
         try:
             message = Message.model_validate(fields)
             return Reply(message, self._call(answer, request, message, attempt))
@@ -140,6 +167,28 @@ class GgufSpeaker:
     async def close(self) -> None:
         """Let go of the model; it stays for other clients that use it."""
         self._engine = None
+
+    def _read_words(self, answer: Answer, request: _Request) -> Written:
+        """What llama.cpp left as text: forced calls, and calls and reasoning it did not know."""
+        if request.in_words:
+            return read_calls(answer.content, "llama")
+        template = self._templates.get(bool(request.tools), "")
+        style = self._tool_format or call_style(template)
+        opened = opens_reasoning(answer.prompt or "", style)
+        return read_turn(
+            answer.content,
+            style,
+            tools=() if answer.calls else request.tools,
+            opened=opened,
+            reasons=answer.reasoning is None and (opened or knows_reasoning(template, style)),
+        )
+
+    async def _template(self, *, with_tools: bool) -> str:
+        if with_tools not in self._templates:
+            self._templates[with_tools] = await in_thread(
+                lambda: read_chat_template(self._path, tools=with_tools)
+            )
+        return self._templates[with_tools]
 
     def _load(self) -> GgufEngine:
         return load_gguf(

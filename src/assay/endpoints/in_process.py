@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from assay.errors import AssayError, ConfigError
-from assay.models import Endpoint, Message, ModelCall, ToolCall, ToolSpec, Usage
+from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
 
 from .background import in_thread
 from .chat_prompts import ChatPrompts, Prompt
@@ -17,10 +17,19 @@ from .in_process_batches import Answered, Job
 from .in_process_decoding import NEVER, Generated, Sampling
 from .in_process_folder import LocalOptions, check_folder, load_shared, local_options
 from .in_process_model import LocalModel
+from .local_settings import unreadable_calls
 from .prices import NOBODY_IS_PAID, Price
 from .reply import Reply
 from .speaker import Attempt
-from .tool_text import Written, call_style, read_calls, split_reasoning
+from .tool_text import (
+    CallStyle,
+    call_style,
+    knows_reasoning,
+    opens_reasoning,
+    read_turn,
+    writes_channels,
+)
+from .written_turn import Written
 
 __all__ = ["NEVER", "Generated", "LocalClient", "LocalModel", "LocalSpeaker", "Sampling"]
 
@@ -72,6 +81,8 @@ class LocalSpeaker:
         messages, tools, seed = request
         local, prompts = await self._ready()
         prompt = prompts.prompt(messages, tools)
+        if tools and not prompt.tools_unseen:
+            self._check_format(prompts, tools)
         sampling = self._fitting(local, prompt)
         job = Job(prompt.ids, sampling, _own_seed(seed, prompt), self._stops(prompts, prompt))
         try:
@@ -105,6 +116,14 @@ class LocalSpeaker:
         if answer.prompt.lost:
             fields["lost"] = answer.prompt.lost
         return Reply(message, ModelCall.model_validate(fields))
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        try:
+            _, prompts = await self._ready()
+        except Fault:
+            return  # a model that cannot be loaded is reported by the call that needs it
+        self._check_format(prompts, tools)
 
     async def close(self) -> None:
         """Let go of the model; it stays for other clients that use it."""
@@ -154,30 +173,46 @@ class LocalSpeaker:
 
         return says_stop
 
+    def _check_format(self, prompts: ChatPrompts, tools: Sequence[ToolSpec]) -> None:
+        template = prompts.template(tools)
+        if self._style(template) is None:
+            hint = "use a model whose chat template is known"
+            raise unreadable_calls(template, where=f"local:{self._model}", hint=hint)
+
+    def _style(self, template: str) -> CallStyle | None:
+        return self._options.tool_format or call_style(template)
+
     def _message(self, answer: _Answer) -> Message:
         """What the ids say: special tokens are no part of it, and calls are read from the text."""
-        prompts, tools = answer.prompts, answer.tools
-        reasoning, plain = self._text(answer, special=False)
-        style = call_style(prompts.template(tools)) if tools else None
-        if style is None:
-            return _said(plain, (), reasoning)
-        # The marks of a call may be special tokens.
-        written = read_calls(self._text(answer, special=True)[1], style)
-        if not written.calls:
-            return _said(plain, (), reasoning)
-        for token in prompts.special:
-            written = replace(written, content=written.content.replace(token, ""))
-        return _said(written.content, _identified(written, answer), reasoning)
+        style = self._style(answer.prompts.template(answer.tools))
+        if (answer.tools and style is not None) or writes_channels(style):
+            # The marks of a call and of reasoning may be special tokens.
+            written = self._read_turn(answer, special=True)
+            if written.calls or writes_channels(style):
+                return _said(_identified(_without_special(written, answer), answer))
+        return _said(self._read_turn(answer, special=False))
 
-    def _text(self, answer: _Answer, *, special: bool) -> tuple[str | None, str]:
-        """The reasoning and the rest of an answer, with special tokens or without."""
-        prompts, prompt, ids = answer.prompts, answer.prompt, answer.answered.generated.ids
+    def _read_turn(self, answer: _Answer, *, special: bool) -> Written:
+        """The words, reasoning and calls of an answer, with special tokens or without."""
+        prompts, prompt, generated = answer.prompts, answer.prompt, answer.answered.generated
+        ids = generated.ids
         if ids[-1] in answer.sampling.stop_ids:
             ids = ids[:-1]
         text = self._cut(prompts.decode(ids, after=prompt.ids, special=special))
-        if "reasoning_content" not in prompts.template(answer.tools):
-            return None, text
-        return split_reasoning(text, opened=prompt.text.rstrip("\n").endswith("<think>"))
+        template = prompts.template(answer.tools)
+        style = self._style(template)
+        opened = opens_reasoning(prompt.text, style)
+        written = read_turn(
+            text,
+            style,
+            tools=answer.tools if special else (),
+            opened=opened,
+            reasons=opened or knows_reasoning(template, style),
+        )
+        if opened and generated.finish_reason == "length" and written == Written(text):
+            # Cut short before the reasoning ended: none of it is an answer.
+            return Written("", reasoning=text.strip("\n"))
+        return written
 
     def _cut(self, text: str) -> str:
         places = [place for each in self._options.stop if (place := text.find(each)) >= 0]
@@ -237,6 +272,10 @@ class LocalClient:
         except Fault as fault:
             raise fault.error(where=f"local:{self.endpoint.model}", attempts=1) from fault
 
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        await self._speaker.check_tools(tools)
+
     async def close(self) -> None:
         """Nothing is held but the model, which belongs to whoever made it."""
 
@@ -262,25 +301,34 @@ def _own_seed(seed: int | None, prompt: Prompt) -> int | None:
     return int.from_bytes(blake2b(written, digest_size=7).digest())
 
 
-def _said(content: str, calls: tuple[ToolCall, ...], reasoning: str | None) -> Message:
-    fields: dict[str, Any] = {"role": "assistant", "content": content}
-    if calls:
-        fields["tool_calls"] = calls
-    if reasoning is not None:
-        fields["reasoning"] = reasoning
+def _said(written: Written) -> Message:
+    fields: dict[str, Any] = {"role": "assistant", "content": written.content}
+    if written.calls:
+        fields["tool_calls"] = written.calls
+    if written.reasoning is not None:
+        fields["reasoning"] = written.reasoning
     return Message(**fields)
 
 
-def _identified(written: Written, answer: _Answer) -> tuple[ToolCall, ...]:
+def _without_special(written: Written, answer: _Answer) -> Written:
+    content, reasoning = written.content, written.reasoning
+    for token in answer.prompts.special:
+        content = content.replace(token, "")
+        reasoning = None if reasoning is None else reasoning.replace(token, "")
+    return replace(written, content=content, reasoning=reasoning)
+
+
+def _identified(written: Written, answer: _Answer) -> Written:
     """Calls with the ids they are answered under: the model's own, else the same each time.
 
     Nine letters and digits, which is the only form that Mistral's templates take.
     """
     place = f"{answer.prompt.ids}{answer.answered.generated.ids}"
-    return tuple(
+    calls = tuple(
         call if call.id else call.model_copy(update={"id": _nine_letters(f"{index}:{place}")})
         for index, call in enumerate(written.calls)
     )
+    return replace(written, calls=calls)
 
 
 def _nine_letters(text: str) -> str:

@@ -14,9 +14,18 @@ from assay.models import Endpoint
 from .chat_prompts import missing_template
 from .in_process_decoding import Sampling
 from .in_process_model import LocalModel, check_packages, missing_folder
-from .local_settings import counted_setting, refuse_foreign, sampling_of
+from .local_settings import counted_setting, refuse_foreign, sampling_of, tool_format_of
+from .tool_text import CallStyle
 
-_KNOWN = ("chat_template_kwargs", "device", "dtype", "stop_token_ids", "threads", "top_k")
+_KNOWN = (
+    "chat_template_kwargs",
+    "device",
+    "dtype",
+    "stop_token_ids",
+    "threads",
+    "tool_format",
+    "top_k",
+)
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 
 _loaded: WeakValueDictionary[tuple[object, ...], LocalModel] = WeakValueDictionary()
@@ -35,6 +44,8 @@ class LocalOptions:
     threads: int | None
     dtype: str
     device: str | None
+    tool_format: CallStyle | None
+    """How tool calls are written. None: the chat template decides."""
 
 
 def local_options(endpoint: Endpoint) -> LocalOptions:
@@ -57,6 +68,7 @@ def local_options(endpoint: Endpoint) -> LocalOptions:
         threads=counted_setting(endpoint, "threads"),
         dtype=str(extra.get("dtype", "float32")),
         device=None if extra.get("device") is None else str(extra["device"]),
+        tool_format=tool_format_of(endpoint),
     )
 
 

@@ -4,6 +4,7 @@ from assay.errors import ConfigError
 from assay.models import Endpoint
 
 from .in_process_decoding import Sampling
+from .tool_text import STYLES, CallStyle
 
 DEFAULT_MAX_TOKENS = 512
 """Used, and recorded, when the endpoint has no limit of its own."""
@@ -39,6 +40,31 @@ def refuse_foreign(endpoint: Endpoint, *, known: tuple[str, ...]) -> None:
             f"{', '.join(known)} are known",
             where=where,
         )
+
+
+def tool_format_of(endpoint: Endpoint) -> CallStyle | None:
+    """The format of tool calls that an endpoint names. None: the chat template decides."""
+    value = endpoint.extra_params.get("tool_format")
+    if value is None or value in STYLES:
+        return value
+    raise ConfigError(
+        f"extra_params: tool_format={value!r} is not one of {', '.join(map(repr, STYLES))}",
+        where=f"local:{endpoint.model}",
+    )
+
+
+def unreadable_calls(template: str, *, where: str, hint: str) -> ConfigError:
+    """The error for a template whose tool calls cannot be read. `hint`: what else would help."""
+    if "tools" in template:
+        problem = "its format of tool calls is not known, so calls would be read as text"
+    else:
+        problem = "it has no place for tools, so the model would not be told of any"
+    return ConfigError(
+        f"the environment offers tools, but the chat template does not support them: {problem}",
+        where=where,
+        hint=f"{hint}, or name the format: extra_params={{'tool_format': ...}}, one of "
+        f"{', '.join(map(repr, STYLES))}",
+    )
 
 
 def counted_setting(endpoint: Endpoint, name: str) -> int | None:

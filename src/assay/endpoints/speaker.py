@@ -49,6 +49,15 @@ class InProcess(Protocol):
     """How many requests it answers at once."""
 
 
+async def check_tools(asked: object, tools: Sequence[ToolSpec]) -> None:
+    """Raise `ConfigError` if a client or speaker knows that its model cannot be offered tools.
+
+    Those with a method `check_tools` know. Any other is trusted with them.
+    """
+    if getattr(type(asked), "check_tools", None) is not None:
+        await asked.check_tools(tools)  # type: ignore[attr-defined]  # asked for in the line above
+
+
 def counted(lost: Iterable[Lost]) -> dict[str, int] | None:
     """Losses by their kind. One by one they would fill the record of a long conversation."""
     return dict(Counter(loss.what for loss in lost)) or None

@@ -1,44 +1,94 @@
-"""Tool calls and reasoning as local models write them: inside the text. Never raises for text."""
+"""Tool calls and reasoning as local models write them: inside the text. Never raises for text.
+
+One table of formats. A chat template is recognised by marks in its text.
+"""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, Literal, get_args
 
-from assay.models import ToolCall, ToolSpec
-from assay.models.message import parse_arguments
+from assay.models import ToolSpec
 
-CallStyle = Literal["hermes", "llama", "mistral"]
-"""`<tool_call>{json}</tool_call>` (Hermes, Qwen); `{"name": .., "parameters": ..}` (Llama 3);
-`[TOOL_CALLS]` before a JSON list or before `name[ARGS]{json}` (Mistral)."""
+from .argument_types import ArgumentTypes
+from .call_json import read_deepseek, read_hermes, read_llama, read_mistral
+from .call_literals import read_gemma, read_python
+from .call_tags import read_glm_tags, read_qwen_tags
+from .turn_channels import read_harmony, read_muse
+from .written_turn import Written
 
-_HERMES = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
-_HERMES_IN_XML = ("<function=", "<arg_key>")
-_MISTRAL = "[TOOL_CALLS]"
-_MISTRAL_ARGUMENTS = "[ARGS]"
-_MISTRAL_ID = "[CALL_ID]"
-_LLAMA = re.compile(r"""["']parameters["']\s*:""")
-_LLAMA_TAG = "<|python_tag|>"
-_THINK, _THOUGHT = "<think>", "</think>"
+CallStyle = Literal[
+    "hermes",
+    "llama",
+    "mistral",
+    "deepseek",
+    "qwen3.5",
+    "glm4",
+    "lfm2",
+    "lfm2.5",
+    "gemma4",
+    "gpt-oss",
+    "muse",
+]
+"""The formats by name: what `extra_params["tool_format"]` takes."""
+
+STYLES: tuple[CallStyle, ...] = get_args(CallStyle)
+
+_ReadCalls = Callable[[str, ArgumentTypes], Written | None]
+_ReadTurn = Callable[[str, ArgumentTypes | None], Written]
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a text turned out to hold."""
+class _Format:
+    """How a family writes a turn."""
 
-    content: str
-    calls: tuple[ToolCall, ...] = ()
-    reasoning: str | None = None
+    marks: re.Pattern[str]
+    """Found in the chat templates of the family."""
+
+    calls: _ReadCalls | None = None
+    """Reads the calls in what follows the reasoning. None where `turn` reads all of it."""
+
+    turn: _ReadTurn | None = None
+    thought: tuple[str, str] = ("<think>", "</think>")
+    """The marks around reasoning."""
 
 
+def _by_text(read: Callable[[str], Written | None]) -> _ReadCalls:
+    """A reader of calls that carry their own types."""
+    return lambda text, types: read(text)
+
+
+_ESCAPES = r"replace\(\"\\\\\", \"\\\\\\\\\"\)"
+_FORMATS: dict[CallStyle, _Format] = {
+    "mistral": _Format(re.compile(r"\[TOOL_CALLS\]"), _by_text(read_mistral)),
+    "gpt-oss": _Format(re.compile(r"<\|channel\|>commentary"), turn=read_harmony),
+    "muse": _Format(re.compile("<atem:invoke"), turn=read_muse),
+    "gemma4": _Format(
+        re.compile(r"<\|tool_call>call:"),
+        _by_text(read_gemma),
+        thought=("<|channel>thought", "<channel|>"),
+    ),
+    "deepseek": _Format(re.compile("<｜tool▁calls▁begin｜>"), _by_text(read_deepseek)),
+    "lfm2": _Format(
+        re.compile(rf"(?s:<\|tool_list_start\|>|{_ESCAPES}.*<\|tool_call_start\|>)"),
+        _by_text(partial(read_python, escapes=True)),
+    ),
+    "lfm2.5": _Format(
+        re.compile(r"<\|tool_call_start\|>"), _by_text(partial(read_python, escapes=False))
+    ),
+    "glm4": _Format(re.compile("<arg_key>"), read_glm_tags),
+    "qwen3.5": _Format(re.compile("<function="), read_qwen_tags),
+    "hermes": _Format(re.compile("<tool_call>"), _by_text(read_hermes)),
+    "llama": _Format(re.compile(r"""["']parameters["']\s*:"""), _by_text(read_llama)),
+}
+"""The first whose marks are found: marks of the later ones stand in templates of earlier ones."""
+
+
+@lru_cache(maxsize=64)
 def call_style(template: str) -> CallStyle | None:
     """How a model with this chat template writes tool calls. None: in no way known here."""
-    if _MISTRAL in template:
-        return "mistral"
-    if "<tool_call>" in template:
-        # Some families put XML between the same tags: their calls stay text.
-        return None if any(mark in template for mark in _HERMES_IN_XML) else "hermes"
-    return "llama" if _LLAMA.search(template) else None
+    return next((name for name, known in _FORMATS.items() if known.marks.search(template)), None)
 
 
 def written_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
@@ -57,84 +107,71 @@ def written_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def read_calls(text: str, style: CallStyle | None) -> Written:
+def read_calls(text: str, style: CallStyle | None, tools: Sequence[ToolSpec] = ()) -> Written:
     """The tool calls in `text`, and what else it says.
 
-    All or nothing: where one call cannot be read, the whole text stays content, since that is
-    what the model said.
+    Where a call has no name that can be read, the whole text stays content, since that is what the
+    model said. Arguments that cannot be read become a malformed call, which is answered in words.
     """
     if style is None:
         return Written(text)
-    reader = {"hermes": _read_hermes, "llama": _read_llama, "mistral": _read_mistral}[style]
-    return reader(text) or Written(text)
+    known, types = _FORMATS[style], ArgumentTypes(tools)
+    if known.turn is not None:
+        return known.turn(text, types)
+    assert known.calls is not None
+    return known.calls(text, types) or Written(text)
 
 
-def split_reasoning(text: str, *, opened: bool) -> tuple[str | None, str]:
+def writes_channels(style: CallStyle | None) -> bool:
+    """Whether words and reasoning are told apart by marks that are special tokens."""
+    return style is not None and (
+        _FORMATS[style].turn is not None or _FORMATS[style].thought[0] != "<think>"
+    )
+
+
+def opens_reasoning(prompt: str, style: CallStyle | None) -> bool:
+    """Whether a prompt ends with the mark that opens reasoning: the completion starts inside."""
+    return prompt.rstrip("\n").endswith(_thought_marks(style)[0])
+
+
+def knows_reasoning(template: str, style: CallStyle | None) -> bool:
+    """Whether the models of a template write reasoning between marks."""
+    return "reasoning_content" in template or _thought_marks(style)[1] in template
+
+
+def read_turn(
+    text: str, style: CallStyle | None, *, tools: Sequence[ToolSpec], opened: bool, reasons: bool
+) -> Written:
+    """A whole turn. Calls are read only where tools were offered.
+
+    `opened`: the prompt already ended with the mark that opens reasoning; `reasons`: what stands
+    between the marks is reasoning.
+    """
+    known = None if style is None else _FORMATS[style]
+    if known is not None and known.turn is not None:
+        return known.turn(text, ArgumentTypes(tools) if tools else None)
+    reasoning = None
+    if reasons:
+        reasoning, text = split_reasoning(text, opened=opened, style=style)
+    return replace(read_calls(text, style if tools else None, tools), reasoning=reasoning)
+
+
+def split_reasoning(
+    text: str, *, opened: bool, style: CallStyle | None = None
+) -> tuple[str | None, str]:
     """Reasoning and the rest. `opened`: the prompt already ended with the opening mark.
 
     Takes what the templates of such models put back: line breaks at the edges are not part.
     """
+    start_mark, end_mark = _thought_marks(style)
     start = text.lstrip("\n")
-    if not opened and not start.startswith(_THINK):
+    if not opened and not start.startswith(start_mark):
         return None, text
-    thought, closed, rest = text.partition(_THOUGHT)
+    thought, closed, rest = text.partition(end_mark)
     if not closed:
         return None, text
-    return thought.lstrip("\n").removeprefix(_THINK).strip("\n"), rest.lstrip("\n")
+    return thought.lstrip("\n").removeprefix(start_mark).strip("\n"), rest.lstrip("\n")
 
 
-def _read_hermes(text: str) -> Written | None:
-    found = list(_HERMES.finditer(text))
-    calls = _calls(parse_arguments(match[1]) for match in found)
-    if not calls:
-        return None
-    # Templates write one line break between the words and the first call.
-    said = [text[: found[0].start()].removesuffix("\n")]
-    ends = [match.end() for match in found]
-    starts = [*(match.start() for match in found[1:]), len(text)]
-    said += [text[end:start] for end, start in zip(ends, starts, strict=True)]
-    return Written("\n".join([said[0], *(piece for piece in said[1:] if piece.strip())]), calls)
-
-
-def _read_llama(text: str) -> Written | None:
-    calls = _calls([parse_arguments(text.removeprefix(_LLAMA_TAG))])
-    return Written("", calls) if calls else None
-
-
-def _read_mistral(text: str) -> Written | None:
-    said, mark, written = text.partition(_MISTRAL)
-    if not mark:
-        return None
-    if written.lstrip().startswith("["):
-        holder = parse_arguments(f'{{"calls": {written}}}') or {}
-        listed = holder.get("calls")
-        calls = _calls(listed if isinstance(listed, list) else [])
-    else:
-        calls = _calls(map(_after_name, written.split(_MISTRAL)))
-    return Written(said, calls) if calls else None
-
-
-def _after_name(text: str) -> dict[str, Any] | None:
-    """Mistral's later form: `name[ARGS]{json}`, with the id of the call between in some."""
-    head, mark, arguments = text.partition(_MISTRAL_ARGUMENTS)
-    name, _, identifier = head.partition(_MISTRAL_ID)
-    read = parse_arguments(arguments) if mark else None
-    if read is None:
-        return None
-    return {"name": name.strip(), "arguments": read, "id": identifier.strip() or None}
-
-
-def _calls(written: Iterable[Mapping[str, Any] | None]) -> tuple[ToolCall, ...]:
-    """The calls that objects stand for; none at all if one of them stands for none."""
-    calls = []
-    for call in written:
-        if not isinstance(call, Mapping):
-            return ()
-        name = call.get("name")
-        arguments = call.get("arguments", call.get("parameters", {}))
-        if not isinstance(name, str) or not name or not isinstance(arguments, dict | str):
-            return ()
-        identifier = call.get("id")
-        fields = {"id": identifier if isinstance(identifier, str) else None, "name": name}
-        calls.append(ToolCall.model_validate({**fields, "arguments": arguments}))
-    return tuple(calls)
+def _thought_marks(style: CallStyle | None) -> tuple[str, str]:
+    return ("<think>", "</think>") if style is None else _FORMATS[style].thought

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from traceback import extract_tb
 
 from assay.endpoints import ModelClient, Reply
+from assay.endpoints.speaker import check_tools
 from assay.errors import AccessDenied, AssayError, EndpointError, RunStopped
 from assay.models import Boundary, Failure, Message, ToolSpec, Usage
 
@@ -235,6 +236,9 @@ class ObservedClient:
         self.endpoint = client.endpoint
         self._client = client
         self._early = early
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        await check_tools(self._client, tools)
 
     async def complete(
         self,

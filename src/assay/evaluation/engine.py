@@ -214,6 +214,10 @@ class Engine:
                 self._early.answered = True
                 if own is not None:
                     self._refuse_late(own)
+        except ConfigError as error:
+            # Not this sample's: no rollout could be made.
+            self._give_up(error)
+            raise
         except RolloutFailed as failed:
             sample.trajectory = failed.trajectory
             return self._failed(sample, failed.__cause__ or failed, failed.boundary)

@@ -8,7 +8,8 @@ from typing import Any
 from assay.endpoints import ModelClient
 from assay.endpoints.context_length import fills_context, is_context_length_error
 from assay.endpoints.own_time import OwnTime
-from assay.errors import AssayError, EndpointError, EnvironmentFault
+from assay.endpoints.speaker import check_tools
+from assay.errors import AssayError, ConfigError, EndpointError, EnvironmentFault
 from assay.models import (
     Boundary,
     EvaluateResult,
@@ -66,9 +67,10 @@ async def run_agent(
 
     Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
     when the endpoint or the environment breaks, or when an `OwnTime.limited` around this call runs
-    out; cancellation passes through. A conversation that fills the context of the model is
-    truncated, unless not even the first answer fits. The duration is without closing, and without
-    what requests waited for their turn to be sent.
+    out; cancellation passes through. Raises `ConfigError`, before the model is asked, when the
+    environment offers tools and the model's calls could not be read. A conversation that fills the
+    context of the model is truncated, unless not even the first answer fits. The duration is
+    without closing, and without what requests waited for their turn to be sent.
     """
     with OwnTime() as own:
         rollout = _Rollout(client, environment, list(messages), limits or Limits(), own)
@@ -82,7 +84,7 @@ async def run_agent(
             boundary, limit = rollout.boundary, rollout.expired_limit(error)
             if limit is not None:
                 cause: Exception = TimeoutError(f"{limit} was reached while waiting for it")
-            elif rollout.is_cancelled(error):
+            elif rollout.is_cancelled(error) or rollout.is_misconfigured(error):
                 raise
             else:
                 cause = _in_words(error, boundary)
@@ -142,6 +144,7 @@ class _Rollout:
 
     _duration = 0.0
     _tools: Sequence[dict[str, Any]] = ()
+    _checking = False
     _terminated = False
     _truncated = False
     _spent: Spent | None = None
@@ -178,6 +181,10 @@ class _Rollout:
         if not isinstance(error, asyncio.CancelledError):
             return False
         return self._task is None or self._task.cancelling() > self._cancels
+
+    def is_misconfigured(self, error: BaseException) -> bool:
+        """Whether the model cannot be offered the tools: no rollout could be made."""
+        return self._checking and isinstance(error, ConfigError)
 
     def expired_limit(self, error: BaseException) -> str | None:
         """The time limit around the rollout that ended it; None when something else did."""
@@ -219,6 +226,9 @@ class _Rollout:
             tools = checked_all(ToolSpec, tools, "tools")
             # What the model was told of is part of what it answered to.
             self._tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in tools]
+            self.boundary, self._checking = _ENDPOINT, True
+            await check_tools(self._client, tools)
+            self._checking = False
         let_in_at = self._own.began_at
         while not self.ended:
             if self._steps and time.perf_counter() - let_in_at > _MOMENT_S:

@@ -251,6 +251,7 @@ class _Training:
             temperature=config.temperature,
             top_p=config.top_p,
             max_tokens=config.max_tokens,
+            extra_params={} if config.tool_format is None else {"tool_format": config.tool_format},
         )
 
     def _collector(self, recording: Recording, client: LocalClient) -> Collector:

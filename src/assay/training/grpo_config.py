@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from assay.endpoints.tool_text import CallStyle
 from assay.models import stable_id
 from assay.rollout import Limits
 
@@ -55,6 +56,9 @@ class GRPOConfig(BaseModel):
     lockstep: bool = True
     """Ask the model for all rollouts at once, turn by turn: the same seed gives the same training
     to the bit. False: no rollout waits for another one's slow environment."""
+
+    tool_format: CallStyle | None = None
+    """How the model writes tool calls, where its chat template is not a known one."""
 
     rollout_timeout_s: FiniteFloat | None = Field(default=None, gt=0)
     """A rollout that takes longer, its scoring included, has failed."""
@@ -162,6 +166,8 @@ class GRPOConfig(BaseModel):
         apart = {"output", "name", "concurrency", "checkpoint_every", "keep_checkpoints", "device"}
         if self.schedule == "constant":
             apart.add("num_steps")
+        if self.tool_format is None:
+            apart.add("tool_format")
         return self.model_dump(mode="json", exclude=apart)
 
     def fingerprint(self) -> str:

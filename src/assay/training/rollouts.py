@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.endpoints import ModelClient, Reply, connect
+from assay.endpoints.speaker import check_tools
 from assay.errors import ConfigError, TokenError
 from assay.models import Endpoint, Message, Sample, Status, ToolSpec
 from assay.rollout import Environment, Limits, environment_by_name, run_agent
@@ -121,6 +122,9 @@ class _Watched:
         self.endpoint = client.endpoint
         self.tools: tuple[ToolSpec, ...] = ()
         self._client = client
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        await check_tools(self._client, tools)
 
     async def complete(
         self,

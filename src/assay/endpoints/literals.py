@@ -1,0 +1,150 @@
+"""Literals of JSON and Python inside a longer text, read in one pass without backtracking."""
+
+import json
+import re
+from math import isfinite
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+_JSON = json.JSONDecoder(strict=False)
+_BLANK = re.compile(r"\s*+")
+_NUMBER = re.compile(r"-?\d++(\.\d++)?+([eE][+-]?\d++)?+")
+_WORD = re.compile(r"[A-Za-z_]\w*+")
+_BARE_KEY = re.compile(r"[^:,<{}\[\]]++")
+_CONSTANTS = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "null": None,
+    "None": None,
+}
+_SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*+)'", re.DOTALL)
+_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
+_PLAIN_ESCAPES = "\\'\"/"
+_DEEPEST = 64
+
+
+class Literals:
+    """Values in a text, as JSON or Python writes them. Raises `ValueError` for anything else."""
+
+    def __init__(self, text: str, *, quote: str | None = None, bare_keys: bool = False) -> None:
+        self.text = text
+        self._quote = quote
+        """A mark around strings, beside the usual quotes. Nothing is escaped between two."""
+
+        self._bare_keys = bare_keys
+
+    def read_whole(self) -> Any:
+        """The one value that the text holds."""
+        value, at = self.read(0)
+        if self.skip_blank(at) != len(self.text):
+            raise ValueError(f"more text at {at}")
+        return check_storable(value)
+
+    def read(self, at: int, depth: int = 0) -> tuple[Any, int]:
+        """The value at a place, and where it ends."""
+        at, text = self.skip_blank(at), self.text
+        if depth > _DEEPEST:
+            raise ValueError("too deep")
+        if text.startswith("{", at):
+            return self.read_mapping(at, depth)
+        if text.startswith("[", at):
+            return self._read_list(at, depth)
+        if self._quote and text.startswith(self._quote, at):
+            start = at + len(self._quote)
+            end = text.index(self._quote, start)
+            return text[start:end], end + len(self._quote)
+        if text.startswith(("'", '"'), at):
+            return self._read_string(at)
+        if match := _NUMBER.match(text, at):
+            return _number(match), match.end()
+        if (match := _WORD.match(text, at)) and match[0] in _CONSTANTS:
+            return _CONSTANTS[match[0]], match.end()
+        raise ValueError(f"no value at {at}")
+
+    def read_mapping(self, at: int, depth: int = 0) -> tuple[dict[str, Any], int]:
+        """The mapping that begins at a place."""
+        found: dict[str, Any] = {}
+        at = self.skip_blank(at + 1)
+        while not self.text.startswith("}", at):
+            key, at = self._read_key(at)
+            found[key], at = self.read(self._expect(":", at), depth + 1)
+            at = self._after_item(at, "}")
+        return found, at + 1
+
+    def skip_blank(self, at: int) -> int:
+        """The first place from here on that is not blank."""
+        match = _BLANK.match(self.text, at)
+        return match.end() if match else at
+
+    def _read_list(self, at: int, depth: int) -> tuple[list[Any], int]:
+        found: list[Any] = []
+        at = self.skip_blank(at + 1)
+        while not self.text.startswith("]", at):
+            value, at = self.read(at, depth + 1)
+            found.append(value)
+            at = self._after_item(at, "]")
+        return found, at + 1
+
+    def _after_item(self, at: int, end: str) -> int:
+        """The next item, or the end."""
+        at = self.skip_blank(at)
+        return at if self.text.startswith(end, at) else self.skip_blank(self._expect(",", at))
+
+    def _expect(self, mark: str, at: int) -> int:
+        at = self.skip_blank(at)
+        if not self.text.startswith(mark, at):
+            raise ValueError(f"no {mark!r} at {at}")
+        return at + len(mark)
+
+    def _read_key(self, at: int) -> tuple[str, int]:
+        quoted = self.text.startswith(("'", '"', self._quote or "'"), at)
+        if quoted or not self._bare_keys:
+            key, at = self.read(at)
+            if not isinstance(key, str):
+                raise ValueError(f"a key that is not a string at {at}")
+            return key, at
+        match = _BARE_KEY.match(self.text, at)
+        if match is None:
+            raise ValueError(f"no key at {at}")
+        return match[0].strip(), match.end()
+
+    def _read_string(self, at: int) -> tuple[str, int]:
+        if self.text[at] == '"':
+            try:
+                # JSON's own reader knows surrogate pairs; line breaks as they are do no harm.
+                text, end = _JSON.raw_decode(self.text, at)
+                return str(text), end
+            except ValueError:
+                pass
+        pattern = _SINGLE_QUOTED if self.text[at] == "'" else _DOUBLE_QUOTED
+        match = pattern.match(self.text, at)
+        if match is None:
+            raise ValueError(f"a string without an end at {at}")
+        return _ESCAPE.sub(_unescape, match[1]), match.end()
+
+
+def _unescape(match: re.Match[str]) -> str:
+    escape = match[1]
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return escape if escape in _PLAIN_ESCAPES else _ESCAPED.get(escape, match[0])
+
+
+def _number(match: re.Match[str]) -> int | float:
+    if not match[1] and not match[2]:
+        return int(match[0])
+    number = float(match[0])
+    if not isfinite(number):
+        raise ValueError(f"{match[0]} is too large")
+    return number
+
+
+def check_storable(value: Any) -> Any:
+    """Raise `ValueError` for what no JSON file holds, such as half of a surrogate pair."""
+    from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
+    return value
