@@ -129,10 +129,9 @@ def test_an_agent_that_ends_the_process_is_no_success(folder: Path, end: str, to
 
     assert found.returncode == 3
     assert told in found.stderr
-    assert sorted(path.name for path in (folder / "out").glob("certificate*")) == [
-        "certificate.dsse.json.previous",
-        "certificate.json.previous",
-    ]
+    # No report of the earlier run is left to be taken for one of this either.
+    assert {path.suffix for path in (folder / "out").iterdir()} == {".previous"}
+    assert (folder / "out/certificate.dsse.json.previous").exists()
 
 
 def test_an_exit_in_a_plan_is_no_success_either(folder: Path) -> None:

@@ -412,3 +412,19 @@ def test_another_scorer_is_no_excuse_for_another_model(store: Store) -> None:
 
     with pytest.raises(ConfigError, match=r"endpoint: 'm1' -> 'm2'[^§]*start a new run"):
         store.resume_run("run-1", other, allow_changed_scorer=True)
+
+
+def test_earlier_runs_are_those_of_the_same_name_on_the_same_dataset(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        for run_id, changes in (
+            ("one", {}),
+            ("renamed", {"name": "another"}),
+            ("moved", {"dataset": "elsewhere"}),
+            ("two", {}),
+            ("three", {}),
+            ("later", {}),
+        ):
+            store.start_run(spec(run_id, **changes))
+
+        assert store.earlier_runs("three") == ["two", "one"]
+        assert store.earlier_runs("one") == []

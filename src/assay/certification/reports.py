@@ -70,12 +70,12 @@ def write_reports(
 
 
 def set_aside(out: Path) -> tuple[Path, ...]:
-    """Rename the certificates that are in a folder to `NAME.previous`; their new names.
+    """Rename the certificates and reports in a folder to `NAME.previous`; their new names.
 
-    Called before a run: whatever becomes of it, an earlier certificate is not taken for its own.
+    Called before a run: whatever becomes of it, earlier results are not taken for its own.
     """
     found = []
-    for name in (CERTIFICATE, SIGNED):
+    for name in (CERTIFICATE, SIGNED, RESULT, CARD, JUNIT):
         path = out / name
         if path.is_file() or path.is_symlink():
             found.append(path.replace(out / f"{name}.previous"))

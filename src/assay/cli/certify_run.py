@@ -97,13 +97,13 @@ def main(args: Namespace) -> int:
         return _run(args)
     finally:
         for path in aside:
-            if not path.with_suffix("").exists():
+            if path.name.startswith("certificate") and not path.with_suffix("").exists():
                 message = f"{path} is the earlier certificate; this run did not renew it"
                 print(plain_lines(message), file=sys.stderr)
 
 
 def _set_aside(args: Namespace) -> list[Path]:
-    """Take away earlier certificates before anything can end this run; their new names."""
+    """Rename earlier certificates and reports before anything can end this run; the new names."""
     if args.output is None:
         return []
     try:
@@ -114,7 +114,7 @@ def _set_aside(args: Namespace) -> list[Path]:
     try:
         return [path for folder in folders for path in set_aside(folder)]
     except OSError as error:
-        message = f"the earlier certificate cannot be renamed: {error.strerror}"
+        message = f"the earlier results cannot be renamed: {error.strerror}"
         raise ConfigError(message, where=str(args.output)) from error
 
 

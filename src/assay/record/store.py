@@ -184,21 +184,19 @@ class Store(Sessions):
     def earlier_runs(self, run_id: str) -> list[str]:
         """The ids of runs with the name and the dataset of this one that were begun before it.
 
-        Newest first. Runs in which nothing was recorded are left out.
+        Newest first, whatever became of them.
         """
         import sqlalchemy as sa
 
-        t = tables()
-        recorded = sa.select(t.result.c.run_no).where(t.result.c.run_no == t.run.c.run_no).exists()
+        run = tables().run
         with self._database.reading() as connection:
             this = self._row(connection, run_id)
-            query = sa.select(t.run.c.id).where(
-                t.run.c.name == this.name,
-                t.run.c.dataset == this.dataset,
-                t.run.c.run_no < this.run_no,
-                recorded,
+            query = sa.select(run.c.id).where(
+                run.c.name == this.name,
+                run.c.dataset == this.dataset,
+                run.c.run_no < this.run_no,
             )
-            return list(connection.execute(query.order_by(t.run.c.run_no.desc())).scalars())
+            return list(connection.execute(query.order_by(run.c.run_no.desc())).scalars())
 
     def delete_run(self, run_id: str) -> int:
         """Delete a run with all its samples. Returns how many results were deleted.

@@ -188,7 +188,7 @@ def _about_the_tries(
 
 
 def _days(span: timedelta) -> str:
-    return f"{span / timedelta(days=1):.3g} d"
+    return f"{round(span / timedelta(days=1), 1):g} d"
 
 
 def _about_the_dataset(dataset: CertifiedDataset, expected: Expected) -> Iterator[Finding]:
