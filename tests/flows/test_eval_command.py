@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -127,7 +128,7 @@ def test_a_run_is_recorded_shown_compared_and_gated(tmp_path: Path) -> None:
         line.split()[0] for line in listed.stdout.splitlines() if line.startswith("sums-")
     ]
     shown = run(tmp_path, "show", "latest", "--limit", "3")
-    assert "  q30                        0.000\n" in shown.stdout
+    assert re.search(r"^  q30 +0\.000 +\d+$", shown.stdout, re.MULTILINE)
     assert "and 37 more" in shown.stdout
     transcript = run(tmp_path, "show", before, "q30")
     assert "--- 1 assistant\n30\n\n--- result\nscore     0\n" in transcript.stdout
