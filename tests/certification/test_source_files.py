@@ -111,6 +111,8 @@ DATA = {
     "joined": "Path(__file__).parent / 'data' / 'words.txt'",
     "of the folder above": "Path(__file__).parents[1] / 'data/words.txt'",
     "a pattern": "Path('data').glob('w*.txt')",
+    "a name that is made": "open(f'data/{name}.txt')",
+    "a name that is made in a folder": "Path(__file__).parent / 'data' / f'{name}.txt'",
     "a listing": "os.listdir('data')",
 }
 

@@ -203,9 +203,9 @@ def test_a_tool_that_the_agent_names_by_its_id_is_compared(folder: Path) -> None
     assert set(named(verified(folder))) == {"definition search", "definition index"}
 
 
-def certify_again(folder: Path) -> None:
+def certify_again(folder: Path, **settings_: Any) -> None:
     """Certify the manifest as it is."""
-    settings = CertifySettings(runner="agent_here:answer")
+    settings = CertifySettings(**{"runner": "agent_here:answer", **settings_})
     (plan,) = plan_certifications(folder / "agent.yaml", settings, folder=folder / "fetched")
     result = asyncio.run(certify(plan, store=folder / "store.db"))
     key = read_signing_key(generate_key(folder / "key.pem").private)
@@ -220,3 +220,25 @@ def test_the_settings_of_an_endpoint_can_be_demanded(folder: Path) -> None:
     assert verified(folder).verified
     assert verified(folder, endpoint=same).verified
     assert list(named(verified(folder, endpoint=other))) == ["agent endpoint"]
+
+
+def test_the_code_of_tools_is_compared(folder: Path) -> None:
+    (folder / "tools_here.py").write_text(
+        "import helper_here\ndef lookup() -> str:\n    return ''\n"
+    )
+    parameters = {"type": "object", "properties": {}}
+    tool = {
+        "type": "inline",
+        "name": "lookup",
+        "description": "Look.",
+        "parameters": parameters,
+    }
+    path = folder / "agent.yaml"
+    definition = agent(profile({**RIGHT, "strict": False}), tools=[tool])
+    path.write_text(json.dumps({"definitions": {"helper": definition}}))
+    certify_again(folder, runner=None, tools="tools_here")
+    assert verified(folder).verified
+
+    (folder / "helper_here.py").write_text("# another\n")
+
+    assert named(verified(folder)) == {"runner code": "helper_here.py"}

@@ -202,11 +202,17 @@ class _Scan:
                     self._add_data_file(found, entry, follow=file.suffix != ".py")
         if references.lists_folders:
             self._add_listed(folders, entry, references.texts)
+        named = self._base_folders(file, entry)
+        for folder in folders:
+            for pattern in references.patterns:
+                # A name without a folder is looked for in folders that the file names: in the
+                # project's own folder it would fit anything.
+                if "/" in pattern or folder not in named:
+                    self._add_all(folder.glob(pattern), entry)
 
     def _data_folders(self, file: Path, entry: Path, texts: Iterable[str]) -> list[Path]:
         """Where names in a file may lead: its folder, those around it, and folders it names."""
-        around = [each for each in file.parents if each.is_relative_to(entry)]
-        found = list(dict.fromkeys([*around, entry, *self.folders]))
+        found = self._base_folders(file, entry)
         for _ in range(_FOLDERS_DEEP):
             named = [
                 each
@@ -216,6 +222,10 @@ class _Scan:
             ]
             found = list(dict.fromkeys([*found, *named]))[:_MOST_FOLDERS]
         return found
+
+    def _base_folders(self, file: Path, entry: Path) -> list[Path]:
+        around = [each for each in file.parents if each.is_relative_to(entry)]
+        return list(dict.fromkeys([*around, entry, *self.folders]))
 
     def _existing(self, folder: Path, text: str, entry: Path) -> Path | None:
         """What a text names in a folder, where that is a part of the project."""

@@ -1,6 +1,7 @@
 """What the text of a source file refers to: modules, files and folders. Nothing is run."""
 
 import ast
+import glob
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ _WORD = re.compile(r"[^\s\"'`=;|&<>(){}$,]+")
 _CODE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 """`module:function`, as check files and manifests write it."""
 
+_FILE_PATTERN = re.compile(r"^[^/].*/|\.[A-Za-z0-9]{1,6}$")
+
 Import = tuple[int, str, tuple[str, ...]]
 """The dots of a relative import, the module, and the names that are taken from it."""
 
@@ -27,6 +30,9 @@ class References:
     imports: tuple[Import, ...] = ()
     texts: tuple[str, ...] = ()
     """Texts in it that may be names of files or folders."""
+
+    patterns: tuple[str, ...] = ()
+    """Names that are put together when it runs, such as `prompts/*.txt`."""
 
     lists_folders: bool = False
     """Whether it lists folders, and therefore reads files that it does not name."""
@@ -40,6 +46,7 @@ def read_python(file: Path) -> References:
         return References()
     imports: list[Import] = []
     texts: dict[str, None] = {}
+    patterns: dict[str, None] = {}
     used: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -50,9 +57,12 @@ def read_python(file: Path) -> References:
         elif isinstance(node, ast.Call):
             imports += _called_import(node)
             used.add(_called(node))
+        elif isinstance(node, ast.JoinedStr):
+            patterns[_pattern(node)] = None
         elif isinstance(node, ast.Constant) and _may_be_path(node.value):
             texts[node.value] = None
-    return References(tuple(imports), tuple(texts), bool(used & _LISTERS))
+    made = tuple(each for each in patterns if _FILE_PATTERN.search(each) and _may_be_path(each))
+    return References(tuple(imports), tuple(texts), made, bool(used & _LISTERS))
 
 
 def read_script(file: Path) -> References:
@@ -76,6 +86,15 @@ def _head(file: Path) -> bytes:
     if len(data) > _LARGEST:
         raise ValueError("too large to be searched")
     return data
+
+
+def _pattern(node: ast.JoinedStr) -> str:
+    """What an f-string can come to, as a pattern for names of files."""
+    parts = [
+        glob.escape(str(part.value)) if isinstance(part, ast.Constant) else "*"
+        for part in node.values
+    ]
+    return re.sub(r"\*+", "*", "".join(parts))
 
 
 def _called_import(node: ast.Call) -> list[Import]:
