@@ -1,6 +1,7 @@
 """Prompts as ids: a later turn begins with the ids of the earlier one, where that is proven."""
 
 import gc
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -251,3 +252,28 @@ def test_a_tokenizer_without_a_template_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="no chat template"):
         ChatPrompts(Bare(), where="local:base", settings={})
+
+
+def with_template(template: str) -> ChatPrompts:
+    tokenizer = deepcopy(tiny_tokenizer("qwen2.5"))
+    tokenizer.chat_template = template
+    return ChatPrompts(tokenizer, where="test", settings={})
+
+
+def test_a_template_that_takes_arguments_as_text_is_given_text() -> None:
+    prompts = with_template(
+        "{% for m in messages %}{% for call in m.tool_calls or [] %}"
+        "{{ 'call ' + call.function.arguments }}{% endfor %}{% endfor %}"
+    )
+    talk = [asked("what"), said("", called("f", x="ü"))]
+
+    assert prompts.prompt(talk, ()).text == 'call {"x": "ü"}'
+    assert prompts.prompt(talk, ()).text == 'call {"x": "ü"}'
+
+
+def test_reasoning_is_given_under_the_key_that_the_template_reads() -> None:
+    source = "{% for m in messages %}{{ m.thinking }}|{{ m.content }} {% endfor %}"
+    answer = Message(role="assistant", content="4", reasoning="2 + 2")
+    calls = Message(role="assistant", content="See.", reasoning="hm", tool_calls=(called("f"),))
+
+    assert with_template(source).prompt([answer, calls], ()).text == "2 + 2|4 hm\nSee.| "
