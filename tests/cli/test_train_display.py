@@ -3,12 +3,14 @@
 import os
 import signal
 import sys
+import warnings
 from io import StringIO
 
 import pytest
 
 from assay.cli.train_display import TrainDisplay, stopping_after_a_step
 from assay.evaluation import Stop
+from assay.training.precision import warn_if_unchanged
 
 
 class Terminal(StringIO):
@@ -67,3 +69,15 @@ def test_the_first_signal_asks_and_the_second_stops(capsys: pytest.CaptureFixtur
 
     assert signal.getsignal(signal.SIGINT) is before
     assert "stopping after this step" in capsys.readouterr().err
+
+
+def test_a_warning_of_a_training_is_a_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with TrainDisplay(quiet=True):
+            warn_if_unchanged(3, 0.001, 1e-9)
+
+    assert capsys.readouterr().err == (
+        "warning: step 3 changed 0.10 % of the weights that have a gradient: "
+        "learning_rate=1e-09 is too small for their precision\n"
+    )

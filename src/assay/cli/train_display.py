@@ -3,12 +3,14 @@
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from assay.evaluation import Stop
+from assay.training.precision import WeightsUnchanged
 
 from .terminal import plain
 
@@ -31,6 +33,7 @@ class TrainDisplay:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        self._stack.enter_context(_plain_warnings())
         if self._live:
             from rich.console import Console
             from rich.live import Live
@@ -80,6 +83,22 @@ class TrainDisplay:
         grid.add_row(ProgressBar(total=of, completed=done, width=_BAR_WIDTH))
         grid.add_row(Text(f"{done}/{of}  {words}", no_wrap=True, overflow="ellipsis"))
         return grid
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show warnings of a training as a line of their own, without a place in the source."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, WeightsUnchanged):
+                print(plain(f"warning: {message}"), file=sys.stderr, flush=True)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager

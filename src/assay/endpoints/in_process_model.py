@@ -11,6 +11,7 @@ from typing import Any
 from assay.errors import ConfigError, MissingExtra
 
 from .in_process_batches import Batches
+from .in_process_bfloat16 import prepare_half_precision
 from .in_process_decoding import Decoder, Generated, Sampling, ShouldStop
 
 SMALL = 500_000_000
@@ -41,6 +42,10 @@ class LocalModel:
 
         if threads is None and sum(each.numel() for each in model.parameters()) < SMALL:
             self.threads = 1
+        prepare_half_precision(next(model.parameters()).dtype, self.device)
+        self.compute_dtype: Any = None
+        """What is computed in, where the weights are kept more exactly: a `torch.dtype`."""
+
         self.stop_ids = _stop_ids(model, tokenizer)
         """The tokens that end a completion of this model."""
 
@@ -126,7 +131,7 @@ class LocalModel:
         if not prompts:
             return []
         samplings = [self._with_stop_ids(each) for each in samplings]
-        with self._turn, self.limited_threads(), _evaluating(self.model):
+        with self._turn, self.limited_threads(), self.computing(), _evaluating(self.model):
             return Decoder(self.model, prompts, samplings).run(seeds, should_stop)
 
     @contextmanager
@@ -142,6 +147,17 @@ class LocalModel:
         finally:
             if self.threads is not None and self.threads != before:
                 torch.set_num_threads(before)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Torch with what this model computes in; a trainer needs it around its passes too."""
+        if self.compute_dtype is None:
+            yield
+            return
+        import torch
+
+        with torch.autocast(self.device.type, dtype=self.compute_dtype):
+            yield
 
     def _with_stop_ids(self, sampling: Sampling) -> Sampling:
         if sampling.stop_ids:

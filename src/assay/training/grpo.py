@@ -34,6 +34,7 @@ from .metrics_file import MetricsFile, RecordedMetrics
 from .output import Output
 from .packages import check_packages
 from .policy import Policy, seeded
+from .precision import load_dtype, warn_if_unchanged
 from .recorded_run import begin_run
 from .session import TrainingSession
 from .trl_backend import TrlFollower, TrlLeader, TrlListener
@@ -136,7 +137,8 @@ async def grpo_train_async(
 def _loaded(config: GRPOConfig) -> LocalModel:
     # TRL moves it where accelerate wants it.
     device = "cpu" if config.backend == "trl" else config.device
-    return LocalModel.load(config.model_name, dtype=config.dtype, device=device)
+    dtype = load_dtype(config.dtype, frozen=config.lora is not None)
+    return LocalModel.load(config.model_name, dtype=dtype, device=device)
 
 
 def _check_steps_left(output: Output, config: GRPOConfig) -> None:
@@ -204,6 +206,7 @@ class _Training:
         self._checkpoints = Checkpoints(output.checkpoints, keep=plan.config.keep_checkpoints)
         self._progressed = Progressed()
         self._steps: list[StepMetrics] = []
+        self._warned = False
         self._trl: TrlLeader | None = None
         if plan.config.backend == "trl":
             self._trl = TrlLeader(plan.config, policy, self._checkpoints, stop=session.stop)
@@ -314,6 +317,10 @@ class _Training:
         self._set_version()
         await asyncio.to_thread(self._metrics.append, metrics)
         self._steps.append(metrics)
+        if not self._warned:
+            self._warned = warn_if_unchanged(
+                metrics.step, metrics.weights_changed, metrics.learning_rate
+            )
         self._tell(Stepped(metrics))
 
     def _learned(self, step: int, collected: Collected) -> StepMetrics:

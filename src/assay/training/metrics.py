@@ -64,6 +64,9 @@ class StepMetrics(BaseModel):
 
     importance_capped: float | None = None
     grad_norm: float | None = None
+    weights_changed: float | None = None
+    """Share of the weights with a gradient that the update changed."""
+
     learning_rate: float
     response_tokens: float | None
     """Sampled tokens of a rollout, on average."""
@@ -155,4 +158,5 @@ def _of_update(stats: UpdateStats | None) -> dict[str, float | None]:
         "importance_weight": sums.weight / sums.tokens,
         "importance_capped": sums.weight_capped / sums.tokens,
         "grad_norm": stats.grad_norm,
+        "weights_changed": stats.changed,
     }

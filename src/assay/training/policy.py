@@ -14,6 +14,7 @@ from .batches import MicroBatch, TrainedRollout, micro_batch, packed, step_size
 from .checkpoints import weights_digest
 from .grpo_config import GRPOConfig
 from .losses import LossSums, TokenTerms, grpo_loss
+from .precision import compute_in, hold_in_float32
 from .shared_prompts import logits_after
 from .trained_weights import TrainedWeights
 
@@ -37,6 +38,9 @@ class UpdateStats:
     sums: LossSums
     """Over all updates of the step."""
 
+    changed: float | None = None
+    """The share of the weights that an update changed, the largest over the step's updates."""
+
 
 class Policy:
     """A model in this process with what it takes to train it.
@@ -47,6 +51,9 @@ class Policy:
     def __init__(self, local: LocalModel, config: GRPOConfig) -> None:
         self.local = local
         self._config = config
+        if config.lora is None:
+            hold_in_float32(local)
+        compute_in(local, config.dtype)
         self.reference: Any = None
         """The model as it was before training, where a copy of it is needed."""
 
@@ -67,6 +74,7 @@ class Policy:
             grad_norm=max(each.grad_norm for each in stats),
             entropy=stats[0].entropy,
             sums=reduce(add, (each.sums for each in stats)),
+            changed=max((each.changed for each in stats if each.changed is not None), default=None),
         )
 
     def initial_digest(self) -> str | None:
@@ -105,7 +113,7 @@ class Policy:
     def _frozen_logprobs(self, model: Any, batch: MicroBatch) -> "Tensor":
         import torch
 
-        with torch.no_grad():
+        with torch.no_grad(), self.local.computing():
             return token_logprobs(model, batch, self._config.temperature)[0]
 
     def _updated(self, passes: "Sequence[_Pass]", learning_rate: float) -> UpdateStats:
@@ -120,11 +128,14 @@ class Policy:
             learning_rate=learning_rate, max_grad_norm=self._config.max_grad_norm
         )
         total = reduce(add, sums)
-        return UpdateStats(loss, norm, entropy / total.tokens, total)
+        return UpdateStats(loss, norm, entropy / total.tokens, total, self.weights.changed)
 
     def _backward(self, each: "_Pass") -> tuple[float, float, LossSums]:
         batch = each.batch
-        logprobs_N, entropy_N = token_logprobs(self.local.model, batch, self._config.temperature)
+        with self.local.computing():
+            logprobs_N, entropy_N = token_logprobs(
+                self.local.model, batch, self._config.temperature
+            )
         terms = TokenTerms(
             logprobs_N=logprobs_N,
             old_N=logprobs_N.detach() if each.old_N is None else each.old_N,

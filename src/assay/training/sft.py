@@ -16,6 +16,7 @@ from .metrics_file import MetricsFile
 from .output import Output
 from .packages import check_packages
 from .policy import seeded
+from .precision import compute_in, hold_in_compute_dtype, load_dtype, warn_if_unchanged
 from .sft_batches import endless_batches, epoch_batches, packed, summed_loss
 from .sft_config import SFTConfig
 from .sft_data import Example, Examples, read_examples, read_template, templated
@@ -37,7 +38,7 @@ class SFTResult:
     """What was learned from and measured, and how much was left out."""
 
     model: LocalModel
-    """The trained model, in memory."""
+    """The trained model, in memory, with the numbers of `dtype`; its folder has float32."""
 
     output: Path
     model_path: Path | None
@@ -71,7 +72,8 @@ def sft_train(
     template = read_template(config.chat_template)
     output = Output(config.output)
     output.check(resume=resume)
-    local = model or LocalModel.load(config.model_name, dtype=config.dtype, device=config.device)
+    dtype = load_dtype(config.dtype, frozen=config.lora is not None)
+    local = model or LocalModel.load(config.model_name, dtype=dtype, device=config.device)
     tokenizer = templated(local.tokenizer, template)
     vocabulary = local.model.get_input_embeddings().num_embeddings
     data = read_examples(stream, config, tokenizer, vocabulary=vocabulary)
@@ -106,6 +108,8 @@ class _Training:
             weights=weights_digest(dict(local.model.named_parameters())),
         )
         self._weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
+        compute_in(local, config.dtype)
+        self._warned = False
         self._checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
         self._per_epoch = sum(1 for _ in self._epoch(0))
         self._last = config.steps or sum(
@@ -122,6 +126,8 @@ class _Training:
             step = self._learned(batch, done := done + 1)
             self._metrics.append(step)
             steps.append(step)
+            if not self._warned:
+                self._warned = warn_if_unchanged(done, step.weights_changed, step.learning_rate)
             if watch is not None:
                 watch(step)
             if done % config.checkpoint_every == 0:
@@ -159,7 +165,8 @@ class _Training:
         loss = 0.0
         for some in packed(batch, config.micro_batch_tokens):
             # Divided by the tokens of the whole update: how it is cut into passes does not matter.
-            part = summed_loss(self._local.model, some, self._local.device) / trained
+            with self._local.computing():
+                part = summed_loss(self._local.model, some, self._local.device) / trained
             part.backward()
             loss += float(part.detach())
         rate = config.learning_rate_at(number, of=self._last)
@@ -173,6 +180,7 @@ class _Training:
             loss=loss,
             held_out_loss=self._held_out_loss() if measured else None,
             grad_norm=norm,
+            weights_changed=self._weights.changed,
             learning_rate=rate,
             sequences=len(batch),
             trained_tokens=trained,
@@ -188,7 +196,7 @@ class _Training:
         if not held:
             return None
         self._local.model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), self._local.computing():
             losses = [
                 float(summed_loss(self._local.model, some, self._local.device))
                 for some in packed(held, self._config.micro_batch_tokens)
@@ -202,6 +210,7 @@ class _Training:
     def _result(self, steps: list[SFTStep], *, whole: bool) -> SFTResult:
         if whole:
             write_folder(self._output.model, self._weights.save_model)
+        hold_in_compute_dtype(self._local)
         return SFTResult(
             steps=steps,
             data=self._data,

@@ -31,6 +31,9 @@ class SFTStep(BaseModel):
     grad_norm: float
     """Before clipping."""
 
+    weights_changed: float | None = None
+    """Share of the weights with a gradient that the update changed."""
+
     learning_rate: float
     sequences: int
     trained_tokens: int

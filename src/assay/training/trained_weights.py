@@ -10,6 +10,7 @@ from assay.endpoints.in_process import LocalModel
 from assay.errors import TrainingError
 
 from .lora import Lora, with_lora
+from .precision import ChangeProbe, hold_in_float32
 
 
 class TrainedWeights:
@@ -21,10 +22,17 @@ class TrainedWeights:
         self.local = local
         self._added = lora is not None
         if lora is not None:
+            # Added matrices are float32, whatever the frozen weights are.
             local.model = with_lora(local.model, lora)
+        else:
+            hold_in_float32(local)
         self.trained = {
             name: weight for name, weight in local.model.named_parameters() if weight.requires_grad
         }
+        self.changed: float | None = None
+        """The share of the weights that the last update changed; None where none has a gradient."""
+
+        self.probe = ChangeProbe(self.trained.values())
         self.optimizer = torch.optim.AdamW(
             self.trained.values(),
             weight_decay=weight_decay,
@@ -46,7 +54,9 @@ class TrainedWeights:
             )
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
+        self.probe.take()
         self.optimizer.step()
+        self.changed = self.probe.share()
         return norm
 
     def state(self) -> dict[str, Any]:
@@ -87,7 +97,8 @@ class TrainedWeights:
         with without_bars():
             if self._added:
                 model.save_pretrained(folder / "adapter")
-                model = copy.deepcopy(model).merge_and_unload()
+                # What was learned may be too little for the precision of the frozen weights.
+                model = copy.deepcopy(model).float().merge_and_unload()
             model.save_pretrained(folder)
             self.local.tokenizer.save_pretrained(folder)
 

@@ -55,6 +55,9 @@ class _Step:
     weights: Mapping[str, float] = field(default_factory=dict)
     """The metrics of the importance weights, where there are any."""
 
+    changed: float | None = None
+    """The share of the weights that the last update changed."""
+
 
 class TrlLeader(TrlLearner):
     """The process that rolls out and records: the only one, or the first."""
@@ -114,6 +117,7 @@ class TrlLeader(TrlLearner):
         assert now is not None  # TRL updates on what it asked for
         now.logs.append(dict(logs))
         now.weights = trainer.assay_weights
+        now.changed = self.changed
         if len(now.logs) == self._config.updates_per_step:
             self._step = None
             metrics = trl_metrics(now, self._config)
@@ -188,6 +192,7 @@ def trl_metrics(step: _Step, config: GRPOConfig) -> StepMetrics:
         "entropy": step.logs[0]["entropy"],
         "kl": _mean(step.logs, "kl"),
         "clip_fraction": _mean(step.logs, "clip_ratio/region_mean"),
+        "weights_changed": step.changed,
         **step.weights,
     }
     return known.model_copy(update=measured)

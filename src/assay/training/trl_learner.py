@@ -41,6 +41,8 @@ class TrlLearner(ABC):
         """Of the step in progress; None before the first one."""
 
         self._updates = 0
+        self.changed: float | None = None
+        """The share of the weights that the last update changed."""
 
     @abstractmethod
     def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
@@ -119,6 +121,12 @@ class TrlLearner(ABC):
                 "the gradient is not finite: the weights were left as they are",
                 hint="lower learning_rate; checkpoints of earlier steps are kept",
             )
+        self._policy.weights.probe.take()
+
+    def measure_change(self) -> None:
+        """Called while the gradients of an update are still there."""
+        teaches = self._rows is not None and (self._rows.teaches or self._config.beta > 0)
+        self.changed = self._policy.weights.probe.share() if teaches else None
 
     def after_update(self, trainer: Any, logs: dict[str, Any]) -> None:
         """Tell of the update, and save where a checkpoint is due."""
@@ -157,6 +165,9 @@ def _callback(learner: TrlLearner, trainer: Any) -> Any:
     class Callback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
         def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
             learner.before_update(trainer.model)
+
+        def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+            learner.measure_change()
 
         def on_log(self, *_: Any, logs: dict[str, Any], **__: Any) -> None:
             learner.after_update(trainer, logs)

@@ -93,6 +93,8 @@ def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
 
     settings = config.trl or TrlSettings()
     told = settings.model_dump(exclude={"per_device_train_batch_size", "report_to"})
+    # The weights are float32: TRL computes in what this package would.
+    told["bf16"] = settings.bf16 or config.dtype == "bfloat16"
     processes = place(config).count
     size = settings.per_device_train_batch_size or config.rollouts_per_step // processes
     return Arguments(

@@ -1,0 +1,41 @@
+"""Half precision on processors that announce an instruction set which they do not have."""
+
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+_TRY = (
+    "import torch; torch.ones(4, 32, dtype=torch.bfloat16) @ torch.ones(32, 64, "
+    "dtype=torch.bfloat16)"
+)
+_TRY_S = 120.0
+
+
+def prepare_half_precision(dtype: Any, device: Any) -> None:
+    """Make computing in a dtype safe on a device: see `_avoid_broken_amx`."""
+    import torch
+
+    if device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
+        _avoid_broken_amx()
+
+
+@cache
+def _avoid_broken_amx() -> None:
+    """Turn oneDNN off for this process where it would end it.
+
+    It multiplies half-precision matrices with AMX. Some virtual machines announce AMX and end
+    every process that uses it, which only another process can find out.
+    """
+    import torch
+
+    if not torch.cpu._is_amx_tile_supported():
+        return
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-c", _TRY], capture_output=True, timeout=_TRY_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return  # unknown: as torch has it
+    if tried.returncode < 0:
+        torch.backends.mkldnn.set_flags(_enabled=False, _fp32_precision=None)
