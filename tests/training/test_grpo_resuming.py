@@ -187,6 +187,14 @@ def test_a_training_that_is_there_is_neither_overwritten_nor_made_up(tmp_path: P
         trained(tmp_path, num_steps=1)
 
 
+OTHER = [{"role": "user", "content": "which lamp?"}]
+
+
+def other_prompts(**fields: Any) -> list[Any]:
+    """Under the same ids, and one of them with other content."""
+    return [*PROMPTS[:-1], {**PROMPTS[-1], **fields}]
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
@@ -194,8 +202,10 @@ def test_a_training_that_is_there_is_neither_overwritten_nor_made_up(tmp_path: P
         ({"score_fn": share_of_a}, "the configuration is not the one it was started with"),
         ({"environment": BasicEnvironment}, "the configuration is not the one"),
         ({"prompts": PROMPTS[:4]}, "the dataset changed since it was started"),
+        ({"prompts": other_prompts(answer="mauve")}, "the dataset changed since it was started"),
+        ({"prompts": other_prompts(messages=OTHER)}, "the dataset changed since it was started"),
     ],
-    ids=["config", "score_fn", "environment", "prompts"],
+    ids=["config", "score_fn", "environment", "prompts", "answers", "messages"],
 )
 def test_only_the_same_training_goes_on(
     fields: dict[str, Any], problem: str, tmp_path: Path

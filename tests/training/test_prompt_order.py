@@ -1,7 +1,12 @@
 """The order of prompts: all of them in each epoch, and the same for the same seed."""
 
-from assay.models import Sample
-from assay.training.prompt_order import PromptOrder
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.models import EvaluateResult, Message, Sample, Status
+from assay.training.prompt_order import PromptOrder, fingerprint_prompts
 
 PROMPTS = [Sample(id=name, prompt=name) for name in "abcdef"]
 
@@ -31,3 +36,36 @@ def test_more_prompts_than_there_are_come_from_the_next_epoch() -> None:
     order = PromptOrder(PROMPTS[:2], 0)
 
     assert [each.epoch for each in order.take(0, 5)] == [0, 0, 1, 1, 2]
+
+
+def row(**fields: Any) -> Sample:
+    return Sample(**{"id": "1", "prompt": "?", "input": {"a": 1, "b": 2}, **fields})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        row(id="2"),
+        row(prompt="??"),
+        row(
+            prompt=[Message(role="system", content="Be brief."), Message(role="user", content="?")]
+        ),
+        row(ground_truth="4"),
+        row(input={"a": 1, "b": 3}),
+        row(metadata={"split": "test"}),
+    ],
+    ids=["id", "prompt", "messages", "answer", "row", "metadata"],
+)
+def test_a_fingerprint_covers_what_a_prompt_holds(other: Sample) -> None:
+    assert fingerprint_prompts([row()]) != fingerprint_prompts([other])
+
+
+def test_a_fingerprint_leaves_out_earlier_results_and_the_order_of_keys() -> None:
+    again = row(input={"b": 2, "a": 1}, score=EvaluateResult(score=1.0), status=Status.COMPLETED)
+
+    assert fingerprint_prompts([row()]) == fingerprint_prompts([again])
+
+
+def test_a_prompt_that_no_store_can_hold_is_refused_by_its_id() -> None:
+    with pytest.raises(ConfigError, match="sample '1': the prompt cannot be written as JSON"):
+        fingerprint_prompts([row(ground_truth=object())])

@@ -9,13 +9,13 @@ from typing import Any
 from assay.errors import ConfigError
 from assay.evaluation import EvalConfig
 from assay.evaluation.config import EnvironmentFactory
-from assay.models import Sample, stable_id
+from assay.models import Sample
 from assay.rollout import Environment
 from assay.scoring import ScoreFunction
 from assay.sources import SampleStream, SkippedRows, Source, load_samples
 
 from .grpo_config import GRPOConfig
-from .prompt_order import PromptOrder
+from .prompt_order import PromptOrder, fingerprint_prompts
 
 EnvironmentClass = Callable[[], Environment] | Callable[[Sample], Environment] | str
 """Makes a fresh environment, from nothing or from the sample; a name such as `basic` will do."""
@@ -70,7 +70,7 @@ def planned(
         evaluation=evaluation,
         order=PromptOrder(samples, config.seed),
         dataset=stream.name,
-        dataset_fingerprint=stable_id([sample.id for sample in samples]),
+        dataset_fingerprint=fingerprint_prompts(samples),
         skipped=stream.skipped,
     )
 

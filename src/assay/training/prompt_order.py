@@ -1,10 +1,24 @@
-"""Which prompt comes when: the same order for the same seed, whoever asks and whenever."""
+"""Which prompt comes when, and what a prompt is: the same for the same seed, at any time."""
 
+import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from assay.models import Sample
+from assay.errors import ConfigError, WireError
+from assay.models import Sample, Status, stable_id
+
+FRESH: dict[str, Any] = {
+    "trajectory": None,
+    "score": None,
+    "tokens": [],
+    "loss_mask": [],
+    "rollout_log_probs": None,
+    "status": Status.PENDING,
+    "failure": None,
+}
+"""A prompt may be a sample that was rolled out before: what came of it then is left out."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +53,21 @@ class PromptOrder:
             self._order = list(range(len(self._prompts)))
             random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
         return Drawn(self._prompts[self._order[place]], position, epoch)
+
+
+def fingerprint_prompts(prompts: Iterable[Sample]) -> str:
+    """A digest of the prompts in their order: ids, rows, messages, answers and metadata.
+
+    Raises `ConfigError` for a prompt that no rollout could be recorded of.
+    """
+    return stable_id([_content_id(prompt) for prompt in prompts])
+
+
+def _content_id(prompt: Sample) -> str:
+    try:
+        content = prompt.model_copy(update={**FRESH, "index": None}).to_json_bytes()
+    except WireError as error:
+        raise ConfigError(
+            f"the prompt {error.message}", where=f"sample {prompt.id!r}", hint=error.hint
+        ) from error
+    return stable_id(json.loads(content))
