@@ -268,3 +268,23 @@ def test_a_model_that_gives_no_numbers_is_an_error_not_a_token() -> None:
 
     with pytest.raises(EndpointError, match="logits are not numbers"):
         broken.generate([[1, 2]], Sampling(), seeds=[0])
+
+
+def test_a_model_without_keys_and_values_samples_by_passes_over_the_whole_text() -> None:
+    import torch
+    from transformers import MambaConfig, MambaForCausalLM
+
+    config = MambaConfig(
+        vocab_size=50, hidden_size=16, state_size=4, num_hidden_layers=1, eos_token_id=0
+    )
+    torch.manual_seed(0)
+    local = LocalModel(MambaForCausalLM(config), shared().tokenizer, threads=1)
+    prompts = [*PROMPTS, PROMPTS[0]]
+    sampling = [Sampling(max_tokens=count, stop_ids=(NEVER,)) for count in (6, 2, 4, 1, 3)]
+
+    made = local.generate(prompts, sampling, seeds=[1, 2, 3, 4, 1])
+
+    assert [len(each.ids) for each in made] == [6, 2, 4, 1, 3]
+    assert made[4].ids == made[0].ids[:3]
+    for prompt, each, how in zip(prompts, made, sampling, strict=True):
+        assert each.logprobs == pytest.approx(recomputed(local, prompt, each.ids, how), abs=1e-5)

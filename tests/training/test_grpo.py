@@ -35,7 +35,7 @@ from training.lamps import (
     trained,
     weights,
 )
-from training.word_models import word_model
+from training.word_models import word_model, word_tokenizer
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -340,3 +340,74 @@ def test_the_local_loop_is_not_done_by_several_processes(
         trained(tmp_path)
 
     assert not (tmp_path / "out").exists()
+
+
+def mamba_model(words: list[str]) -> LocalModel:
+    """A model whose memory is not one of keys and values."""
+    from transformers import MambaConfig, MambaForCausalLM
+
+    tokenizer = word_tokenizer(words)
+    config = MambaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        state_size=4,
+        num_hidden_layers=1,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return LocalModel(MambaForCausalLM(config), tokenizer, threads=1)
+
+
+def test_a_model_without_keys_and_values_is_trained_on_full_passes(tmp_path: Path) -> None:
+    model = mamba_model(["red"])
+    before = weights(model)
+
+    result = grpo_train(
+        lamp_config(tmp_path, num_steps=1),
+        PROMPTS,
+        lambda sample: len(sample.response),
+        model=model,
+        session=TrainingSession(store=tmp_path / "store.db"),
+    )
+
+    (step,) = result.steps
+    assert (step.valid, step.failed) == (12, {})
+    assert step.importance_weight == pytest.approx(1.0, abs=1e-4)
+    assert not same(before, weights(result.model))
+
+
+def always_broken(sample: Sample) -> float:
+    raise RuntimeError("the scorer broke")
+
+
+@pytest.mark.parametrize("backend", ["local", "trl"])
+def test_a_training_whose_every_rollout_fails_stops_with_the_reason(
+    backend: str, tmp_path: Path
+) -> None:
+    problem = r"all 12 rollouts of step 1 failed, 12 of them at the scorer: .*the scorer broke"
+    with pytest.raises(TrainingError, match=problem):
+        trained(tmp_path, num_steps=3, score_fn=always_broken, backend=backend)
+
+    assert not (tmp_path / "out" / "model").exists()
+    with Store.open(tmp_path / "store.db") as store:
+        assert store.run().status == "failed"
+
+
+def test_a_few_steps_without_any_success_do_not_end_a_training_that_had_some(
+    tmp_path: Path,
+) -> None:
+    def broken_later(sample: Sample) -> float:
+        if sample.metadata[STEP] in broken:
+            raise RuntimeError("the scorer broke")
+        return looked_and_said(sample)
+
+    broken = {2, 3}
+    few = trained(tmp_path / "few", num_steps=4, score_fn=broken_later)
+    broken = {2, 3, 4}
+    with pytest.raises(TrainingError, match="all 12 rollouts of step 4 failed"):
+        trained(tmp_path / "many", num_steps=6, score_fn=broken_later)
+
+    assert [step.valid for step in few.steps] == [12, 0, 0, 12]

@@ -10,6 +10,7 @@ from typing import Any
 from assay.errors import AssayError, ConfigError
 from assay.evaluation import Stop
 from assay.training import GRPOResult, TrainingSession, grpo_train_async
+from assay.training.collecting import EveryRolloutFailed
 from assay.training.events import Began, RolledOut, Saved, Stepped, TrainingEvent
 from assay.training.metrics import StepMetrics
 
@@ -58,10 +59,15 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 trained, 3 it broke off or nothing could be judged, 130 interrupted."""
     # Whatever the user's own code prints is no result of this command.
-    with users_output_on_stderr():
-        file = load_train_file(args.file, num_steps=args.steps, output=args.output)
-        with TrainDisplay(quiet=args.quiet) as display:
-            result = _Watched(file, args, display).run()
+    try:
+        with users_output_on_stderr():
+            file = load_train_file(args.file, num_steps=args.steps, output=args.output)
+            with TrainDisplay(quiet=args.quiet) as display:
+                result = _Watched(file, args, display).run()
+    except CouldNotTell as error:
+        if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
+            print(f"{'rollouts':<14}{failed.rollouts}, {failed.rollouts} failed")
+        raise
     if result.follows:
         return status_after(result)  # the process that it followed tells the rest
     ending = _next(args, result)

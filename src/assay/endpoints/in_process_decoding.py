@@ -95,6 +95,7 @@ class Decoder:
         self._padded = min(map(len, prompts)) < longest
         self._positions = (self._mask.cumsum(-1) - 1).clamp(min=0)
         self._cache: Any = None
+        self._whole = False
 
     def run(self, seeds: Sequence[int | None], should_stop: ShouldStop | None) -> list[Generated]:
         """Sample until every prompt has its completion."""
@@ -117,6 +118,8 @@ class Decoder:
         different = list(dict.fromkeys(self._prompts))
         self._lay_out(different)
         logits = self._logits()
+        if self._whole:
+            return self._logits()
         if len(different) == len(self._prompts):
             return logits
         if not _selectable(self._cache):
@@ -149,6 +152,8 @@ class Decoder:
 
     def _logits(self) -> Any:
         """The logits of the next token, in fp32."""
+        if self._whole:
+            return self._logits_of_whole_texts()
         out = self._model(
             input_ids=self._input,
             attention_mask=self._mask if self._padded else None,
@@ -157,8 +162,22 @@ class Decoder:
             use_cache=True,
             logits_to_keep=1,
         )
-        self._cache = out.past_key_values
+        self._cache = getattr(out, "past_key_values", None)
+        # A memory of another kind, such as that of Mamba: each token takes a pass over the text.
+        self._whole = self._cache is None
         return out.logits[:, -1].float()
+
+    def _logits_of_whole_texts(self) -> Any:
+        """The same without a cache. Padding stands on the right, where no causal model looks."""
+        torch = self._torch
+        texts = [[*self._prompts[row], *self._ids[row]] for row in self._rows]
+        longest = max(map(len, texts))
+        ids = torch.tensor(
+            [text + [0] * (longest - len(text)) for text in texts], device=self._device
+        )
+        last = torch.tensor([len(text) - 1 for text in texts], device=self._device)
+        logits = self._model(input_ids=ids, use_cache=False).logits
+        return logits[torch.arange(len(texts), device=self._device), last].float()
 
     def _sample(self, logits: Any, chances: Any) -> tuple[Any, Any]:
         """A token for each row, and its logprob."""
@@ -201,6 +220,9 @@ class Decoder:
         """Make what was chosen the next input, without most of the rows that are done."""
         torch = self._torch
         kept = [place for place, row in enumerate(self._rows) if not self._done[row]]
+        if self._whole:
+            self._rows = [self._rows[place] for place in kept]
+            return
         mask, positions = self._mask, self._positions[:, -1:] + 1
         if len(kept) <= _SPARSE * len(self._rows) and _selectable(self._cache):
             places = torch.tensor(kept, device=self._device)

@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.endpoints import ModelClient
+from assay.errors import TrainingError
 from assay.evaluation import EvalConfig, Progress, Stop
 from assay.evaluation.engine import Engine
 from assay.evaluation.progress import Oversight
@@ -18,21 +20,13 @@ from assay.record import Run, Writer, sample_key
 from .batches import Group
 from .grpo_config import GRPOConfig
 from .lockstep import Lockstep
-from .prompt_order import Drawn, PromptOrder
+from .prompt_order import FRESH, Drawn, PromptOrder
 
 STEP = "training_step"
 """Key of `Sample.metadata`: the step that a rollout was made for."""
 
-_FRESH: dict[str, Any] = {
-    "trajectory": None,
-    "score": None,
-    "tokens": [],
-    "loss_mask": [],
-    "rollout_log_probs": None,
-    "status": Status.PENDING,
-    "failure": None,
-}
-"""A prompt may be a sample that was rolled out before: what came of it then is left out."""
+_MOST_LOST = 3
+"""Steps in a row without a rollout that succeeded, after which a training stops."""
 
 _ENDED = (Status.COMPLETED, Status.TRUNCATED, Status.FAILED)
 
@@ -55,6 +49,14 @@ class Collected:
 
 class Interrupted(Exception):
     """The step was asked to end before it was whole. What was recorded is kept."""
+
+
+class EveryRolloutFailed(TrainingError):
+    """No rollout of a step succeeded, and nothing says that the next step's will."""
+
+    def __init__(self, message: str, *, rollouts: int = 0, **told: Any) -> None:
+        super().__init__(message, **told)
+        self.rollouts = rollouts
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,15 @@ class Collector:
     """Told how many rollouts of how many are done."""
 
     _found: int = field(default=0, init=False)
+    _succeeded: bool = field(default=False, init=False)
+    _lost: int = field(default=0, init=False)
+    """Steps in a row of which no rollout succeeded."""
 
     async def collect(self, step: int, position: int) -> Collected:
-        """All rollouts of a step. Raises `Interrupted` when it was stopped before its end."""
+        """All rollouts of a step. Raises `Interrupted` when it was stopped before its end.
+
+        Raises `TrainingError` when every rollout of the first step failed, or of several in a row.
+        """
         started, self._found = time.perf_counter(), 0
         wanted = self.config.prompts_per_step
         groups = await self._rolled_out(self.order.take(position, wanted), step)
@@ -99,12 +107,31 @@ class Collector:
                 break
             groups += await self._rolled_out(self.order.take(position, missing), step)
             position += missing
+        self._stop_if_hopeless(step, groups)
         return Collected(
             groups=groups,
             position=position,
             seconds=time.perf_counter() - started,
             found=self._found,
             resampled=len(groups) - wanted,
+        )
+
+    def _stop_if_hopeless(self, step: int, groups: Sequence[Group]) -> None:
+        failures = [sample.failure for group in groups for sample in group.samples]
+        known = [failure for failure in failures if failure is not None]
+        if len(known) < len(failures):
+            self._succeeded, self._lost = True, 0
+            return
+        self._lost += 1
+        if self._succeeded and self._lost < _MOST_LOST:
+            return
+        reasons = Counter((str(each.boundary), each.kind, each.message) for each in known)
+        (boundary, kind, message), count = reasons.most_common(1)[0]
+        raise EveryRolloutFailed(
+            f"nothing was learned: all {len(known)} rollouts of step {step} failed, {count} of "
+            f"them at the {boundary}: {kind}: {message}",
+            rollouts=len(known),
+            hint="correct the cause and resume: failed rollouts are made again",
         )
 
     async def _rolled_out(self, drawn: Sequence[Drawn], step: int) -> list[Group]:
@@ -142,7 +169,7 @@ class Collector:
         repeat = drawn.epoch * self.config.group_size + member
         own = sample.model_copy(
             update={
-                **_FRESH,
+                **FRESH,
                 "group_index": drawn.position,
                 "rollout_id": f"{sample.id}#{repeat}",
                 # A scorer that changes its row must not change it for the others of the group.
