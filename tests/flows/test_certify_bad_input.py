@@ -298,7 +298,11 @@ def test_a_store_whose_package_is_missing_says_what_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("assay.sources.golden.object_store.find_spec", lambda name: None)
-    bad = uri("gs://bucket/golden.jsonl", "fetching from gs:", "pip install 'assay[gcs]'")
+    bad = uri(
+        "gs://bucket/golden.jsonl",
+        "fetching from gs://bucket/golden.jsonl",
+        "pip install 'assay[gcs]'",
+    )
     edited(folder, bad)
 
     refused(bad, capsys)

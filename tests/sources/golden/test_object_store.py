@@ -199,3 +199,4 @@ def test_what_a_store_says_is_told_in_our_words(
 
     assert type(told) is kind
     assert told.message.startswith(said)
+    assert told.where == "hf://datasets/o/n/a.json"
