@@ -4,7 +4,7 @@
 
 Prints how often an unchanged system is called worse, one test at a time and forty at once, how
 often a difference of the size `detectable` is found, and how often intervals hold the truth. The
-draws have fixed seeds. All of it takes about ten minutes, `--quick` about one.
+draws have fixed seeds. All of it takes about twenty minutes, `--quick` about four.
 """
 
 import argparse
