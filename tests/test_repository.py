@@ -190,3 +190,10 @@ def test_ordinary_addresses_are_no_private_place(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("https://example.com/work/1 and ./home/index and homework/")
 
     assert private_places(tmp_path) == []
+
+
+def test_the_readme_leads_to_the_security_page() -> None:
+    page = (ROOT / "SECURITY.md").read_text("utf-8")
+
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text("utf-8")
+    assert [part for part in ("not trusted", "does not guard", "Report") if part not in page] == []
