@@ -1,6 +1,6 @@
 """Rows of Fireworks' reinforcement fine-tuning."""
 
-from assay.models import Sample
+from assay.models import Message, Sample
 from assay.models.wire.fireworks import from_fireworks_rft, to_fireworks_rft
 from make import asked
 
@@ -17,3 +17,10 @@ def test_a_prompt_comes_back_with_its_ground_truth_and_id() -> None:
     }
     read = from_fireworks_rft(row)
     assert (read.id, read.ground_truth, read.messages) == ("a", "12", [asked("3 * 4?")])
+
+
+def test_names_have_no_place_in_its_messages_and_are_reported() -> None:
+    converted = to_fireworks_rft(Sample(prompt=[Message(role="user", content="?", name="Ann")]))
+
+    assert converted.value["messages"] == [{"role": "user", "content": "?"}]
+    assert [loss.where for loss in converted.lost] == ["messages[0].name"]
