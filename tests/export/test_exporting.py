@@ -329,6 +329,17 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_format_that_no_released_package_reads_is_exported_with_a_note(tmp_path: Path) -> None:
+    call = ModelCall(prompt_ids=(1,), completion_ids=(2,), logprobs=(-0.5,))
+    recorded = Trajectory(messages=[asked("?"), said("x")], calls=[call])
+    given = Sample(prompt="?", trajectory=recorded, score=EvaluateResult(score=1.0))
+
+    report = export([given], tmp_path / "a.jsonl", "openenv")
+
+    assert report.rows == 1
+    assert any("has no reader for these traces" in note for note in report.notes)
+
+
 def test_parquet_rows_are_read_back_by_datasets(tmp_path: Path) -> None:
     from datasets import load_dataset
 

@@ -104,6 +104,26 @@ def test_sft_learns_from_the_agents_turns_and_from_nothing_else(
         assert "BY A TOOL" not in words
 
 
+def test_sft_learns_from_one_list_of_messages(tmp_path: Path) -> None:
+    from trl import SFTConfig, SFTTrainer
+
+    talk = [Message(role="user", content="Q?"), Message(role="assistant", content="GOOD")]
+    sample = Sample(
+        prompt=talk[:1],
+        trajectory=Trajectory(messages=talk, tools=TOOLS),
+        score=EvaluateResult(score=1.0),
+    )
+    rows = loaded(exported([sample, sample], "trl-sft-messages", tmp_path), tmp_path)
+    config = SFTConfig(**settings(tmp_path, max_length=None, assistant_only_loss=True))
+    trainer = SFTTrainer(
+        tiny_model(), args=config, train_dataset=rows, processing_class=tiny_tokenizer()
+    )
+
+    assert trainer.train().global_step == 1
+    assert list(trained_words(trainer)) == ["GOOD[end]"] * 2
+    assert "look" in tiny_tokenizer().decode(trainer.train_dataset[0]["input_ids"])
+
+
 def test_the_loaded_rows_are_as_written_with_no_keys_filled_in(
     samples: list[Sample], tmp_path: Path
 ) -> None:

@@ -224,6 +224,8 @@ class _Export:
             report.notes.append(f"no file for {', '.join(empty)}: no sample fell into it")
         if 0 < report.rows < self.form.least:
             report.notes.append(f"{self.name} takes no fewer than {self.form.least} rows")
+        if report.rows and self.form.note is not None:
+            report.notes.append(self.form.note)
         if self.options.lengths is not None:
             report.notes.append(f"lengths are {self.options.lengths.source}")
 

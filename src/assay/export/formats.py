@@ -54,6 +54,9 @@ class Format:
     least: int = 1
     """How few rows the consumer takes."""
 
+    note: str | None = None
+    """What the report of every export in this format says."""
+
     def check_target(self, target: Path, name: str) -> None:
         """Raise `ConfigError` for a file whose name says that it is something else."""
         suffix = target.suffix.lower()
@@ -111,7 +114,13 @@ FORMATS: Mapping[str, Format] = {
     "skyrl": Format("prompts", "SkyRL's prompts", to_skyrl, columns=SKYRL_COLUMNS),
     "sharegpt": Format("answers", "conversations of human and gpt", to_sharegpt),
     "atif": Format("samples", "ATIF 1.8, one trajectory on each line", to_atif),
-    "openenv": Format("answers", "OpenEnv training traces: recorded tokens", to_openenv_trace),
+    "openenv": Format(
+        "answers",
+        "OpenEnv's layout of training traces, which its released package does not read",
+        to_openenv_trace,
+        note="the openenv-core package (0.3.0) has no reader for these traces; "
+        "`assay.models.wire.openenv_trace.from_openenv_trace` reads them",
+    ),
     "vertex": Format("samples", "Vertex Gen AI evaluation", to_vertex),
     "eval": Format("samples", "evaluation records", to_eval_record),
     "sample": Format("samples", "assay's own, which every command reads", _own),

@@ -1,7 +1,8 @@
 """OpenEnv training traces, to and from: each model call with its tokens, logprobs and mask.
 
 The mask covers prompt and completion. What a trace has no field for, which is nearly everything
-else, travels in the metadata of its turns.
+else, travels in the metadata of its turns. The released openenv-core package (0.3.0) neither writes
+nor reads such traces: the layout is that of the project's development branch.
 """
 
 from collections.abc import Mapping
