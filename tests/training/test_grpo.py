@@ -12,7 +12,8 @@ import torch
 
 from assay.endpoints.in_process import LocalModel
 from assay.errors import ConfigError, MissingExtra, TrainingError
-from assay.models import EvaluateResult, Sample
+from assay.evaluation import EvalConfig, evaluate
+from assay.models import Endpoint, EvaluateResult, Message, Sample
 from assay.record import Store
 from assay.rollout import BasicEnvironment
 from assay.training.collecting import STEP
@@ -411,3 +412,72 @@ def test_a_few_steps_without_any_success_do_not_end_a_training_that_had_some(
         trained(tmp_path / "many", num_steps=6, score_fn=broken_later)
 
     assert [step.valid for step in few.steps] == [12, 0, 0, 12]
+
+
+def brief(sample: Sample) -> list[Message]:
+    return [Message(role="system", content="Be brief."), *sample.messages]
+
+
+def test_the_trained_prompt_is_the_evaluated_prompt(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path, "qwen3")
+    endpoint = Endpoint(
+        provider="local",
+        model=str(folder),
+        max_tokens=4,
+        stop=("zz",),
+        extra_params={"top_k": 50, "chat_template_kwargs": {"enable_thinking": False}},
+    )
+    rows = [{"id": "one", "prompt": "Hello?"}]
+    config = GRPOConfig(
+        model_name=str(folder),
+        endpoint=endpoint,
+        importance_cap=None,
+        num_steps=1,
+        prompts_per_step=1,
+        group_size=2,
+        output=tmp_path / "out",
+    )
+
+    trained_on = grpo_train(
+        config,
+        rows,
+        share_of_a,
+        prepare_messages=brief,
+        session=TrainingSession(store=tmp_path / "store.db"),
+    )
+    evaluated = asyncio.run(
+        evaluate(
+            rows,
+            EvalConfig(endpoint=endpoint, score_fn=share_of_a, prepare_messages=brief),
+            store=tmp_path / "eval.db",
+        )
+    )
+
+    with Store.open(tmp_path / "store.db") as store:
+        (one, *_) = store.run(trained_on.run_id).samples()
+    (other,) = evaluated.samples
+    assert one.trajectory is not None
+    assert other.trajectory is not None
+    (trained_call,), (call,) = one.trajectory.calls, other.trajectory.calls
+    assert trained_call.prompt_ids == call.prompt_ids
+    seed = {"seed": trained_call.sampling["seed"]}
+    assert trained_call.sampling == {**call.sampling, **seed}
+    assert trained_call.sampling["top_k"] == 50
+
+
+def test_other_prepared_messages_are_another_training(tmp_path: Path) -> None:
+    words = ["Be brief."]
+
+    def prepared(sample: Sample) -> list[Message]:
+        return [Message(role="system", content=words[0]), *sample.messages]
+
+    trained(tmp_path, num_steps=1, prepare_messages=prepared)
+    words[0] = "Be long."
+
+    with pytest.raises(ConfigError, match="the dataset changed since it was started"):
+        trained(
+            tmp_path,
+            num_steps=2,
+            prepare_messages=prepared,
+            session=TrainingSession(store=tmp_path / "store.db", resume=True),
+        )

@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from assay.models import Endpoint
 from assay.rollout import Limits
 from assay.training.grpo_config import GRPOConfig
 from assay.training.lora import Lora
+
+
+def endpoint(**fields: Any) -> Endpoint:
+    return Endpoint(provider="local", model="folder", **fields)
 
 
 def config(**fields: Any) -> GRPOConfig:
@@ -29,6 +34,11 @@ def config(**fields: Any) -> GRPOConfig:
         ({"backend": "vllm"}, "backend"),
         ({"lora": {"rank": 0}}, "rank"),
         ({"top_p": 0.9}, "set importance_cap=None"),
+        ({"top_k": 20}, "with `top_k` .* set importance_cap=None"),
+        ({"top_k": -1}, "top_k"),
+        ({"endpoint": endpoint(temperature=0.0)}, "at temperature 0 .* set `temperature`"),
+        ({"endpoint": endpoint(reasoning_effort="low")}, "`endpoint` has `reasoning_effort`"),
+        ({"endpoint": endpoint(extra_params={"min_p": 0.1})}, "does not know: min_p"),
         ({"length_constant": 5}, "has no meaning with loss_type='dapo'"),
         ({"warmup_steps": 5, "num_steps": 5, "schedule": "linear"}, "leave no step to decay in"),
     ],
@@ -110,3 +120,34 @@ def test_the_description_is_plain_values() -> None:
 
     assert described["lora"] == {"rank": 8, "alpha": 16.0, "target_modules": ["q_proj"]}
     assert "output" not in described
+
+
+def test_the_settings_of_an_endpoint_are_taken_where_none_are_given_here() -> None:
+    evaluated = endpoint(
+        temperature=0.7,
+        top_p=0.9,
+        max_tokens=64,
+        stop=("\n\n",),
+        extra_params={
+            "top_k": 20,
+            "chat_template_kwargs": {"enable_thinking": False},
+            "stop_token_ids": [3],
+            "device": "cpu",
+        },
+    )
+
+    taken = config(endpoint=evaluated, importance_cap=None, max_tokens=32)
+
+    assert (taken.temperature, taken.top_p, taken.top_k) == (0.7, 0.9, 20)
+    assert taken.max_tokens == 32
+    assert (taken.stop, taken.stop_token_ids) == (("\n\n",), (3,))
+    assert taken.chat_template_kwargs == {"enable_thinking": False}
+    assert GRPOConfig.model_validate(dict(taken)) == taken
+
+
+def test_the_model_of_an_endpoint_is_no_part_of_the_training() -> None:
+    one = config(endpoint=endpoint(api_key="secret"))
+    other = config(endpoint=Endpoint(provider="openai", model="gpt-5"))
+
+    assert one.fingerprint() == other.fingerprint() == config().fingerprint()
+    assert "secret" not in one.model_dump_json()

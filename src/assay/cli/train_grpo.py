@@ -34,7 +34,7 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         metavar="FILE.py",
         help="defines `config`, a GRPOConfig, `prompts`, and `score_fn` or `environment_cls`; "
-        "may define `model`",
+        "may define `prepare_messages` and `model`",
     )
     parser.add_argument("--steps", type=count, metavar="N", help="stop after step N")
     parser.add_argument(
@@ -126,6 +126,7 @@ class _Watched(Silence):
                 file.prompts,
                 file.score_fn,
                 file.environment_cls,
+                prepare_messages=file.prepare_messages,
                 model=file.model,
                 session=session,
             )

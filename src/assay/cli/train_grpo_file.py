@@ -25,6 +25,7 @@ class TrainFile:
     prompts: Source | SampleStream
     score_fn: ScoreFunction | None
     environment_cls: Any
+    prepare_messages: Any
     model: LocalModel | None
     """One that the file made itself; None: the folder that the configuration names."""
 
@@ -52,6 +53,7 @@ def load_train_file(target: str, **changes: object) -> TrainFile:
         prompts=located_dataset(_defined(module, "prompts", path), path.parent),
         score_fn=score_fn,
         environment_cls=environment_cls,
+        prepare_messages=vars(module).get("prepare_messages"),
         model=_model(vars(module).get("model"), path),
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from assay.endpoints.in_process import LocalClient, LocalModel
 from assay.errors import ConfigError, StoreError
-from assay.models import Endpoint
+from assay.evaluation.config import PrepareMessages
 from assay.record import Store
 from assay.record.runs import RunStatus
 from assay.scoring import ScoreFunction
@@ -36,6 +36,7 @@ from .packages import check_packages
 from .policy import Policy, seeded
 from .precision import load_dtype, warn_if_unchanged
 from .recorded_run import begin_run
+from .rollout_settings import policy_endpoint
 from .session import TrainingSession
 from .trl_backend import TrlFollower, TrlLeader, TrlListener
 from .trl_learner import TrlStart
@@ -75,12 +76,13 @@ class GRPOResult:
         return [each.reward for each in self.steps]
 
 
-def grpo_train(
+def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it learns
     config: GRPOConfig,
     prompts: Source | SampleStream,
     score_fn: ScoreFunction | None,
     environment_cls: EnvironmentClass | None = None,
     *,
+    prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
     session: TrainingSession | None = None,
 ) -> GRPOResult:
@@ -88,11 +90,18 @@ def grpo_train(
 
     `score_fn` is that of an evaluation; None takes the environment's own rewards.
     `environment_cls` makes a fresh environment for each rollout, from nothing or from the sample.
+    `prepare_messages` is that of an evaluation too; `config` may have it instead.
     `model` is one that is loaded already; it is trained in place. May be called where an event
     loop runs, which then waits; `grpo_train_async` lets it go on.
     """
     training = grpo_train_async(
-        config, prompts, score_fn, environment_cls, model=model, session=session
+        config,
+        prompts,
+        score_fn,
+        environment_cls,
+        prepare_messages=prepare_messages,
+        model=model,
+        session=session,
     )
     try:
         asyncio.get_running_loop()
@@ -101,17 +110,20 @@ def grpo_train(
     return _in_another_thread(training)
 
 
-async def grpo_train_async(
+async def grpo_train_async(  # noqa: PLR0913  # as above
     config: GRPOConfig,
     prompts: Source | SampleStream,
     score_fn: ScoreFunction | None,
     environment_cls: EnvironmentClass | None = None,
     *,
+    prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
     session: TrainingSession | None = None,
 ) -> GRPOResult:
     """The same as `grpo_train`, to be awaited."""
     session = session or TrainingSession()
+    if prepare_messages is not None:
+        config = config.model_copy(update={"prepare_messages": prepare_messages})
     check_packages()
     if config.backend == "local":
         check_alone()
@@ -218,7 +230,7 @@ class _Training:
         self._metrics = RecordedMetrics(MetricsFile(self._output.metrics, StepMetrics), run)
         status: RunStatus = "failed"
         local = self._policy.local
-        client, batches = LocalClient(local, self._endpoint()), local.batches
+        client, batches = LocalClient(local, policy_endpoint(self._config)), local.batches
         try:
             await asyncio.to_thread(self._restore)
             self._tell(Began(run.id, self._progressed.step, self._config.num_steps))
@@ -245,17 +257,6 @@ class _Training:
         if self._trl is not None:
             await self._trl.let_go()
         return result
-
-    def _endpoint(self) -> Endpoint:
-        config = self._config
-        return Endpoint(
-            provider="local",
-            model=config.model_name,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            max_tokens=config.max_tokens,
-            extra_params={} if config.tool_format is None else {"tool_format": config.tool_format},
-        )
 
     def _collector(self, recording: Recording, client: LocalClient) -> Collector:
         plan, stop = self._plan, self._session.stop

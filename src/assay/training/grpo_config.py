@@ -6,10 +6,12 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from assay.endpoints.tool_text import CallStyle
-from assay.models import stable_id
+from assay.evaluation.config import PrepareMessages
+from assay.models import Endpoint, stable_id
 from assay.rollout import Limits
 
 from .lora import Lora
+from .rollout_settings import settings_of
 from .schedule import Schedule, scheduled_rate
 from .trl_settings import TrlSettings, unfit_for_trl
 
@@ -50,6 +52,25 @@ class GRPOConfig(BaseModel):
 
     temperature: FiniteFloat = Field(default=1.0, gt=0)
     top_p: FiniteFloat = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    """Sample from this many of the most likely tokens; 0 samples from all."""
+
+    stop: tuple[str, ...] = ()
+    """Texts that end an answer."""
+
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end an answer, in place of the model's own."""
+
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the chat template, such as `enable_thinking`."""
+
+    endpoint: Endpoint | None = Field(default=None, exclude=True)
+    """The endpoint of an evaluation: its sampling settings and chat template arguments are used
+    where the fields above are not given. Its model and address are not."""
+
+    prepare_messages: PrepareMessages | None = Field(default=None, exclude=True)
+    """What the model is asked, as in an evaluation. None: the sample's own messages."""
+
     concurrency: int = Field(default=256, gt=0)
     """Rollouts in progress at once."""
 
@@ -122,11 +143,24 @@ class GRPOConfig(BaseModel):
 
     keep_checkpoints: int = Field(default=2, gt=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_endpoint_settings(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("endpoint") is None:
+            return data
+        taken = {**settings_of(Endpoint.model_validate(data["endpoint"])), **data}
+        if taken.get("temperature") == 0:
+            raise ValueError(
+                "at temperature 0 all rollouts of a group are equal: set `temperature` above 0"
+            )
+        return taken
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.top_p < 1 and self.importance_cap is not None:
+        if (self.top_p < 1 or self.top_k) and self.importance_cap is not None:
+            cut = "`top_k`" if self.top_k else "`top_p` below 1"
             raise ValueError(
-                "with `top_p` below 1 recorded logprobs are those of a cut distribution, and "
+                f"with {cut} recorded logprobs are those of a cut distribution, and "
                 "weights made from them are biased: set importance_cap=None"
             )
         if self.length_constant is not None and self.loss_type != "dr_grpo":

@@ -9,6 +9,7 @@ from typing import Any
 from assay.errors import ConfigError
 from assay.evaluation import EvalConfig
 from assay.evaluation.config import EnvironmentFactory
+from assay.evaluation.prompts import Unprepared, digest_messages, prepare_messages
 from assay.models import Sample
 from assay.rollout import Environment
 from assay.scoring import ScoreFunction
@@ -16,6 +17,7 @@ from assay.sources import SampleStream, SkippedRows, Source, load_samples
 
 from .grpo_config import GRPOConfig
 from .prompt_order import PromptOrder, fingerprint_prompts
+from .rollout_settings import policy_endpoint
 
 EnvironmentClass = Callable[[], Environment] | Callable[[Sample], Environment] | str
 """Makes a fresh environment, from nothing or from the sample; a name such as `basic` will do."""
@@ -42,6 +44,7 @@ class Plan:
             "training": self.config.describe(),
             "score_fn": rollouts["score_fn"],
             "environment_cls": rollouts["environment_factory"],
+            "prepare_messages": rollouts["prepare_messages"],
         }
 
 
@@ -57,7 +60,9 @@ def planned(
     if not samples:
         raise ConfigError("there are no prompts", where=_WHERE)
     evaluation = EvalConfig(
+        endpoint=policy_endpoint(config),
         score_fn=score_fn,
+        prepare_messages=config.prepare_messages,
         environment_factory=environment_factory(environment_cls),
         name=config.name,
         limits=config.limits,
@@ -70,9 +75,23 @@ def planned(
         evaluation=evaluation,
         order=PromptOrder(samples, config.seed),
         dataset=stream.name,
-        dataset_fingerprint=fingerprint_prompts(samples),
+        dataset_fingerprint=fingerprint_prompts(samples, _sent(evaluation)),
         skipped=stream.skipped,
     )
+
+
+def _sent(evaluation: EvalConfig) -> Callable[[Sample], str | None]:
+    """Tells the messages that the model is sent of a prompt, where they are not the prompt's."""
+
+    def digest(sample: Sample) -> str | None:
+        if evaluation.prepare_messages is None:
+            return None
+        try:
+            return digest_messages(prepare_messages(evaluation, sample.model_copy(deep=True)))
+        except Unprepared:
+            return None  # a failure of the rollout, which is attributed there
+
+    return digest
 
 
 def environment_factory(

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,15 @@ class PromptOrder:
         return Drawn(self._prompts[self._order[place]], position, epoch)
 
 
-def fingerprint_prompts(prompts: Iterable[Sample]) -> str:
+def fingerprint_prompts(
+    prompts: Iterable[Sample], sent: Callable[[Sample], str | None] = lambda prompt: None
+) -> str:
     """A digest of the prompts in their order: ids, rows, messages, answers and metadata.
 
-    Raises `ConfigError` for a prompt that no rollout could be recorded of.
+    `sent` is a digest of what else a model is asked. Raises `ConfigError` for a prompt that no
+    rollout could be recorded of.
     """
-    return stable_id([_content_id(prompt) for prompt in prompts])
+    return stable_id([[_content_id(prompt), sent(prompt)] for prompt in prompts])
 
 
 def _content_id(prompt: Sample) -> str:

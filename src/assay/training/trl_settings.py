@@ -64,6 +64,8 @@ def unfit_for_trl(config: "GRPOConfig") -> Iterator[str]:
         )
     if "@" in (settings.vllm_server_base_url or ""):
         yield "trl.vllm_server_base_url: settings are recorded, so no password may stand in them"
+    if settings.use_vllm and (config.stop or config.stop_token_ids):
+        yield "stop, stop_token_ids: TRL does not tell vLLM of them"
     if not settings.use_vllm:
         for name, value in settings:
             if name.startswith("vllm_") and value is not None:

@@ -107,6 +107,7 @@ def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
         max_completion_length=config.max_tokens,
         temperature=config.temperature,
         top_p=config.top_p,
+        top_k=config.top_k,
         learning_rate=config.learning_rate,
         max_grad_norm=config.max_grad_norm,
         loss_type=config.loss_type,
