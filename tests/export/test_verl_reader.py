@@ -118,8 +118,8 @@ def test_keys_padded_in_a_shared_file_are_counted_with_a_way_out(tmp_path: Path)
 
 def documented_class() -> Any:
     """The class that docs/export.md shows, as it is written there."""
-    blocks = DOCS.read_text(encoding="utf-8").split("```python\n")
-    (code,) = (block.partition("```")[0] for block in blocks if "MultiTurnSFTDataset" in block)
+    blocks = DOCS.read_text(encoding="utf-8").split("```python\n")[1:]
+    (code,) = (block.partition("```")[0] for block in blocks if "class WithoutNulls" in block)
     names: dict[str, Any] = {}
     exec(code, names)
     return names["WithoutNulls"]
