@@ -163,3 +163,22 @@ def test_the_tensors_point_at_the_sampled_tokens_and_nothing_else() -> None:
     assert batch.scale_N.tolist() == pytest.approx([1 / 6] * 6)
     assert batch.first_place == 1
     assert batch.ids_RT.dtype == torch.int64
+
+
+def test_passes_are_bounded_by_the_tokens_that_have_logits() -> None:
+    def answered(prompt: int, answer: int) -> TrainedRollout:
+        sample = Sample(
+            prompt="?",
+            tokens=[1] * (prompt + answer),
+            loss_mask=[0.0] * prompt + [1.0] * answer,
+            rollout_log_probs=[0.0] * (prompt + answer),
+        )
+        return TrainedRollout((sample,), 1.0)
+
+    rollouts = [answered(90, 9) for _ in range(6)]
+
+    # Each has logits at ten places: those of its answer, and the one before.
+    assert [len(some) for some in packed(rollouts, 10_000, 30)] == [3, 3]
+    assert [len(some) for some in packed(rollouts, 10_000, 29)] == [2, 2, 2]
+    assert [len(some) for some in packed(rollouts, 10_000, 1)] == [1] * 6
+    assert [len(some) for some in packed(rollouts, 10_000)] == [6]

@@ -17,6 +17,8 @@ from assay.training.trl_settings import TrlSettings
         ({"zero_variance": "resample"}, "zero_variance='resample'"),
         ({"measure_kl": True}, "measure_kl"),
         ({"micro_batch_tokens": 100}, r"micro_batch_tokens: .*per_device_train_batch_size"),
+        ({"micro_batch_bytes": 100}, r"micro_batch_bytes: .*per_device_train_batch_size"),
+        ({"gradient_checkpointing": True}, "gradient_checkpointing: set trl"),
         ({"device": "cuda:1"}, "device='cuda:1'"),
         ({"trl": {"per_device_train_batch_size": 5}}, "does not divide the 64 rollouts"),
         (

@@ -9,6 +9,7 @@ from .demonstrations import demonstrated
 from .grpo import GRPOResult, grpo_train, grpo_train_async
 from .grpo_config import GRPOConfig
 from .lora import Lora
+from .memory import MemoryEstimate, estimate_memory
 from .metrics import StepMetrics
 from .metrics_file import MetricsFile
 from .retokenising import Retokeniser, retokenised
@@ -25,6 +26,7 @@ __all__ = [
     "GRPOConfig",
     "GRPOResult",
     "Lora",
+    "MemoryEstimate",
     "MetricsFile",
     "Retokeniser",
     "SFTConfig",
@@ -39,6 +41,7 @@ __all__ = [
     "character_model",
     "check_tokens",
     "demonstrated",
+    "estimate_memory",
     "grpo_train",
     "grpo_train_async",
     "retokenised",

@@ -52,6 +52,11 @@ class TrainedRollout:
     def longest(self) -> int:
         return max(len(part.tokens) for part in self.parts)
 
+    @cached_property
+    def first_place(self) -> int:
+        """No part has a token that is trained on before this place."""
+        return min(next((n for n, on in enumerate(part.loss_mask) if on), 1) for part in self.parts)
+
 
 def trained_rollouts(groups: Sequence[Group], config: GRPOConfig) -> list[TrainedRollout]:
     """What the loss of a step is made of. Raises `TokenError` for tokens that must not be.
@@ -103,19 +108,25 @@ def _parts(sample: Sample, config: GRPOConfig) -> tuple[Sample, ...]:
     return parts
 
 
-def packed(rollouts: Sequence[TrainedRollout], max_tokens: int) -> list[list[TrainedRollout]]:
+def packed(
+    rollouts: Sequence[TrainedRollout], max_tokens: int, max_logits: int | None = None
+) -> list[list[TrainedRollout]]:
     """Rollouts in passes of at most `max_tokens`, padding included; one may be larger alone.
 
+    At most `max_logits` of the tokens have logits: those from the first that is trained on.
     Rollouts of like length go together. The parts of one are never in different passes.
     """
     passes: list[list[TrainedRollout]] = []
-    rows = longest = 0
+    rows = longest = first = 0
     # Sorting is stable: rollouts of one length stay in their order.
     for rollout in sorted(rollouts, key=lambda each: -each.longest):
         rows += len(rollout.parts)
-        if not passes or rows * longest > max_tokens:
+        first = min(first, rollout.first_place)
+        too_many = max_logits is not None and rows * (longest - first + 1) > max_logits
+        if not passes or rows * longest > max_tokens or too_many:
             passes.append([])
             rows, longest = len(rollout.parts), rollout.longest
+            first = rollout.first_place
         passes[-1].append(rollout)
     return passes
 

@@ -115,6 +115,14 @@ class GRPOConfig(BaseModel):
     micro_batch_tokens: int = Field(default=16384, gt=0)
     """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
 
+    micro_batch_bytes: int = Field(default=4 * 2**30, gt=0)
+    """Memory of one pass for logits and what is made of them: tokens times vocabulary. A single
+    rollout may take more."""
+
+    gradient_checkpointing: bool | None = None
+    """Compute layers again in the backward pass instead of remembering them. None: for models of
+    500 million weights or more."""
+
     learning_rate: FiniteFloat = Field(default=1e-6, gt=0)
     schedule: Schedule = "constant"
     warmup_steps: int = Field(default=0, ge=0)

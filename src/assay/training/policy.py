@@ -2,8 +2,8 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,9 @@ from .batches import MicroBatch, TrainedRollout, micro_batch, packed, step_size
 from .checkpoints import weights_digest
 from .grpo_config import GRPOConfig
 from .losses import LossSums, TokenTerms, grpo_loss
+from .memory import logits_per_pass
 from .precision import compute_in, hold_in_float32
+from .recomputation import recomputing, should_recompute
 from .shared_prompts import logits_after
 from .trained_weights import TrainedWeights
 
@@ -61,11 +63,15 @@ class Policy:
             self.reference = copy.deepcopy(local.model).eval().requires_grad_(False)
         self.weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
         local.model.eval()
+        self._recomputes = should_recompute(local, config.gradient_checkpointing)
 
     def update(self, rollouts: Sequence[TrainedRollout], *, learning_rate: float) -> UpdateStats:
         """Learn from a step's rollouts. Raises `TrainingError` instead of a step into NaN."""
-        with self.local.limited_threads():
+        with ExitStack() as stack:
+            stack.enter_context(self.local.limited_threads())
             passes = self._passes(rollouts)
+            if self._recomputes:
+                stack.enter_context(recomputing(self.local.model))
             stats = [
                 self._updated(passes, learning_rate) for _ in range(self._config.updates_per_step)
             ]
@@ -90,10 +96,15 @@ class Policy:
         """The tensors of a step, with what the weights say of them before they change."""
         config, device = self._config, self.local.device
         size = step_size(rollouts, config)
+        vocabulary = self.local.model.get_input_embeddings().num_embeddings
+        most = logits_per_pass(config.micro_batch_bytes, vocabulary)
         batches = [
             micro_batch(some, size, config, device=device)
-            for some in packed(rollouts, config.micro_batch_tokens)
+            for some in packed(rollouts, config.micro_batch_tokens, most)
         ]
+        if self._recomputes:
+            # A layer that is computed again cannot add to the keys and values of a shared prompt.
+            batches = [replace(batch, shared=None) for batch in batches]
         return [_Pass(batch, self._old(batch), self._referred(batch)) for batch in batches]
 
     def _old(self, batch: MicroBatch) -> "Tensor | None":

@@ -12,11 +12,13 @@ from assay.evaluation import Stop
 from assay.sources import SampleStream, Source, load_samples
 
 from .checkpoints import Checkpoints, Progressed, weights_digest, write_folder
+from .memory import logits_per_pass
 from .metrics_file import MetricsFile
 from .output import Output
 from .packages import check_packages
 from .policy import seeded
 from .precision import compute_in, hold_in_compute_dtype, load_dtype, warn_if_unchanged
+from .recomputation import should_recompute
 from .sft_batches import endless_batches, epoch_batches, packed, summed_loss
 from .sft_config import SFTConfig
 from .sft_data import Example, Examples, read_examples, read_template, templated
@@ -109,6 +111,14 @@ class _Training:
         )
         self._weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
         compute_in(local, config.dtype)
+        vocabulary = local.model.get_input_embeddings().num_embeddings
+        # Of a demonstration nearly every token may have logits.
+        self._most_tokens = min(
+            config.micro_batch_tokens, logits_per_pass(config.micro_batch_bytes, vocabulary)
+        )
+        self._recomputes = should_recompute(local, config.gradient_checkpointing)
+        if self._recomputes:
+            local.model.gradient_checkpointing_enable({"use_reentrant": False})
         self._warned = False
         self._checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
         self._per_epoch = sum(1 for _ in self._epoch(0))
@@ -163,7 +173,7 @@ class _Training:
         self._local.model.train()
         self._weights.zero_grad()
         loss = 0.0
-        for some in packed(batch, config.micro_batch_tokens):
+        for some in packed(batch, self._most_tokens):
             # Divided by the tokens of the whole update: how it is cut into passes does not matter.
             with self._local.computing():
                 part = summed_loss(self._local.model, some, self._local.device) / trained
@@ -199,7 +209,7 @@ class _Training:
         with torch.no_grad(), self._local.computing():
             losses = [
                 float(summed_loss(self._local.model, some, self._local.device))
-                for some in packed(held, self._config.micro_batch_tokens)
+                for some in packed(held, self._most_tokens)
             ]
         return sum(losses) / sum(example.trained for example in held)
 
@@ -211,6 +221,8 @@ class _Training:
         if whole:
             write_folder(self._output.model, self._weights.save_model)
         hold_in_compute_dtype(self._local)
+        if self._recomputes:
+            self._local.model.gradient_checkpointing_disable()
         return SFTResult(
             steps=steps,
             data=self._data,

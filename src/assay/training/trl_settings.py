@@ -53,6 +53,10 @@ def unfit_for_trl(config: "GRPOConfig") -> Iterator[str]:
         yield "measure_kl: TRL measures the divergence only where `beta` is above 0"
     if config.micro_batch_tokens != type(config).model_fields["micro_batch_tokens"].default:
         yield "micro_batch_tokens: TRL counts rollouts; set trl.per_device_train_batch_size"
+    if config.micro_batch_bytes != type(config).model_fields["micro_batch_bytes"].default:
+        yield "micro_batch_bytes: TRL counts rollouts; set trl.per_device_train_batch_size"
+    if config.gradient_checkpointing is not None:
+        yield "gradient_checkpointing: set trl.gradient_checkpointing"
     if config.device not in (None, "cpu"):
         yield f"device={config.device!r}: accelerate chooses the device; leave it out"
     settings = config.trl or TrlSettings()

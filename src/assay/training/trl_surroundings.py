@@ -19,7 +19,7 @@ def as_it_was(local: LocalModel) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(_random_states())
-        stack.enter_context(_without_dropout(local.model))
+        stack.enter_context(without_dropout(local.model))
         stack.enter_context(_settings(local))
         stack.enter_context(_attributes(local.model))
         yield
@@ -38,7 +38,8 @@ def _random_states() -> Iterator[None]:
 
 
 @contextmanager
-def _without_dropout(model: Any) -> Iterator[None]:
+def without_dropout(model: Any) -> Iterator[None]:
+    """Inside of it no module of a model drops anything out, whatever its mode."""
     rates = list(_dropout_rates(model))
     for module, name, _ in rates:
         setattr(module, name, 0.0)

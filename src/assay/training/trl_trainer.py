@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from assay.endpoints.in_process_bfloat16 import prepare_half_precision
 from assay.errors import ConfigError, MissingExtra
 
 from .grpo_config import GRPOConfig
@@ -62,15 +63,19 @@ def make_trainer(
     Its dataset is the numbers of the prompts: which prompt has which number, and what becomes of
     it, is decided by whoever rolls out.
     """
+    import torch
     from datasets import Dataset
     from transformers import PrinterCallback
 
+    arguments = trainer_arguments(config, folder)
+    if arguments.bf16:
+        prepare_half_precision(torch.bfloat16, policy.local.device)
     numbers = [str(each) for each in range(config.num_steps * config.prompts_per_step)]
     with _without_notices():
         trainer = _trainer_class()(
             model=policy.local.model,
             reward_funcs=judged,
-            args=trainer_arguments(config, folder),
+            args=arguments,
             train_dataset=Dataset.from_dict({"prompt": numbers}),
             processing_class=policy.local.tokenizer,
             optimizers=_optimizers(config, policy),
