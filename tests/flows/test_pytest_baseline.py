@@ -52,8 +52,8 @@ def test_a_baseline_is_written_compared_with_and_what_is_missing_is_said(tmp_pat
         env={"SCORE": "0.7", "GITHUB_STEP_SUMMARY": str(page), "GITHUB_ACTIONS": "true"},
     )
     assert fallen.status == 1
-    assert fallen.outcomes == {"test_kept": "passed", "test_gone": "passed"}
-    assert fallen.summary["passed"] is True
+    assert fallen.outcomes == {"test_kept": "failure", "test_gone": "passed"}
+    assert fallen.summary["passed"] is False
     assert "-0.300 over 10 pairs, more than the tolerance of 0.200" in page.read_text("utf-8")
     assert "::worse than the baseline" not in fallen.output
     assert "worse than the baseline: -0.300 over 10 pairs" in fallen.output

@@ -115,4 +115,4 @@ def test_a_regression_is_told_with_its_samples(
     assert "WORSE   test_evals.py::test_fell" in output
     assert "-1.000 over 10 pairs, worse" in output
     assert "regressions (10)" in output
-    assert "1 passed" in output
+    assert "1 failed" in output

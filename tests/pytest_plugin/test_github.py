@@ -33,9 +33,16 @@ def test_the_table_has_a_line_for_each_test() -> None:
     )
 
 
-def test_what_failed_or_got_worse_is_marked() -> None:
+def test_what_failed_is_marked() -> None:
     assert "❌ mean 0.500 is below 0.800" in markdown([BAD], [])
-    assert "| ❌ |" in markdown([GOOD], [WORSE])
+
+
+def test_what_was_expected_to_fail_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    expected = replace(BAD, passed=True, xfail="known")
+
+    assert "| ✅ xfailed |" in markdown([expected], [])
+    assert list(annotate([expected], root=Path("/r"))) == []
 
 
 def test_tests_of_the_baseline_only_are_listed_below() -> None:
@@ -55,26 +62,24 @@ def test_nothing_in_a_cell_is_markup() -> None:
 def test_annotations_are_for_github_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
 
-    assert list(annotate([BAD], [], root=Path("/r"))) == []
+    assert list(annotate([BAD], root=Path("/r"))) == []
 
 
 def test_an_annotation_stands_at_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
 
-    (failed,) = annotate([BAD], [], root=Path("/r"))
-    (worse,) = annotate([GOOD], [WORSE], root=Path("/r"))
+    (failed,) = annotate([BAD], root=Path("/r"))
 
     assert failed.startswith("::error file=evals/test_a.py,line=7::evals/test_a.py::test_one: ")
     assert failed.endswith(": mean 0.500 is below 0.800")
-    assert worse.endswith("worse than the baseline: -0.400 over 30 pairs, worse")
 
 
 def test_a_path_is_told_from_the_top_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", "/checkout")
 
-    (line,) = annotate([BAD], [], root=Path("/checkout/python"))
+    (line,) = annotate([BAD], root=Path("/checkout/python"))
 
     assert line.startswith("::error file=python/evals/test_a.py,line=7::")
 
@@ -84,7 +89,7 @@ def test_a_command_cannot_be_smuggled_in(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     evil = replace(BAD, file="a,line=1::b.py", reason="100%\r\n::add-mask::x")
 
-    (line,) = annotate([evil], [], root=Path("/r"))
+    (line,) = annotate([evil], root=Path("/r"))
 
     assert line.startswith("::error file=a%2Cline=1%3A%3Ab.py,line=7::")
     assert line.endswith("100%25%0D%0A::add-mask::x")

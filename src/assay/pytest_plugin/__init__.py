@@ -140,29 +140,49 @@ def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
     return True
 
 
+def pytest_runtest_protocol(item: "pytest.Item", nextitem: "pytest.Item | None") -> bool | None:
+    """Run an evaluation that is compared with a baseline; its reports wait for the decision."""
+    option = item.config.getoption
+    compares = option("--assay-baseline") is not None and not option("--assay-update-baseline")
+    if not compares or asked_of(getattr(item, "function", None)) is None:
+        return None
+    if item.config.pluginmanager.hasplugin("rerunfailures"):
+        return None  # it has to see each report at once
+    _evaluations(item.config).pending.run(item, nextitem)
+    return True
+
+
+def pytest_runtestloop(session: "pytest.Session") -> "Generator[None, object, object]":
+    """Decide about all evaluations as soon as the last test has ended, whatever ended it."""
+    try:
+        return (yield)
+    finally:
+        if _has_parts(session.config):
+            _evaluations(session.config).conclude()
+
+
 def pytest_runtest_makereport(
     item: "pytest.Item", call: "pytest.CallInfo[None]"
 ) -> "Generator[None, pytest.TestReport, pytest.TestReport]":
-    """Redact the report of an evaluation, and put one whose fixtures failed into the summary."""
+    """Redact the report of an evaluation, and make the summary agree with it."""
     report = yield
     asked = asked_of(getattr(item, "function", None))
-    if asked is not None and call.excinfo is not None:
-        from .verdict import record_setup, redact_report
+    if asked is not None and (call.excinfo is not None or report.failed or _xfails(report)):
+        from .verdict import record_report, record_setup, redact_report
 
-        if call.when == "setup":
-            record_setup(item, asked, call.excinfo.value, _evaluations(item.config))
-        redact_report(report)
+        evaluations = _evaluations(item.config)
+        if call.excinfo is not None:
+            if call.when == "setup":
+                record_setup(item, asked, call.excinfo.value, evaluations)
+            redact_report(report)
+        record_report(report, evaluations)
     return report
 
 
 def pytest_sessionfinish(session: "pytest.Session") -> None:
-    """Write the summary of this process and its workers, and compare it with the baseline."""
-    config = session.config
-    if hasattr(config, "workerinput"):
-        return
-    option = config.getoption("--assay-summary")
-    if (config.rootpath / f"{option}.parts" / config._assay_session).is_dir():  # type: ignore[attr-defined]  # ours
-        _evaluations(config).finish(session)
+    """Write the summary of this process and its workers."""
+    if _has_parts(session.config):
+        _evaluations(session.config).finish(session)
 
 
 def pytest_terminal_summary(
@@ -176,10 +196,24 @@ def pytest_terminal_summary(
 
 # Read by pluggy, as `pytest.hookimpl` writes it. The first hook exists only where pytest-xdist is
 # installed; the second sees the finished report; the third must come before plugins that would run
-# an async function themselves.
+# an async function themselves; the fourth is told when the tests of all workers have ended.
 pytest_configure_node.pytest_impl = {"optionalhook": True}  # type: ignore[attr-defined]  # see above
 pytest_runtest_makereport.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 pytest_pyfunc_call.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]  # see above
+pytest_runtestloop.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
+
+
+def _xfails(report: "pytest.TestReport") -> bool:
+    return hasattr(report, "wasxfail")
+
+
+def _has_parts(config: "pytest.Config") -> bool:
+    """Whether this process decides about a session in which an evaluation ran."""
+    if hasattr(config, "workerinput"):
+        return False
+    home = f"{config.getoption('--assay-summary')}.parts"
+    session: str = config._assay_session  # type: ignore[attr-defined]  # ours
+    return (config.rootpath / home / session).is_dir()
 
 
 def _evaluations(config: "pytest.Config") -> "Evaluations":

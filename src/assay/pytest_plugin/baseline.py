@@ -1,6 +1,6 @@
 """This session against an earlier summary, test by test, paired by sample."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from assay.report.multiplicity import adjust_p_values
 from assay.report.results import NOISE
 from assay.report.wording import number, plural
 
-from .summary import read_rows, read_summary
+from .parts import Part
+from .summary import read_lines, read_rows, read_summary
 
 _ALPHA = 0.05
 """The chance with which a session may fail though no test changed."""
@@ -51,19 +52,20 @@ class Row:
         return {}
 
 
-def compare_summaries(
-    baseline: Path, current: Path, *, tolerance: float | None
+def compare_with_baseline(
+    baseline: Path, parts: Sequence[Part], *, tolerance: float | None
 ) -> list[TestComparison]:
-    """Compare each test of `current` with the same test of `baseline`, and decide about all.
+    """Compare each test with the same test of `baseline`, and decide about all of them together.
 
     Without a tolerance the p-values of all tests are adjusted together, so that a session in
     which nothing changed fails at most once in twenty times, however many tests it has.
     """
     before = {test["test"] for test in read_summary(baseline)["tests"]}
-    now = {test["test"] for test in read_summary(current)["tests"]}
-    old, new = _by_test(baseline), _by_test(current)
+    now = {part.record.test: part for part in parts}
+    old = _by_test(read_rows(baseline))
     compared = {
-        test: compare(old.get(test, []), new.get(test, [])) for test in sorted(before & now)
+        test: compare(old.get(test, []), _rows_of(now[test]))
+        for test in sorted(before & now.keys())
     }
     adjusted = adjust_together(compared) if tolerance is None else {}
     results = [
@@ -71,10 +73,12 @@ def compare_summaries(
         for test, comparison in compared.items()
     ]
     results += [
-        TestComparison(test, None, False, "is not in this session") for test in sorted(before - now)
+        TestComparison(test, None, False, "is not in this session")
+        for test in sorted(before - now.keys())
     ]
     results += [
-        TestComparison(test, None, False, "is not in the baseline") for test in sorted(now - before)
+        TestComparison(test, None, False, "is not in the baseline")
+        for test in sorted(now.keys() - before)
     ]
     return results
 
@@ -156,11 +160,17 @@ def _advice(comparison: Comparison) -> str:
     return ""
 
 
-def _by_test(summary: Path) -> dict[str, list[Row]]:
+def _rows_of(part: Part) -> list[Row]:
+    if part.rows is None:
+        return []
+    return _by_test(read_lines(part.rows)).get(part.record.test, [])
+
+
+def _by_test(samples: Iterable[Sample]) -> dict[str, list[Row]]:
     """Narrow rows only: whole samples are read one at a time and let go."""
     found: dict[str, list[Row]] = {}
     repeats: dict[tuple[str, str], int] = {}
-    for sample in read_rows(summary):
+    for sample in samples:
         test = str((sample.model_extra or {}).get("test"))
         repeat = repeats.get((test, sample.id), 0)
         repeats[test, sample.id] = repeat + 1

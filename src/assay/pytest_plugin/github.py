@@ -36,7 +36,6 @@ def markdown(records: Sequence[Record], comparisons: Sequence[TestComparison]) -
 
 def _row(record: Record, found: TestComparison | None) -> str:
     low, high = record.interval
-    bad = not record.passed or (found is not None and found.regressed)
     cells = [
         markdown_text(record.test),
         "none" if record.score is None else number(record.score),
@@ -44,25 +43,24 @@ def _row(record: Record, found: TestComparison | None) -> str:
         f"{record.judged} of {record.results}",
         "" if record.threshold is None else number(record.threshold, beside=record.score),
         "" if found is None else markdown_text(found.text),
-        f"❌ {markdown_text(record.reason)}".strip() if bad else "✅",
+        _mark(record),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def annotate(
-    records: Sequence[Record], comparisons: Sequence[TestComparison], *, root: Path
-) -> Iterator[str]:
+def _mark(record: Record) -> str:
+    if not record.passed:
+        return f"❌ {markdown_text(record.reason)}".strip()
+    return "✅" if record.xfail is None else f"✅ {record.outcome}"
+
+
+def annotate(records: Sequence[Record], *, root: Path) -> Iterator[str]:
     """Workflow commands that put each failure beside its test."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
-    places = {record.test: record for record in records}
     for record in records:
         if not record.passed:
             yield _error(record, f"{record.headline()}: {record.reason}", root)
-    for comparison in comparisons:
-        if comparison.regressed and comparison.test in places:
-            text = f"worse than the baseline: {comparison.text}"
-            yield _error(places[comparison.test], text, root)
 
 
 def _error(record: Record, text: str, root: Path) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from assay.models import Sample
 from assay.models.private_files import make_private_folder, open_private, write_private
@@ -61,6 +62,24 @@ class Parts:
                 file.write(f"{named.to_json()}\n")
         self._put(record, rows.with_suffix(".json"))
 
+    def write_verdict(self, nodeid: str, verdict: dict[str, object]) -> None:
+        """Overrule the records of an item: pytest decided otherwise than its samples did."""
+        write_private(self._named(".verdict"), json.dumps({"item": nodeid, "fields": verdict}))
+
+    def write_reports(self, nodeid: str, reports: list[dict[str, object]]) -> None:
+        """Keep the reports of an item for the process that decides about the whole session."""
+        text = json.dumps({"item": nodeid, "reports": reports})
+        write_private(self._named(".reports"), text)
+
+    def read_reports(self) -> dict[str, list[dict[str, object]]]:
+        """What `write_reports` kept, by item."""
+        found = (json.loads(path.read_text("utf-8")) for path in self._sorted(".reports"))
+        return {each["item"]: each["reports"] for each in found}
+
+    def _sorted(self, *suffixes: str) -> list[Path]:
+        """The files of these kinds, earlier ones first."""
+        return sorted(path for suffix in suffixes for path in self.folder.glob(f"*{suffix}"))
+
     def _named(self, suffix: str) -> Path:
         """A new file, whose name no other process takes; later ones come later."""
         make_private_folder(self.folder)
@@ -72,8 +91,12 @@ class Parts:
     def read(self) -> list[Part]:
         """The tests of the session by name. A test that ran again counts as its last time."""
         found: dict[str, Part] = {}
-        for path in sorted([*self.folder.glob("*.json"), *self.folder.glob("*.begun")]):
-            record = Record.from_plain(json.loads(path.read_text(encoding="utf-8")))
+        for path in self._sorted(".json", ".begun", ".verdict"):
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            if path.suffix == ".verdict":
+                _overrule(found, plain["item"], plain["fields"])
+                continue
+            record = Record.from_plain(plain)
             if (earlier := found.get(record.test)) is not None:
                 record = replace(record, attempts=earlier.record.attempts + 1)
             whole = path.suffix == ".json"
@@ -86,6 +109,12 @@ class Parts:
         home = _home(self.summary)
         if not any(home.iterdir()):
             home.rmdir()
+
+
+def _overrule(found: dict[str, Part], nodeid: str, fields: dict[str, Any]) -> None:
+    for test, part in found.items():
+        if part.record.item == nodeid:
+            found[test] = replace(part, record=replace(part.record, **fields))
 
 
 def leftovers(summary: Path) -> list[Path]:

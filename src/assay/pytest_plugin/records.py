@@ -25,9 +25,17 @@ class Record:
 
     file: str
     line: int
+    nodeid: str = ""
+    """The id of the pytest item. "" stands for `test`."""
+
     passed: bool = False
+    """False for a test that fails the session; a test that was expected to fail does not."""
+
     reason: str = ""
-    """Why it did not pass."""
+    """Why it did not pass, or why it failed as expected."""
+
+    xfail: str | None = None
+    """The reason of its `xfail` mark; None without one."""
 
     run: str | None = None
     """Where its samples are recorded, for `assay show`."""
@@ -64,6 +72,20 @@ class Record:
         record = cls(**{each.name: given[each.name] for each in fields(cls)})
         low, high = record.interval
         return replace(record, interval=(low, high), tags=tuple(record.tags))
+
+    @property
+    def item(self) -> str:
+        """The id of the pytest item that this record belongs to."""
+        return self.nodeid or self.test
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in pytest's words: passed, failed, xfailed or xpassed."""
+        if not self.passed:
+            return "failed"
+        if self.xfail is None:
+            return "passed"
+        return "xfailed" if self.reason else "xpassed"
 
     @property
     def too_few(self) -> bool:
@@ -117,6 +139,7 @@ def blank_record(item: "pytest.Function", asked: Asked, endpoint: str | None = N
     minimum = getattr(asked.threshold, "minimum", asked.threshold)
     return Record(
         test=item.nodeid if endpoint is None else f"{item.nodeid}[{endpoint}]",
+        nodeid=item.nodeid,
         file=file,
         line=(line or 0) + 1,
         threshold=None if minimum is None else float(minimum),
@@ -166,6 +189,16 @@ def with_config(record: Record, asked: Asked, config: dict[str, Any]) -> Record:
 def failed(record: Record, reason: str) -> Record:
     """The same record of a test that did not pass, with the reason on one line."""
     return replace(record, passed=False, reason=plain(reason, _LONGEST_REASON))
+
+
+def with_regression(record: Record, text: str) -> Record:
+    """The same record of a test that is worse than its baseline."""
+    worse = f"worse than the baseline: {text}"
+    if record.outcome == "xpassed":
+        return replace(record, reason=worse)
+    if record.outcome == "xfailed":
+        return record
+    return failed(record, "; ".join(filter(None, [record.reason, worse])))
 
 
 def _without_secrets(url: str) -> str:

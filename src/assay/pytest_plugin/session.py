@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ from assay.errors import AssayError
 from assay.models import Sample
 from assay.report.wording import WIDTH, plain, plural
 
-from .baseline import TestComparison, compare_summaries
+from .baseline import TestComparison, compare_with_baseline
 from .github import annotate, write_step_summary
-from .parts import Parts, leftovers
-from .records import Record
+from .parts import Part, Parts, leftovers
+from .pending_reports import PendingReports
+from .records import Record, with_regression
 from .settings import read_settings
 from .summary import copy_summary, read_summary, write_summary
 
@@ -31,9 +33,16 @@ class Evaluations:
         self._config = config
         self._settings = read_settings(config)
         self._parts = Parts(self._settings.summary, session)
-        self._records: list[Record] = []
+        self.pending = PendingReports(config, self._parts)
+        self._concluded: list[Part] = []
+        self._passed: set[str] = set()
+        self._error: Exception | None = None
         self._comparisons: list[TestComparison] = []
         self._notes: list[str] = []
+
+    @property
+    def _records(self) -> list[Record]:
+        return [part.record for part in self._concluded]
 
     @property
     def store(self) -> str | Path:
@@ -63,20 +72,64 @@ class Evaluations:
     def add(self, record: Record, samples: Iterable[Sample]) -> None:
         """Keep what a test came to, with its samples."""
         self._parts.write(record, samples)
+        self._passed.discard(record.item)
+        if record.passed:
+            self._passed.add(record.item)
+
+    def passed(self, nodeid: str) -> bool:
+        """Whether a test of this process passed so far."""
+        return nodeid in self._passed
+
+    def overrule(self, nodeid: str, fields: dict[str, object]) -> None:
+        """Change the records of a test: pytest decided otherwise than its samples did."""
+        self._parts.write_verdict(nodeid, fields)
+
+    def conclude(self) -> None:
+        """Compare all tests with the baseline, and log the reports that waited for it."""
+        self._concluded = self._parts.read()
+        try:
+            self._compare()
+        except (AssayError, OSError) as error:
+            self._error = error
+        regressed = {each.test: each.text for each in self._comparisons if each.regressed}
+        failing: dict[str, list[str]] = {}
+        for number, part in enumerate(self._concluded):
+            record = part.record
+            if record.test not in regressed:
+                continue
+            worse = with_regression(record, regressed[record.test])
+            self._concluded[number] = replace(part, record=worse)
+            if record.outcome in ("passed", "xpassed"):
+                failing.setdefault(record.item, []).append(self._describe_regression(worse))
+        self.pending.release({nodeid: "\n".join(texts) for nodeid, texts in failing.items()})
+
+    def _describe_regression(self, record: Record) -> str:
+        """What the report of a regressed test says."""
+        (found,) = (each for each in self._comparisons if each.test == record.test)
+        name = plain(record.test.rpartition("::")[2], _LONGEST_TEXT)
+        lines = [f"{name}: {record.headline()}", f"worse than the baseline: {found.text}"]
+        if found.comparison is not None:
+            lines += found.comparison.lines()
+        return "\n".join(lines)
+
+    def _compare(self) -> None:
+        baseline = self._settings.baseline
+        if baseline is not None and not self._settings.update:
+            self._comparisons = compare_with_baseline(
+                baseline, self._concluded, tolerance=self._settings.tolerance
+            )
 
     def finish(self, session: "pytest.Session") -> None:
-        """Write the summary; on a regression against the baseline, fail the session."""
-        parts = self._parts.read()
-        self._records = [part.record for part in parts]
+        """Write the summary, and the baseline if that was asked for."""
         try:
-            write_summary(self._settings.summary, parts, root=self._config.rootpath)
+            write_summary(self._settings.summary, self._concluded, root=self._config.rootpath)
             self._parts.remove()
-            self._use_baseline(session)
+            self._update_baseline(session)
             write_step_summary(self._records, self._comparisons)
         except (AssayError, OSError) as error:
-            self._notes.append(f"NOT DONE: {error}")
-            _fail(session)
-        if any(comparison.regressed for comparison in self._comparisons):
+            self._error = self._error or error
+        if self._error is not None:
+            self._notes.append(f"NOT DONE: {self._error}")
             _fail(session)
         for path in leftovers(self._settings.summary):
             self._notes.append(
@@ -84,14 +137,9 @@ class Evaluations:
                 "no summary: delete the folder when they are not needed"
             )
 
-    def _use_baseline(self, session: "pytest.Session") -> None:
+    def _update_baseline(self, session: "pytest.Session") -> None:
         baseline = self._settings.baseline
-        if baseline is None:
-            return
-        if not self._settings.update:
-            self._comparisons = compare_summaries(
-                baseline, self._settings.summary, tolerance=self._settings.tolerance
-            )
+        if baseline is None or not self._settings.update:
             return
         if _ended_early(session):
             self._notes.append(f"the session ended early: {self._near(baseline)} is left as it was")
@@ -117,22 +165,17 @@ class Evaluations:
         for line in self._lines():
             reporter.write_line(_inert(line))
         root = self._config.rootpath
-        for line in annotate(self._records, self._comparisons, root=root):
+        for line in annotate(self._records, root=root):
             reporter.write_line(line)
 
     def _lines(self) -> Iterator[str]:
+        against = {comparison.test: comparison for comparison in self._comparisons}
         for record in self._records:
-            yield from _titled("passed" if record.passed else "FAILED", record.test)
-            yield from _wrapped(record.headline())
-            if not record.passed:
-                yield from _wrapped(record.reason)
-            if record.attempts > 1:
-                yield from _wrapped(f"ran {plural(record.attempts, 'time')}: this is the last")
+            yield from _record_lines(record, against.get(record.test))
         for comparison in self._comparisons:
-            yield from _titled("WORSE" if comparison.regressed else "base", comparison.test)
-            yield from _wrapped(comparison.text)
-            if comparison.regressed and comparison.comparison is not None:
-                yield from comparison.comparison.lines()
+            if comparison.comparison is None:
+                yield from _titled("base", comparison.test)
+                yield from _wrapped(comparison.text)
         for note in self._notes:
             yield from _wrapped(note, indent="")
         yield from _wrapped(f"summary: {self._near(self._settings.summary)}", indent="")
@@ -141,6 +184,25 @@ class Evaluations:
         """A path as one types it here."""
         here = self._config.invocation_params.dir
         return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+_WORDS = {"passed": "passed", "failed": "FAILED", "xfailed": "xfailed", "xpassed": "XPASS"}
+
+
+def _record_lines(record: Record, found: TestComparison | None) -> Iterator[str]:
+    """One verdict, and what it rests on."""
+    compared = None if found is None or found.comparison is None else found
+    worse = compared is not None and compared.regressed and record.outcome == "failed"
+    yield from _titled("WORSE" if worse else _WORDS[record.outcome], record.test)
+    if compared is not None:
+        yield from _wrapped(compared.text)
+    yield from _wrapped(record.headline())
+    if record.reason and not (compared is not None and record.reason.endswith(compared.text)):
+        yield from _wrapped(record.reason)
+    if record.xfail:
+        yield from _wrapped(f"expected to fail: {record.xfail}")
+    if record.attempts > 1:
+        yield from _wrapped(f"ran {plural(record.attempts, 'time')}: this is the last")
 
 
 def _titled(word: str, test: str) -> Iterator[str]:

@@ -65,7 +65,7 @@ def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
         "input_tokens": _total([record.input_tokens for record in records]),
         "output_tokens": _total([record.output_tokens for record in records]),
         "cost_usd": _total([record.cost_usd for record in records]),
-        "tests": [asdict(record) for record in records],
+        "tests": [{**asdict(record), "outcome": record.outcome} for record in records],
     }
 
 
@@ -151,6 +151,11 @@ def check_rows(summary: Path) -> None:
 
 def read_rows(summary: Path) -> Iterator[Sample]:
     """The samples of a summary, one at a time."""
-    with rows_beside(summary).open(encoding="utf-8") as file:
+    return read_lines(rows_beside(summary))
+
+
+def read_lines(rows: Path) -> Iterator[Sample]:
+    """The samples of a file that has one on each line, one at a time."""
+    with rows.open(encoding="utf-8") as file:
         for line in file:
             yield Sample.from_json(line)

@@ -64,6 +64,16 @@ def record_setup(
         evaluations.add(failed(blank_record(item, asked), reason), ())
 
 
+def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None:
+    """Make the summary tell the same outcome as pytest: xfail marks, and faults of a teardown."""
+    if (xfail := getattr(report, "wasxfail", None)) is not None:
+        evaluations.overrule(report.nodeid, {"passed": True, "xfail": str(xfail)})
+    elif report.failed and report.when != "setup" and evaluations.passed(report.nodeid):
+        reason = plain(redact(report.longreprtext.strip()), _LONGEST_LINE)
+        where = "teardown: " if report.when == "teardown" else ""
+        evaluations.overrule(report.nodeid, {"passed": False, "reason": f"{where}{reason}"})
+
+
 def redact_report(report: "pytest.TestReport") -> None:
     """Replace a traceback that quotes a secret by its text without it."""
     shown = str(report.longrepr)

@@ -1,0 +1,103 @@
+"""Reports of evaluations that wait for the comparison with the baseline.
+
+Whether a test is worse than its baseline is decided over all tests of the session. Until then
+the reports of an evaluation that passed so far are pending. So every reporter (terminal, JUnit,
+cache) sees one outcome of each test, the final one.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .parts import Parts
+
+if TYPE_CHECKING:
+    import pytest
+    from _pytest._code.code import TerminalRepr
+
+
+class PendingReports:
+    """The reports of this process; those of xdist workers are on disk."""
+
+    def __init__(self, config: "pytest.Config", parts: Parts) -> None:
+        self._config = config
+        self._parts = parts
+        self._own: dict[str, list[pytest.TestReport]] = {}
+
+    def run(self, item: "pytest.Item", nextitem: "pytest.Item | None") -> None:
+        """Run a test as pytest does, but keep its reports back if it passed."""
+        # Not public, but the way in which plugins that rerun tests do the same.
+        from _pytest.runner import runtestprotocol
+
+        hook = item.ihook
+        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not (all(report.passed for report in reports) and self._keep(item.nodeid, reports)):
+            for report in reports:
+                hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+    def _keep(self, nodeid: str, reports: "list[pytest.TestReport]") -> bool:
+        """Whether the reports could be kept."""
+        if not hasattr(self._config, "workerinput"):
+            self._own[nodeid] = reports
+            return True
+        hook = self._config.hook
+        plain = [
+            hook.pytest_report_to_serializable(config=self._config, report=report)
+            for report in reports
+        ]
+        try:
+            self._parts.write_reports(nodeid, plain)
+        except (TypeError, ValueError):
+            # Some plugin put an object on the report that is not JSON.
+            return False
+        return True
+
+    def release(self, regressions: Mapping[str, str]) -> None:
+        """Log all pending reports; a test among `regressions` fails, with that text."""
+        pending = {**self._read(), **self._own}
+        for nodeid, reports in pending.items():
+            if (text := regressions.get(nodeid)) is not None:
+                (call,) = (report for report in reports if report.when == "call")
+                _fail(call, text)
+            self._log(reports)
+        for nodeid in regressions.keys() - pending.keys():
+            # Reported as passed already, because another plugin ran it: fail it on top of that.
+            self._log([_additional_report(nodeid, regressions[nodeid])])
+
+    def _read(self) -> "dict[str, list[pytest.TestReport]]":
+        load = self._config.hook.pytest_report_from_serializable
+        return {
+            nodeid: [load(config=self._config, data=each) for each in plain]
+            for nodeid, plain in self._parts.read_reports().items()
+        }
+
+    def _log(self, reports: "list[pytest.TestReport]") -> None:
+        hook, first = self._config.hook, reports[0]
+        hook.pytest_runtest_logstart(nodeid=first.nodeid, location=first.location)
+        for report in reports:
+            hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=first.nodeid, location=first.location)
+
+
+def _fail(report: "pytest.TestReport", text: str) -> None:
+    # A test that is expected to fail did so after all.
+    report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
+    report.longrepr = _failure(text)
+
+
+def _failure(text: str) -> "TerminalRepr":
+    """What pytest shows of `pytest.fail(text, pytrace=False)`."""
+    import pytest
+
+    try:
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception as error:
+        return pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
+
+
+def _additional_report(nodeid: str, text: str) -> "pytest.TestReport":
+    import pytest
+
+    location = (nodeid.partition("::")[0], None, nodeid.partition("::")[2])
+    return pytest.TestReport(nodeid, location, {}, "failed", _failure(text), "call")
