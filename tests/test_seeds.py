@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pydantic
 import pytest
 
@@ -141,6 +142,43 @@ def test_the_rollout_loop_of_the_proposal_fills_assays_types() -> None:
     assert result is not None
     assert result.final_control_plane_info == {"reward_source": "goal"}
     assert models.Sample(score=result).is_trajectory_evaluation()
+
+
+class Stairs:
+    """Up the stairs; words leave them as they are."""
+
+    tools = (models.ToolSpec(name="up"),)
+
+    async def open(self, *, seed: int | None = None) -> tuple[models.Message, ...]:
+        return ()
+
+    async def step(self, action: models.Message) -> rollout.Step:
+        if not action.tool_calls:
+            return rollout.Step(ended_by_agent=True, acted=False, info={"floor": 1})
+        return rollout.Step(reward=0.5, info={"floor": 1})
+
+    async def close(self) -> None: ...
+
+
+def test_the_rows_of_a_rollout_fit_the_schema_and_the_classes_of_the_proposal() -> None:
+    up: dict[str, Any] = {"role": "assistant", "tool_calls": [{"name": "up"}]}
+    extra = {"by": "turn", "replies": [up, "Enough."]}
+    config = evaluation.EvalConfig(
+        endpoint=models.Endpoint(provider="mock", model="script", extra_params=extra),
+        environment_factory=lambda sample: Stairs(),
+    )
+
+    report = asyncio.run(evaluation.evaluate([{"question": "Go."}], config))
+
+    (row,) = report.samples
+    written = json.loads(row.to_json())
+    schema = blocks("json")["000", 0]
+    step_of_the_proposal = run(blocks()["000", 1])["StepOutput"]
+    for result in (written["score"], written["trajectory"]["evaluation_result"]):
+        jsonschema.validate(result, json.loads(schema))
+        (step,) = result["step_outputs"]
+        assert step_of_the_proposal.model_validate(step).terminated is False
+        assert "final_control_plane_info" not in result
 
 
 def test_the_unified_score_function_serves_both_cases() -> None:

@@ -26,7 +26,6 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
     assert len(seeds) == 4
     assert None not in seeds
     assert config.seed_of(one, 0) == config.seed_of(Sample(id="a"), 0)
-    assert config.seed_of(Sample(input={"seed": 0}), 0) == 0
     assert EvalConfig(score_fn=right).seed_of(one, 0) is None
 
 

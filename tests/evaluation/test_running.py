@@ -19,6 +19,7 @@ from assay.models import (
     Sample,
     Score,
     Status,
+    StepOutput,
     Trajectory,
 )
 from assay.record import Run, Store
@@ -42,6 +43,40 @@ def test_every_sample_is_rolled_out_scored_and_recorded(store: Path) -> None:
     assert first.trajectory.termination_reason == "agent"
     assert [sample.index for sample in report.samples] == list(range(25))
     assert [sample.id for sample in report.samples[-2:]] == ["r23", "r24"]
+
+
+@pytest.mark.parametrize("score_fn", [right, None])
+def test_an_environment_without_rewards_is_recorded_with_the_trajectory(
+    score_fn: Any, store: Path
+) -> None:
+    config = EvalConfig(endpoint=ECHO, score_fn=score_fn, environment_factory="calculator")
+
+    report = run(rows(1), config, store=store)
+
+    (sample,) = report.samples
+    assert sample.score is not None
+    assert sample.trajectory is not None
+    assert sample.score.trajectory_info == {
+        "duration": sample.trajectory.duration,
+        "steps": 1,
+        "termination_reason": "agent",
+    }
+    assert sample.trajectory.session == {"environment": "CalculatorEnvironment"}
+
+
+def test_a_result_with_steps_of_its_own_is_told_of_the_trajectory() -> None:
+    own = [StepOutput(step_index="a", base_reward=1.0)]
+    config = EvalConfig(
+        endpoint=ECHO,
+        score_fn=lambda sample: EvaluateResult(score=1.0, step_outputs=own),
+        environment_factory="calculator",
+    )
+
+    (sample,) = run(rows(1), config).samples
+
+    assert sample.score is not None
+    assert list(sample.score.step_outputs or ()) == own
+    assert (sample.score.trajectory_info or {})["steps"] == 1
 
 
 def test_a_slice_of_the_samples_is_read_in_one_pass(

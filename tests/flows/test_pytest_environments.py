@@ -93,8 +93,8 @@ def test_each_sample_has_a_session_of_its_own_with_its_own_seed(
         assert [step.base_reward for step in steps] == [0.25] * 10
         told = [step.control_plane_info for step in steps]
         seeds = {info["seed"] for info in told if info is not None}
-        # The second of two repeats has the next seed.
-        assert seeds == {sample["seed"] + (sample.rollout_id or "#0").endswith("#1")}
+        # In both of two repeats.
+        assert seeds == {sample["seed"]}
         assert steps[-1].terminated
 
 
@@ -107,7 +107,11 @@ def test_the_trajectory_tells_duration_steps_and_why_it_ended(session: Session) 
     assert info is not None
     assert info["steps"] == 10
     assert info["duration"] >= 0
-    assert info["termination_reason"]
+    assert info["termination_reason"] == "environment"
+    assert sample.trajectory is not None
+    assert sample.trajectory.session["kind"] == "own"
+    assert sample.trajectory.session["seed"] == 0
+    assert sample.trajectory.actions == ["count({})"] * 10
 
 
 def test_a_fault_makes_the_sample_invalid_and_keeps_its_steps(session: Session) -> None:
@@ -119,12 +123,12 @@ def test_a_fault_makes_the_sample_invalid_and_keeps_its_steps(session: Session) 
         sample = found[name]
         assert sample.reward is None
         assert sample.failure is not None
-        if name != "hang":
-            assert sample.failure.boundary == "environment"
-            assert sample.trajectory is not None
-            own = sample.trajectory.evaluation_result
-            assert own is not None
-            assert [step.base_reward for step in own.step_outputs or []] == [0.25] * 5
+        assert sample.failure.boundary == "environment", name
+        assert sample.trajectory is not None
+        assert len(sample.trajectory.messages) > 10
+        own = sample.trajectory.evaluation_result
+        assert own is not None
+        assert [step.base_reward for step in own.step_outputs or []] == [0.25] * 5
 
 
 def test_a_server_that_cannot_start_shows_the_end_of_its_log(session: Session) -> None:

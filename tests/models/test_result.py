@@ -145,3 +145,17 @@ def test_fields_of_other_tools_survive() -> None:
 
 def test_null_metrics_are_none_at_all() -> None:
     assert EvaluateResult.from_json('{"score":1.0,"metrics":null}').metrics == {}
+
+
+@pytest.mark.parametrize("given", [{}, {"terminated": False}, {"terminated": True}])
+def test_a_step_is_always_written_with_whether_it_terminated(given: dict[str, bool]) -> None:
+    step = StepOutput(step_index=0, base_reward=0.5, **given)
+    result = EvaluateResult(score=0.5, step_outputs=[step])
+
+    terminated = given.get("terminated", False)
+    assert step.terminated is terminated
+    assert result.to_dict()["step_outputs"] == [
+        {"step_index": 0, "base_reward": 0.5, "terminated": terminated}
+    ]
+    assert EvaluateResult.from_json(result.to_json()) == result
+    assert StepOutput.model_validate({"step_index": 0, "base_reward": 0.5}).terminated is False

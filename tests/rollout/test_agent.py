@@ -3,12 +3,13 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from assay.endpoints import Reply
 from assay.errors import EndpointError
-from assay.models import Boundary, Message, ModelCall, ToolSpec, Trajectory, Usage
+from assay.models import Boundary, Message, ModelCall, ToolCall, ToolSpec, Trajectory, Usage
 from assay.rollout import (
     BasicEnvironment,
     CalculatorEnvironment,
@@ -334,3 +335,100 @@ def test_an_environment_that_is_done_ended_the_rollout_though_the_context_is_ful
     trajectory = rollout(Full(STEP), Corridor(rewards=(1.0,)))
 
     assert (trajectory.termination_reason, trajectory.truncated) == ("environment", False)
+
+
+def test_the_environment_and_the_model_have_seeds_of_their_own() -> None:
+    model, corridor = Scripted(STEP, STEP, STEP), Corridor()
+
+    asyncio.run(run_agent(model, corridor, [asked("Go.")], seed=0, sampling_seed=9))
+
+    assert corridor.seed == 0
+    assert model.seeds == [9, 9, 9]
+
+
+def test_one_seed_is_for_both() -> None:
+    model, corridor = Scripted(STEP, STEP, STEP), Corridor()
+
+    asyncio.run(run_agent(model, corridor, [asked("Go.")], seed=0))
+
+    assert (corridor.seed, model.seeds) == (0, [0, 0, 0])
+
+
+class LeftAlone(Corridor):
+    """Words end the rollout, and leave the corridor as it is."""
+
+    async def step(self, action: Message) -> Step:
+        if action.tool_calls:
+            return await super().step(action)
+        return Step(reward=0.0, ended_by_agent=True, acted=False, info={"place": self._place})
+
+
+def test_an_agent_that_stops_does_not_terminate_the_environment() -> None:
+    trajectory = rollout(Scripted(STEP, said("Enough.")), LeftAlone())
+
+    assert (trajectory.terminated, trajectory.truncated) == (False, False)
+    assert trajectory.termination_reason == "agent"
+    assert trajectory.steps == 1
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert result.final_control_plane_info is None
+    assert [step.terminated for step in result.step_outputs or ()] == [False]
+    assert result.trajectory_info is not None
+    assert result.trajectory_info["steps"] == 1
+
+
+def test_a_penalty_for_a_step_that_was_not_taken_is_kept_as_one() -> None:
+    class Strict(LeftAlone):
+        async def step(self, action: Message) -> Step:
+            step = await super().step(action)
+            return step if action.tool_calls else replace(step, reward=-1.0)
+
+    result = rollout(Scripted(STEP, said("Enough.")), Strict()).evaluation_result
+
+    assert result is not None
+    assert [step.base_reward for step in result.step_outputs or ()] == [0.0, -1.0]
+    assert result.reward == -1.0
+
+
+def test_the_session_and_the_actions_are_recorded() -> None:
+    half = ToolCall.model_validate({"name": "right", "arguments": '{"by": '})
+    by_two = said(None, called("right", by=2), half)
+
+    trajectory = rollout(Scripted(STEP, by_two, STEP), Corridor())
+
+    assert trajectory.session == {"environment": "Corridor", "seed": 7}
+    assert trajectory.actions == ["right({})", 'right({"by":2})', 'right({"by": )', "right({})"]
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
+
+
+def test_a_rollout_without_an_environment_has_no_session() -> None:
+    trajectory = rollout(Scripted(said("8")), BasicEnvironment())
+
+    assert (trajectory.session, trajectory.actions) == (None, [])
+
+
+def test_an_environment_describes_its_session() -> None:
+    class Numbered(Corridor):
+        def describe_session(self) -> dict[str, object]:
+            return {"session_id": "s1", "place": self._place}
+
+    trajectory = rollout(Scripted(STEP, STEP, STEP), Numbered())
+
+    assert trajectory.session == {
+        "environment": "Numbered",
+        "seed": 7,
+        "session_id": "s1",
+        "place": 0,
+    }
+
+
+def test_a_session_that_cannot_be_written_is_a_fault_of_the_environment() -> None:
+    class Odd(Corridor):
+        def describe_session(self) -> dict[str, object]:
+            return {"handle": object()}
+
+    with pytest.raises(RolloutFailed) as failed:
+        rollout(Scripted(STEP), Odd())
+
+    assert failed.value.boundary is Boundary.ENVIRONMENT
+    assert failed.value.trajectory.session is None

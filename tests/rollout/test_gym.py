@@ -111,7 +111,8 @@ def test_a_wrong_action_is_answered_in_words_and_takes_no_step(mistake: object) 
     result = trajectory.evaluation_result
     assert result is not None
     assert result.step_outputs is not None
-    assert [step.base_reward for step in result.step_outputs] == [0, 0, 0, 0, 0, 0, 1]
+    assert [step.base_reward for step in result.step_outputs] == [0, 0, 0, 0, 0, 1]
+    assert trajectory.steps == 6
     assert trajectory.messages[3].text == (
         f"Error: {mistake!r} is no action; choose from ['left', 'down', 'right', 'up']"
     )
@@ -131,6 +132,8 @@ def test_an_agent_that_never_acts_is_judged_with_nothing() -> None:
     assert trajectory.termination_reason == "max_turns"
     assert trajectory.evaluation_result is not None
     assert trajectory.evaluation_result.reward == 0.0
+    assert trajectory.evaluation_result.step_outputs == ()
+    assert trajectory.steps == 0
 
 
 def test_arguments_that_are_not_json_are_answered_in_words() -> None:

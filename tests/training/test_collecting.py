@@ -154,3 +154,22 @@ def test_a_rollout_that_fills_the_context_is_truncated_and_learned_from(tmp_path
     assert {each.status for each in samples} == {Status.TRUNCATED}
     ends = {each.trajectory.termination_reason for each in samples if each.trajectory}
     assert ends == {"context"}
+
+
+def test_the_members_of_a_group_play_the_same_task_and_are_sampled_apart(tmp_path: Path) -> None:
+    prompts = [PROMPTS[0], {**PROMPTS[1], "seed": 3}]
+
+    trained(tmp_path, num_steps=2, prompts=prompts, prompts_per_step=2)
+
+    seeds: dict[tuple[str, int | None], set[int]] = {}
+    sampled = []
+    for each in recorded(tmp_path):
+        assert each.trajectory is not None
+        seeds.setdefault((each.id, each.group_index), set()).add(each.trajectory.session["seed"])
+        sampled.append(each.trajectory.calls[0].sampling["seed"])
+    assert len(seeds) == 4
+    assert all(len(of_group) == 1 for of_group in seeds.values())
+    assert {seed for (name, _), of in seeds.items() if name == "lamp-1" for seed in of} == {3}
+    # A row without a seed of its own plays another task in the next epoch.
+    assert len({seed for (name, _), of in seeds.items() if name == "lamp-0" for seed in of}) == 2
+    assert len(set(sampled)) == len(sampled) == 16

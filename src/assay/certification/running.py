@@ -74,7 +74,7 @@ async def certify(
             concurrency=max(plan.settings.concurrency, plan.slots),
             seed=plan.settings.seed,
         )
-        measurer.seed_of = config.seed_of
+        measurer.seed_of = config.sampling_seed_of
         _keep_answers(measurer, opened, resume, config.fingerprint())
         problem = await _warm_up(plan, measurer)
         try:

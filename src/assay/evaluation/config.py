@@ -1,6 +1,5 @@
 """What to run: the one description that evaluation, resuming and the commands share."""
 
-import hashlib
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from assay.rollout import BasicEnvironment, Environment, Limits, environment_by_
 from assay.scoring import ScoreFunction
 
 from .description import Description, describe_callable
+from .seeds import environment_seed, sampling_seed
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 EnvironmentFactory = Callable[[Sample], Environment]
@@ -64,7 +64,8 @@ class EvalConfig:
     """A sample that takes longer has failed; waits for a turn to send a request do not count."""
 
     seed: int | None = None
-    """Each rollout gets a seed of its own made from this, unless its row has a `seed`."""
+    """Each rollout gets a seed of its own made from this. A row's own `seed` takes its place for
+    the environment, in every repeat."""
 
     max_samples: int | None = None
     bounds: tuple[float, float] | None = None
@@ -142,14 +143,12 @@ class EvalConfig:
         return factory(sample)
 
     def seed_of(self, sample: Sample, repeat: int) -> int | None:
-        """The seed of one rollout: the row's own (0 included), else one made from `seed`."""
-        own = sample.input.get("seed")
-        if isinstance(own, int) and not isinstance(own, bool):
-            return own + repeat
-        if self.seed is None:
-            return None
-        text = f"{self.seed}:{sample.id}:{repeat}"
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) >> 1
+        """The seed of a rollout's environment: the row's own in every repeat, else from `seed`."""
+        return environment_seed(self.seed, sample, repeat)
+
+    def sampling_seed_of(self, sample: Sample, repeat: int) -> int | None:
+        """The seed that the model is asked with: another one for each repeat."""
+        return sampling_seed(self.seed, sample, repeat)
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides what a result means, as plain values without secrets.

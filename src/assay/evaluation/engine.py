@@ -287,8 +287,12 @@ class Engine:
             environment,
             messages,
             limits=self._config.limits,
-            seed=self._config.seed_of(sample, unit.repeat),
+            seed=self._environment_seed(unit),
+            sampling_seed=self._config.sampling_seed_of(sample, unit.repeat),
         )
+
+    def _environment_seed(self, unit: Unit) -> int | None:
+        return self._config.seed_of(unit.sample, unit.repeat)
 
     async def _in_time(self, work: Awaitable[_Done], own: OwnTime) -> _Done:
         seconds = self._config.sample_timeout_s
@@ -427,21 +431,34 @@ def _writable(sample: Sample) -> Sample:
 def _own_result(sample: Sample) -> EvaluateResult:
     """What the environment itself said, where nobody else is asked."""
     own = sample.trajectory.evaluation_result if sample.trajectory is not None else None
-    return own or EvaluateResult(reason="the environment gave no reward")
+    none = EvaluateResult(reason="the environment gave no reward")
+    return own or _with_steps(none, sample.trajectory)
 
 
 def _with_steps(result: EvaluateResult, trajectory: Trajectory | None) -> EvaluateResult:
     """The result with the environment's steps: they belong to it, whoever judged it."""
-    own = trajectory.evaluation_result if trajectory is not None else None
-    if own is None or result.step_outputs is not None:
+    if trajectory is None or (trajectory.session is None and trajectory.evaluation_result is None):
         return result
-    return result.model_copy(
-        update={
-            "step_outputs": own.step_outputs,
-            "final_control_plane_info": own.final_control_plane_info,
-            "trajectory_info": own.trajectory_info,
-        }
-    )
+    own = trajectory.evaluation_result
+    more: dict[str, Any] = {}
+    if own is not None and result.step_outputs is None:
+        more["step_outputs"] = own.step_outputs
+        more["final_control_plane_info"] = own.final_control_plane_info
+    if result.trajectory_info is None:
+        more["trajectory_info"] = _trajectory_info(trajectory)
+    return result.model_copy(update=more)
+
+
+def _trajectory_info(trajectory: Trajectory) -> dict[str, Any]:
+    own = trajectory.evaluation_result
+    if own is not None and own.trajectory_info is not None:
+        return own.trajectory_info
+    # An environment that gives no rewards has no result of its own.
+    return {
+        "duration": trajectory.duration,
+        "steps": trajectory.steps,
+        "termination_reason": trajectory.termination_reason,
+    }
 
 
 def _refuse_unaverageable(result: EvaluateResult) -> None:

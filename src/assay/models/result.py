@@ -75,7 +75,10 @@ class StepOutput(BaseModel):
     base_reward: FiniteFloat | None
     """None when the environment did not tell the reward of this step: the total is unknown."""
 
-    terminated: bool = False
+    # A text, so that False differs from the default: a written step always has the field.
+    terminated: bool = Field(default="false", validate_default=True)
+    """Whether the environment signalled termination at this step."""
+
     control_plane_info: dict[str, Any] | None = None
     metrics: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
     reason: Text | None = None

@@ -55,7 +55,7 @@ class Trajectory(Written):
     )
     calls: Annotated[list[ModelCall], NullIsEmpty] = Field(default_factory=list)
     steps: int | None = None
-    """Exchanges with the environment."""
+    """Exchanges in which the environment took a step."""
 
     duration: FiniteFloat | None = None
     """Seconds."""
@@ -64,14 +64,20 @@ class Trajectory(Written):
     """Of the whole rollout, where calls do not have a cost of their own in `usage`."""
 
     terminated: bool = False
+    """What the environment reported. `termination_reason` says who ended the rollout."""
+
     truncated: bool = False
     termination_reason: Text | None = None
     evaluation_result: EvaluateResult | None = None
     """What the environment itself said of this trajectory."""
 
-    session: Any | None = None
+    session: Any = None
+    """Where the rollout took place: the environment, its seed, and a server's address and session
+    id. None without an environment."""
+
     observations: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
     actions: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
+    """The tool calls that the environment answered, one text each: `move({"to":"b"})`."""
 
     @property
     def conversation_history(self) -> list[Message]:

@@ -5,6 +5,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from pydantic_core import to_json
+
 from assay.endpoints import ModelClient
 from assay.endpoints.context_length import fills_context, is_context_length_error
 from assay.endpoints.own_time import OwnTime
@@ -16,6 +18,7 @@ from assay.models import (
     Message,
     ModelCall,
     StepOutput,
+    ToolCall,
     ToolSpec,
     Trajectory,
 )
@@ -28,6 +31,7 @@ from .environment import (
     Step,
     checked_all,
     checked_step,
+    describe_session,
     plain,
     plain_info,
 )
@@ -62,8 +66,12 @@ async def run_agent(
     *,
     limits: Limits | None = None,
     seed: int | None = None,
+    sampling_seed: int | None = None,
 ) -> Trajectory:
     """Let the model act in the environment, starting from `messages`.
+
+    `seed` is that of the environment. The model is asked with `sampling_seed`, or with `seed`
+    where there is no other.
 
     Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
     when the endpoint or the environment breaks, or when an `OwnTime.limited` around this call runs
@@ -76,7 +84,7 @@ async def run_agent(
         rollout = _Rollout(client, environment, list(messages), limits or Limits(), own)
         try:
             try:
-                await rollout.run(seed)
+                await rollout.run(seed, seed if sampling_seed is None else sampling_seed)
             finally:
                 if rollout.ends():
                     await rollout.close()
@@ -129,6 +137,13 @@ def _unknown_rewards(steps: Sequence[int]) -> str:
     return f"the reward of step {steps[0]}{more} is unknown, and so is the total"
 
 
+def _as_action(call: ToolCall) -> str:
+    """A tool call as one line of text: `move({"direction":"left"})`."""
+    if call.malformed:
+        return f"{call.name}({call.raw_arguments})"
+    return f"{call.name}({to_json(call.arguments, inf_nan_mode='constants').decode()})"
+
+
 def _placed(call: ModelCall, place: int) -> ModelCall:
     if call.message_index == place:
         return call
@@ -143,6 +158,7 @@ class _Rollout:
     """Whose side it is on when something breaks now."""
 
     _duration = 0.0
+    _session: dict[str, Any] | None = None
     _tools: Sequence[dict[str, Any]] = ()
     _checking = False
     _terminated = False
@@ -171,10 +187,11 @@ class _Rollout:
         self._rewards = RewardSum()
         self._observations: list[Any] = []
 
-    def run(self, seed: int | None) -> Coroutine[Any, Any, None]:
+    def run(self, seed: int | None, sampling_seed: int | None) -> Coroutine[Any, Any, None]:
         """Take turns until the end."""
         seconds = self._limits.max_seconds
-        return self._turns(seed) if seconds is None else self._turns_in_time(seed, seconds)
+        turns = self._turns(seed, sampling_seed)
+        return turns if seconds is None else self._in_time(turns, seconds)
 
     def is_cancelled(self, error: BaseException) -> bool:
         """Whether somebody cancels the rollout, rather than something that it waited for."""
@@ -209,19 +226,24 @@ class _Rollout:
                 raise
             self._close_error = describe_error(_in_words(error, _ENVIRONMENT))
 
-    async def _turns_in_time(self, seed: int | None, seconds: float) -> None:
+    async def _in_time(self, turns: Coroutine[Any, Any, None], seconds: float) -> None:
         try:
             async with self._own.limited(seconds, name="max_seconds") as timer:
-                await self._turns(seed)
+                await turns
         except TimeoutError:
             if not timer.expired():
                 raise
             self.ended, self._truncated = "max_seconds", True
 
-    async def _turns(self, seed: int | None) -> None:
+    async def _turns(self, seed: int | None, sampling_seed: int | None) -> None:
         messages, environment = self._messages, self._environment
+        if type(environment) is not BasicEnvironment:
+            # Before it is opened: also an episode that hangs there is recorded with its seed.
+            self._session = describe_session(environment, seed)
         if opening := await environment.open(seed=seed):
             messages.extend(checked_all(Message, opening, "open"))
+        if self._session is not None:
+            self._session = describe_session(environment, seed)
         if tools := environment.tools:
             tools = checked_all(ToolSpec, tools, "tools")
             # What the model was told of is part of what it answered to.
@@ -240,7 +262,7 @@ class _Rollout:
                     raise asyncio.CancelledError
             self.boundary = _ENDPOINT
             try:
-                reply = await self._client.complete(messages, tools=tools or (), seed=seed)
+                reply = await self._client.complete(messages, tools=tools or (), seed=sampling_seed)
             except EndpointError as error:
                 # Before the first answer nothing happened that could be scored.
                 if not self._calls or not is_context_length_error(error):
@@ -261,7 +283,7 @@ class _Rollout:
         self._rewards.add(len(self._steps) - 1, step)
         if step.observation is not None:
             self._observations.append(plain(step.observation, "Step.observation"))
-        if step.terminated or step.truncated:
+        if step.terminated or step.truncated or step.ended_by_agent:
             self.ended = "agent" if step.ended_by_agent else "environment"
         if self.ended != "environment" and fills_context(call):
             # Half an answer is not how the agent ends a rollout, and no other answer fits.
@@ -277,7 +299,7 @@ class _Rollout:
         fields: dict[str, Any] = {
             "messages": self._messages,
             "calls": self._calls,
-            "steps": len(self._steps),
+            "steps": self._steps_taken(),
             "duration": self._duration,
             "terminated": self._terminated,
             "truncated": self._truncated,
@@ -287,11 +309,19 @@ class _Rollout:
             fields["evaluation_result"] = self._result(reason, broken=broken)
         if self._close_error:
             fields["close_error"] = self._close_error
+        if self._session is not None:
+            fields["session"] = self._session
         if self._tools:
             fields["tools"] = self._tools
+            fields["actions"] = [
+                _as_action(call) for action, _, _ in self._steps for call in action.tool_calls
+            ]
         if self._observations:
             fields["observations"] = self._observations
         return validated(Trajectory, fields)
+
+    def _steps_taken(self) -> int:
+        return sum(step.was_taken for _, step, _ in self._steps)
 
     def _result(self, reason: str, *, broken: bool) -> EvaluateResult:
         """The verdict of an environment that gives rewards."""
@@ -306,7 +336,7 @@ class _Rollout:
                 reason=step.reason,
             )
             for index, (action, step, info) in enumerate(self._steps)
-            if step.reward is not None or index in unknown
+            if (step.reward is not None and step.was_taken) or index in unknown
         ]
         # The rewards of an episode that broke off do not measure the agent.
         score = None if broken else self._rewards.total
@@ -319,7 +349,7 @@ class _Rollout:
             final_control_plane_info=self._steps[-1][2] if self._terminated else None,
             trajectory_info={
                 "duration": self._duration,
-                "steps": len(self._steps),
+                "steps": self._steps_taken(),
                 "termination_reason": reason,
             },
         )

@@ -29,7 +29,8 @@ class Step:
     terminated: bool = False
     truncated: bool = False
     ended_by_agent: bool = False
-    """Whether it is the agent that ended the episode, by its answer."""
+    """Whether the agent ended the episode, by its answer. The rollout then ends, also where the
+    environment itself is neither terminated nor truncated."""
 
     acted: bool = True
     """False when the environment took no step, as for a call of a tool that does not exist: there
@@ -42,13 +43,19 @@ class Step:
     observation: Any = None
     """What is observed now. Kept as JSON, like `info`."""
 
+    @property
+    def was_taken(self) -> bool:
+        """Whether this counts as a step of the environment. A reward makes any exchange one."""
+        return self.acted or bool(self.reward)
+
 
 @runtime_checkable
 class Environment(Protocol):
     """One episode. Single-use: there is no reset; make another.
 
     `open` applies the seed (0 included) before anything is observed. The agent's mistakes are
-    answered in words; raising is for faults of the environment itself.
+    answered in words; raising is for faults of the environment itself. An environment may also
+    have a method `describe_session`: the dictionary that it returns is recorded as the session.
     """
 
     @property
@@ -119,6 +126,15 @@ def checked_all(kind: type[_Model], given: object, what: str) -> Sequence[_Model
             f"`{what}` is {_shown(given)}", hint=f"give a sequence of `{kind.__name__}`"
         )
     return tuple(each if isinstance(each, kind) else _one(kind, each, what) for each in given)
+
+
+def describe_session(environment: Environment, seed: int | None) -> dict[str, Any]:
+    """What is recorded of the session that a rollout takes place in: no secrets, plain JSON."""
+    session: dict[str, Any] = {"environment": type(environment).__name__}
+    if seed is not None:
+        session["seed"] = seed
+    describe = getattr(environment, "describe_session", None)
+    return session if describe is None else {**session, **plain_info(describe())}
 
 
 def _one(kind: type[_Model], given: object, what: str) -> _Model:

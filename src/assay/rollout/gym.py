@@ -84,11 +84,12 @@ class GymEnvironment:
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
             words = "Nothing happened: use the tool `act` to take a step."
-            return Step(replies=(Message(role="user", content=words),), reward=0.0)
+            reply = Message(role="user", content=words)
+            return Step(replies=(reply,), reward=0.0, acted=False)
         replies: list[Message] = []
         # An agent that takes no step gets nothing for it, which is not to be left unjudged.
         reward = 0.0
-        last = Step()
+        last = Step(acted=False)
         for call in action.tool_calls:
             words, step = self._one(call)
             if step is not None:
@@ -102,6 +103,7 @@ class GymEnvironment:
             reward=reward,
             terminated=last.terminated,
             truncated=last.truncated,
+            acted=last.acted,
             info=last.info,
             observation=last.observation,
         )

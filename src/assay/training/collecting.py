@@ -154,6 +154,7 @@ class Collector:
         evaluation = replace(self.evaluation, concurrency=len(units))
         oversight = Oversight(progress, self._watched, self.stop)
         engine = _Engine(evaluation, self.client, self.recording.writer, oversight)
+        engine.group_size = self.config.group_size
         if self.lockstep is not None:
             engine.lockstep = self.lockstep
             self.lockstep.expect(len(units))
@@ -165,7 +166,7 @@ class Collector:
 
     def _unit(self, drawn: Drawn, member: int, step: int) -> Unit:
         sample, recording = drawn.sample, self.recording
-        # A prompt comes again in each epoch: its rollouts are counted on, and differ in seed.
+        # A prompt comes again in each epoch: its rollouts are counted on, and sampled anew.
         repeat = drawn.epoch * self.config.group_size + member
         own = sample.model_copy(
             update={
@@ -201,9 +202,10 @@ class Collector:
 
 
 class _Engine(Engine):
-    """Says of each rollout that it has ended, before it is scored."""
+    """Says of each rollout that it has ended, before it is scored. A group shares its task."""
 
     lockstep: Lockstep | None = None
+    group_size = 1
     _probes = False
     """A wave starts whole: its batches must not depend on timing."""
 
@@ -213,3 +215,7 @@ class _Engine(Engine):
         finally:
             if self.lockstep is not None:
                 self.lockstep.leave()
+
+    def _environment_seed(self, unit: Unit) -> int | None:
+        # Advantages compare answers to one task: members differ in how they are sampled alone.
+        return self._config.seed_of(unit.sample, unit.repeat // self.group_size)

@@ -16,6 +16,14 @@ from served_environments import Faulty
 NOBODY = "http://127.0.0.1:9"
 
 
+@pytest.mark.parametrize("token", ["", "two\nlines", "schlüssel"])
+def test_a_token_that_fits_no_header_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ConfigError, match="`token` is empty or holds") as refused:
+        RemoteEnvironments(NOBODY, token=token)
+
+    assert not token or token not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("kind", "made"),
     [("own", OwnEnvironment), ("mcp", McpEnvironment), ("openenv", OpenEnvEnvironment)],

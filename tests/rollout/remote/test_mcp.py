@@ -88,6 +88,15 @@ def test_an_episode_gives_rewards_step_by_step_and_ends_by_the_control_plane(
     assert last["wall"] == "blue"
     assert last["step_count"] == 3
     assert '"wall"' not in str([message.text for message in trajectory.messages])
+    session_id = server.ask("/journal")["made"][-1][0]
+    assert trajectory.session == {
+        "environment": "McpEnvironment",
+        "seed": 3,
+        "kind": "mcp",
+        "base_url": f"{server.url}/mcp",
+        "session_id": session_id,
+    }
+    assert trajectory.actions == ['move({"direction":"right"})'] * 3
 
 
 def test_tools_are_those_of_the_server(server: Started) -> None:
@@ -235,7 +244,34 @@ def test_an_agent_that_leaves_at_once_has_a_measured_zero(server: Started) -> No
 
     step = at(server, play)
 
-    assert (step.reward, step.ended_by_agent, step.terminated) == (0.0, True, True)
+    assert (step.reward, step.ended_by_agent, step.terminated) == (0.0, True, False)
+
+
+def test_an_agent_that_stops_does_not_terminate_the_environment(server: Started) -> None:
+    client = Scripted(RIGHT, said("Enough."))
+
+    trajectory = at(server, lambda link: run_agent(client, McpEnvironment(link), [asked("Go.")]))
+
+    assert (trajectory.terminated, trajectory.truncated) == (False, False)
+    assert (trajectory.termination_reason, trajectory.steps) == ("agent", 1)
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert result.final_control_plane_info is None
+    assert [step.terminated for step in result.step_outputs or ()] == [False]
+    assert result.reward == 0.25
+
+
+def test_what_happens_while_the_agent_leaves_is_a_step(server: Started) -> None:
+    async def play(link: Link) -> Any:
+        environment, _ = await opened(link)
+        await environment.step(RIGHT)
+        over = '{"terminated": true, "step_count": 2, "total_reward": 1.25}'
+        await asyncio.to_thread(server.ask, "/behave", {"place": "status", "fault": over})
+        return await environment.step(said("Enough."))
+
+    step = at(server, play)
+
+    assert (step.reward, step.acted, step.terminated) == (1.0, True, True)
 
 
 def test_a_server_that_counts_no_steps_is_believed(server: Started) -> None:
@@ -295,7 +331,9 @@ def test_without_a_control_plane_there_are_tools_and_no_rewards(server: Started)
     )
 
     assert trajectory.evaluation_result is None
-    assert trajectory.termination_reason == "agent"
+    assert (trajectory.termination_reason, trajectory.terminated) == ("agent", False)
+    # The call was answered; nothing says that the agent's words were a step.
+    assert trajectory.steps == 1
     assert [message.role for message in trajectory.messages] == [
         *("user", "assistant", "tool", "assistant")
     ]

@@ -87,6 +87,8 @@ def test_an_episode_gives_rewards_and_ends_when_it_is_done(server: Started) -> N
         "state": {"step_count": 3},
     }
     assert trajectory.truncated is False
+    assert trajectory.session["kind"] == "openenv"
+    assert trajectory.session["session_id"]
 
 
 def test_the_tool_takes_the_action_that_the_server_describes(server: Started) -> None:

@@ -236,7 +236,12 @@ def test_two_hundred_rollouts_queue_for_fifty_sessions_and_none_fails() -> None:
             assert trajectory.messages[0].content == f"Count from seed {seed}."
             assert trajectory.evaluation_result is not None
             assert trajectory.evaluation_result.score == 2.5
+            assert trajectory.session["seed"] == seed
         assert len(server.sessions) == 0
+        sessions = [trajectory.session for trajectory in trajectories]
+        assert {session["base_url"] for session in sessions} == {server.url}
+        assert len({session["session_id"] for session in sessions}) == 200
+        assert not any("token" in session for session in sessions)
 
     run(test, capacity=50)
     assert 0 < most <= 50

@@ -39,6 +39,11 @@ class RemoteEnvironments:
         for name, seconds in (("timeout_s", timeout_s), ("queue_s", queue_s)):
             if not seconds > 0:
                 raise ConfigError(f"`{name}` is {seconds}", hint="give a time above 0")
+        if token is not None and not (token and token.isascii() and token.isprintable()):
+            raise ConfigError(
+                "`token` is empty or holds characters that no HTTP header takes",
+                hint="check for a line end at its end",
+            )
         self._url = checked_url(url)
         self._token = token
         # Held, so that no failure of any part shows the token while this is in use.

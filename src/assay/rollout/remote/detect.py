@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from assay.errors import ConfigError, EnvironmentFault
 
 from .json_rpc import Denied, JsonRpc, RpcError
-from .link import Kind, Link, Unanswered
+from .link import TOKEN_HINT, Kind, Link, Unanswered
 from .mcp_session import MODERN_VERSION, endpoints
 from .openenv import beside_socket
 from .queueing import Busy
@@ -60,9 +60,7 @@ async def _fetched(link: Link, url: str, tried: list[str]) -> Any:
             tried.append(f"{name}: JSON of another kind")
             return value
         if answer.status in (401, 403):
-            raise Denied(
-                f"{name}: HTTP {answer.status}", where=link.where, hint="give the server's `token`"
-            )
+            raise Denied(f"{name}: HTTP {answer.status}", where=link.where, hint=TOKEN_HINT)
         tried.append(f"{name}: HTTP {answer.status}")
     except (Denied, Unanswered):
         raise

@@ -13,7 +13,16 @@ from pydantic_core import from_json, to_json
 from assay.endpoints.secrecy import Redactor
 from assay.errors import EnvironmentFault
 
-from .link import LARGEST_ANSWER, Answer, Garbled, Link, TimedOut, Unanswered
+from .link import (
+    LARGEST_ANSWER,
+    STEP_TIMEOUT_HINT,
+    TOKEN_HINT,
+    Answer,
+    Garbled,
+    Link,
+    TimedOut,
+    Unanswered,
+)
 from .queueing import Busy
 
 if TYPE_CHECKING:
@@ -83,7 +92,7 @@ class JsonRpc:
             raise Denied(
                 f"HTTP {answer.status}: the server does not let us in",
                 where=answer.where,
-                hint="give its `token`",
+                hint=TOKEN_HINT,
             )
         message = _message(answer)
         # An error about a request that was not understood carries another id, or none.
@@ -108,7 +117,7 @@ class JsonRpc:
             fault: EnvironmentFault = TimedOut(
                 f"no answer to {_name(message)} within {self.link.timeout_s:g} s",
                 where=self.link.where,
-                hint="the environment hangs, or needs a larger `timeout_s`",
+                hint=STEP_TIMEOUT_HINT,
             )
         except (aiohttp.ClientError, OSError, EOFError) as error:
             fault = self.link.unanswered(error)

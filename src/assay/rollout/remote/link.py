@@ -29,6 +29,11 @@ Kind = Literal["own", "mcp", "openenv"]
 LARGEST_ANSWER = 4 * 1024 * 1024
 _EXAMINED = 64 * 1024
 _AT_ONCE = 1024 * 1024
+STEP_TIMEOUT_HINT = (
+    "the environment hangs, or needs more time: `step_timeout_s` of @evaluation_test, `timeout_s` "
+    "of RemoteEnvironments"
+)
+TOKEN_HINT = "give its token: `env_token` of @evaluation_test, `token` of RemoteEnvironments"
 _SCHEMES = ("http", "https", "ws", "wss")
 
 
@@ -106,6 +111,11 @@ class Link:
         """Takes the token, and what the query of the address holds, out of any text."""
         return redactor_of(self.url, self.token)
 
+    def describe_session(self, kind: Kind, session_id: str | None) -> dict[str, Any]:
+        """What a rollout records of its session at this server."""
+        named = {} if session_id is None else {"session_id": session_id}
+        return {"kind": kind, "base_url": self.where, **named}
+
     def at(self, path: str) -> str:
         """The address of `path` below this one; its query stays."""
         parts = urlsplit(self.url)
@@ -150,7 +160,7 @@ class Link:
             fault: EnvironmentFault = TimedOut(
                 f"no answer within {wait_s:g} s",
                 where=self.where,
-                hint="the environment hangs, or needs a larger `timeout_s`",
+                hint=STEP_TIMEOUT_HINT,
             )
         except (aiohttp.ClientError, OSError, EOFError) as error:
             fault = self.unanswered(error)

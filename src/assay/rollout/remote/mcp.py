@@ -51,6 +51,9 @@ class McpEnvironment:
             raise self._refused("the list of its tools", refusal) from None
         return await self._begun(session, seed)
 
+    def describe_session(self) -> dict[str, Any]:
+        return self._link.describe_session("mcp", self._episode)
+
     async def _begun(self, session: McpSession, seed: int | None) -> Sequence[Message]:
         """The first observation, which is made with the seed."""
         headers = {SESSION_HEADER: self._episode, EPISODE_HEADER: self._episode}
@@ -92,17 +95,21 @@ class McpEnvironment:
         replies: list[Message] = []
         rewards: list[float | None] = []
         observation: Any = None
+        taken = False
         for call in action.tool_calls:
             content, acted = await self._answer(call)
             reply = Message(role="tool", content=content, tool_call_id=call.id, name=call.name)
             replies.append(reply)
             if acted:
                 observation = _value_of(reply.text)
-                rewards += await self._earned()
+                earned = await self._earned()
+                rewards += earned
+                # Without a control plane nothing tells a call that acts from one that only looks.
+                taken = taken or bool(earned) or self._control is None
         return Step(
             replies=tuple(replies),
             reward=add_rewards(rewards),
-            acted=bool(rewards),
+            acted=taken,
             terminated=self._status.terminated,
             truncated=self._status.truncated,
             info=await self._info(),
@@ -111,13 +118,21 @@ class McpEnvironment:
 
     async def _left(self) -> Step:
         """The agent ends the episode. What it has earned since is measured, not assumed."""
-        reward = None
-        if self._control is not None and not self._status.over:
-            before, self._status = self._status, await self._control.status()
+        reward, before = None, self._status
+        if self._control is not None and not before.over:
+            self._status = await self._control.status()
             reward = _gained(before, self._status)
             if reward is None and before.total_reward is not None:
                 raise self._disturbed("`total_reward` was a number, and is null now")
-        return Step(reward=reward, terminated=True, ended_by_agent=True, info=await self._info())
+        return Step(
+            reward=reward,
+            # Only what the control plane says: the agent's leaving terminates no environment.
+            terminated=self._status.terminated,
+            truncated=self._status.truncated,
+            ended_by_agent=True,
+            acted=self._status != before,
+            info=await self._info(),
+        )
 
     def _mistake(self, call: ToolCall) -> str | None:
         """What the agent is told of a call that cannot be made; None for one that can.

@@ -12,7 +12,7 @@ from assay.models import Message, ToolCall, ToolSpec
 
 from ..environment import Step, add_rewards
 from ..tools import ToolError
-from .link import LARGEST_ANSWER, Garbled, Link, TimedOut
+from .link import LARGEST_ANSWER, STEP_TIMEOUT_HINT, TOKEN_HINT, Garbled, Link, TimedOut
 from .queueing import Busy, patiently
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class OpenEnvEnvironment:
         self._task = dict(task or {})
         self._socket: ClientWebSocketResponse | None = None
         self._over = False
+        self._episode = uuid.uuid4().hex
+
+    def describe_session(self) -> dict[str, Any]:
+        return self._link.describe_session("openenv", self._episode)
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
         if seed is not None and seed < 0:
@@ -45,7 +49,7 @@ class OpenEnvEnvironment:
                 f"the seed is {seed}", where="OpenEnv", hint="its seeds begin at 0, or are None"
             )
         self.tools = (await self._described(),)
-        fields = {**self._task, "seed": seed, "episode_id": uuid.uuid4().hex}
+        fields = {**self._task, "seed": seed, "episode_id": self._episode}
         reset = {key: value for key, value in fields.items() if value is not None}
         answer = await patiently(self._link, lambda: self._begun(reset))
         self._over = self._done(answer)
@@ -152,7 +156,7 @@ class OpenEnvEnvironment:
             fault = TimedOut(
                 f"no answer to {kind} within {self._link.timeout_s:g} s",
                 where=self._link.where,
-                hint="the environment hangs, or needs a larger `timeout_s`",
+                hint=STEP_TIMEOUT_HINT,
             )
         else:
             return self._read(message, kind)
@@ -244,7 +248,7 @@ class OpenEnvEnvironment:
             fault = EnvironmentFault(
                 f"the server refuses a WebSocket: HTTP {error.status}",
                 where=self._link.where,
-                hint="give its `token`" if error.status in (401, 403) else None,
+                hint=TOKEN_HINT if error.status in (401, 403) else None,
             )
         except (aiohttp.ClientError, OSError) as error:
             fault = self._link.unanswered(error)

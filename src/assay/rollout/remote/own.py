@@ -11,7 +11,7 @@ from assay.models import Message, ToolSpec
 from assay.models.written import Written
 
 from ..environment import Step
-from .link import Answer, Garbled, Link, Unanswered
+from .link import TOKEN_HINT, Answer, Garbled, Link, Unanswered
 from .protocol import (
     SESSION_HEADER,
     Opened,
@@ -47,6 +47,11 @@ class OwnEnvironment:
     @property
     def tools(self) -> Sequence[ToolSpec]:
         return () if self._opened is None else self._opened.tools
+
+    def describe_session(self) -> dict[str, Any]:
+        # Without its token: the id alone lets nobody act in it.
+        session_id = None if self._opened is None else self._opened.session
+        return self._link.describe_session("own", session_id)
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
         if self._opened is not None or self._steps:
@@ -138,9 +143,10 @@ def _refused(answer: Answer) -> EnvironmentFault:
         # Not in the protocol's words: a proxy's page, or another kind of server.
         told_as = Unanswered if answer.status in _PROXY_TROUBLE else EnvironmentFault
         return told_as(f"HTTP {answer.status}: {answer.excerpt}", where=answer.where)
+    hint = TOKEN_HINT if answer.status == 401 else problem.hint
     kind, said = answer.shown(problem.kind), answer.shown(problem.message, most=2000)
     return EnvironmentFault(
         f"HTTP {answer.status} ({kind}): {said}",
         where=answer.where,
-        hint=None if problem.hint is None else answer.shown(problem.hint),
+        hint=None if hint is None else answer.shown(hint),
     )

@@ -109,9 +109,10 @@ class Session:
     @property
     def over(self) -> bool:
         """Whether the last step ended the episode."""
-        return bool(self.steps) and (
-            self.steps[-1].step.terminated or self.steps[-1].step.truncated
-        )
+        if not self.steps:
+            return False
+        last = self.steps[-1].step
+        return last.terminated or last.truncated or last.ended_by_agent
 
     async def answer(self, action: Message) -> Step:
         """The environment's own answer. Raises `EnvironmentFault` for whatever breaks in it."""
