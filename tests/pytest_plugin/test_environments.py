@@ -3,16 +3,21 @@
 import asyncio
 import inspect
 import socket
-from typing import Any
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from assay.errors import EnvironmentFault
-from assay.models import Sample
+from assay.models import Message, Sample
+from assay.models.redaction import redact
 from assay.pytest_plugin import evaluation_test
 from assay.pytest_plugin.decorator import Asked, asked_of
-from assay.pytest_plugin.environments import environment_of
-from assay.rollout import BasicEnvironment
+from assay.pytest_plugin.environments import environment_of, redactor_for, token_of
+from assay.pytest_plugin.verdict import redact_report
+from assay.rollout import BasicEnvironment, Step
+from assay.rollout.remote import EnvironmentServer, ServerSettings
 
 
 def asked(**options: Any) -> Asked:
@@ -31,6 +36,18 @@ def made(wanted: Asked, *, rolled_out: bool = True) -> Any:
             return factory
 
     return asyncio.run(enter())
+
+
+class Slow(BasicEnvironment):
+    """Never answers if its task says so."""
+
+    def __init__(self, task: Mapping[str, Any]) -> None:
+        self._hangs = task.get("hangs")
+
+    async def step(self, action: Message) -> Step:
+        if self._hangs:
+            await asyncio.Event().wait()
+        return await super().step(action)
 
 
 class OfSample(BasicEnvironment):
@@ -60,6 +77,60 @@ def test_names_and_factories_are_passed_on() -> None:
     assert made(asked(environment="calculator")) == "calculator"
     assert made(asked(environment=None)) is None
     assert made(asked(environment=of_sample)) is of_sample
+
+
+TOKEN = "tok-81f3c0aa4e6b2d97"
+
+
+def test_the_token_is_that_of_the_test_or_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, own = asked(env_url="http://h"), asked(env_url="http://h", env_token=TOKEN)
+
+    monkeypatch.delenv("ASSAY_ENV_TOKEN", raising=False)
+    assert (token_of(plain), token_of(own)) == (None, TOKEN)
+    monkeypatch.setenv("ASSAY_ENV_TOKEN", "of-the-variable")
+    assert (token_of(plain), token_of(own)) == ("of-the-variable", TOKEN)
+
+
+def test_the_token_is_not_shown() -> None:
+    wanted = asked(env_url="http://h", env_token=TOKEN)
+
+    assert TOKEN not in repr(wanted)
+    held = redactor_for(wanted)
+    assert TOKEN not in redact(f"the server answers: {TOKEN} is wrong")
+    del held
+    report = SimpleNamespace(longrepr=f'@evaluation_test("a", env_token="{TOKEN}")')
+    redact_report(cast(pytest.TestReport, report), wanted)
+    assert TOKEN not in report.longrepr
+
+
+def stepped(**options: Any) -> str | None:
+    """What goes wrong in a step at a server with a token; None if nothing does."""
+
+    async def main() -> str | None:
+        async with EnvironmentServer(Slow, ServerSettings(token=TOKEN)) as server:
+            wanted = asked(env_url=server.url, env_kind="own", **options)
+            async with environment_of(wanted, rolled_out=True) as factory:
+                environment = factory(Sample(input={"hangs": "step_timeout_s" in options}))
+                try:
+                    await environment.open(seed=1)
+                    await environment.step(Message(role="assistant", content="Go."))
+                except EnvironmentFault as fault:
+                    return f"{fault.message} {fault.hint}"
+                return None
+
+    return asyncio.run(main())
+
+
+def test_the_token_reaches_the_server() -> None:
+    assert stepped(env_token=TOKEN) is None
+    assert "`env_token` of @evaluation_test" in (stepped() or "")
+
+
+def test_the_step_timeout_is_a_setting_that_the_error_names() -> None:
+    late = stepped(env_token=TOKEN, step_timeout_s=0.05) or ""
+
+    assert late.startswith("no answer within 0.05 s")
+    assert "`step_timeout_s` of @evaluation_test" in late
 
 
 def free_port() -> int:

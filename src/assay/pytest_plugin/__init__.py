@@ -174,7 +174,7 @@ def pytest_runtest_makereport(
         if call.excinfo is not None:
             if call.when == "setup":
                 record_setup(item, asked, call.excinfo.value, evaluations)
-            redact_report(report)
+            redact_report(report, asked)
         record_report(report, evaluations)
     return report
 

@@ -3,7 +3,7 @@
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
@@ -52,6 +52,14 @@ class Asked:
     """The protocol of the server: own, mcp or openenv. None: found out by asking it."""
 
     env_deadline_s: float = 60.0
+    """How long the server may take until it answers at all."""
+
+    env_token: str | None = field(default=None, repr=False)
+    """Sent to the server as a bearer token. None: the one in `$ASSAY_ENV_TOKEN`, if any."""
+
+    step_timeout_s: float = 30.0
+    """How long the server may take for one answer, such as one step."""
+
     threshold: Any = None
     """The lowest mean that passes: a number, or a `GateRule` for more than that."""
 
@@ -95,6 +103,8 @@ class Options(TypedDict, total=False):
     env_command: Any
     env_kind: Literal["own", "mcp", "openenv"] | None
     env_deadline_s: float
+    env_token: str | None
+    step_timeout_s: float
     threshold: Any
     repeats: int
     max_concurrent: int
@@ -161,7 +171,7 @@ def _check_names(options: dict[str, Any]) -> None:
 
 _LEAST = {"repeats": 1, "max_concurrent": 1, "max_turns": 1, "retries": 0, "max_samples": 1}
 _EITHER = (("endpoint", "endpoints"), ("batch", "groupwise"), ("environment", "env_url"))
-_NEEDS_URL = ("env_command", "env_kind", "env_deadline_s")
+_NEEDS_URL = ("env_command", "env_kind", "env_deadline_s", "env_token", "step_timeout_s")
 
 
 def _check(samples: Any, options: dict[str, Any]) -> None:
@@ -174,6 +184,10 @@ def _check(samples: Any, options: dict[str, Any]) -> None:
     for name in _NEEDS_URL:
         if options.get(name) is not None and options.get("env_url") is None:
             raise ConfigError(f"`{name}` needs the `env_url` of the server", where=_WHERE)
+    token = options.get("env_token")
+    if token is not None and not (isinstance(token, str) and token):
+        # Not shown: it is meant to be a secret.
+        raise ConfigError("`env_token` is not a text with something in it", where=_WHERE)
     _check_lists(options)
     _check_numbers(options)
     if options.get("on_bad_row", "fail") not in ("fail", "skip"):
@@ -204,7 +218,7 @@ def _check_numbers(options: dict[str, Any]) -> None:
         value = options.get(name)
         if value is not None and (type(value) is not int or value < least):
             raise ConfigError(f"{name}={value!r} is not a number from {least} on", where=_WHERE)
-    for name in ("timeout_s", "env_deadline_s"):
+    for name in ("timeout_s", "env_deadline_s", "step_timeout_s"):
         value = options.get(name)
         if value is not None and not (_is_number(value) and value > 0):
             raise ConfigError(f"{name}={value!r} is not a time above 0", where=_WHERE)

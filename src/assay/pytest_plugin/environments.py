@@ -2,11 +2,13 @@
 
 import functools
 import inspect
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from assay.models import Sample
+from assay.models.redaction import Redactor
 
 from .decorator import Asked
 
@@ -35,9 +37,21 @@ async def environment_of(asked: Asked, *, rolled_out: bool) -> AsyncIterator[Any
         if not rolled_out:
             yield None
             return
-        remote = RemoteEnvironments(url, kind=asked.env_kind)
+        remote = RemoteEnvironments(
+            url, kind=asked.env_kind, token=token_of(asked), timeout_s=asked.step_timeout_s
+        )
         await stack.enter_async_context(remote)
         yield lambda sample: remote.make(sample.input)
+
+
+def token_of(asked: Asked) -> str | None:
+    """The token for the server of a test; None for a server that needs none."""
+    return asked.env_token or os.environ.get("ASSAY_ENV_TOKEN") or None
+
+
+def redactor_for(asked: Asked) -> Redactor:
+    """Removes the token of a test from every text, for as long as the redactor is held."""
+    return Redactor([token_of(asked) or ""])
 
 
 def _factory(environment: Any) -> Any:

@@ -22,7 +22,7 @@ from .assertions import FailedAssertions
 from .calling import UserFunction, user_function
 from .collection import endpoint_names
 from .decorator import ENDPOINT, Asked
-from .environments import environment_of
+from .environments import environment_of, redactor_for
 from .session import Evaluations
 from .together import Said, by_sample, judge_groups, members
 
@@ -60,6 +60,10 @@ class Evaluation:
     evaluations: Evaluations
     runs: list[TestRun] = field(default_factory=list)
     """What is done already, also when the rest was interrupted."""
+
+    def __post_init__(self) -> None:
+        # Held while the test runs and is judged: no failure of any part shows the token.
+        self._redactor = redactor_for(self.asked)
 
     def run(self) -> None:
         """Evaluate every sample with every endpoint of this test. Fills `runs`."""

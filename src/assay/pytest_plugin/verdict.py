@@ -13,6 +13,7 @@ from assay.report.wording import plain, plural
 
 from .assertions import FailedAssertions
 from .decorator import Asked
+from .environments import redactor_for
 from .records import Record, blank_record, failed, with_config, with_numbers
 from .running import Evaluation, TestRun
 from .session import Evaluations
@@ -74,10 +75,11 @@ def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None
         evaluations.overrule(report.nodeid, {"passed": False, "reason": f"{where}{reason}"})
 
 
-def redact_report(report: "pytest.TestReport") -> None:
+def redact_report(report: "pytest.TestReport", asked: Asked) -> None:
     """Replace a traceback that quotes a secret by its text without it."""
     shown = str(report.longrepr)
-    if (redacted := redact(shown)) != shown:
+    token = redactor_for(asked)
+    if (redacted := redact(token.clean(shown))) != shown:
         report.longrepr = redacted
 
 
