@@ -47,6 +47,19 @@ def test_arguments_that_are_no_json_are_kept_as_the_model_wrote_them() -> None:
     assert made.raw_arguments == '{"cmd": '
 
 
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_images_and_texts_of_a_message_keep_their_order(role: str) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+    before, after = ({"type": "input_text", "text": text} for text in ("Before:", "After:"))
+
+    (message,) = talk(item("message", role=role, content=[before, image, after, image])).messages
+
+    blocks = message.content
+    assert isinstance(blocks, tuple)
+    assert [block.type for block in blocks] == ["text", "image_url", "text", "image_url"]
+    assert message.text.index("Before:") < message.text.index("After:")
+
+
 def test_outputs_may_be_objects_or_lists() -> None:
     image = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
     found = talk(
@@ -339,3 +352,11 @@ def test_records_of_unknown_kinds_are_counted_by_kind() -> None:
         f"event_msg/{'x' * 80}": 1,
     }
     assert found.to_sample("s", {}, {}).metadata["unknown_records"] == dict(found.unknown_kinds)
+
+
+@pytest.mark.parametrize("error", ["no credits left", {"message": "no credits left"}])
+def test_an_error_that_ends_a_turn_is_that_of_its_model_call(error: Any) -> None:
+    found = talk(says("user", "Hi"), event("task_complete", error=error))
+
+    assert [call.error for call in found.calls] == ["no credits left"]
+    assert (found.messages[-1].details or {})["error"] == error

@@ -40,8 +40,7 @@ _OF_ITEM = frozenset(
 class _Step:
     """One answer of the model, while its items come in."""
 
-    texts: list[str] = field(default_factory=list)
-    others: list[DataBlock] = field(default_factory=list)
+    said: list[TextBlock | DataBlock] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     answers: list[Message] = field(default_factory=list)
@@ -134,7 +133,7 @@ class CodexConversation:
             if self._step is not None and self._step.answers:
                 # What was said after a search of the provider's is said in the light of it.
                 self._close()
-            self._speaking(record).texts += self._spoken(item)
+            self._speak(self._speaking(record), item)
         elif kind == "reasoning":
             self._think(self._speaking(record), item)
         elif kind in _CALLS:
@@ -149,7 +148,7 @@ class CodexConversation:
         metadata = record.get("metadata")
         summary = isinstance(metadata, dict) and metadata.get("compaction_output") is True
         step = self._step
-        if step is not None and step.compaction != summary and (step.texts or step.calls):
+        if step is not None and step.compaction != summary and (step.said or step.calls):
             self._close()
         if self._step is None:
             self._step = _Step(timestamp=text_or_none(record.get("timestamp")))
@@ -157,12 +156,9 @@ class CodexConversation:
         self._step.compaction = summary
         return self._step
 
-    def _spoken(self, item: dict[str, Any]) -> list[str]:
-        assert self._step is not None
-        blocks = _blocks(item.get("content"))
-        self._step.id = text_or_none(item.get("id")) or self._step.id
-        self._step.others += [block for block in blocks if isinstance(block, DataBlock)]
-        return [block.text for block in blocks if isinstance(block, TextBlock) and block.text]
+    def _speak(self, step: _Step, item: dict[str, Any]) -> None:
+        step.id = text_or_none(item.get("id")) or step.id
+        step.said += _blocks(item.get("content"))
 
     def _think(self, step: _Step, item: dict[str, Any]) -> None:
         parts = item.get("content") or item.get("summary")
@@ -202,16 +198,13 @@ class CodexConversation:
         step, self._step = self._step, None
         if step is None:
             return
-        text = "\n\n".join(step.texts)
-        content: Any = text if text or not step.calls else None
-        if step.others:
-            content = [*([{"type": "text", "text": text}] if text else []), *step.others]
+        content = _content(step.said)
         details: dict[str, Any] = {} if step.id is None else {"id": step.id}
         if step.hidden:
             details["reasoning_items"] = step.hidden
         answer = Message(
             role="assistant",
-            content=content,
+            content=None if step.calls and not content else content,
             tool_calls=tuple(step.calls),
             reasoning="\n\n".join(step.reasoning) or None,
             model=self._model,
@@ -249,7 +242,6 @@ class CodexConversation:
     def _take_said(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         blocks = _blocks(item.get("content"))
         text = "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
-        others = [block for block in blocks if isinstance(block, DataBlock)]
         if shell := _SHELL.match(text):
             command = {"tool": "shell", "args": {"command": shell[1].strip()}}
             output = _CLOSING.sub("", shell[2]).strip()
@@ -261,14 +253,13 @@ class CodexConversation:
         if why is not None and not (self.options.synthetic and why != "interruption"):
             self.talk.skip(item.get("id"), why, item)
             return
-        said: list[TextBlock | DataBlock] = [TextBlock(type="text", text=text)] if text else []
         details: dict[str, Any] = {"synthetic": True} if why is not None else {}
         if why is None:
             self.talk.interrupted = False
         self.talk.messages.append(
             Message(
                 role=str(item.get("role") or "user"),
-                content=text if not others else (*said, *others),
+                content=_content(blocks),
                 timestamp=text_or_none(record.get("timestamp")),
                 details=details or None,
             )
@@ -343,7 +334,7 @@ class CodexConversation:
 
     def _fail(self, event: Any) -> bool:
         """Note an error of the endpoint as a model call that gave no answer."""
-        text = text_or_none(event.get("message")) if isinstance(event, dict) else None
+        text = text_or_none(event.get("message") if isinstance(event, dict) else event)
         if text is None:
             return False
         self._close()
@@ -459,6 +450,13 @@ def _blocks(content: Any) -> list[TextBlock | DataBlock]:
         else:
             blocks.append(DataBlock.model_validate({"type": "unknown", **part}))
     return blocks
+
+
+def _content(blocks: list[TextBlock | DataBlock]) -> str | tuple[TextBlock | DataBlock, ...]:
+    """Texts alone as one text; beside other parts, everything in the order it came in."""
+    said = tuple(block for block in blocks if not isinstance(block, TextBlock) or block.text)
+    texts = [block.text for block in said if isinstance(block, TextBlock)]
+    return "\n\n".join(texts) if len(texts) == len(said) else said
 
 
 def _tool_name(item: dict[str, Any]) -> str:
