@@ -19,11 +19,16 @@ def read_subagents(sample: Sample) -> Iterator[Sample]:
     """The samples of the subagents that the agent of `sample` started itself.
 
     Entries that are not samples at all are passed over: other programs use the key for their own
-    data. Raises `UnreadableSubagent` at one that was a sample and is damaged.
+    data. Raises `UnreadableSubagent` at one that is damaged, and at one of which there is no more
+    than its id.
     """
     found = sample.metadata.get(KEY)
     for place, entry in enumerate(found if isinstance(found, list) else []):
-        if not isinstance(entry, Mapping) or "trajectory" not in entry:
+        if not isinstance(entry, Mapping):
+            continue
+        if "trajectory" not in entry:
+            if isinstance(name := entry.get("id"), str):
+                raise UnreadableSubagent(f"the session of subagent {name[:100]!r} is not recorded")
             continue
         try:
             yield Sample.from_dict(dict(entry))

@@ -270,3 +270,47 @@ def test_a_response_need_not_name_its_role() -> None:
     written["response"] = {"candidates": [{"content": {"parts": [{"text": "b"}]}}]}
 
     assert from_eval_record(written).response == "b"
+
+
+def with_subagents(levels: int) -> Sample:
+    given = sample(*TURN, id="ses_0")
+    for level in range(1, levels + 1):
+        inner = [given.to_dict()]
+        given = sample(*TURN, id=f"ses_{level}", metadata={"subagents": inner})
+    return given
+
+
+def test_subagents_are_records_inside_the_record() -> None:
+    written = to_eval_record(with_subagents(2), tool_names={"ls": "list"})
+
+    (middle,) = written.value["metadata"]["subagents"]
+    (inner,) = middle["record"]["metadata"]["subagents"]
+    assert (middle["id"], inner["id"]) == ("ses_1", "ses_0")
+    assert inner["record"]["intermediate_events"][0]["function_call"]["name"] == "list"
+    read = from_eval_record(json.loads(json.dumps(written.value)))
+    child = Sample.from_dict(
+        Sample.from_dict(read.metadata["subagents"][0]).metadata["subagents"][0]
+    )
+    assert child.messages == from_eval_record(inner["record"]).messages
+    assert to_eval_record(read).value == written.value
+
+
+def test_subagents_too_deep_are_named_and_reported_as_lost() -> None:
+    written = to_eval_record(with_subagents(9))
+
+    assert [lost.what for lost in written.lost] == ["its conversation; left out"]
+    assert to_eval_record(from_eval_record(written.value)).value == written.value
+    inside = {"session_id": "x", "request": {"contents": []}, "metadata": {}}
+    for _ in range(9):
+        inside = {**inside, "metadata": {"subagents": [{"id": "x", "record": inside}]}}
+    with pytest.raises(WireError, match="nested more than 8 deep"):
+        from_eval_record(inside)
+
+
+def test_a_damaged_subagent_is_named_and_reported_as_lost() -> None:
+    damaged = {"id": "ses_x", "trajectory": {"messages": 5}}
+
+    written = to_eval_record(sample(*TURN, metadata={"subagents": [damaged]}))
+
+    assert written.value["metadata"]["subagents"] == [{"id": "ses_x"}]
+    assert [lost.where for lost in written.lost] == ["metadata.subagents[0]"]

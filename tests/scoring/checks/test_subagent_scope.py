@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.models import ModelCall, Sample, Usage
+from assay.models import ModelCall, Sample, Usage, from_eval_record, to_eval_record
 from assay.scoring import checks_from
 from make import answered, asked, called, said, sample
 from scoring.checks.check_files import judged, verdict
@@ -144,6 +144,26 @@ def test_a_damaged_subagent_is_not_judged_where_it_would_be_read() -> None:
     assert metric.reason is not None
     assert "metadata.subagents[0] cannot be read" in metric.reason
     assert verdict({"tool_not_called": "bash", "scope": "main"}, given) is True
+
+
+def test_a_subagent_of_which_only_the_id_is_recorded_is_not_judged() -> None:
+    given = parent()
+    given.metadata["subagents"] = [{"id": "ses_child", "title": "Find it"}]
+
+    metric = judged({"tool_not_called": "bash"}, given)
+
+    assert metric.score is None
+    assert metric.reason == "the session of subagent 'ses_child' is not recorded"
+
+
+def test_checks_of_an_evaluation_record_look_into_its_subagents() -> None:
+    given = from_eval_record(to_eval_record(parent(child())).value)
+
+    metric = judged({"tool_not_called": "bash"}, given)
+
+    assert metric.score == 0.0
+    assert metric.reason is not None
+    assert "turn 2 of subagent 'ses_child' calls 'bash'" in metric.reason
 
 
 def test_subagents_nested_without_end_are_not_judged() -> None:

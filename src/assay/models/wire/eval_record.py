@@ -10,9 +10,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from pydantic import ValidationError
 from pydantic_core import to_json
 
-from assay.errors import WireError
+from assay.errors import AssayError, WireError
 
 from ..message import Message, ToolCall
 from ..sample import Sample, Status
@@ -24,6 +25,9 @@ ResponseMode = Literal["final", "turn"]
 """Whether the response is what was said after the last tool call, or the whole last turn."""
 
 _PASSED = ("parent_id", "skipped", "compactions", "user_shell", "reverted_messages", "subagents")
+_DEEPEST = 8
+"""Subagents inside subagents. Of those further down, a record has the id and the title."""
+
 _COMPUTED = frozenset(
     """
     total_turns total_tools user_turns model_turns distinct_tools tool_errors turn_base
@@ -46,13 +50,43 @@ def to_eval_record(
     response_mode: ResponseMode = "final",
     tool_names: Mapping[str, str] | None = None,
 ) -> Converted[dict[str, Any]]:
-    """The record of a sample. `tool_names` gives tools the names that checks know them by."""
-    writer = Turns(tool_names or {})
+    """The record of a sample. `tool_names` gives tools the names that checks know them by.
+
+    Subagents in `metadata["subagents"]` are written as records inside this one.
+    """
+    return _write(sample, response_mode, tool_names or {}, depth=0)
+
+
+def _write(
+    sample: Sample, mode: ResponseMode, tool_names: Mapping[str, str], *, depth: int
+) -> Converted[dict[str, Any]]:
+    writer = Turns(tool_names)
     for index, message in enumerate(sample.messages):
         writer.take(message, f"messages[{index}]")
     if sample.trajectory is not None and sample.trajectory.calls:
         writer.lost.append(Lost("trajectory.calls", "what each model call consumed; left out"))
-    return Converted(_record(sample, writer, response_mode), tuple(writer.lost))
+    record = _record(sample, writer, mode)
+    stored = sample.metadata.get("subagents")
+    for place, each in enumerate(stored if isinstance(stored, list) else ()):
+        inner = _read_stored(each) if depth < _DEEPEST else None
+        where = f"metadata.subagents[{place}]"
+        if inner is not None:
+            written = _write(inner, mode, tool_names, depth=depth + 1)
+            record["metadata"]["subagents"][place]["record"] = written.value
+            writer.lost += [Lost(f"{where}.{lost.where}", lost.what) for lost in written.lost]
+        elif isinstance(each, dict) and "trajectory" in each:
+            writer.lost.append(Lost(where, "its conversation; left out"))
+    return Converted(record, tuple(writer.lost))
+
+
+def _read_stored(entry: object) -> Sample | None:
+    """The subagent's sample, or None for what is not one."""
+    if not isinstance(entry, dict) or "trajectory" not in entry:
+        return None
+    try:
+        return Sample.from_dict(entry)
+    except (AssayError, ValidationError, ValueError, TypeError, RecursionError):
+        return None
 
 
 def _record(sample: Sample, writer: Turns, mode: ResponseMode) -> dict[str, Any]:
@@ -143,9 +177,10 @@ def _passed(value: Any) -> Any:
 
 def _named(value: dict[str, Any]) -> dict[str, Any]:
     if "trajectory" in value or "parts" in value:
-        title = value.get("input", {}).get("title") if "trajectory" in value else None
+        given = value.get("input")
+        title = given.get("title") if isinstance(given, dict) and "trajectory" in value else None
         brief = {"id": value.get("id"), "why": value.get("why"), "title": title}
-        return {key: text for key, text in brief.items() if text is not None}
+        return {key: text for key, text in brief.items() if text}
     return value
 
 
@@ -155,6 +190,10 @@ def from_eval_record(record: Mapping[str, Any]) -> Sample:
     Reads records whose `turn` counts contents, as written here, and those that count model turns
     or name the user's content. Raises `WireError` for what is not a record.
     """
+    return _read(record, depth=0)
+
+
+def _read(record: Mapping[str, Any], *, depth: int) -> Sample:
     data = mapping_at(storable(dict(mapping_at(record, "record"))), "record")
     contents = [
         _read_content(each, f"request.contents[{place}]")
@@ -180,7 +219,11 @@ def from_eval_record(record: Mapping[str, Any]) -> Sample:
             continue
         final = response if place == len(contents) - 1 else None
         messages += _model_messages(text, by_turn.get(place, []), final)
-    return _sample(data, metadata, messages)
+    found = _sample(data, metadata, messages)
+    stored = found.metadata.get("subagents")
+    if isinstance(stored, list):
+        found.metadata["subagents"] = [_read_subagent(each, depth) for each in stored]
+    return found
 
 
 def _read_content(value: object, where: str) -> tuple[str, str]:
@@ -317,6 +360,16 @@ def _read_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
         text = to_json(dict(response)).decode()
     data = {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": text}
     return validated(Message, {**data, "details": details}, where)
+
+
+def _read_subagent(entry: Any, depth: int) -> Any:
+    """A subagent as it stands in `metadata` of a sample: whole where its record is there."""
+    record = entry.get("record") if isinstance(entry, Mapping) else None
+    if record is None:
+        return entry
+    if depth == _DEEPEST:
+        raise WireError(f"subagents are nested more than {_DEEPEST} deep", where="metadata")
+    return _read(record, depth=depth + 1).to_dict()
 
 
 def _sample(

@@ -11,7 +11,7 @@ from .conversion import Lost
 UNANSWERED = "[Tool execution was interrupted]"
 """The response of a call that never got one."""
 
-OF_EVENT = ("status", "is_error", "exit_code", "raw_tool", "part_id")
+OF_EVENT = ("status", "is_error", "exit_code", "raw_tool", "part_id", "subagent")
 """Details of a tool's message that an event shows."""
 
 SEPARATOR = "\n\n"
