@@ -99,8 +99,8 @@ PUBLIC = {
         Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_opencode
     """,
     "assay.training": """
-        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile Retokeniser
-        SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
+        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
+        Retokeniser SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
         agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens demonstrated
         estimate_memory grpo_train grpo_train_async retokenised sft_train token_source tokenised
     """,
