@@ -201,6 +201,64 @@ def test_an_endpoint_without_secrets_comes_back_equal() -> None:
     assert Endpoint.from_dict(plain.to_dict(exclude_secrets=False)) == plain
 
 
+def test_unknown_numbers_and_flags_come_back_and_a_secret_among_them_does_not() -> None:
+    endpoint = Endpoint(
+        provider="vllm",
+        model="m",
+        extra_params={"xtc_probability": 0.5, "use_xtc": True, "api_key_id": 77, "pin": 1234},
+    )
+
+    written = endpoint.to_dict()
+
+    assert written["extra_params"] == {"xtc_probability": 0.5, "use_xtc": True}
+    assert written["withheld"] == ["extra_params.api_key_id", "extra_params.pin"]
+
+
+@pytest.mark.parametrize("kept_by", ["argument", "endpoint"])
+def test_parameters_that_the_user_allows_come_back(kept_by: str) -> None:
+    fields: dict[str, Any] = {
+        "provider": "openai",
+        "model": "m",
+        "extra_params": {"route": {"order": ["a", "b"]}, "user": "team"},
+    }
+    by_argument = kept_by == "argument"
+    endpoint = Endpoint(**fields, keep=() if by_argument else ("route",))
+
+    written = endpoint.to_dict(keep=["route"]) if by_argument else endpoint.to_dict()
+    read = Endpoint.from_dict(written)
+
+    assert written["withheld"] == ["extra_params.user"]
+    assert read.extra_params == {"route": {"order": ["a", "b"]}}
+    assert read.to_dict() == written
+    assert Endpoint.from_dict(written, extra_params={"user": "team"}) == endpoint
+
+
+def test_what_is_kept_is_kept_in_a_session() -> None:
+    endpoint = Endpoint(provider="p", model="m", extra_params={"route": "a"}, keep=("route",))
+
+    session = AgentSession.from_json(AgentSession(id="s", endpoint=endpoint).to_json())
+
+    assert session.endpoint == endpoint
+
+
+def test_stored_data_cannot_allow_a_header() -> None:
+    data = {"provider": "p", "model": "m", "headers": {"X-Evil": "x"}, "keep": ["X-Evil"]}
+
+    assert Endpoint.from_dict(data).headers == {}
+
+
+def test_an_endpoint_comes_back_equal_but_for_its_secrets() -> None:
+    endpoint = Endpoint(provider="p", model="m", api_key="k", temperature=0.5, stop=("a",))
+
+    stored = endpoint.to_dict()
+
+    assert Endpoint.from_dict(stored, api_key="k") == endpoint
+    assert Endpoint.from_dict(stored) == endpoint.model_copy(update={"api_key": ""})
+    assert Endpoint.from_dict(stored) != endpoint
+    assert Endpoint.from_dict(stored).to_dict()["withheld"] == ["api_key"]
+    assert endpoint != "p:m"
+
+
 def test_zero_is_a_setting_and_is_written() -> None:
     assert Endpoint(provider="p", model="m", temperature=0.0, max_retries=0, seed=0).to_dict() == {
         "provider": "p",

@@ -1,7 +1,8 @@
 """Where a model is and how it is asked. Written without its secrets, always."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from math import isfinite
 from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
@@ -74,9 +75,20 @@ class Endpoint(BaseModel):
     allow_plain_http: bool | None = None
     """True: a key from the environment may be sent unencrypted to another machine."""
 
-    def to_dict(self, exclude_secrets: bool = True) -> dict[str, Any]:
-        """Plain values. Names of what was left out as possibly secret stand under `withheld`."""
+    keep: tuple[str, ...] = ()
+    """Extra parameters that are written though their names are not known to be harmless."""
+
+    def to_dict(
+        self, exclude_secrets: bool = True, *, keep: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Plain values. Names of what was left out as possibly secret stand under `withheld`.
+
+        Written are the settings above, and of headers and extra parameters those with a known
+        name. Other extra parameters are written when they are numbers or flags, or named in `keep`
+        here or on the endpoint; then `from_dict` reads them again.
+        """
         data: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        data["keep"] = sorted({*self.keep, *keep}) or None
         data = {name: value for name, value in data.items() if value not in (None, "", {})}
         extras = dict(self.__pydantic_extra__ or {})
         if isinstance(data.get("stop"), tuple):
@@ -95,14 +107,29 @@ class Endpoint(BaseModel):
         headers: dict[str, str] | None = None,
         extra_params: dict[str, Any] | None = None,
     ) -> Self:
-        """Read what `to_dict` wrote. Secrets in `data` are ignored: they come as arguments."""
+        """Read what `to_dict` wrote: the same endpoint but for secrets, which are arguments.
+
+        Secrets in `data` are ignored. What was withheld and is not given again stays named.
+        """
         plain = _without_secrets(
             {key: value for key, value in data.items() if key in cls.model_fields},
             {key: value for key, value in data.items() if key not in cls.model_fields},
         )
+        given = {f"headers.{name}" for name in headers or {}}
+        given |= {f"extra_params.{name}" for name in extra_params or {}}
+        given |= {"api_key"} if api_key else set()
+        given |= {"oauth_token"} if oauth_token else set()
+        if withheld := [name for name in plain.pop("withheld", ()) if name not in given]:
+            plain["withheld"] = withheld
         plain["headers"] = {**plain.get("headers", {}), **(headers or {})}
         plain["extra_params"] = {**plain.get("extra_params", {}), **(extra_params or {})}
         return cls.model_validate({**plain, "api_key": api_key, "oauth_token": oauth_token})
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same model is asked in the same way; how it is written does not matter."""
+        if not isinstance(other, Endpoint):
+            return NotImplemented
+        return _asked(self) == _asked(other)
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         yield from self.to_dict().items()
@@ -112,16 +139,27 @@ class Endpoint(BaseModel):
         return self.to_dict()
 
 
+def _asked(endpoint: Endpoint) -> dict[str, Any]:
+    asked = {**endpoint.__dict__, **(endpoint.__pydantic_extra__ or {})}
+    return {name: value for name, value in asked.items() if name not in ("keep", "withheld")}
+
+
 def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
     """What may be written: known settings, known headers and parameters, an address alone."""
     withheld = {name for name in ("api_key", "oauth_token") if fields.get(name)}
     withheld.update(extras.pop("withheld", ()))
     plain = {name: value for name, value in fields.items() if name not in _GUARDED}
+    keep = frozenset(fields.get("keep") or ())
     if fields.get("api_base") and (address := _address(fields["api_base"], withheld)):
         plain["api_base"] = address
     for name, allowed in (("headers", _PLAIN_HEADERS), ("extra_params", _PLAIN_PARAMETERS)):
         given = fields.get(name) or {}
-        kept = {key: _scrubbed(given[key], withheld) for key in given if key.lower() in allowed}
+        kept = {
+            key: _scrubbed(value, withheld)
+            for key, value in given.items()
+            if key.lower() in allowed
+            or (name == "extra_params" and (key in keep or _is_plain(key, value)))
+        }
         withheld.update(f"{name}.{key}" for key in given if key not in kept)
         if kept:
             plain[name] = kept
@@ -129,13 +167,19 @@ def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str
         plain["thinking"] = _scrubbed(fields["thinking"], withheld)
     for name, value in extras.items():
         # A field this version does not know may hold anything: only numbers and flags are plain.
-        if isinstance(value, bool | int | float) and not _SECRET_NAME.search(name):
+        if name in keep or _is_plain(name, value):
             plain[name] = value
         elif value is not None:
             withheld.add(name)
     if withheld:
         plain["withheld"] = sorted(withheld)
     return plain
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Whether a setting of an unknown name is a number or a flag, and does not sound secret."""
+    sounds_secret = name.lower() in _SECRET_IN_A_QUERY or _SECRET_NAME.search(name)
+    return isinstance(value, bool | int | float) and isfinite(value) and not sounds_secret
 
 
 def hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
@@ -180,8 +224,8 @@ def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     How patiently it is asked does not.
     """
     plain = endpoint.to_dict()
-    for patience in ("timeout_s", "max_retries", "allow_plain_http", "key_env", "withheld"):
-        plain.pop(patience, None)
+    for apart in ("timeout_s", "max_retries", "allow_plain_http", "key_env", "withheld", "keep"):
+        plain.pop(apart, None)
     if endpoint.provider == "mock":
         # A script is what such a model is. It holds no secret, but is not written either.
         plain["script"] = stable_id(endpoint.extra_params)
