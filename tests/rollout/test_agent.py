@@ -9,7 +9,18 @@ import pytest
 
 from assay.endpoints import Reply
 from assay.errors import EndpointError
-from assay.models import Boundary, Message, ModelCall, ToolCall, ToolSpec, Trajectory, Usage
+from assay.models import (
+    AgentSession,
+    Boundary,
+    Endpoint,
+    Message,
+    ModelCall,
+    Status,
+    ToolCall,
+    ToolSpec,
+    Trajectory,
+    Usage,
+)
 from assay.rollout import (
     BasicEnvironment,
     CalculatorEnvironment,
@@ -432,3 +443,30 @@ def test_a_session_that_cannot_be_written_is_a_fault_of_the_environment() -> Non
 
     assert failed.value.boundary is Boundary.ENVIRONMENT
     assert failed.value.trajectory.session is None
+
+
+def test_a_session_is_begun_and_then_continued() -> None:
+    session = AgentSession(id="s", endpoint=Endpoint(provider="mock", model="scripted"))
+    corridor = Corridor(rewards=(1.0,))
+
+    asyncio.run(run_agent(Scripted(STEP), corridor, [asked("Go.")], session=session))
+    begun = [message.text for message in session.messages]
+    again = Scripted(said("Done."))
+    asyncio.run(run_agent(again, Corridor(rewards=(1.0,)), [asked("And now?")], session=session))
+
+    assert begun == ["Go.", "place 0", "", "place 1"]
+    # The environment is opened anew, and does not say again how it opens.
+    assert [message.text for message in again.asked[0]] == [*begun, "And now?"]
+    assert [m.text for m in session.messages] == [*begun, "And now?", "Done.", "place 1"]
+    assert session.status is Status.COMPLETED
+
+
+def test_a_session_keeps_what_happened_before_a_failure() -> None:
+    session = AgentSession(id="s", endpoint=Endpoint(provider="mock", model="scripted"))
+    broken = Scripted(STEP, EndpointError("503: overloaded"))
+
+    with pytest.raises(RolloutFailed):
+        asyncio.run(run_agent(broken, Corridor(), [asked("Go.")], session=session))
+
+    assert session.status is Status.FAILED
+    assert [message.text for message in session.messages] == ["Go.", "place 0", "", "place 1"]

@@ -37,6 +37,7 @@ COMMANDS = {
     "judge": "grade samples by a rubric with a model as judge",
     "certify": "hold an agent to the definition of done in its manifest",
     "runs": "list the recorded runs; delete, prune or back them up",
+    "sessions": "list, show and continue stored conversations with models",
     "show": "show a run, or what happened in one of its samples",
     "compare": "compare two runs sample by sample",
     "gate": "hold a run to a minimum, to a baseline, or to both",

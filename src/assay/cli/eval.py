@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from assay.errors import AssayError, ConfigError
@@ -55,6 +55,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="make the seeds of rollouts from N")
     parser.add_argument("--name", help="what the run is called")
     _add_limits(parser)
+    _add_session_options(parser)
     _add_resume_options(parser)
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -76,6 +77,20 @@ def _add_limits(parser: ArgumentParser) -> None:
         type=dollars,
         metavar="USD",
         help="start no further samples once the run has cost this much",
+    )
+
+
+def _add_session_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--session",
+        metavar="ID",
+        help="begin each rollout with the messages of a stored session; see `assay sessions`",
+    )
+    parser.add_argument(
+        "--save-sessions",
+        action="store_true",
+        default=None,
+        help="store each rollout as a session that can be continued",
     )
 
 
@@ -120,6 +135,9 @@ def main(args: Namespace) -> int:
         file = load_eval_file(args.file)
         session = _Session(file, overridden(file.config, args), args, resume)
         with _NotingStore.open(store_location(args), create=resume is None) as store:
+            if args.session is not None:
+                config = replace(session.config, session=store.load_session(args.session))
+                session = replace(session, config=config)
             report = session.run(store)
             run = store.run(report.run_id)
             retried, failures = run.retried(), tuple(run.failure_groups())

@@ -37,6 +37,7 @@ def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
             ("name", args.name),
             ("fail_on_error", getattr(args, "fail_on_error", None)),
             ("max_cost_usd", getattr(args, "max_cost_usd", None)),
+            ("save_sessions", getattr(args, "save_sessions", None)),
         )
         if value is not None
     }

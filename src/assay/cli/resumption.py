@@ -18,6 +18,8 @@ _REPEATED = (
         "name",
         "fail_on_error",
         "max_cost_usd",
+        "session",
+        "save_sessions",
     ),
     "store",
 )

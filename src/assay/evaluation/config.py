@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.endpoints import ClientSettings, parse_model
 from assay.errors import ConfigError
-from assay.models import Endpoint, Message, Sample, stable_id
+from assay.models import AgentSession, Endpoint, Message, Sample, stable_id
 from assay.models.endpoint import describe_endpoint
 from assay.report.statistics import checked_bounds
 from assay.rollout import BasicEnvironment, Environment, Limits, environment_by_name
@@ -81,8 +81,17 @@ class EvalConfig:
     """Start no further sample once the model calls of the run have cost this much, failed samples
     and resumed parts included. `limits.max_cost_usd` is the limit of a single rollout."""
 
+    session: AgentSession | None = None
+    """A stored conversation that every rollout continues: its messages come before the sample's.
+    Without an `endpoint` its model is asked."""
+
+    save_sessions: bool = False
+    """Store each rollout as a session too, under `RUN/SAMPLE`, so that it can be continued."""
+
     def __post_init__(self) -> None:
         self._check_kinds()
+        if self.endpoint is None and self.session is not None:
+            object.__setattr__(self, "endpoint", self.session.endpoint)
         self._check_numbers()
         if self.score_fn is None and self.environment_factory is None:
             raise ConfigError(
@@ -106,6 +115,7 @@ class EvalConfig:
         for name, kind, hint in (
             ("name", str, "give a text"),
             ("endpoint", Endpoint | None, _ENDPOINT_HINT),
+            ("session", AgentSession | None, "give an AgentSession, such as Store.load_session()"),
             ("limits", Limits, "give an assay.rollout.Limits"),
             ("client", ClientSettings, "give an assay.endpoints.ClientSettings"),
         ):
@@ -168,6 +178,9 @@ class EvalConfig:
         if self.bounds is not None:
             # Only then: a run that was recorded without is known by the same fingerprint.
             description["bounds"] = [float(bound) for bound in self.bounds]
+        if self.session is not None:
+            before = [message.to_dict() for message in self.session.messages]
+            description["session"] = stable_id(before)
         return description
 
     def fingerprint(self) -> str:

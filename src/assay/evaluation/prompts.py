@@ -31,6 +31,8 @@ def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
         given = sample.messages if prepare is None else prepare(sample)
         if type(given) is not list:
             _refuse_no_list(given)
+        if config.session is not None:
+            given = [*config.session.messages, *given]
         return [
             message if isinstance(message, Message) else Message.model_validate(message)
             for message in given

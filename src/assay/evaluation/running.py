@@ -31,6 +31,7 @@ from .opening import check_opening
 from .progress import Oversight, Progress, Stop, Watch
 from .prompts import PromptCheck, checked_samples
 from .report import EvalReport, report_on
+from .sessions import save_sessions
 from .unit import Unit, units
 
 _LET_IN = 1000
@@ -96,6 +97,8 @@ async def evaluate(
                 return KeptRollouts(run, opened).filled(left) if reuses else left
 
             await work_through(run, todo, config, client=client, oversight=oversight)
+            if config.save_sessions:
+                save_sessions(run, opened, config)
             interrupted = oversight.stop.requested
             report = report_on(run, opened, reopen=store, interrupted=interrupted)
             return replace(report, skipped=samples.skipped)

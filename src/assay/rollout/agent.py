@@ -13,10 +13,12 @@ from assay.endpoints.own_time import OwnTime
 from assay.endpoints.speaker import check_tools
 from assay.errors import AssayError, ConfigError, EndpointError, EnvironmentFault
 from assay.models import (
+    AgentSession,
     Boundary,
     EvaluateResult,
     Message,
     ModelCall,
+    Status,
     StepOutput,
     ToolCall,
     ToolSpec,
@@ -59,7 +61,7 @@ class RolloutFailed(AssayError):
         self.trajectory = trajectory
 
 
-async def run_agent(
+async def run_agent(  # noqa: PLR0913  # who acts where, from what on, and how far
     client: ModelClient,
     environment: Environment,
     messages: Sequence[Message],
@@ -67,11 +69,14 @@ async def run_agent(
     limits: Limits | None = None,
     seed: int | None = None,
     sampling_seed: int | None = None,
+    session: AgentSession | None = None,
 ) -> Trajectory:
     """Let the model act in the environment, starting from `messages`.
 
     `seed` is that of the environment. The model is asked with `sampling_seed`, or with `seed`
-    where there is no other.
+    where there is no other. With a `session` the rollout continues it: its messages come first,
+    and what happens is added to it, also when the rollout fails. An environment does not repeat
+    how it opened.
 
     Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
     when the endpoint or the environment breaks, or when an `OwnTime.limited` around this call runs
@@ -81,7 +86,9 @@ async def run_agent(
     without closing, and without what requests waited for their turn to be sent.
     """
     with OwnTime() as own:
-        rollout = _Rollout(client, environment, list(messages), limits or Limits(), own)
+        before = [] if session is None else session.messages
+        rollout = _Rollout(client, environment, [*before, *messages], limits or Limits(), own)
+        rollout.continues = bool(before)
         try:
             try:
                 await rollout.run(seed, seed if sampling_seed is None else sampling_seed)
@@ -97,12 +104,21 @@ async def run_agent(
             else:
                 cause = _in_words(error, boundary)
             reason = limit or (_CONTEXT if is_context_length_error(cause) else "error")
+            trajectory = rollout.trajectory(reason, broken=True)
+            if session is not None:
+                _note(session, trajectory, Status.FAILED)
             raise RolloutFailed(
-                f"{boundary}: {error_message(cause)}",
-                boundary=boundary,
-                trajectory=rollout.trajectory(reason, broken=True),
+                f"{boundary}: {error_message(cause)}", boundary=boundary, trajectory=trajectory
             ) from cause
-    return rollout.trajectory(rollout.ended)
+    trajectory = rollout.trajectory(rollout.ended)
+    if session is not None:
+        truncated = Status.TRUNCATED if trajectory.truncated else Status.COMPLETED
+        _note(session, trajectory, truncated)
+    return trajectory
+
+
+def _note(session: AgentSession, trajectory: Trajectory, status: Status) -> None:
+    session.messages, session.status = list(trajectory.messages), status
 
 
 _FAULTS = (Exception, SystemExit, asyncio.CancelledError)
@@ -161,6 +177,9 @@ class _Rollout:
     _session: dict[str, Any] | None = None
     _tools: Sequence[dict[str, Any]] = ()
     _checking = False
+    continues = False
+    """Whether the conversation was begun before, with what the environment says at first."""
+
     _terminated = False
     _truncated = False
     _spent: Spent | None = None
@@ -240,7 +259,7 @@ class _Rollout:
         if type(environment) is not BasicEnvironment:
             # Before it is opened: also an episode that hangs there is recorded with its seed.
             self._session = describe_session(environment, seed)
-        if opening := await environment.open(seed=seed):
+        if (opening := await environment.open(seed=seed)) and not self.continues:
             messages.extend(checked_all(Message, opening, "open"))
         if self._session is not None:
             self._session = describe_session(environment, seed)

@@ -1,0 +1,150 @@
+"""`assay sessions`: list, show and continue stored conversations with models."""
+
+import asyncio
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+
+from assay.endpoints import connect, parse_model
+from assay.errors import ConfigError
+from assay.models import AgentSession, Message, Status
+from assay.record import SessionRow, Store
+from assay.rollout import BasicEnvironment, RolloutFailed, run_agent
+
+from .exit_status import CouldNotTell
+from .option_numbers import count
+from .overrides import add_key_option, add_plain_http_option, allow_plain_http, with_key
+from .store_option import add_store_option, open_store
+from .terminal import cut, plain, plain_lines, print_json
+
+_COLUMNS = "{:<12}{:>9}  {:<17}{}"
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument(
+        "--limit", type=count, default=20, metavar="N", help="the last changed N (default: 20)"
+    )
+    parser.add_argument(
+        "--status", choices=[str(each) for each in Status], help="only those of this status"
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    show = actions.add_parser(
+        "show", help="show a session", description="Show a session.", allow_abbrev=False
+    )
+    show.add_argument("session", metavar="ID")
+    add_store_option(show, action=True)
+    asks = "send a message and store the answer"
+    go_on = actions.add_parser(
+        "continue", help=asks, description=f"{asks.capitalize()}.", allow_abbrev=False
+    )
+    go_on.add_argument("session", metavar="ID")
+    go_on.add_argument("message", metavar="TEXT")
+    go_on.add_argument(
+        "--model", metavar="PROVIDER:MODEL[@URL]", help="ask this model instead of the session's"
+    )
+    go_on.add_argument(
+        "--branch", metavar="NEW_ID", help="leave the session as it is and continue a copy of it"
+    )
+    add_key_option(go_on)
+    add_plain_http_option(go_on)
+    add_store_option(go_on, action=True)
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 done, 3 the model could not be asked."""
+    with open_store(args) as store:
+        if args.action == "show":
+            return _show(store.load_session(args.session), args)
+        if args.action == "continue":
+            return _continue(store, args)
+        return _list(store, args)
+
+
+def _list(store: Store, args: Namespace) -> int:
+    status = None if args.status is None else Status(args.status)
+    # One more than is shown, to know whether there are more.
+    found = store.list_sessions(status=status, limit=args.limit + 1)
+    shown, more = found[: args.limit], len(found) > args.limit
+    if args.json:
+        rows = [asdict(row) for row in shown]
+        print_json({"store": store.where, "sessions": rows, "more": more})
+    elif not shown:
+        print("there are no sessions: `assay eval FILE.py --save-sessions` stores some")
+    else:
+        print(plain_lines("\n".join(session_table(shown))))
+        if more:
+            print("and older ones: --limit shows more")
+    return 0
+
+
+def session_table(rows: list[SessionRow]) -> list[str]:
+    """Two lines for each session; an id is never cut."""
+    lines = [_COLUMNS.format("status", "messages", "changed (UTC)", "model")]
+    for row in rows:
+        changed = row.updated_at[:16].replace("T", " ")
+        model = cut(plain(f"{row.provider}:{row.model}"), 40)
+        branch = "" if row.parent_id is None else f"  branch of {plain(row.parent_id)}"
+        lines.append(f"{plain(row.id)}{branch}")
+        lines.append(_COLUMNS.format(row.status, str(row.messages), changed, model))
+    return lines
+
+
+def _show(session: AgentSession, args: Namespace) -> int:
+    if args.json:
+        print_json(session.to_dict())
+        return 0
+    endpoint = session.endpoint
+    lines = [
+        f"session   {session.id}",
+        f"model     {endpoint.provider}:{endpoint.model}",
+        f"status    {session.status}",
+    ]
+    if session.parent_id is not None:
+        lines.append(f"branch of {session.parent_id}, after message {session.branch_point}")
+    for number, message in enumerate(session.messages):
+        lines += ["", *_message_lines(number, message)]
+    print(plain_lines("\n".join(lines)))
+    return 0
+
+
+def _message_lines(number: int, message: Message) -> list[str]:
+    lines = [f"--- {number} {message.role}"]
+    lines += [message.text] if message.text else []
+    return lines + [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
+
+
+def _continue(store: Store, args: Namespace) -> int:
+    session = store.load_session(args.session)
+    if args.branch is not None:
+        session = store.branch_session(session.id, args.branch)
+    endpoint = session.endpoint if args.model is None else parse_model(args.model)
+    session.endpoint = with_key(allow_plain_http(endpoint, args), args)
+    seen = len(session.messages)
+    if session.environment is not None:
+        raise ConfigError(
+            f"session {session.id!r} runs in an environment, which this command cannot open",
+            hint="continue it in Python: run_agent(client, environment, messages, session=session)",
+        )
+    try:
+        asyncio.run(_ask(session, args.message))
+    except RolloutFailed as error:
+        raise CouldNotTell(f"the session was left as it is: {error}") from error
+    added = session.messages[seen:]
+    store.continue_session(session.id, added, after=seen, status=session.status)
+    if args.json:
+        plain_added = [message.to_dict() for message in added]
+        print_json({"session": session.id, "messages": plain_added, "status": session.status})
+    else:
+        print(plain_lines(added[-1].text))
+    return 0
+
+
+async def _ask(session: AgentSession, text: str) -> None:
+    client = connect(session.endpoint)
+    try:
+        asked = [Message(role="user", content=text)]
+        await run_agent(client, BasicEnvironment(), asked, session=session)
+    finally:
+        await client.close()

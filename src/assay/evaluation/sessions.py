@@ -1,0 +1,34 @@
+"""The rollouts of a run as stored conversations that can be continued."""
+
+from assay.models import AgentSession, Sample
+from assay.record import Run, Store
+
+from .config import EvalConfig
+
+
+def save_sessions(run: Run, store: Store, config: EvalConfig) -> None:
+    """Store each recorded rollout as a session, in place of what was stored of it before."""
+    if config.endpoint is None:
+        return
+    for sample in run.samples():
+        if sample.trajectory is not None and sample.trajectory.messages:
+            store.save_session(_session_of(sample, run.id, config))
+
+
+def session_id(run_id: str, sample: Sample) -> str:
+    """The id under which a rollout of a run is stored as a session."""
+    return f"{run_id}/{sample.rollout_id or sample.id}"
+
+
+def _session_of(sample: Sample, run_id: str, config: EvalConfig) -> AgentSession:
+    parent = config.session
+    assert config.endpoint is not None
+    return AgentSession(
+        id=session_id(run_id, sample),
+        endpoint=config.endpoint,
+        messages=sample.messages,
+        parent_id=None if parent is None else parent.id,
+        branch_point=None if parent is None else len(parent.messages),
+        status=sample.status,
+        tags={"run": run_id, "sample": sample.id},
+    )

@@ -1,0 +1,124 @@
+"""`assay sessions`: what is listed and shown, and how a stored conversation goes on."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.models import AgentSession, Endpoint, Message, Status
+from assay.record import Store
+
+ECHO = Endpoint(provider="mock", model="echo")
+BROKEN = Endpoint(
+    provider="mock", model="script", extra_params={"replies": [{"error": "garbled"}], "loop": True}
+)
+FILE = """
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="mock", model="echo"), score_fn=lambda sample: 1.0
+)
+dataset = [{"id": "q", "question": "And then?"}]
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("ASSAY_STORE", "ASSAY_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    said = [Message(role="user", content="hi"), Message(role="assistant", content="hello")]
+    with Store.open() as opened:
+        opened.save_session(
+            AgentSession(id="chat", endpoint=ECHO, messages=said, status=Status.COMPLETED)
+        )
+    return tmp_path
+
+
+def loaded(session_id: str = "chat") -> AgentSession:
+    with Store.open(create=False) as opened:
+        return opened.load_session(session_id)
+
+
+def test_sessions_are_listed_with_their_model_and_length(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sessions"]) == 0
+    listed = capsys.readouterr().out
+    assert main(["sessions", "--status", "failed"]) == 0
+    none = capsys.readouterr().out
+    assert main(["sessions", "--json"]) == 0
+
+    assert listed.splitlines()[1] == "chat"
+    assert "completed" in listed
+    assert "mock:echo" in listed
+    assert "there are no sessions" in none
+    (row,) = json.loads(capsys.readouterr().out)["sessions"]
+    assert (row["id"], row["messages"]) == ("chat", 2)
+
+
+def test_a_session_is_shown_whole(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sessions", "show", "chat"]) == 0
+    text = capsys.readouterr().out
+    assert main(["sessions", "--json", "show", "chat"]) == 0
+
+    assert text.endswith("--- 0 user\nhi\n\n--- 1 assistant\nhello\n")
+    assert AgentSession.from_json(capsys.readouterr().out).messages == loaded().messages
+
+
+def test_a_session_goes_on_and_the_answer_is_stored(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sessions", "continue", "chat", "how are you?"]) == 0
+
+    assert capsys.readouterr().out == "how are you?\n"
+    texts = [message.text for message in loaded().messages]
+    assert texts == ["hi", "hello", "how are you?", "how are you?"]
+
+
+def test_a_branch_goes_on_and_the_session_stays(store: Path) -> None:
+    words = ["continue", "chat", "again", "--branch", "other", "--model", "mock:echo"]
+
+    assert main(["sessions", *words]) == 0
+
+    assert len(loaded().messages) == 2
+    assert (loaded("other").parent_id, len(loaded("other").messages)) == ("chat", 4)
+
+
+def test_a_model_that_fails_leaves_the_session_as_it_is(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open() as opened:
+        opened.save_session(AgentSession(id="broken", endpoint=BROKEN, messages=[]))
+
+    assert main(["sessions", "continue", "broken", "hi"]) in (2, 3)
+
+    assert loaded("broken").messages == []
+    assert capsys.readouterr().err
+
+
+def test_what_is_not_there_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sessions", "show", "nobody"]) == 2
+
+    assert "there is no session 'nobody'" in capsys.readouterr().err
+
+
+def test_an_evaluation_saves_sessions_and_continues_one(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (store / "follow_up.py").write_text(FILE)
+
+    assert main(["eval", "follow_up.py", "--save-sessions", "--session", "chat", "--quiet"]) == 0
+    sys.modules.pop("follow_up", None)
+
+    with Store.open(create=False) as opened:
+        (branch,) = opened.list_sessions(parent_id="chat")
+    texts = [message.text for message in loaded(branch.id).messages]
+    assert texts == ["hi", "hello", "And then?", "And then?"]
+    capsys.readouterr()
+    assert main(["sessions", "continue", branch.id, "Why?"]) == 0
+    assert capsys.readouterr().out == "Why?\n"
