@@ -26,7 +26,7 @@ def peak_of(code: str, *arguments: object, folder: Path) -> int:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     return int(done.stdout.split()[-1])

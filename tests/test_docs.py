@@ -146,7 +146,7 @@ def _mismatch(arguments: list[str], shown: str, folder: Path) -> str | None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
     shown, printed = _trimmed(shown), _trimmed(done.stdout)
     if shown in ("", "..."):

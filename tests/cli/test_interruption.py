@@ -206,7 +206,7 @@ print(asyncio.run(forked()))
 
 def test_the_signals_of_a_forked_child_are_its_own() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=300
     )
 
     assert done.stdout == "(7, False)\n", done.stderr

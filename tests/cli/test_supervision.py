@@ -25,7 +25,7 @@ def run(work: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", PROGRAM.format(work=work)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -57,7 +57,7 @@ def test_a_process_that_is_left_behind_keeps_nobody_waiting() -> None:
     process.stdout.readline()
     left = int(process.stdout.readline())
 
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     os.kill(left, signal.SIGKILL)
     process.stdout.close()
 
@@ -78,7 +78,7 @@ def test_a_signal_to_the_command_reaches_the_child() -> None:
     process.stdout.readline()
     process.terminate()
 
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert (process.returncode, "exit status 7" in said) == (3, True)
 
 
@@ -95,7 +95,7 @@ def test_the_child_does_not_outlive_the_command(tmp_path: Path) -> None:
     process.stdout.readline()
     process.stdout.readline()
     process.kill()
-    process.wait(timeout=60)
+    process.wait(timeout=300)
 
     # The pipe ends when the last process that holds it has ended.
     assert process.stdout.read() == ""

@@ -40,7 +40,7 @@ print("outside")
 
 def run(script: str, redirection: str = "") -> "subprocess.CompletedProcess[str]":
     shell = ["sh", "-c", f'exec "$0" -c "$1" {redirection}', sys.executable, script]
-    return subprocess.run(shell, capture_output=True, text=True, timeout=60)
+    return subprocess.run(shell, capture_output=True, text=True, timeout=300)
 
 
 def test_nothing_that_is_written_inside_reaches_stdout() -> None:

@@ -360,7 +360,7 @@ def test_the_description_is_the_same_in_another_process() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=300,
         ).stdout
         for seed in ("1", "2", "3")
     }

@@ -45,7 +45,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={name: value for name, value in os.environ.items() if name not in hidden},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -156,7 +156,7 @@ def test_checks_judge_inside_an_evaluation_test(command: str, status: int, folde
         cwd=folder,
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
 
     assert done.returncode == status, done.stdout

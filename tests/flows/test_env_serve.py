@@ -72,7 +72,7 @@ def serving(
             assert process.stdout is not None
             line = process.stdout.readline().rstrip("\n")
             if not line:
-                _, said_instead = process.communicate(timeout=20)
+                _, said_instead = process.communicate(timeout=120)
                 pytest.fail(f"nothing was served: {said_instead}")
             yield process, line
         finally:
@@ -81,7 +81,7 @@ def serving(
 
 def stopped(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, str, str]:
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_served_exits_2_and_says_why(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
     assert (done.returncode, done.stdout) == (2, "")

@@ -54,7 +54,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment(),
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -13,7 +13,7 @@ def run(script: str, *arguments: str, folder: Path) -> subprocess.CompletedProce
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

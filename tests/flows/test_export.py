@@ -147,7 +147,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path) -> None:
     started.stdout.readline()
 
     started.send_signal(signal.SIGINT)
-    _, complaint = started.communicate(timeout=60)
+    _, complaint = started.communicate(timeout=300)
 
     assert (started.returncode, complaint) == (130, b"interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["endless.py"]

@@ -144,7 +144,7 @@ def test_the_commands_find_what_a_session_recorded(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env={**os.environ, "NO_COLOR": "1"},
-        timeout=60,
+        timeout=300,
     )
 
     assert shown.returncode == 0, shown.stderr

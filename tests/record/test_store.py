@@ -259,7 +259,7 @@ def test_a_forked_process_is_told_to_open_its_own_store(tmp_path: Path) -> None:
     # In a fresh interpreter: this one may have threads, which do not survive a fork either.
     command = [sys.executable, "-c", FORKED, str(tmp_path / "assay.db")]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
 
     assert "connections do not survive a fork" in done.stdout
     assert done.stdout.endswith("[]\n")
@@ -268,7 +268,7 @@ def test_a_forked_process_is_told_to_open_its_own_store(tmp_path: Path) -> None:
 def test_importing_the_unit_does_not_load_sqlalchemy() -> None:
     code = "import sys, assay.record; sys.exit('sqlalchemy' in sys.modules)"
 
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
 
 
 def test_the_moment_of_a_specification_is_set_when_it_is_made() -> None:

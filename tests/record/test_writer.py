@@ -89,7 +89,7 @@ def test_two_processes_on_one_run_record_each_sample_once(where: str) -> None:
     # From both ends, so that they meet and then collide on every key.
     processes = [recording(where, 0, 150), recording(where, 149, -1)]
 
-    lines = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    lines = [process.communicate(timeout=300)[0].splitlines() for process in processes]
 
     assert [process.returncode for process in processes] == [0, 0]
     assert all(said[-1] == "end" for said in lines)
@@ -193,7 +193,7 @@ def test_a_read_only_store_says_so(open_folder: Path) -> None:
         [sys.executable, "-c", READ_ONLY, str(folder / "assay.db")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     folder.chmod(0o755)

@@ -10,7 +10,7 @@ def loaded_by(code: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return {name.split(".")[0] for name in done.stdout.split()}
 
