@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.record import Store
 from evaluation_sessions import Session, run, write_tests
 
 WORKING = """
@@ -144,6 +145,37 @@ def test_the_summary_tells_what_was_run(session: Session) -> None:
     assert session.tests["test_group"]["config"]["mode"] == "groupwise"
     assert session.tests["test_group"]["results"] == 6
     assert session.tests["test_batch"]["config"]["score_fn"].startswith("test_evals.test_batch ")
+
+
+def test_every_sample_tells_its_dataset_its_row_and_its_test(session: Session) -> None:
+    first, *_, last = session.rows("::test_prepared")
+
+    assert first.input_metadata == {
+        "dataset": "list in memory",
+        "dataset_fingerprint": None,
+        "row_id": "a",
+        "test": "test_evals.py::test_prepared",
+        "endpoint": "mock:echo",
+        "environment": None,
+        "threshold": None,
+        "repeats": 1,
+        "seed": 0,
+        "tags": ["echo"],
+    }
+    assert last.input_metadata["row_id"] == "b"
+    batch, *_ = session.rows("::test_batch")
+    assert batch.input_metadata["test"] == "test_evals.py::test_batch"
+    together = session.rows("::test_endpoints_together[mock:fixed#2]")
+    assert {each.input_metadata["endpoint"] for each in together} == {"mock:fixed#2"}
+
+
+def test_the_store_has_the_same_metadata(session: Session) -> None:
+    with Store.open(session.folder / ".assay" / "assay.db", create=False) as store:
+        recorded = list(store.run(session.tests["test_prepared"]["run"]).samples())
+
+    assert [each.metadata for each in recorded] == [
+        each.metadata for each in session.rows("::test_prepared")
+    ]
 
 
 def test_every_sample_is_among_the_rows(session: Session) -> None:

@@ -250,3 +250,16 @@ def test_rollouts_of_one_sample_keep_their_id_when_repeats_are_asked_for() -> No
         list(stream)
 
     assert [sample.id for sample in stream.with_repeats()] == ["a", "a"]
+
+
+def test_metadata_is_added_to_every_sample_but_changes_neither_ids_nor_rows() -> None:
+    rows = [{"question": "1?"}, {"question": "2?", "messages": []}]
+    own = Sample(prompt="q", metadata={"test": "its own"})
+    plain = list(load_samples([*rows, own]))
+
+    first, _, last = load_samples([*rows, own]).with_metadata({"test": "t", "seed": 0})
+
+    assert first.metadata == {"test": "t", "seed": 0, "row_id": first.id}
+    assert (first.id, first.input) == (plain[0].id, plain[0].input)
+    assert last.metadata == {"test": "its own", "seed": 0, "row_id": own.id}
+    assert own.metadata == {"test": "its own"}

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from assay.models import Sample
 from assay.models.redaction import Redactor
@@ -52,6 +53,23 @@ def token_of(asked: Asked) -> str | None:
 def redactor_for(asked: Asked) -> Redactor:
     """Removes the token of a test from every text, for as long as the redactor is held."""
     return Redactor([token_of(asked) or ""])
+
+
+def describe_environment(asked: Asked) -> str | None:
+    """The name or the address of a test's environment, without secrets; None without one."""
+    if asked.env_url is not None:
+        return without_secrets(asked.env_url)
+    environment = asked.environment
+    if environment is None or isinstance(environment, str):
+        return environment
+    return str(getattr(environment, "__qualname__", type(environment).__qualname__))
+
+
+def without_secrets(url: str) -> str:
+    """An address without user, password and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def _factory(environment: Any) -> Any:

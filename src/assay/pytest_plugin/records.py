@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit, urlunsplit
 
 from assay.models import stable_id
 from assay.report import RunSummary
 from assay.report.wording import number, plain, plural
 
 from .decorator import Asked
+from .environments import without_secrets
 
 if TYPE_CHECKING:
     import pytest
@@ -136,16 +136,21 @@ class Record:
 def blank_record(item: "pytest.Function", asked: Asked, endpoint: str | None = None) -> Record:
     """A record of a test of which nothing is known but what was asked."""
     file, line, _ = item.location
-    minimum = getattr(asked.threshold, "minimum", asked.threshold)
     return Record(
         test=item.nodeid if endpoint is None else f"{item.nodeid}[{endpoint}]",
         nodeid=item.nodeid,
         file=file,
         line=(line or 0) + 1,
-        threshold=None if minimum is None else float(minimum),
+        threshold=minimum_of(asked.threshold),
         proven=bool(getattr(asked.threshold, "proven", False)),
         tags=asked.tags,
     )
+
+
+def minimum_of(threshold: Any) -> float | None:
+    """The number in a threshold, which may be a `GateRule`."""
+    minimum = getattr(threshold, "minimum", threshold)
+    return None if minimum is None else float(minimum)
 
 
 def with_numbers(record: Record, summary: RunSummary) -> Record:
@@ -181,7 +186,7 @@ def with_config(record: Record, asked: Asked, config: dict[str, Any]) -> Record:
         "mode": "batch" if asked.batch else "groupwise" if asked.groupwise else "each",
         "repeats": asked.repeats,
         "max_samples": asked.max_samples,
-        "env_url": None if asked.env_url is None else _without_secrets(asked.env_url),
+        "env_url": None if asked.env_url is None else without_secrets(asked.env_url),
     }
     return replace(record, config=whole, config_fingerprint=stable_id(whole))
 
@@ -199,12 +204,6 @@ def with_regression(record: Record, text: str) -> Record:
     if record.outcome == "xfailed":
         return record
     return failed(record, "; ".join(filter(None, [record.reason, worse])))
-
-
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def _whole(value: float | None) -> int | None:

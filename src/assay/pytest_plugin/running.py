@@ -22,8 +22,10 @@ from .assertions import FailedAssertions
 from .calling import UserFunction, user_function
 from .collection import endpoint_names
 from .decorator import ENDPOINT, Asked
-from .environments import environment_of, redactor_for
+from .environments import describe_environment, environment_of, redactor_for
+from .records import minimum_of
 from .session import Evaluations
+from .summary import digest_file
 from .together import Said, by_sample, judge_groups, members
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ class Evaluation:
                 config = self._config(function, environment, endpoint)
                 stop = Stop()
                 with _stopped_by_ctrl_c(stop):
-                    run = await self._evaluated(config, stop)
+                    run = await self._evaluated(config, stop, name)
                 run.endpoint, run.config = name, run.report.spec.config
                 run.assertions = function.assertions
                 self.runs.append(run)
@@ -127,18 +129,36 @@ class Evaluation:
             },
         )
 
-    async def _evaluated(self, config: EvalConfig, stop: Stop) -> TestRun:
+    async def _evaluated(self, config: EvalConfig, stop: Stop, name: str | None) -> TestRun:
         store = self.evaluations.store
-        samples = self._samples()
+        metadata = self._metadata(config, name)
+        samples = self._samples().with_metadata(metadata)
         report = await evaluate(samples, config, store=store, stop=stop)
         for _ in range(self.asked.retries):
             if not report.summary.failed or report.interrupted:
                 break
             # In the same session: nothing changed, unless prompts are drawn at random.
             resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
-            samples = self._samples()
+            samples = self._samples().with_metadata(metadata)
             report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
         return TestRun(None, report, str(samples.skipped) if samples.skipped else "")
+
+    def _metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
+        """The dataset and the configuration of the test, for the metadata of every sample."""
+        asked, endpoint, samples = self.asked, config.endpoint, self._samples()
+        model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
+        threshold = minimum_of(asked.threshold)
+        return {
+            "dataset": samples.name,
+            "dataset_fingerprint": None if samples.file is None else digest_file(samples.file),
+            "test": self.item.nodeid,
+            "endpoint": name or model,
+            "environment": describe_environment(asked),
+            "threshold": threshold,
+            "repeats": asked.repeats,
+            "seed": asked.seed,
+            "tags": list(asked.tags),
+        }
 
     def _samples(self, most: int | None = None) -> SampleStream:
         limits = [self.asked.max_samples, self.evaluations.limit, most]

@@ -43,7 +43,7 @@ def write_summary(summary: Path, parts: Sequence[Part], *, root: Path) -> None:
         for rows_of_test in (part.rows for part in parts if part.rows is not None):
             with rows_of_test.open("rb") as file:
                 shutil.copyfileobj(file, joined)
-    digest = _digest(unfinished)
+    digest = digest_file(unfinished)
     replace_private(unfinished, rows)
     plain = _plain([part.record for part in parts], root)
     _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest})
@@ -84,7 +84,8 @@ def _unfinished(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.new")
 
 
-def _digest(path: Path) -> str:
+def digest_file(path: Path) -> str:
+    """The SHA-256 of a file, by which its content is known."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -141,7 +142,7 @@ def check_rows(summary: Path) -> None:
             where=str(rows),
             hint="keep both files of a baseline together",
         )
-    if _digest(rows) != read_summary(summary).get("rows_sha256"):
+    if digest_file(rows) != read_summary(summary).get("rows_sha256"):
         raise ConfigError(
             "holds other samples than the summary beside it was made from",
             where=str(rows),

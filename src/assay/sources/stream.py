@@ -1,6 +1,6 @@
 """Rows made into samples one at a time, with an account of what was left out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from assay.errors import BadRow
 from assay.models import Sample
+from assay.models.written import assign
 
 from .ids import SeenIds
 from .layouts import is_made_id, read_row
@@ -61,6 +62,9 @@ class Plan:
     repeats: bool = False
     """Whether several samples may have one id, as several rollouts of one sample have."""
 
+    metadata: Mapping[str, Any] | None = None
+    """What the metadata of every sample says besides its own."""
+
 
 class SampleStream:
     """Samples of one source, read while they are asked for.
@@ -79,6 +83,13 @@ class SampleStream:
     def with_repeats(self) -> "SampleStream":
         """The same samples with the ids they have, though several may have the same."""
         return SampleStream(replace(self._plan, repeats=True))
+
+    def with_metadata(self, metadata: Mapping[str, Any]) -> "SampleStream":
+        """The same samples with `metadata` and their `row_id` in their metadata.
+
+        What a row says by itself under one of these names stays. Ids do not depend on it.
+        """
+        return SampleStream(replace(self._plan, metadata=metadata))
 
     @property
     def file(self) -> Path | None:
@@ -126,6 +137,9 @@ def _samples(plan: Plan, skipped: SkippedRows) -> Iterator[Sample]:
                     _refuse_half_a_pair(sample.id)
                 if not plan.repeats:
                     sample = _claimed(sample, plan.rows, seen, position)
+                if plan.metadata is not None:
+                    own = {**plan.metadata, "row_id": sample.id, **sample.metadata}
+                    assign(sample, {"metadata": own})
             except BadRow as problem:
                 problem.where = problem.where or plan.rows.where(position)
                 if plan.on_bad_row == "fail":
