@@ -142,8 +142,22 @@ def test_one_of_several_repeats_is_chosen(store: Path, capsys: pytest.CaptureFix
     main(given(store, sample="a", repeat=2, json=True))
     said = json.loads(capsys.readouterr().out)
     assert (said["repeat"], said["sample"]["rollout_id"]) == (2, "a#2")
-    with pytest.raises(ConfigError, match="there is no repeat 3; there is 0, 1, 2"):
-        main(given(store, sample="a", repeat=3))
+    main(given(store, sample="b#1", json=True))
+    said = json.loads(capsys.readouterr().out)
+    assert (said["repeat"], said["sample"]["id"]) == (1, "b")
+    for wrong in ({"sample": "a", "repeat": 3}, {"sample": "a#3"}):
+        with pytest.raises(ConfigError, match="there is no repeat 3; there is 0, 1, 2"):
+            main(given(store, **wrong))
+
+
+def test_an_id_that_looks_like_a_repeat_is_an_id(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, *samples(**{"a": 1.0, "a#1": 0.0}))
+
+    main(given(store, sample="a#1", json=True))
+
+    assert json.loads(capsys.readouterr().out)["sample"]["id"] == "a#1"
 
 
 def test_the_transcript_fits_80_columns(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,9 @@
 """Evaluations that fail: after every sample is recorded, with each bad one named."""
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -125,6 +127,20 @@ FAILING = """
     def test_other_scale(reply):
         return 5.0
 
+    replies = ["yes", "yes", "no", "yes", "no", "yes"]
+
+    @evaluation_test(
+        rows(france="", italy=""),
+        endpoint=Endpoint(provider="mock", model="script", extra_params={"replies": replies}),
+        repeats=3,
+        threshold=0.9,
+        max_concurrent=1,
+    )
+    def test_worst(response, ground_truth):
+        return EvaluateResult(
+            score=float(response == ground_truth), reason=f"{response} is not {ground_truth}"
+        )
+
     tried = []
 
     @evaluation_test(rows(a="yes", b="no"), retries=2)
@@ -189,6 +205,61 @@ def test_each_bad_sample_is_named_with_its_reason_and_transcript(session: Sessio
     assert f"    transcript: assay show -- {run_id} -evil" in session.output
     assert "sample b: the judge was away" in session.output
     assert "scorer: ConfigError: test_no_field: sample 'a' has no field 'replly'" in session.output
+
+
+def test_the_place_of_an_exception_is_told(session: Session) -> None:
+    code = (session.folder / "test_evals.py").read_text().splitlines()
+    line = 1 + code.index('        raise ValueError(f"cannot read {reply}")')
+
+    assert f"    raised at: test_evals.py:{line}" in session.output
+
+
+def test_a_fault_of_the_whole_batch_is_one_line(session: Session) -> None:
+    code = (session.folder / "test_evals.py").read_text().splitlines()
+    line = 1 + code.index('    raise RuntimeError("boom")')
+    told = "all 2 results without a valid score: scorer: RuntimeError: boom"
+
+    assert f"{told} (test_evals.py:{line})" in session.output.splitlines()
+    assert session.tests["test_batch_raises"]["reason"].startswith(told)
+    assert session.output.count("RuntimeError: boom") <= 4
+
+
+def test_a_missed_threshold_names_the_worst_samples(session: Session) -> None:
+    run_id = session.tests["test_worst"]["run"]
+    report = session.output.partition("__ test_worst __")[2]
+    told = [
+        "2 results below 0.900, the worst:",
+        "  sample france#2: score 0.000: no is not yes",
+        "    question: france?",
+        "    answer: no",
+        "    expected: yes",
+        f"    transcript: assay show {run_id} 'france#2'",
+        "  sample italy#1: score 0.000: no is not yes",
+    ]
+
+    assert "\n".join(told) in report
+
+
+def test_the_command_shows_that_very_repeat(session: Session) -> None:
+    run_id = session.tests["test_worst"]["run"]
+
+    shown = subprocess.run(
+        [sys.executable, "-m", "assay", "show", run_id, "france#2", "--json"],
+        cwd=session.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["repeat"] == 2
+
+
+def test_text_in_the_junit_file_is_not_wrapped(session: Session) -> None:
+    told = session.junit.read_text("utf-8")
+
+    assert "20 perfect samples could not prove it" in told
+    assert "\n              " not in told
 
 
 def test_a_failed_assertion_is_a_score_of_0(session: Session) -> None:

@@ -253,7 +253,7 @@ def test_rollouts_of_one_sample_keep_their_id_when_repeats_are_asked_for() -> No
 
 
 def test_metadata_is_added_to_every_sample_but_changes_neither_ids_nor_rows() -> None:
-    rows = [{"question": "1?"}, {"question": "2?", "messages": []}]
+    rows: list[dict[str, Any]] = [{"question": "1?"}, {"question": "2?", "messages": []}]
     own = Sample(prompt="q", metadata={"test": "its own"})
     plain = list(load_samples([*rows, own]))
 

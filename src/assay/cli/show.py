@@ -34,7 +34,10 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's id, its beginning, or latest")
     parser.add_argument(
-        "sample", metavar="SAMPLE", nargs="?", help="a sample's id or its beginning: its transcript"
+        "sample",
+        metavar="SAMPLE",
+        nargs="?",
+        help="a sample's id or its beginning: its transcript; ID#2 is its rollout number 2",
     )
     parser.add_argument(
         "--limit", type=count, default=20, metavar="N", help="list N samples (default: 20)"
@@ -193,14 +196,27 @@ def find_body(run: Run, row: ResultRow) -> Sample:
 
 
 def _show_sample(run: Run, args: Namespace) -> None:
-    rows = find_rows(run, args.sample)
-    row = _chosen_repeat(rows, args.repeat)
+    wanted, repeat = (args.sample, args.repeat)
+    if repeat is None:
+        wanted, repeat = _split_repeat(run, args.sample)
+    rows = find_rows(run, wanted)
+    row = _chosen_repeat(rows, repeat)
     sample = find_body(run, row)
     if args.json:
         print_json({"run": run.id, "repeat": row.repeat, "sample": json.loads(sample.to_json())})
         return
     for part in Transcript(sample, row.repeat, len(rows), full=args.full).parts():
         render(part)
+
+
+def _split_repeat(run: Run, name: str) -> tuple[str, int | None]:
+    """The id and the repeat in a name such as `france#2`; an id may look like that itself."""
+    sample_id, _, repeat = name.rpartition("#")
+    if not (sample_id and repeat.isdecimal() and repeat.isascii()):
+        return name, None
+    is_id = next(run.results(sample_id=name), None) is not None
+    known = next(run.results(sample_id=sample_id), None) is not None
+    return (name, None) if is_id or not known else (sample_id, int(repeat))
 
 
 def find_rows(run: Run, wanted: str) -> list[ResultRow]:

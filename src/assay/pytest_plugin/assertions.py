@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from assay.models import EvaluateResult
 from assay.models.redaction import redact
 
+from .places import find_place
+
 _LONGEST_REASON = 1000
 _MOST_KEPT = 20
 
@@ -28,22 +30,38 @@ def _source_line(error: AssertionError) -> str:
     return (frames[-1].line or f"line {frames[-1].lineno}") if frames else "assert"
 
 
+@dataclass(frozen=True, order=True)
+class FailedAssertion:
+    """One call of a test's function that failed an assertion."""
+
+    judged: str
+    """What was judged in the call."""
+
+    reason: str
+    place: str | None = None
+    """File and line of the assertion."""
+
+    is_sample: bool = True
+    """Whether one sample was judged, and `judged` is its name."""
+
+
 @dataclass
 class FailedAssertions:
     """How many calls of a test's function failed an assertion, and the first of them."""
 
     count: int = 0
-    first: list[tuple[str, str]] = field(default_factory=list)
-    """What was judged in the call, and the reason."""
+    first: list[FailedAssertion] = field(default_factory=list)
 
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, judged: str, error: AssertionError) -> EvaluateResult:
+    def add(self, judged: str, error: AssertionError, *, is_sample: bool = True) -> EvaluateResult:
         """Count one, and return the result that it stands for."""
         result = read_assertion(error)
         # Functions are called from several threads.
         with self._lock:
             self.count += 1
             if len(self.first) < _MOST_KEPT:
-                self.first.append((judged, result.reason or ""))
+                place = find_place("".join(traceback.format_exception(error)))
+                reason = result.reason or ""
+                self.first.append(FailedAssertion(judged, reason, place, is_sample))
         return result

@@ -38,14 +38,14 @@ class UserFunction:
         try:
             returned = self._called(self.takes.of(sample))
         except AssertionError as error:
-            return self.assertions.add(sample.id, error)
+            return self.assertions.add(sample_name(sample), error)
         return self._awaited(returned, sample) if inspect.isawaitable(returned) else returned
 
     async def _awaited(self, returned: Awaitable[object], sample: Sample) -> object:
         try:
             return await returned
         except AssertionError as error:
-            return self.assertions.add(sample.id, error)
+            return self.assertions.add(sample_name(sample), error)
 
     def of_group(self, samples: Sequence[Sample], endpoints: Sequence[str | None]) -> object:
         """What it returns for several samples: each parameter gets a list.
@@ -93,3 +93,9 @@ def user_function(item: "pytest.Function", asked: Asked) -> UserFunction:
     takes = wanted(function, given=given, signature=signature)
     # A field of the row that has the name of a fixture must not be given twice.
     return UserFunction(function, replace(takes, where=item.name), fixtures, tells)
+
+
+def sample_name(sample: Sample) -> str:
+    """The name of one result, for `assay show`: with the number of its repeat if it has one."""
+    rollout = sample.rollout_id or ""
+    return rollout if rollout.startswith(f"{sample.id}#") else sample.id

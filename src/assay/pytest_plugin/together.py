@@ -86,7 +86,8 @@ def judge_groups(
     results: dict[Key, EvaluateResult | Exception] = {}
     for group, value in zip(groups, returned, strict=True):
         if isinstance(value, AssertionError):
-            verdict = function.assertions.add(_describe(group), value)
+            is_one = len({member.sample.id for member in group}) == 1
+            verdict = function.assertions.add(_describe(group), value, is_sample=is_one)
             results |= {member.key: verdict for member in group}
         else:
             results |= _read(group, value)

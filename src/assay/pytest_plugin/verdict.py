@@ -1,27 +1,25 @@
 """Whether a test passes, decided after all of its samples are recorded."""
 
-import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
-from assay.models import Sample
 from assay.models.failure import describe_error, error_message
 from assay.models.redaction import redact
 from assay.report import GateRule, Outcome, Verdict, judge_gate
-from assay.report.wording import plain, plural
+from assay.report.wording import join_wrapped, plain, plural
 
 from .assertions import FailedAssertions
 from .decorator import Asked
 from .environments import redactor_for
 from .records import Record, blank_record, failed, with_config, with_numbers
 from .running import Evaluation, TestRun
+from .sample_lines import describe_assertions, describe_unscored, describe_worst
 from .session import Evaluations
 
 if TYPE_CHECKING:
     import pytest
 
-_MOST_LISTED = 20
 _LONGEST_LINE = 300
 
 
@@ -160,18 +158,21 @@ def judge(
         reasons.append("there was no sample to judge")
         problems += reasons[-1:]
     if has_invalid(record):
-        reasons.append(f"without a valid score: {plural(record.results - record.judged, 'result')}")
-        problems += _bad_samples(run, evaluations)
+        lines = describe_unscored(run, evaluations)
+        count = plural(record.results - record.judged, "result")
+        reasons.append(lines[0] if len(lines) == 1 else f"without a valid score: {count}")
+        problems += lines
     if rule is not None and record.score is not None:
         verdict = judge_gate(run.report.summary, rule)
         if misses(verdict):
-            problems += verdict.lines()
+            problems += join_wrapped(verdict.lines())
+            problems += describe_worst(run, evaluations, below=rule.minimum)
             reasons += [check.text for check in verdict.checks if not _ok(check.outcome)]
     if fails_by_assertion(run.assertions, rule):
         failed_ones = plural(run.assertions.count, "assertion")
         reasons.append(f"{failed_ones} failed, and no threshold says how many may")
+        problems += describe_assertions(run, evaluations)
     if reasons:
-        problems += _assertion_lines(run.assertions)
         return Judgement(failed(record, "; ".join(reasons)), problems)
     return Judgement(replace(record, passed=True), [])
 
@@ -186,19 +187,6 @@ def fails_by_assertion(assertions: FailedAssertions, rule: GateRule | None) -> b
     return rule is None and assertions.count > 0
 
 
-def _assertion_lines(assertions: FailedAssertions) -> list[str]:
-    """Each failed assertion, scored 0.0: for which sample, and what it compared."""
-    if not assertions.count:
-        return []
-    lines = [f"{plural(assertions.count, 'assertion')} failed (score 0.0):"]
-    for judged, reason in sorted(assertions.first):
-        name = plain(judged, _LONGEST_LINE)
-        lines.append(f"  sample {name}: {plain(reason, _LONGEST_LINE)}")
-    if len(assertions.first) < assertions.count:
-        lines.append(f"  and {assertions.count - len(assertions.first)} more")
-    return lines
-
-
 def misses(verdict: Verdict) -> bool:
     """The gate on the threshold: what could not be told does not pass either."""
     return not _ok(verdict.outcome)
@@ -206,39 +194,3 @@ def misses(verdict: Verdict) -> bool:
 
 def _ok(outcome: Outcome) -> bool:
     return outcome is Outcome.PASSED
-
-
-def _bad_samples(run: TestRun, evaluations: Evaluations) -> list[str]:
-    """Each sample without a valid score: which, why, and where its transcript is."""
-    bad = run.report.summary.not_judged_results
-    of = plural(run.report.summary.results, "result")
-    lines = [f"{bad} of {of} without a valid score:"]
-    listed = 0
-    for sample in run.report.samples:
-        if sample.reward is not None:
-            continue
-        if listed == _MOST_LISTED:
-            lines.append(f"  and {bad - listed} more: {_show(run, evaluations)}")
-            break
-        listed += 1
-        name = plain(sample.id, _LONGEST_LINE)
-        lines.append(f"  sample {name}: {plain(_why(sample), _LONGEST_LINE)}")
-        lines.append(f"    transcript: {_show(run, evaluations, sample.id)}")
-    return lines
-
-
-def _why(sample: Sample) -> str:
-    if sample.failure is not None:
-        return f"{sample.failure.boundary}: {sample.failure.kind}: {sample.failure.message}"
-    if sample.score is not None and sample.score.error:
-        return sample.score.error
-    return (sample.score.reason if sample.score is not None else None) or "not judged"
-
-
-def _show(run: TestRun, evaluations: Evaluations, *sample: str) -> str:
-    """The command that shows it, in a form that may be shown itself."""
-    store = ["--store", run.report.store] if evaluations.store_must_be_named else []
-    # An id that looks like an option must not be taken for one.
-    guard = ["--"] if any(word.startswith("-") for word in sample) else []
-    words = ["assay", "show", *store, *guard, run.report.run_id, *sample]
-    return plain(shlex.join(words), _LONGEST_LINE)

@@ -3,6 +3,7 @@
 import math
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 
 WIDTH = 80
 _LABEL = 14
@@ -65,6 +66,17 @@ def labelled(label: str, text: str) -> list[str]:
         break_on_hyphens=False,
     )
     return [line.replace(_UNBROKEN, " ") for line in wrapped] or [label]
+
+
+def join_wrapped(lines: Iterable[str]) -> list[str]:
+    """The lines of `labelled` with each text on one line, for files and logs."""
+    joined: list[str] = []
+    for line in lines:
+        if joined and line.startswith(" " * _LABEL):
+            joined[-1] += f" {line.strip()}"
+        else:
+            joined.append(line)
+    return joined
 
 
 def plural(count: int, word: str) -> str:

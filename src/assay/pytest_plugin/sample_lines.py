@@ -1,0 +1,157 @@
+"""What the report of a failed test says of its samples: which, why, and how to see each."""
+
+import heapq
+import shlex
+from collections.abc import Iterable, Iterator
+
+from assay.models import Sample
+from assay.models.redaction import redact
+from assay.report.wording import number, plain, plural
+
+from .calling import sample_name
+from .places import find_place
+from .running import TestRun
+from .session import Evaluations
+
+_MOST_LISTED = 20
+_MOST_WORST = 5
+_LONGEST_LINE = 300
+
+
+def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | None) -> list[str]:
+    """The samples with the lowest scores: question, answer, reason and the command for each."""
+    if below is None:
+        return []
+    count, worst = _find_worst(run.report.samples, below)
+    if not count:
+        return []
+    lines = [f"{plural(count, 'result')} below {number(below)}, the worst:"]
+    for sample in worst:
+        reason = (sample.score.reason if sample.score is not None else None) or "no reason given"
+        score = number(sample.reward or 0.0)
+        lines.append(f"  sample {_name(sample)}: score {score}: {_cut(reason)}")
+        lines += (f"    {label}: {_cut(text)}" for label, text in _describe_answer(sample))
+        lines.append(f"    transcript: {_show(run, evaluations, sample_name(sample))}")
+    return lines
+
+
+def _find_worst(samples: Iterable[Sample], below: float) -> tuple[int, list[Sample]]:
+    """How many are below, and a few with the lowest scores, earlier ones first among equals."""
+    count = 0
+
+    def select() -> Iterator[tuple[float, int, Sample]]:
+        nonlocal count
+        for place, sample in enumerate(samples):
+            if (reward := sample.reward) is not None and reward < below:
+                count += 1
+                yield reward, place, sample
+
+    worst = heapq.nsmallest(_MOST_WORST, select(), key=lambda each: each[:2])
+    return count, [sample for _, _, sample in worst]
+
+
+def _describe_answer(sample: Sample) -> Iterator[tuple[str, str]]:
+    """What was asked, answered and expected, as far as it is known."""
+    question = _find_question(sample)
+    if question:
+        yield "question", question
+    if sample.response:
+        yield "answer", sample.response
+    if sample.ground_truth is not None:
+        yield "expected", str(sample.ground_truth)
+
+
+def _find_question(sample: Sample) -> str:
+    """The last thing that the user said in the prompt, else the first thing in the rollout."""
+    if isinstance(sample.prompt, str) and sample.prompt:
+        return sample.prompt
+    prompt = [] if isinstance(sample.prompt, str) else sample.prompt
+    asked = [*reversed(prompt), *sample.messages]
+    return next((message.text for message in asked if message.role == "user"), "")
+
+
+def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
+    """Each failed assertion, scored 0.0: for which sample, what it compared, and where."""
+    assertions = run.assertions
+    lines = [f"{plural(assertions.count, 'assertion')} failed (score 0.0):"]
+    for each in sorted(assertions.first):
+        lines.append(f"  sample {plain(each.judged, _LONGEST_LINE)}: {_cut(each.reason)}")
+        lines += _describe_place(each.place)
+        if each.is_sample:
+            lines.append(f"    transcript: {_show(run, evaluations, each.judged)}")
+    if len(assertions.first) < assertions.count:
+        lines.append(f"  and {assertions.count - len(assertions.first)} more")
+    return lines
+
+
+def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
+    """Each sample without a valid score: which, why, and where its transcript is.
+
+    One fault of all samples, as a function that judges them in one call has, is one line.
+    """
+    summary = run.report.summary
+    bad = summary.not_judged_results
+    unscored, reasons = _find_unscored(run.report.samples)
+    if bad == summary.results > 1 and len(reasons) == 1:
+        ((fault, place),) = reasons
+        where = "" if place is None else f" ({place})"
+        return [f"all {plural(bad, 'result')} without a valid score: {_cut(fault)}{where}"]
+    lines = [f"{bad} of {plural(summary.results, 'result')} without a valid score:"]
+    for sample in unscored:
+        lines.append(f"  sample {_name(sample)}: {_cut(_describe_fault(sample))}")
+        lines += _describe_place(_place_of(sample))
+        lines.append(f"    transcript: {_show(run, evaluations, sample_name(sample))}")
+    if bad > len(unscored):
+        lines.append(f"  and {bad - len(unscored)} more: {_show(run, evaluations)}")
+    return lines
+
+
+def _find_unscored(
+    samples: Iterable[Sample],
+) -> tuple[list[Sample], set[tuple[str, str | None]]]:
+    """The first samples without a score, and their reasons: no more of them than two."""
+    first: list[Sample] = []
+    reasons: set[tuple[str, str | None]] = set()
+    for sample in samples:
+        if sample.reward is not None:
+            continue
+        if len(reasons) < 2:
+            reasons.add((_describe_fault(sample), _place_of(sample)))
+        if len(first) < _MOST_LISTED:
+            first.append(sample)
+        elif len(reasons) > 1:
+            break
+    return first, reasons
+
+
+def _name(sample: Sample) -> str:
+    return plain(sample_name(sample), _LONGEST_LINE)
+
+
+def _describe_fault(sample: Sample) -> str:
+    if sample.failure is not None:
+        return f"{sample.failure.boundary}: {sample.failure.kind}: {sample.failure.message}"
+    if sample.score is not None and sample.score.error:
+        return sample.score.error
+    return (sample.score.reason if sample.score is not None else None) or "not judged"
+
+
+def _place_of(sample: Sample) -> str | None:
+    return None if sample.failure is None else find_place(sample.failure.traceback)
+
+
+def _describe_place(place: str | None) -> list[str]:
+    return [] if place is None else [f"    raised at: {place}"]
+
+
+def _cut(text: str) -> str:
+    return plain(redact(text), _LONGEST_LINE)
+
+
+def _show(run: TestRun, evaluations: Evaluations, *sample: str) -> str:
+    """The command that shows it, in a form that may be shown itself."""
+    store = ["--store", run.report.store] if evaluations.store_must_be_named else []
+    # An id that looks like an option must not be taken for one.
+    guard = ["--"] if any(word.startswith("-") for word in sample) else []
+    words = ["assay", "show", *store, *guard, run.report.run_id, *sample]
+    return plain(shlex.join(words), _LONGEST_LINE)
