@@ -234,6 +234,14 @@ def test_the_final_info_is_that_of_the_step_that_ended_the_episode() -> None:
     assert result.reward == 0.5
 
 
+def test_an_answer_that_is_no_step_of_the_control_plane_has_no_final_info() -> None:
+    bought = Step(reward=0.5, info={"final": False})
+
+    result = result_of(rollout(Given(bought, Step(terminated=True, ended_by_agent=True))))
+
+    assert result.final_control_plane_info is None
+
+
 @pytest.mark.parametrize("after", [[Step(reward=1.0, terminated=True)], [Step(terminated=True)]])
 def test_a_reward_that_is_unknown_after_a_known_one_makes_the_result_invalid(
     after: list[Step],

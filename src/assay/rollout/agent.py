@@ -339,6 +339,14 @@ class _Rollout:
             fields["observations"] = self._observations
         return validated(Trajectory, fields)
 
+    def _final_info(self, outputs: Sequence[StepOutput]) -> dict[str, Any] | None:
+        """What the control plane said in terminating the episode; None where it did not."""
+        if not self._terminated:
+            return None
+        info = self._steps[-1][2]
+        # An answer that ends an episode, and is no step of it, has no data of its own.
+        return info if info or (outputs and outputs[-1].terminated) else None
+
     def _steps_taken(self) -> int:
         return sum(step.was_taken for _, step, _ in self._steps)
 
@@ -365,7 +373,7 @@ class _Rollout:
             reason=reason,
             error=_unknown_rewards(self._rewards.unknown) if unknown else None,
             step_outputs=outputs,
-            final_control_plane_info=self._steps[-1][2] if self._terminated else None,
+            final_control_plane_info=self._final_info(outputs),
             trajectory_info={
                 "duration": self._duration,
                 "steps": self._steps_taken(),

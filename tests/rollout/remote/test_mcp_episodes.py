@@ -34,6 +34,8 @@ class Noting:
         if call.name == "break":
             raise RuntimeError("broken")
         self.notes.append((call.name, call.arguments))
+        if call.name == "hang":
+            await asyncio.Event().wait()
         return Step(replies=(Message(role="tool", content=call.name),), reward=1.0)
 
     async def close(self) -> None:
@@ -60,6 +62,21 @@ def played(play: Callable[[Told], Awaitable[Made]], **options: Any) -> Made:
         return await play(Told(**options))
 
     return asyncio.run(run())
+
+
+def test_an_episode_is_closed_in_the_middle_of_a_step_that_hangs() -> None:
+    async def play(told: Told) -> list[Any]:
+        episode = told.episodes.named("a")
+        hangs = asyncio.ensure_future(episode.step("hang", {}))
+        while len(told.notes) < 2:
+            await asyncio.sleep(0)
+        await told.episodes.close("a")
+        with pytest.raises(NoSuchSession, match="closed during this step"):
+            await hangs
+        assert len(told.sessions) == 0
+        return told.notes
+
+    assert played(play) == [("open", None, {}), ("hang", {}), "close"]
 
 
 def test_a_name_costs_nothing_until_something_of_it_is_asked_for() -> None:

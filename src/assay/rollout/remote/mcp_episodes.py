@@ -65,9 +65,13 @@ class Episode:
         return [stored.step for stored in session.steps]
 
     async def close(self) -> None:
-        async with self._lock:
-            if self._session is not None and self.is_open:
-                await self.sessions.close(self._session.id)
+        """End its session, also in the middle of a step."""
+        if self._session is None:
+            async with self._lock:
+                pass  # it may be opening
+        # Not under the lock: a step that hangs holds it, and is cancelled by this.
+        if self._session is not None and self.is_open:
+            await self.sessions.close(self._session.id)
 
     async def _opened(self) -> Session:
         if self._session is None:
