@@ -300,3 +300,25 @@ def test_a_rollout_that_waits_for_its_score_when_the_run_is_given_up_is_kept(
 
     assert scores(run(rows(30), evaluation, store=store, resume="latest")) == [0.5] * 30
     assert len(server.calls) == 30
+
+
+def test_a_rollout_that_waits_for_its_score_when_the_user_stops_the_run_is_kept(
+    store: Path, server: MisbehavingServer
+) -> None:
+    stop, hangs = Stop(grace_s=0), True
+
+    async def judge(sample: Sample) -> float:
+        if hangs:
+            stop.request()
+            await asyncio.Event().wait()
+        return 0.5
+
+    evaluation = config(server, judge, concurrency=1, fail_on_error=True)
+    assert run(rows(2), evaluation, store=store, stop=stop).interrupted
+    with Store.open(store) as opened:
+        (attempt,) = opened.run().attempts()
+    assert (attempt.boundary, attempt.sample_id) == ("scorer", "r0")
+    hangs = False
+
+    assert scores(run(rows(2), evaluation, store=store, resume="latest")) == [0.5] * 2
+    assert len(server.calls) == 2

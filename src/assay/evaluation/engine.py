@@ -251,7 +251,7 @@ class Engine:
                 raise
             # It is paid for: kept, it is scored when the run is resumed.
             unscored = RunStopped("the run was stopped before the sample was scored")
-            return self._failed(sample, unscored, Boundary.SCORER)
+            return _fail(sample, Failure.of(unscored, Boundary.SCORER))
         truncated = sample.trajectory is not None and sample.trajectory.truncated
         status = Status.TRUNCATED if truncated else Status.COMPLETED
         assign(sample, {"score": score, "status": status})
@@ -263,9 +263,9 @@ class Engine:
         return None
 
     def _loses_rollout(self, unit: Unit) -> bool:
-        """Whether a hopeless run is about to throw away a rollout that waits for its score."""
+        """Whether the end of the run would throw away a rollout that waits for its score."""
         rolled_out = self._client is not None and unit.kept is None
-        return rolled_out and isinstance(self._fatal, RunStopped) and not self._stop.requested
+        return rolled_out and (self._stop.requested or isinstance(self._fatal, RunStopped))
 
     def _take(self, unit: Unit, kept: Kept) -> None:
         """Take a rollout that was paid for instead of another one."""
@@ -325,10 +325,7 @@ class Engine:
         elif ending is not None:
             # Samples in flight are paid for, and end by themselves.
             self._fatal = self._fatal or ending
-        sample.status = Status.FAILED
-        sample.failure = failure
-        sample.score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
-        return failure
+        return _fail(sample, failure)
 
     def _hand_over(self, unit: Unit, *, failed: bool) -> None:
         """Give the sample to the store without waiting for the disk.
@@ -410,6 +407,14 @@ _Note = tuple[float | None, float | None] | None
 
 _SAMPLE_TIMEOUT = "sample_timeout_s"
 _TOGETHER = 50
+
+
+def _fail(sample: Sample, failure: Failure) -> Failure:
+    """Write down why a sample has no score."""
+    sample.status = Status.FAILED
+    sample.failure = failure
+    sample.score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
+    return failure
 
 
 def _writable(sample: Sample) -> Sample:
