@@ -8,6 +8,8 @@ import pytest
 from evaluation_sessions import Session, run, write_tests
 
 TESTS = Path(__file__).parents[1]
+TOKEN = "tok-5e0b7d2f94c1a386"
+"""`assay env serve` demands it; the other servers do not mind it."""
 
 EVALUATIONS = f"""
     SERVER = [{sys.executable!r}, {str(TESTS / "served_environments.py")!r}, "{{port}}"]
@@ -72,7 +74,14 @@ EVALUATIONS = f"""
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     folder = tmp_path_factory.mktemp("environments")
     write_tests(folder, EVALUATIONS)
-    return run(folder, env={"PYTHONPATH": str(TESTS)})
+    return run(folder, env={"PYTHONPATH": str(TESTS), "ASSAY_ENV_TOKEN": TOKEN})
+
+
+def test_a_server_that_demands_the_token_of_the_variable_is_sent_it(session: Session) -> None:
+    assert session.outcomes["test_mcp"] == "passed", session.output
+    assert TOKEN not in session.output
+    for path in (session.folder / ".assay").iterdir():
+        assert TOKEN.encode() not in path.read_bytes(), path
 
 
 def test_what_can_pass_passes(session: Session) -> None:
