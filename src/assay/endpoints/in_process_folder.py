@@ -13,8 +13,9 @@ from assay.models import Endpoint
 
 from .chat_prompts import missing_template
 from .in_process_decoding import Sampling
-from .in_process_model import LocalModel, check_packages, missing_folder
+from .in_process_model import LocalModel, check_packages
 from .local_settings import counted_setting, refuse_foreign, sampling_of, tool_format_of
+from .model_hub import find_model_folder
 from .tool_text import CallStyle
 
 _KNOWN = (
@@ -74,10 +75,9 @@ def local_options(endpoint: Endpoint) -> LocalOptions:
 
 def check_folder(endpoint: Endpoint) -> Path:
     """The folder of a model, if it can be asked. Reads two small files and imports nothing."""
-    folder = Path(endpoint.model).expanduser()
+    # An evaluation fetches nothing: of a hub id, the snapshot in the local cache is taken.
+    folder = find_model_folder(endpoint.model, fetch=False)
     where = f"local:{endpoint.model}"
-    if not (folder / "config.json").is_file():
-        raise missing_folder(folder)
     check_packages(where)
     beside = any((folder / name).exists() for name in _TEMPLATE_FILES)
     if not beside and not _settings(folder / "tokenizer_config.json").get("chat_template"):

@@ -13,6 +13,7 @@ from assay.errors import ConfigError, MissingExtra
 from .in_process_batches import Batches
 from .in_process_bfloat16 import prepare_half_precision
 from .in_process_decoding import Decoder, Generated, Sampling, ShouldStop
+from .model_hub import find_model_folder
 
 SMALL = 500_000_000
 """Models of fewer parameters run on one thread: more of them mostly wait for each other."""
@@ -61,14 +62,15 @@ class LocalModel:
     def load(
         cls, path: str | Path, *, dtype: str = "float32", device: str | None = None
     ) -> "LocalModel":
-        """The model in a Hugging Face folder. Nothing is fetched, and no code of it is run."""
+        """The model in a Hugging Face folder, or of a hub id. No code of it is run.
+
+        An id such as `Qwen/Qwen3-0.6B` is looked for in the local cache, and only then fetched.
+        """
         check_packages("a model in this process")
         import torch
         import transformers
 
-        folder = Path(path)
-        if not (folder / "config.json").is_file():
-            raise missing_folder(folder)
+        folder = find_model_folder(path, fetch=True)
         kind = getattr(torch, dtype, None)
         if not isinstance(kind, torch.dtype):
             raise ConfigError(
@@ -163,16 +165,6 @@ class LocalModel:
         if sampling.stop_ids:
             return sampling
         return replace(sampling, stop_ids=self.stop_ids)
-
-
-def missing_folder(folder: Path) -> ConfigError:
-    """What to say of a path that holds no model."""
-    what = "has no `config.json`" if folder.is_dir() else "is not a folder"
-    return ConfigError(
-        f"{str(folder)!r} {what}",
-        where="local model",
-        hint="name a folder as `save_pretrained` writes it, a .gguf file, or 'smollm2-135m'",
-    )
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class GRPOConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     model_name: str = Field(min_length=1)
-    """A folder with a Hugging Face model and its tokenizer."""
+    """A folder with a Hugging Face model and its tokenizer, or the id of one on the hub."""
 
     num_steps: int = Field(default=100, gt=0)
     output: Path = Path("grpo")

@@ -15,7 +15,7 @@ class SFTConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     model_name: str = Field(min_length=1)
-    """A folder with a Hugging Face model and its tokenizer."""
+    """A folder with a Hugging Face model and its tokenizer, or the id of one on the hub."""
 
     output: Path = Path("sft")
     """Folder for metrics, checkpoints and the trained model."""

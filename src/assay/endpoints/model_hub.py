@@ -1,0 +1,109 @@
+"""Models by their Hugging Face id: from the local cache, else fetched where that is allowed."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError, MissingExtra
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+"""What a model and its tokenizer are made of. Weights in formats that can hold code are not."""
+
+
+def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
+    """The folder of a model: itself, or the snapshot of a hub id such as `Qwen/Qwen3-0.6B`.
+
+    The local cache comes first; only with `fetch` is the hub asked, and only for an id that is not
+    in the cache. Raises `ConfigError` where there is no model to be had.
+    """
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return folder
+    if not _is_hub_id(str(name)):
+        raise missing_folder(folder)
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtra.needed("hf", by=f"{name!r}", package="huggingface_hub") from error
+    del huggingface_hub
+    cached = _cached(str(name))
+    if cached is not None:
+        return cached
+    if not fetch:
+        raise ConfigError(
+            f"{str(name)!r} is neither a folder nor in the local Hugging Face cache",
+            where="local model",
+            hint=f"fetch it with: hf download {name}",
+        )
+    return _fetched(str(name))
+
+
+def missing_folder(folder: Path) -> ConfigError:
+    """What to say of a path that holds no model."""
+    what = "has no `config.json`" if folder.is_dir() else "is not a folder"
+    return ConfigError(
+        f"{str(folder)!r} {what}",
+        where="local model",
+        hint="name a folder as `save_pretrained` writes it, a .gguf file, or 'smollm2-135m'",
+    )
+
+
+def _is_hub_id(name: str) -> bool:
+    """Whether a name may be an id of the hub: not if it is, or begins as, a path of this disk."""
+    return _HUB_ID.fullmatch(name) is not None and not Path(name.partition("/")[0]).exists()
+
+
+def _cached(name: str) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, local_files_only=True))
+    except (LocalEntryNotFoundError, FileNotFoundError):
+        return None
+    # Other tools leave a snapshot with a single file.
+    weights = any(folder.glob("*.safetensors"))
+    return folder if weights and (folder / "config.json").is_file() else None
+
+
+def _fetched(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
+
+    try:
+        with _without_bars():
+            folder = Path(snapshot_download(name, allow_patterns=_FILES))
+    except Exception as error:  # whatever the network, the hub or the disk raises
+        if isinstance(error, RepositoryNotFoundError):
+            why = "the hub has no such model, or it needs an access token (HF_TOKEN)"
+        elif isinstance(error.__cause__ or error, OfflineModeIsEnabled):
+            why = "the hub is not asked in offline mode (HF_HUB_OFFLINE)"
+        else:
+            first = str(error).strip().partition("\n")[0][:200]
+            why = f"the hub could not be asked ({type(error).__name__}: {first})"
+        raise ConfigError(
+            f"{name!r} is neither a folder nor in the local Hugging Face cache, and {why}",
+            where="local model",
+            hint=f"name a folder, or fetch it where there is a network: hf download {name}",
+        ) from error
+    if not (folder / "config.json").is_file():
+        raise missing_folder(folder)
+    return folder
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep the progress bars of the download off the terminal: only commands write there."""
+    import huggingface_hub.utils
+
+    hub: Any = huggingface_hub.utils
+    shown = not hub.are_progress_bars_disabled()
+    hub.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            hub.enable_progress_bars()
