@@ -90,6 +90,27 @@ def find_callable_code(function: Callable[..., object]) -> CodeFiles | None:
     return scan.collect() if scan.found else None
 
 
+@dataclass(frozen=True)
+class LocatedCode:
+    """The files of some code where they are on this machine."""
+
+    files: tuple[Path, ...]
+    import_folders: tuple[Path, ...]
+    """The folders that its modules are imported from."""
+
+
+def locate_code(
+    scripts: Iterable[Path], folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
+) -> LocatedCode:
+    """The files of Python scripts, with the modules and data files that they name."""
+    given = [Path(os.path.abspath(each)) for each in scripts]
+    scan = _Scan((*(each.parent for each in given), *folders), leave_out)
+    for script in given:
+        scan.add_file(script, entry=_import_root(script))
+    scan.read_all()
+    return LocatedCode(tuple(sorted(scan.found)), tuple(sorted(scan.entries)))
+
+
 def _files_of(function: object) -> list[Path]:
     """The files of a function and of all that it claims to wrap: a claim adds, never replaces."""
     found: list[Path] = []
@@ -124,6 +145,9 @@ class _Scan:
 
     found: dict[Path, str] = field(default_factory=dict)
     modules: set[Path] = field(default_factory=set)
+    entries: set[Path] = field(default_factory=set)
+    """The folders that modules were found in."""
+
     own: set[str] = field(default_factory=set)
     """Top-level packages that are followed wherever they are installed."""
 
@@ -135,11 +159,15 @@ class _Scan:
 
     def collect(self) -> CodeFiles:
         """Read what is left to read, and digest all of it."""
-        while self.todo and len(self.found) < _MOST_FILES:
-            self._read(*self.todo.pop())
+        self.read_all()
         digests = {name: _digest(file) for file, name in self.found.items()}
         names = frozenset(name for file, name in self.found.items() if file in self.modules)
         return CodeFiles(dict(sorted(digests.items())), names)
+
+    def read_all(self) -> None:
+        """Follow the references of all files that were found."""
+        while self.todo and len(self.found) < _MOST_FILES:
+            self._read(*self.todo.pop())
 
     def add_module(self, name: str, *, root: bool = False) -> bool:
         """Add a module of the project; whether it has a file."""
@@ -165,6 +193,7 @@ class _Scan:
             return
         self.found[file] = self._name(file, entry)
         self.modules.add(file)
+        self.entries.add(entry)
         if package is None:
             inside = file.parent.relative_to(entry).parts if file.is_relative_to(entry) else ()
             package = ".".join(inside)

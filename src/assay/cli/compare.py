@@ -4,6 +4,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from assay.record import Run
+from assay.record.runs import PROVENANCE
 from assay.report import Comparison, Conclusion
 from assay.report import compare as compare_results
 from assay.report.scale import shared_bounds
@@ -54,7 +55,7 @@ def main(args: Namespace) -> int:
 def differing(a: Run, b: Run) -> list[str]:
     """The parts of the configurations that are not the same."""
     old, new = a.spec.config, b.spec.config
-    return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    return sorted(key for key in {*old, *new} - PROVENANCE if old.get(key) != new.get(key))
 
 
 def _heads(a: Run, b: Run) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import AssayError, ConfigError
 from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate
@@ -13,7 +13,7 @@ from assay.report.wording import plural
 
 from .ending import Ending
 from .eval_file import EvalFile, load_eval_file, users_traceback
-from .exit_status import CouldNotTell
+from .exit_status import WRONG_REQUEST, CouldNotTell
 from .interruption import leave_now, stopping_on_signals, ticking
 from .overrides import (
     add_key_option,
@@ -27,18 +27,31 @@ from .overrides import (
 )
 from .progress import Display, display_for
 from .resumption import resume_command
+from .run_code import describe_code
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
 from .users_output import users_output_on_stderr
+
+if TYPE_CHECKING:
+    from .eval_bundle import TrustedBundle
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
         "file",
+        nargs="?",
         metavar="FILE.py[:config]",
         help="defines `config`, an EvalConfig, and `dataset`: a path beside the file, a dataset "
         "name or an iterable",
+    )
+    parser.add_argument(
+        "--bundle",
+        metavar="FILE.tar.gz",
+        help="repeat the evaluation of a bundle; without --trust, list what it contains",
+    )
+    parser.add_argument(
+        "--trust", action="store_true", help="run the code of the bundle on this machine"
     )
     parser.add_argument(
         "--model",
@@ -129,36 +142,80 @@ def _add_resume_options(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 every sample was run, 3 some failed or the run broke off, 130 interrupted."""
+    """Exit status: 0 every sample was run, 2 the code of a bundle is not trusted, 3 some samples
+    failed or the run broke off, 130 interrupted.
+    """
+    if args.bundle is None:
+        if args.trust:
+            raise ConfigError("--trust is for a bundle", hint="name it with --bundle")
+        if args.file is None:
+            raise ConfigError(
+                "no evaluation is named",
+                where="assay eval",
+                hint="name a file, FILE.py[:config], or a bundle with --bundle",
+            )
+        return _run_file(args)
+    # Imported here: evaluations of files need none of it.
+    from .eval_bundle import ask_for_trust, open_bundle, trust_bundle
+
+    bundle = open_bundle(args)
+    if bundle.manifest.code is not None and not args.trust:
+        ask_for_trust(bundle, args)
+        return WRONG_REQUEST
+    return _run_bundle(trust_bundle(bundle, args), args)
+
+
+def _run_file(args: Namespace) -> int:
     resume = resume_from(args)
     with users_output_on_stderr():
+        loaded = frozenset(sys.modules)
         file = load_eval_file(args.file)
         session = _Session(file, overridden(file.config, args), args, resume)
         with _NotingStore.open(store_location(args), create=resume is None) as store:
-            if args.session is not None:
-                config = replace(session.config, session=store.load_session(args.session))
-                session = replace(session, config=config)
-            report = session.run(store)
-            run = store.run(report.run_id)
-            retried, failures = run.retried(), tuple(run.failure_groups())
-    run_id = report.run_id
-    ending = Ending(report, retried, resume_command(args, run_id), _next(args, run_id), failures)
+            store.code = describe_code(file, args, loaded)
+            ending = _ending(session, store, "OTHER_RUN")
+    return _report(ending, args)
+
+
+def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
+    from .eval_bundle import fixed_location
+
+    resume, location = resume_from(args), fixed_location(args)
+    with users_output_on_stderr(), trusted.extract() as file:
+        settings = Namespace(**{**vars(trusted.args), "limit": None})
+        session = _Session(file, overridden(file.config, settings), args, resume)
+        with _NotingStore.open(location, create=resume is None) as store:
+            baseline, *_ = trusted.import_results(store)
+            ending = _ending(session, store, baseline)
+    return _report(ending, args)
+
+
+def _ending(session: "_Session", store: "_NotingStore", baseline: str) -> Ending:
+    """Run the evaluation. `baseline`: the run to compare with next."""
+    args = session.args
+    if args.session is not None:
+        config = replace(session.config, session=store.load_session(args.session))
+        session = replace(session, config=config)
+    report = session.run(store)
+    run = store.run(report.run_id)
+    retried, failures = run.retried(), tuple(run.failure_groups())
+    commands = (
+        follow_up(args, "show", run.id),
+        follow_up(args, "compare", baseline, run.id),
+    )
+    return Ending(report, retried, resume_command(args, run.id), commands, failures)
+
+
+def _report(ending: Ending, args: Namespace) -> int:
     if args.json:
         print_json(ending.plain())
     else:
         print(plain_lines("\n".join(ending.lines())))
     if ending.problem is not None:
         print(plain_lines(ending.problem), file=sys.stderr)
-    if report.interrupted:
+    if ending.report.interrupted:
         leave_now()
     return ending.exit_status
-
-
-def _next(args: Namespace, run_id: str) -> tuple[str, ...]:
-    return (
-        follow_up(args, "show", run_id),
-        follow_up(args, "compare", "OTHER_RUN", run_id),
-    )
 
 
 class _NotingStore(Store):
@@ -166,8 +223,12 @@ class _NotingStore(Store):
 
     begun: Run | None = None
     display: Display | None = None
+    code: dict[str, Any] | None = None
+    """Where the code of the run is."""
 
     def start_run(self, spec: RunSpec) -> Run:
+        if self.code is not None:
+            spec = replace(spec, config={**spec.config, "code": self.code})
         return self._note(super().start_run(spec))
 
     def resume_run(

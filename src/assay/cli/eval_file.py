@@ -24,6 +24,8 @@ class EvalFile:
     path: Path
     config: EvalConfig
     dataset: Source | SampleStream
+    name: str = "config"
+    """What the configuration is called in the file."""
 
 
 def load_eval_file(target: str) -> EvalFile:
@@ -31,13 +33,13 @@ def load_eval_file(target: str) -> EvalFile:
 
     Raises `ConfigError` for whatever is wrong with the file, with the user's own traceback.
     """
-    path, name = _parted(target)
+    path, name = split_target(target)
     module = import_file(path)
     config = _config(module, name, path)
     value = _defined(module, "dataset", path)
     # Where the file is a link, its dataset may be beside what it links to.
     dataset = located_dataset(value, path.parent, path.resolve().parent)
-    return EvalFile(path, config, dataset)
+    return EvalFile(path, config, dataset, name)
 
 
 def users_traceback(error: BaseException, path: Path) -> str | None:
@@ -59,7 +61,8 @@ def _is_in(path: Path, filename: str) -> bool:
     return os.path.abspath(filename) == os.path.abspath(path)
 
 
-def _parted(target: str) -> tuple[Path, str]:
+def split_target(target: str) -> tuple[Path, str]:
+    """The file of `FILE.py[:config]`, and the name of the configuration in it."""
     file, colon, name = target.rpartition(":")
     if not colon or not name.isidentifier():
         file, name = target, "config"

@@ -47,7 +47,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="RUN|SUMMARY|FILE",
-        help="a run's id, its beginning, or latest; a summary of pytest; a file of samples",
+        help="a run's id, its beginning, or latest; a summary of pytest; a file of samples; "
+        "a bundle",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, required=True, help="the file to write"

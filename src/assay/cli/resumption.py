@@ -28,14 +28,21 @@ _REPEATED = (
 
 def resume_command(args: Namespace, run_id: str) -> str:
     """`assay eval` with the options it was given and `--resume`. Passwords are left out."""
-    words = ["assay", "eval", args.file]
+    return shlex.join([*eval_words(args), "--resume", run_id])
+
+
+def eval_words(args: Namespace) -> list[str]:
+    """The command that asks for the same evaluation."""
+    bundle = getattr(args, "bundle", None)
+    named = [args.file] if bundle is None else ["--bundle", bundle, "--trust"]
+    words = ["assay", "eval", *named]
     for name in _REPEATED:
         value = getattr(args, name, None)
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, without_secrets(str(value))]
     words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
-    return shlex.join([*words, "--resume", run_id])
+    return words
 
 
 def without_secrets(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`assay runs`: list, delete, prune and back up recorded runs."""
+"""`assay runs`: list, delete, prune, import and back up recorded runs."""
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.record import RunRow
 
-from . import runs_backup, runs_delete, runs_prune
+from . import runs_backup, runs_delete, runs_import, runs_prune
 from .option_numbers import count
 from .store_option import add_store_option, open_store
 from .terminal import cut, print_json
@@ -15,6 +15,7 @@ _WIDTH = 80
 ACTIONS = {
     "delete": (runs_delete, "delete recorded runs by id"),
     "prune": (runs_prune, "delete old runs; lists them unless --yes is given"),
+    "import": (runs_import, "record the results of a bundle"),
     "backup": (runs_backup, "copy the store to a file while it is in use"),
 }
 """Each action is a module of its own; without one the runs are listed."""

@@ -28,7 +28,9 @@ _SETTINGS = (
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
-        "data", metavar="DATA", help="samples or conversations: a file, a folder or a dataset name"
+        "data",
+        metavar="DATA",
+        help="samples or conversations: a file, a bundle, a folder or a dataset name",
     )
     parser.add_argument("--model", metavar="FOLDER", required=True, help="a Hugging Face folder")
     parser.add_argument(

@@ -261,6 +261,10 @@ def has_results(connection: "Connection", run_no: int) -> bool:
 SCORER_SETTINGS = frozenset({"score_fn", "bounds"})
 """The settings of an evaluation that decide how a trajectory is scored, and nothing else."""
 
+PROVENANCE = frozenset({"code", "bundle"})
+"""Entries of a run's configuration that say where it came from. No setting of it, and not in its
+fingerprint."""
+
 _RESCORE_HINT = (
     "the recorded rollouts can be scored again without model calls: resume with rescore=True "
     "(--rescore), which starts a new run; or restore the scorer"
@@ -273,9 +277,10 @@ def refuse_other_config(
     """Raise `ConfigError` when two configurations differ in more than the settings to `ignore`."""
     if given.config_fingerprint == stored.config_fingerprint:
         return
-    given_config = json.loads(given.config_json())
-    differing = list(_differences(stored.config, given_config))
-    if ignore and differing and _without(stored.config, ignore) == _without(given_config, ignore):
+    stored_config = _without(stored.config, PROVENANCE)
+    given_config = _without(json.loads(given.config_json()), PROVENANCE)
+    differing = list(_differences(stored_config, given_config))
+    if ignore and differing and _without(stored_config, ignore) == _without(given_config, ignore):
         return
     listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
     rolled_out = stored.config.get("endpoint") is not None
@@ -289,7 +294,8 @@ def refuse_other_config(
 
 def differs_in_scorer_only(stored: RunSpec, given: RunSpec) -> bool:
     """Whether a run was configured as `given` but for its scorer."""
-    old, new = stored.config, json.loads(given.config_json())
+    old = _without(stored.config, PROVENANCE)
+    new = _without(json.loads(given.config_json()), PROVENANCE)
     return old != new and _without(old, SCORER_SETTINGS) == _without(new, SCORER_SETTINGS)
 
 

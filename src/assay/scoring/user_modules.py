@@ -1,8 +1,10 @@
 """Where modules of the user's own are imported from."""
 
+import hashlib
 import os
 import sys
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -18,6 +20,28 @@ def import_path(folders: Iterable[str | Path]) -> list[str]:
     given = dict.fromkeys(map(os.path.abspath, folders))
     more = [folder for folder in given if folder not in path[:first]]
     return [*path[:first], *more, *(entry for entry in path[first:] if entry not in given)]
+
+
+def loaded_files(start: Path, *, ignore: Container[str] = ()) -> dict[str, str]:
+    """The files of modules that are loaded and not installed, with the sha256 of each.
+
+    Paths are relative to `start` where they are inside of it. `ignore`: names of modules.
+    """
+    own = Path(__file__).parents[1]
+    standard = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+    found: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = None if name in ignore else getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py") or file.startswith(standard):
+            continue
+        path = Path(os.path.abspath(file))
+        if is_installed(path) or path.is_relative_to(own) or not path.is_file():
+            continue
+        inside = path.is_relative_to(start)
+        shown = path.relative_to(start).as_posix() if inside else str(path)
+        with path.open("rb") as opened:
+            found[shown] = hashlib.file_digest(opened, "sha256").hexdigest()
+    return dict(sorted(found.items()))
 
 
 def is_installed(path: str | Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from assay.errors import ConfigError, DatasetError, MissingExtra
 from assay.models import Sample
 
+from .bundle import BundleRows, is_bundle
 from .csv_table import CsvTable
 from .hub import HubRows
 from .json_array import JsonArray
@@ -133,6 +134,8 @@ def _may_be_on_hub(name: str) -> bool:
 def _file_rows(path: Path, limits: ReadLimits) -> Rows:
     if not path.is_file():
         raise DatasetError("is not a regular file", where=str(path), hint="copy it to one")
+    if is_bundle(path):
+        return BundleRows(path, limits)
     suffix = path.suffix.lower()
     zipped = suffix == ".gz"
     if zipped:

@@ -1,0 +1,188 @@
+"""`assay bundle`: a run with its results, dataset rows and code as one file."""
+
+import json
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from assay import __version__
+from assay.certification.digests import file_sha256
+from assay.errors import ConfigError
+from assay.models.private_files import create_private, replace_private
+from assay.report.wording import plural
+from assay.sources.bundle import BundledFile, BundleManifest, is_bundle
+from assay.sources.bundle_archive import CODE, DATASET, MANIFEST, RESULTS, write_archive
+
+from .bundle_input import BundleInput, open_bundle_input
+from .bundle_samples import SampleFiles, redact_values
+from .exit_status import YES
+from .store_option import add_store_option
+from .terminal import plain_lines, print_json
+
+_LABEL = 14
+_SHOWN = 10
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument(
+        "source",
+        metavar="RUN|SUMMARY",
+        help="run id, unique prefix or `latest`; or the summary file of a pytest session",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.tar.gz", type=Path, required=True, help="file to write"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite the file if it exists")
+    code = parser.add_mutually_exclusive_group()
+    code.add_argument(
+        "--code",
+        metavar="FILE.py[:config]",
+        help="evaluation file of the run (default: the one that `assay eval` recorded)",
+    )
+    code.add_argument("--no-code", action="store_true", help="bundle results and dataset rows only")
+    parser.add_argument(
+        "--allow-changed-code",
+        action="store_true",
+        help="bundle the code as it is now although it changed since the run",
+    )
+    parser.add_argument(
+        "--allow-suspected-secret",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="bundle this file although it contains what looks like a secret (repeatable)",
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def main(args: Namespace) -> int:
+    """Write the bundle. Exit status 0."""
+    output: Path = args.output
+    _check_output(output, force=args.force)
+    with ExitStack() as stack:
+        given = open_bundle_input(args, stack)
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="assay-bundle-")))
+        manifest = _write_parts(given, folder)
+        _write_bundle(output, _members(given, folder))
+    _report(args, given, manifest)
+    return YES
+
+
+def _check_output(output: Path, *, force: bool) -> None:
+    if not is_bundle(output):
+        raise ConfigError(f"{output} is not named like a bundle", hint="end the name in .tar.gz")
+    if output.is_dir():
+        raise ConfigError(f"{output} is a folder", hint="name a file")
+    if output.exists() and not force:
+        raise ConfigError(f"{output} already exists", hint="pass --force to overwrite it")
+    if not output.parent.is_dir():
+        raise ConfigError(f"the folder {output.parent} does not exist")
+
+
+def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
+    """Write the samples and the manifest into a temporary folder."""
+    runs = []
+    with SampleFiles(folder) as files:
+        for run, samples in given.runs():
+            rolled_out = run.config.get("endpoint") is not None
+            results, rows = files.add(samples, rolled_out=rolled_out)
+            runs.append(run.model_copy(update={"results": results, "rows": rows}))
+    listed = {name: path for name, path in _members(given, folder) if name != MANIFEST}
+    manifest = BundleManifest(
+        assay=__version__,
+        runs=tuple(runs),
+        code=None if given.code is None else given.code.code,
+        left_out=() if given.code is None else given.code.left_out,
+        redacted=files.redacted,
+        files={
+            name: BundledFile(size=path.stat().st_size, sha256=file_sha256(path))
+            for name, path in listed.items()
+        },
+    )
+    plain = redact_values(manifest.model_dump(mode="json"))
+    # The digests and sizes are no secrets, whatever they look like.
+    plain["files"] = manifest.model_dump(mode="json")["files"]
+    text = json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False)
+    create_private(folder / MANIFEST)
+    (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
+    return manifest
+
+
+def _members(given: BundleInput, folder: Path) -> list[tuple[str, Path]]:
+    code = {} if given.code is None else given.code.files
+    return [
+        (MANIFEST, folder / MANIFEST),
+        *((f"{CODE}{name}", path) for name, path in code.items()),
+        (DATASET, folder / DATASET),
+        (RESULTS, folder / RESULTS),
+    ]
+
+
+def _write_bundle(output: Path, members: list[tuple[str, Path]]) -> None:
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        create_private(unfinished)
+        with unfinished.open("r+b") as file:
+            write_archive(file, members)
+        replace_private(unfinished, output)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise ConfigError(f"{output} cannot be written: {error.strerror}") from None
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _report(args: Namespace, given: BundleInput, manifest: BundleManifest) -> None:
+    if args.json:
+        plain = manifest.model_dump(mode="json")
+        print_json({"bundle": str(args.output), **plain, "notes": list(given.notes)})
+        return
+    lines = [f"{'bundle':<{_LABEL}}{args.output} ({_size(args.output.stat().st_size)})"]
+    lines += manifest_lines(manifest)
+    lines += [f"{'note':<{_LABEL}}{note}" for note in given.notes]
+    if manifest.code is not None:
+        lines += ["", "to repeat it elsewhere:", f"  assay eval --bundle {args.output.name}"]
+    print(plain_lines("\n".join(lines)))
+
+
+def manifest_lines(manifest: BundleManifest) -> Iterator[str]:
+    """What a bundle contains, for a person."""
+    for run in manifest.runs:
+        model = _model(run.config)
+        yield f"{'run':<{_LABEL}}{run.test or run.id}" + (f" ({model})" if model else "")
+        yield f"{'':<{_LABEL}}{plural(run.results, 'result')} of {plural(run.rows, 'dataset row')}"
+    if manifest.code is None:
+        yield f"{'code':<{_LABEL}}none"
+    else:
+        names = sorted(name.removeprefix(CODE) for name in manifest.files if name.startswith(CODE))
+        for place, name in enumerate(names[:_SHOWN]):
+            yield f"{'' if place else 'code':<{_LABEL}}{name}"
+        if len(names) > _SHOWN:
+            yield f"{'':<{_LABEL}}and {len(names) - _SHOWN} more"
+    for name in manifest.left_out:
+        yield f"{'left out':<{_LABEL}}{name} (a file for secrets)"
+    if manifest.redacted:
+        yield f"{'redacted':<{_LABEL}}secrets in {plural(manifest.redacted, 'line')}"
+
+
+def _model(config: dict[str, object]) -> str:
+    endpoint = config.get("endpoint")
+    if not isinstance(endpoint, dict):
+        return ""
+    address = f" at {endpoint['api_base']}" if endpoint.get("api_base") else ""
+    return f"{endpoint.get('provider')}:{endpoint.get('model')}{address}"
+
+
+def _size(count: int) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count = round(count / 1000)
+    return f"{count} GB"

@@ -1,0 +1,140 @@
+"""The code that goes into a bundle: found by reading it, named by its place in the project."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from assay.certification.digests import file_sha256
+from assay.certification.source_files import locate_code
+from assay.errors import ConfigError
+from assay.sources.bundle import BundledCode
+
+from .bundle_secrets import is_secret_file, refuse_secrets
+
+_ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_NOT_CODE = frozenset({".git", ".assay", "__pycache__", ".pytest_cache", ".venv"})
+_EXTERNAL = "external"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class CodeRequest:
+    """Which code is bundled."""
+
+    kind: Literal["eval", "pytest"]
+    scripts: tuple[Path, ...]
+    start: Path
+    """The folder where the command was started."""
+
+    root: Path | None = None
+    """The folder of the project. None: it is looked for around the script."""
+
+    config: str = "config"
+    options: Mapping[str, str | int] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """Files that were imported when the run was made, with their digests then."""
+
+    leave_out: frozenset[Path] = frozenset()
+    allow_changed: bool = False
+    allow_suspected: frozenset[str] = frozenset()
+    """Files that may contain what looks like a secret."""
+
+
+@dataclass(frozen=True)
+class SelectedCode:
+    """The files of a bundle's code, by their names inside `code/`."""
+
+    code: BundledCode
+    files: dict[str, Path]
+    left_out: tuple[str, ...]
+
+
+def collect_code(request: CodeRequest) -> SelectedCode:
+    """Find the files. Raises `ConfigError` for changed files and for secrets in them."""
+    scripts = [Path(os.path.abspath(each)) for each in request.scripts]
+    for script in scripts:
+        if not script.is_file():
+            raise ConfigError(
+                f"the code of the run is not at {script}",
+                hint="start the command where the run was made, or name the file with --code",
+            )
+    modules = _modules(request)
+    root = request.root or _project_root(scripts[0], request.start)
+    folders = tuple(each for each in (request.start, root, root / "src") if each.is_dir())
+    located = locate_code([*scripts, *modules], folders, request.leave_out)
+    layout = _Layout(root, located.import_folders)
+    left_out: list[str] = []
+    files: dict[str, Path] = {}
+    for file in located.files:
+        name = layout.name(file)
+        if name is None or not _NOT_CODE.isdisjoint(Path(name).parts):
+            continue
+        if is_secret_file(file):
+            left_out.append(name)
+            continue
+        refuse_secrets(file, name, allow_suspected=name in request.allow_suspected)
+        files[name] = file
+    start = request.start
+    code = BundledCode(
+        kind=request.kind,
+        files=tuple(name for name, file in files.items() if file in scripts),
+        config=request.config,
+        folder=start.relative_to(root).as_posix() if start.is_relative_to(root) else ".",
+        import_folders=layout.import_folders,
+        options=dict(request.options),
+    )
+    return SelectedCode(code, dict(sorted(files.items())), tuple(sorted(left_out)))
+
+
+def _modules(request: CodeRequest) -> list[Path]:
+    """The modules that the run imported. Raises `ConfigError` when they changed since then."""
+    found, changed = [], []
+    for name, digest in request.modules.items():
+        file = request.start / name
+        if not file.is_file() or file_sha256(file) != digest:
+            changed.append(name)
+        if file.is_file():
+            found.append(file)
+    if changed and not request.allow_changed:
+        listed = ", ".join(changed[:_SHOWN]) + (", …" if len(changed) > _SHOWN else "")
+        raise ConfigError(
+            f"the code changed since the run was made: {listed}",
+            hint="run the evaluation again; or pass --allow-changed-code to bundle the code of now",
+        )
+    return found
+
+
+def _project_root(script: Path, start: Path) -> Path:
+    """The folder of the project around a script, or where the command was started."""
+    marked = (
+        folder
+        for folder in script.parents
+        if any((folder / mark).exists() for mark in _ROOT_MARKS) and folder != Path.home()
+    )
+    root = next(marked, script.parent)
+    # The code may open files relative to where it was started.
+    return start if script.is_relative_to(start) and root.is_relative_to(start) else root
+
+
+class _Layout:
+    """Names of files inside `code/`: as in the project, and by import folder outside of it."""
+
+    def __init__(self, root: Path, import_folders: tuple[Path, ...]) -> None:
+        self._root = root
+        outside = [each for each in import_folders if not each.is_relative_to(root)]
+        self._external = {each: f"{_EXTERNAL}/{number}" for number, each in enumerate(outside)}
+        inside = [each for each in import_folders if each.is_relative_to(root)]
+        self.import_folders = (
+            *(each.relative_to(root).as_posix() for each in inside),
+            *self._external.values(),
+        )
+
+    def name(self, file: Path) -> str | None:
+        if file.is_relative_to(self._root):
+            return file.relative_to(self._root).as_posix()
+        for folder, name in self._external.items():
+            if file.is_relative_to(folder):
+                return f"{name}/{file.relative_to(folder).as_posix()}"
+        return None

@@ -1,0 +1,102 @@
+"""The results of a bundle as runs of the store. Only data is read."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from assay.errors import ConfigError
+from assay.models import Sample
+from assay.record import Run, RunSpec, Store, sample_key
+from assay.record.runs import now
+from assay.sources import load_samples
+from assay.sources.bundle import Bundle, BundledRun
+
+_BATCH = 200
+_LONGEST_ID = 150
+_REPEAT = re.compile(r"#(\d{1,9})$")
+
+
+def import_bundle(bundle: Bundle, store: Store) -> list[str]:
+    """Record the runs of a bundle, unless they were before; their ids in this store."""
+    samples = iter(load_samples(bundle.path).with_repeats())
+    return [
+        _import_run(spec, islice(samples, run.results), run.results, store)
+        for run, spec in zip(bundle.manifest.runs, _specs(bundle), strict=True)
+    ]
+
+
+def _specs(bundle: Bundle) -> Iterator[RunSpec]:
+    several = len(bundle.manifest.runs) > 1
+    for number, run in enumerate(bundle.manifest.runs, start=1):
+        mark = f"bundle-{bundle.sha256[:8]}" + (f"-{number}" if several else "")
+        yield RunSpec(
+            id=f"{run.id[:_LONGEST_ID]}-{mark}",
+            name=run.name,
+            config={**run.config, "bundle": {"run": run.id, "sha256": bundle.sha256}},
+            config_fingerprint=run.config_fingerprint or bundle.sha256,
+            dataset=run.dataset or "unknown",
+            dataset_fingerprint=run.dataset_fingerprint,
+            total=_total(run),
+            repeats=run.repeats,
+            created_at=run.created_at or now(),
+        )
+
+
+def _total(run: BundledRun) -> int | None:
+    return run.rows if run.status == "completed" else None
+
+
+def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Store) -> str:
+    run = _find(spec, store)
+    if run is not None:
+        totals = run.totals
+        if totals.recorded + totals.failed >= count:
+            for _ in samples:  # the samples of the next run come after them
+                pass
+            return run.id
+        # An import that was killed: what is recorded is not recorded again.
+        run = store.resume_run(spec.id, spec, take_over=True)
+    else:
+        run = store.start_run(spec)
+    try:
+        asyncio.run(_record(run, spec, samples))
+    except BaseException:
+        run.finish("interrupted")
+        raise
+    run.finish("completed" if spec.total is not None else "interrupted")
+    return run.id
+
+
+def _find(spec: RunSpec, store: Store) -> Run | None:
+    try:
+        found = store.run(spec.id)
+    except ConfigError:
+        return None
+    # A run is also found by the beginning of its id.
+    return found if found.id == spec.id else None
+
+
+async def _record(run: Run, spec: RunSpec, samples: Iterator[Sample]) -> None:
+    numbered = _numbered(samples)
+    async with run.writer() as writer:
+
+        async def record(sample: Sample, repeat: int) -> None:
+            key = sample_key(spec.id, sample.id, repeat, spec.config_fingerprint)
+            if sample.failure is None:
+                await writer.record(key, sample, repeat=repeat)
+            else:
+                await writer.record_failure(key, sample, repeat=repeat)
+
+        while batch := list(islice(numbered, _BATCH)):
+            await asyncio.gather(*(record(sample, repeat) for sample, repeat in batch))
+
+
+def _numbered(samples: Iterator[Sample]) -> Iterator[tuple[Sample, int]]:
+    """Each sample with the number of its rollout: repeats are side by side."""
+    last, repeat = None, 0
+    for sample in samples:
+        repeat = repeat + 1 if sample.id == last else 0
+        last = sample.id
+        own = _REPEAT.search(sample.rollout_id or "")
+        yield sample, repeat if own is None else int(own[1])

@@ -1,0 +1,124 @@
+"""Secrets in files that are about to be bundled."""
+
+import ast
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.models.redaction import Redactor, redact
+
+_SECRET_FILES = (
+    ".env",
+    ".env.*",
+    "*.env",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.kdbx",
+    "id_rsa*",
+    "id_ed25519*",
+    "*credentials*",
+    "service_account*.json",
+    "secrets.*",
+)
+_SECRET_NAME = re.compile(
+    r"api_?key|secret|passw|credential|(^|_)token$|(access|auth|oauth|bearer)_token", re.IGNORECASE
+)
+_SHORTEST = 8
+_KEYS = Redactor(())
+"""Knows no secret, only what secrets look like."""
+
+
+def is_secret_file(path: Path) -> bool:
+    """Whether a file is one for secrets, by its name."""
+    name = path.name.lower()
+    return path.suffix != ".py" and any(fnmatch(name, pattern) for pattern in _SECRET_FILES)
+
+
+def refuse_secrets(path: Path, name: str, *, allow_suspected: bool) -> None:
+    """Raise `ConfigError` for a file that contains a secret, with the line of it.
+
+    `allow_suspected`: what only looks like one is allowed; a secret of this process never is.
+    """
+    line = next(_known_secrets(path), None)
+    if line is not None:
+        raise ConfigError(
+            f"{name}:{line} contains a secret that an environment variable of this process holds",
+            hint="read it from the environment in the code, then run the evaluation again",
+        )
+    line = None if allow_suspected else next(_suspected_secrets(path), None)
+    if line is not None:
+        raise ConfigError(
+            f"{name}:{line} contains what looks like a secret",
+            hint="read it from an environment variable; if it is not a secret, pass "
+            f"--allow-suspected-secret {name}",
+        )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        yield from enumerate(file, start=1)
+
+
+def _known_secrets(path: Path) -> Iterator[int]:
+    for number, line in _lines(path):
+        if redact(line) != _KEYS.clean(line):
+            yield number
+
+
+def _suspected_secrets(path: Path) -> Iterator[int]:
+    for number, line in _lines(path):
+        if _KEYS.clean(line) != line:
+            yield number
+    if path.suffix == ".py":
+        yield from _secret_literals(path)
+
+
+def _secret_literals(path: Path) -> Iterator[int]:
+    """Lines that give something named like a secret as text, such as `api_key="..."`."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        for name, value in _named_values(node):
+            if _SECRET_NAME.search(name) and _is_secret_text(value):
+                yield value.lineno
+
+
+def _named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.keyword) and node.arg is not None:
+        yield node.arg, node.value
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield _last_name(target), node.value
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield _last_name(node.target), node.value
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    index = node.slice if isinstance(node, ast.Subscript) else None
+    return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
+
+
+def _is_secret_text(value: ast.expr) -> bool:
+    """Letters and digits without spaces: placeholders such as `not-needed` have no digits."""
+    text = value.value if isinstance(value, ast.Constant) else None
+    if not isinstance(text, str) or len(text) < _SHORTEST or any(map(str.isspace, text)):
+        return False
+    return any(map(str.isdigit, text)) and any(map(str.isalpha, text))

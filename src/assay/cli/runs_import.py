@@ -1,0 +1,37 @@
+"""`assay runs import`: the results of a bundle as runs of the store."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.record import Store
+from assay.sources.bundle import Bundle
+
+from .bundle_import import import_bundle
+from .store_option import add_store_option, follow_up, store_location
+from .terminal import plain_lines, print_json
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument("file", type=Path, metavar="FILE.tar.gz", help="the bundle")
+    add_store_option(parser, action=True)
+    parser.add_argument(
+        "--json", action="store_true", default=SUPPRESS, help="print one JSON object instead"
+    )
+
+
+def main(args: Namespace) -> int:
+    """Record the samples; the code of the bundle is not run. Exit status 0."""
+    if not args.file.is_file():
+        raise ConfigError(f"the bundle {args.file} does not exist")
+    bundle = Bundle.open(args.file)
+    with Store.open(store_location(args)) as store:
+        ids, where = import_bundle(bundle, store), store.where
+    if args.json:
+        print_json({"store": where, "bundle": str(args.file), "runs": ids})
+        return 0
+    lines = [f"{'run':<14}{each}" for each in ids]
+    lines += ["next:", *(f"  {follow_up(args, 'show', each)}" for each in ids)]
+    print(plain_lines("\n".join(lines)))
+    return 0

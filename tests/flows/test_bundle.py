@@ -1,0 +1,79 @@
+"""A bundle between two folders, as processes: made in one, repeated in another."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from assay.record import Store
+from assay.report import compare
+
+FILE = """
+from pathlib import Path
+
+from assay.evaluation import EvalConfig
+from assay.models import Endpoint
+
+from grading.rules import is_right
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="mock", model="echo"),
+    score_fn=is_right,
+    prepare_messages=lambda sample: [
+        {"role": "system", "content": Path("prompts/system.txt").read_text()},
+        {"role": "user", "content": sample.prompt},
+    ],
+    name="sums",
+)
+dataset = [{"id": f"q{n}", "question": str(n), "answer": str(n % 3)} for n in range(6)]
+"""
+RULES = """
+def is_right(sample):
+    return sample.response == sample.ground_truth
+"""
+
+
+def assay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    hidden = ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "PYTHONPATH")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "assay", *words],
+        cwd=folder,
+        env={**kept, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+def test_a_colleague_repeats_a_bundle_and_compares_with_its_results(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    (ours / "evals" / "grading").mkdir(parents=True)
+    (ours / "prompts").mkdir()
+    theirs.mkdir()
+    (ours / "evals" / "sums.py").write_text(FILE)
+    (ours / "evals" / "grading" / "__init__.py").write_text("")
+    (ours / "evals" / "grading" / "rules.py").write_text(RULES)
+    (ours / "prompts" / "system.txt").write_text("Repeat the number.")
+    assert assay(ours, "eval", "evals/sums.py", "--quiet").returncode == 0
+    made = assay(ours, "bundle", "latest", "-o", str(theirs / "sums.tar.gz"))
+    assert made.returncode == 0, made.stderr
+    os.rename(ours, tmp_path / "gone")
+
+    asked = assay(theirs, "eval", "--bundle", "sums.tar.gz")
+    assert asked.returncode == 2
+    assert "evals/grading/rules.py" in asked.stdout
+    command = asked.stderr.splitlines()[-1].split()
+    assert command == ["assay", "eval", "--bundle", "sums.tar.gz", "--trust"]
+
+    repeated = assay(theirs, *command[1:], "--quiet", "--json")
+    assert repeated.returncode == 0, repeated.stderr
+    with Store.open(theirs / ".assay" / "assay.db", create=False) as store:
+        new, old = store.runs()
+        compared = compare(store.run(old.id).results(), store.run(new.id).results())
+    assert json.loads(repeated.stdout)["run"] == new.id
+    assert compared.pairs == 6
+    assert compared.mean_a == compared.mean_b
+    assert new.spec.config_fingerprint == old.spec.config_fingerprint
+    assert sorted(os.listdir(theirs)) == [".assay", "sums.tar.gz"]
