@@ -39,6 +39,15 @@ def test_the_outcome_of_a_background_task_names_its_call_and_a_total_cost_is_sho
     assert "steps     unknown, 0 model calls, $0.0022" in lines
 
 
+def test_a_forked_session_says_what_it_repeats() -> None:
+    origin = {"session_id": "ses_1", "inherited_messages": 12}
+    recorded = {"source": "claude-code", "content_id": "c"}
+
+    given = sample(asked("Go."), said("Gone."), metadata={**recorded, "forked_from": origin})
+
+    assert "fork of   ses_1: 12 messages are from it" in shown(given).splitlines()
+
+
 def test_a_conversation_is_shown_turn_by_turn() -> None:
     given = sample(
         asked("Where is order 7?"),

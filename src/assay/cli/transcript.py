@@ -1,6 +1,6 @@
 """A sample as a readable transcript. Everything in it was written by somebody else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,12 @@ class Transcript:
             yield _line("date", plain(f"{session.date} UTC"))
         if session.place:
             yield _line("project", plain(session.place))
+        origin = self.sample.metadata.get("forked_from")
+        if isinstance(origin, Mapping):
+            count = origin.get("inherited_messages")
+            yield _line(
+                "fork of", plain(f"{origin.get('session_id')}: {count} messages are from it")
+            )
 
     def _message(self, number: int, message: Message) -> Iterator["Text"]:
         title = plain(message.role)

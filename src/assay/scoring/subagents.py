@@ -1,6 +1,7 @@
 """The sessions of subagents that are recorded inside a sample."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,25 +19,39 @@ class UnreadableSubagent(Exception):
 def read_subagents(sample: Sample) -> Iterator[Sample]:
     """The samples of the subagents that the agent of `sample` started itself.
 
+    Raises `UnreadableSubagent` at one that is damaged, and at one of which there is no more than
+    its id.
+    """
+    for each in find_subagents(sample):
+        if isinstance(each, UnreadableSubagent):
+            raise each
+        yield each
+
+
+def find_subagents(sample: Sample) -> Iterator[Sample | UnreadableSubagent]:
+    """The same, with the problem of each one that cannot be read in its place.
+
     Entries that are not samples at all are passed over: other programs use the key for their own
-    data. Raises `UnreadableSubagent` at one that is damaged, and at one of which there is no more
-    than its id.
+    data.
     """
     found = sample.metadata.get(KEY)
     for place, entry in enumerate(found if isinstance(found, list) else []):
         if not isinstance(entry, Mapping):
             continue
-        if "trajectory" not in entry:
-            if isinstance(name := entry.get("id"), str):
-                raise UnreadableSubagent(f"the session of subagent {name[:100]!r} is not recorded")
-            continue
-        try:
-            yield Sample.from_dict(dict(entry))
-        except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
-            first = " ".join(str(error).split())[:200]
-            raise UnreadableSubagent(
-                f"the subagent's session at metadata.{KEY}[{place}] cannot be read: {first}"
-            ) from error
+        if "trajectory" in entry:
+            yield _read(dict(entry), place)
+        elif isinstance(name := entry.get("id"), str):
+            yield UnreadableSubagent(f"the session of subagent {name[:100]!r} is not recorded")
+
+
+def _read(entry: dict[str, Any], place: int) -> Sample | UnreadableSubagent:
+    try:
+        return Sample.from_dict(entry)
+    except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
+        first = " ".join(str(error).split())[:200]
+        return UnreadableSubagent(
+            f"the subagent's session at metadata.{KEY}[{place}] cannot be read: {first}"
+        )
 
 
 def list_started(sample: Sample) -> dict[str, str]:

@@ -155,3 +155,13 @@ def test_a_damaged_session_of_a_subagent_is_counted() -> None:
     given_.metadata["subagents"] = [{"trajectory": 5}]
 
     assert show(given_, longest=10_000).subagents_left_out == 1
+
+
+def test_subagents_behind_a_damaged_one_are_shown() -> None:
+    given_ = with_subagents("a1")
+    given_.metadata["subagents"][:0] = [{"trajectory": 5}, {"id": "ses_x", "title": "Find it"}]
+
+    shown = show(given_, longest=10_000)
+
+    assert [turn.agent for turn in shown.turns][2:] == ["ses_a", "ses_a", "ses_deep", "ses_deep"]
+    assert shown.subagents_left_out == 2

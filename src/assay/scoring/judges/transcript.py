@@ -8,7 +8,7 @@ from typing import Any
 from assay.models import DataBlock, Message, Sample
 from assay.models.lenient import well_formed
 
-from ..subagents import UnreadableSubagent, read_subagents
+from ..subagents import find_subagents
 
 _BLANK = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\ufffd"
@@ -111,11 +111,9 @@ def _read_inner(sample: Sample) -> tuple[list[Sample], int]:
         above, depth = waiting.pop()
         if depth:
             found.append(above)
-        children: list[Sample] = []
-        try:
-            children.extend(read_subagents(above))
-        except UnreadableSubagent:
-            unreadable += 1
+        entries = list(find_subagents(above))
+        children = [each for each in entries if isinstance(each, Sample)]
+        unreadable += len(entries) - len(children)
         if depth >= _DEEPEST:
             unreadable += len(children)
             continue
