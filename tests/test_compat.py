@@ -120,6 +120,69 @@ def test_the_real_package_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
     assert run("from rollouts import Sample")["Sample"] == "the real one"
 
 
+def test_a_folder_with_the_name_of_a_package_is_not_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rollouts").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert "rollouts" in compat.install()
+
+
+def test_a_module_without_a_stand_in_is_refused_by_name() -> None:
+    compat.install()
+
+    with pytest.raises(ModuleNotFoundError, match=r"no stand-in for `eval_protocol\.mcp`; install"):
+        run("import eval_protocol.mcp")
+
+
+def test_a_decorator_and_the_module_that_it_is_in_share_a_name() -> None:
+    compat.install()
+
+    names = run(
+        "from eval_protocol.pytest.evaluation_test import evaluation_test as first\n"
+        "from eval_protocol.pytest import evaluation_test as second, default_dataset_adapter\n"
+        "from eval_protocol.pytest.default_dataset_adapter import default_dataset_adapter as same\n"
+    )
+
+    assert names["first"] is names["second"] is evaluation_test
+    assert names["default_dataset_adapter"] is names["same"]
+
+
+def test_the_imports_of_eval_protocols_benchmarks_are_answered() -> None:
+    compat.install()
+
+    names = run(
+        "from eval_protocol.models import ChatCompletionContentPartParam, InputMetadata\n"
+        "from eval_protocol.models import ChatCompletionContentPartTextParam as Part, Message\n"
+        "from eval_protocol.pytest import AgentRolloutProcessor, NoOpRolloutProcessor\n"
+        "from eval_protocol.pytest.default_mcp_gym_rollout_processor import "
+        "MCPGymRolloutProcessor\n"
+        "from eval_protocol.pytest.default_single_turn_rollout_process import "
+        "SingleTurnRolloutProcessor\n"
+        "from eval_protocol.pytest.rollout_processor import RolloutProcessor\n"
+        "from eval_protocol.pytest.types import RolloutProcessorConfig\n"
+        "message = Message(role='user', content=[Part(text='a'), {'type': 'text', 'text': 'b'}])\n"
+        "parts = [part.text for part in message.content if isinstance(part, Part)]\n"
+        "def join(content: str | list[ChatCompletionContentPartParam] | None) -> str: ...\n"
+    )
+
+    assert names["parts"] == ["a", "b"]
+
+
+def test_the_modules_of_rollouts_are_answered() -> None:
+    compat.install()
+
+    names = run(
+        "from rollouts.evaluation import EvalConfig, EvalReport, evaluate\n"
+        "from rollouts.agents import run_agent\n"
+        "from rollouts.store import AgentSession, Endpoint, Message\n"
+        "from rollouts.training.agent_integration import agent_rollout_to_sample\n"
+    )
+
+    assert names["AgentSession"] is models.AgentSession
+
+
 def test_without_installing_the_names_are_not_answered() -> None:
     with pytest.raises(ModuleNotFoundError):
         run("import eval_protocol")

@@ -5,37 +5,62 @@ unchanged where they are not installed. A package that is installed is left alon
 """
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+_MODELS, _ROLLOUT, _TRAIN = "assay.models", "assay.rollout", "assay.training"
+_TRANSLATED = "assay.pytest_plugin.eval_protocol"
+
 _EVAL_PROTOCOL = {
-    "EvaluateResult": "assay.models",
-    "EvaluationRow": "assay.models",
-    "Message": "assay.models",
-    "MetricResult": "assay.models",
-    "StepOutput": "assay.models",
+    "ChatCompletionContentPartParam": "assay.models:ContentBlock",
+    "ChatCompletionContentPartTextParam": "assay.models:TextBlock",
+    "CompletionParams": _TRANSLATED,
+    "EvaluateResult": _MODELS,
+    "EvaluationRow": _MODELS,
+    "EvaluationThreshold": _TRANSLATED,
+    "InputMetadata": "assay.models.input_metadata",
+    "Message": _MODELS,
+    "MetricResult": _MODELS,
+    "StepOutput": _MODELS,
 }
-_PYTEST = {"evaluation_test": "assay.pytest_plugin"}
+_DECORATOR = {"evaluation_test": "assay.pytest_plugin"}
+_PROCESSORS = dict.fromkeys(
+    """
+    AgentRolloutProcessor MCPGymRolloutProcessor NoOpRolloutProcessor RolloutProcessor
+    SingleTurnRolloutProcessor
+    """.split(),
+    _TRANSLATED,
+)
+_CONFIG = {"RolloutProcessorConfig": _TRANSLATED}
+_ADAPTER = {"default_dataset_adapter": _TRANSLATED}
+_PYTEST = {**_DECORATOR, **_PROCESSORS, **_CONFIG, **_ADAPTER}
+
+
+def _of(names: dict[str, str], *chosen: str) -> dict[str, str]:
+    return {name: names[name] for name in chosen}
+
+
 _ROLLOUTS = {
-    "AgentSession": "assay.models",
-    "BasicEnvironment": "assay.rollout",
-    "CalculatorEnvironment": "assay.rollout",
-    "ContentBlock": "assay.models",
-    "Endpoint": "assay.models",
+    "AgentSession": _MODELS,
+    "BasicEnvironment": _ROLLOUT,
+    "CalculatorEnvironment": _ROLLOUT,
+    "ContentBlock": _MODELS,
+    "Endpoint": _MODELS,
     "EvalConfig": "assay.evaluation",
-    "Message": "assay.models",
-    "Metric": "assay.models",
-    "Sample": "assay.models",
-    "Score": "assay.models",
-    "Status": "assay.models",
-    "ToolCall": "assay.models",
-    "Trajectory": "assay.models",
-    "Usage": "assay.models",
+    "Message": _MODELS,
+    "Metric": _MODELS,
+    "Sample": _MODELS,
+    "Score": _MODELS,
+    "Status": _MODELS,
+    "ToolCall": _MODELS,
+    "Trajectory": _MODELS,
+    "Usage": _MODELS,
     "evaluate": "assay.evaluation",
-    "run_agent": "assay.rollout",
+    "run_agent": _ROLLOUT,
 }
 _COREASON = dict.fromkeys(
     """
@@ -44,20 +69,59 @@ _COREASON = dict.fromkeys(
     """.split(),
     "assay.models.manifest",
 )
-_SAMPLES = {"Sample": "assay.models", "Status": "assay.models"}
-_TRAINING = dict.fromkeys(("GRPOConfig", "agent_rollout_to_sample", "grpo_train"), "assay.training")
+_SAMPLES = _of(_ROLLOUTS, "Sample", "Status")
+_TRAINING = dict.fromkeys(("GRPOConfig", "agent_rollout_to_sample", "grpo_train"), _TRAIN)
+_EVALUATION = {
+    **_of(_ROLLOUTS, "EvalConfig", "Metric", "Sample", "Score", "evaluate"),
+    "EvalReport": "assay.evaluation",
+}
+_AGENTS = _of(_ROLLOUTS, "AgentSession", "Endpoint", "Message", "Trajectory", "run_agent")
 _MODULES = {
     "coreason_manifest": _COREASON,
-    "eval_protocol": {**_EVAL_PROTOCOL, **_PYTEST, "reward_function": "assay.scoring"},
+    "eval_protocol": {
+        **_EVAL_PROTOCOL,
+        **_DECORATOR,
+        **_of(_PROCESSORS, "SingleTurnRolloutProcessor"),
+        "reward_function": "assay.scoring",
+    },
     "eval_protocol.models": _EVAL_PROTOCOL,
     "eval_protocol.pytest": _PYTEST,
-    "eval_protocol.pytest_utils": _PYTEST,
+    "eval_protocol.pytest.default_agent_rollout_processor": _of(
+        _PROCESSORS, "AgentRolloutProcessor"
+    ),
+    "eval_protocol.pytest.default_dataset_adapter": _ADAPTER,
+    "eval_protocol.pytest.default_mcp_gym_rollout_processor": _of(
+        _PROCESSORS, "MCPGymRolloutProcessor"
+    ),
+    "eval_protocol.pytest.default_no_op_rollout_processor": _of(
+        _PROCESSORS, "NoOpRolloutProcessor"
+    ),
+    "eval_protocol.pytest.default_single_turn_rollout_process": _of(
+        _PROCESSORS, "SingleTurnRolloutProcessor"
+    ),
+    "eval_protocol.pytest.evaluation_test": _DECORATOR,
+    "eval_protocol.pytest.rollout_processor": _of(_PROCESSORS, "RolloutProcessor"),
+    "eval_protocol.pytest.types": _CONFIG,
+    "eval_protocol.pytest_utils": _DECORATOR,
     "rollouts": _ROLLOUTS,
+    "rollouts.agents": _AGENTS,
     "rollouts.dtypes": _ROLLOUTS,
+    "rollouts.evaluation": _EVALUATION,
+    "rollouts.store": {
+        **_of(_ROLLOUTS, "AgentSession", "Endpoint", "Message"),
+        "Store": "assay.record",
+    },
     "rollouts.training": {**_SAMPLES, **_TRAINING},
+    "rollouts.training.agent_integration": {
+        **_of(_ROLLOUTS, "Sample", "Trajectory"),
+        **_of(_TRAINING, "agent_rollout_to_sample"),
+    },
     "rollouts.training.types": _SAMPLES,
 }
-"""Importable name of each stand-in, and where each of its names really lives."""
+"""Importable name of each stand-in, and where each of its names really lives.
+
+`module:name` where assay has it under another name.
+"""
 
 
 class _StandIn(ModuleType):
@@ -74,7 +138,8 @@ class _StandIn(ModuleType):
         home = self.__dict__.get("_homes", {}).get(name)
         if home is None:
             raise AttributeError(f"assay has nothing under `{self.__name__}.{name}`")
-        return getattr(import_module(home), name)
+        module, _, own_name = home.partition(":")
+        return getattr(import_module(module), own_name or name)
 
     def __dir__(self) -> list[str]:
         return self.__all__
@@ -85,12 +150,35 @@ def install() -> tuple[str, ...]:
     answered = tuple(
         package
         for package in dict.fromkeys(name.partition(".")[0] for name in _MODULES)
-        if isinstance(sys.modules.get(package), _StandIn) or find_spec(package) is None
+        if isinstance(sys.modules.get(package), _StandIn) or not _is_installed(package)
     )
     for name, homes in _MODULES.items():
         package, _, attribute = name.rpartition(".")
         if name.partition(".")[0] in answered and name not in sys.modules:
             sys.modules[name] = _StandIn(name, homes)
-            if package:
+            # A function has the name of the module that it is in, and is found before it.
+            if package and attribute not in _MODULES[package]:
                 setattr(sys.modules[package], attribute, sys.modules[name])
+    if not any(isinstance(finder, _Refusals) for finder in sys.meta_path):
+        sys.meta_path.append(_Refusals())
     return answered
+
+
+def _is_installed(package: str) -> bool:
+    spec = find_spec(package)
+    # Without an origin it is a mere folder of that name, such as one with a project's servers.
+    return spec is not None and spec.origin is not None
+
+
+class _Refusals:
+    """The last place where a module is looked for: tells which package assay stands in for."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> None:
+        package = name.partition(".")[0]
+        if isinstance(sys.modules.get(package), _StandIn):
+            raise ModuleNotFoundError(
+                f"assay has no stand-in for `{name}`; install the package `{package}` to use it",
+                name=name,
+            )

@@ -58,6 +58,7 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
         ({"score_fn": right, "bounds": (0, 1, 2)}, "bounds="),
         ({"score_fn": right, "bounds": (False, True)}, "bounds="),
         ({"score_fn": right, "bounds": (1, -1)}, "the first must be below the second"),
+        ({"score_fn": right, "rollout_fn": 3}, "rollout_fn=3 cannot be called"),
         ({"environment_factory": "lake"}, "no environment 'lake'"),
     ],
 )

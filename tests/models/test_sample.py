@@ -17,6 +17,7 @@ from assay.models import (
     ModelCall,
     Sample,
     Status,
+    StepOutput,
     Trajectory,
     Usage,
 )
@@ -302,3 +303,56 @@ def test_openai_messages_are_read_as_they_are() -> None:
 
     assert isinstance(read.messages[0], Message)
     assert read.messages[0].text == "hi"
+
+
+def test_messages_can_be_replaced_before_and_after_a_rollout() -> None:
+    row = Sample(prompt=[asked("old")])
+    row.messages = [asked("new")]
+    assert row.prompt == [asked("new")]
+
+    row.trajectory = Trajectory(messages=[asked("new"), said("answer")])
+    row.messages = [{"role": "user", "content": "newer"}]
+
+    assert row.trajectory.messages == [asked("newer")]
+    assert row.prompt == [asked("new")]
+
+
+def test_messages_are_found_by_role() -> None:
+    system = Message(role="system", content="Be brief.")
+    row = Sample(prompt=[system, asked("1"), said("2"), asked("3"), said("4")])
+
+    assert row.last_assistant_message() == said("4")
+    assert row.get_assistant_messages() == [said("2"), said("4")]
+    assert (row.get_first_user_message(), row.get_user_messages()[1]) == (asked("1"), asked("3"))
+    assert (row.get_system_message(), row.get_conversation_length()) == (system, 5)
+    assert Sample().last_assistant_message() is Sample().get_first_user_message() is None
+    assert Sample().get_system_message() == Message(role="system", content="")
+
+
+def test_rewards_of_steps_are_added_up() -> None:
+    row = Sample(trajectory=Trajectory(steps=2, evaluation_result=steps(0.25, 0.5)))
+
+    assert (row.get_total_reward(), row.get_steps()) == (0.75, 2)
+    assert Sample(score=steps(1.0)).get_total_reward() == 1.0
+    assert Sample().get_total_reward() == 0.0
+
+
+def test_a_total_reward_that_is_unknown_is_not_zero() -> None:
+    unknown = StepOutput(step_index=0, base_reward=None)
+    result = EvaluateResult(is_score_valid=False, step_outputs=[unknown])
+
+    assert Sample(score=result).get_total_reward() is None
+    assert Sample(trajectory=Trajectory(steps=3)).get_total_reward() is None
+
+
+def test_how_an_episode_ended_is_read_from_its_trajectory() -> None:
+    ended = EvaluateResult(
+        score=1.0, step_outputs=[StepOutput(step_index=0, base_reward=1.0, terminated=True)]
+    )
+    row = Sample(trajectory=Trajectory(evaluation_result=ended, termination_reason="environment"))
+
+    assert row.get_terminated()
+    assert row.get_termination_reason() == "environment"
+    assert not Sample().get_terminated()
+    assert Sample().get_termination_reason() == "unknown"
+    assert Sample(metadata={"a": 1}).get_input_metadata("a") == 1

@@ -151,3 +151,22 @@ def test_a_server_that_dies_shows_its_last_words() -> None:
 
     with pytest.raises(EnvironmentFault, match=r"(?s)ended with status 3.*\| no licence found"):
         made(asked(env_url="http://127.0.0.1:{port}", env_command=command), rolled_out=False)
+
+
+def test_a_context_manager_is_open_while_the_test_runs() -> None:
+    class Servers:
+        opened = 0
+
+        async def __aenter__(self) -> Any:
+            self.opened += 1
+            return of_sample
+
+        async def __aexit__(self, *error: object) -> None:
+            self.opened -= 10
+
+    servers = Servers()
+
+    assert made(asked(environment=servers)) is of_sample
+    assert servers.opened == -9
+    assert made(asked(environment=servers), rolled_out=False) is None
+    assert servers.opened == -9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import pytest
 
 from assay.errors import ConfigError
@@ -99,3 +101,10 @@ def test_positional_only_parameters_are_refused() -> None:
 
     with pytest.raises(ConfigError, match="cannot be filled by name"):
         wanted(starred)
+
+
+def test_a_list_of_samples_is_filled_whatever_its_name() -> None:
+    def score(rows: list[Sample], others: typing.List[Sample]) -> None:  # noqa: UP006
+        return None
+
+    assert wanted(score).lists([ROW, ROW]) == {"rows": [ROW, ROW], "others": [ROW, ROW]}

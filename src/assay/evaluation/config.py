@@ -2,13 +2,13 @@
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.endpoints import ClientSettings, parse_model
+from assay.endpoints import ClientSettings, ModelClient, parse_model
 from assay.errors import ConfigError
-from assay.models import AgentSession, Endpoint, Message, Sample, stable_id
+from assay.models import AgentSession, Endpoint, Message, Sample, Trajectory, stable_id
 from assay.models.endpoint import describe_endpoint
 from assay.report.statistics import checked_bounds
 from assay.rollout import BasicEnvironment, Environment, Limits, environment_by_name
@@ -19,6 +19,7 @@ from .seeds import environment_seed, sampling_seed
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 EnvironmentFactory = Callable[[Sample], Environment]
+RolloutFunction = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 
 _ENDPOINT_HINT = "give an Endpoint, or a model string such as 'provider:model'"
 
@@ -50,6 +51,10 @@ class EvalConfig:
 
     environment_factory: EnvironmentFactory | str | None = None
     """Makes a fresh environment for each rollout; a name such as `gym:FrozenLake-v1` will do."""
+
+    rollout_fn: RolloutFunction | None = None
+    """Rolls out a sample in place of the turn loop. It gets the client of `endpoint`, None without
+    one, and returns the trajectory. The environment is not used."""
 
     name: str = "eval"
     limits: Limits = field(default_factory=Limits)
@@ -110,6 +115,10 @@ class EvalConfig:
             )
         if isinstance(self.environment_factory, str):
             environment_by_name(self.environment_factory)
+        if self.rollout_fn is not None and not callable(self.rollout_fn):
+            raise ConfigError(
+                f"rollout_fn={self.rollout_fn!r} cannot be called", where="EvalConfig"
+            )
 
     def _check_kinds(self) -> None:
         for name, kind, hint in (
@@ -175,8 +184,10 @@ class EvalConfig:
             "seed": self.seed,
             "sample_timeout_s": self.sample_timeout_s,
         }
+        # Only then: a run that was recorded without is known by the same fingerprint.
+        if self.rollout_fn is not None:
+            description["rollout_fn"] = _described(self.rollout_fn)
         if self.bounds is not None:
-            # Only then: a run that was recorded without is known by the same fingerprint.
             description["bounds"] = [float(bound) for bound in self.bounds]
         if self.session is not None:
             before = [message.to_dict() for message in self.session.messages]

@@ -14,6 +14,7 @@ from assay.errors import (
     AssayError,
     ConfigError,
     DatasetError,
+    EnvironmentFault,
     RunStopped,
     ScorerFault,
     WireError,
@@ -35,7 +36,7 @@ from assay.report.scale import refuse_out_of_bounds
 from assay.rollout import RolloutFailed, run_agent
 from assay.scoring import ScoreCaller
 
-from .config import EvalConfig
+from .config import EvalConfig, RolloutFunction
 from .early_stop import Admission, EarlyStop, ObservedClient
 from .progress import Oversight
 from .prompts import Unprepared, digest_messages, prepare_messages
@@ -207,8 +208,7 @@ class Engine:
         try:
             if unit.kept is not None:
                 self._take(unit, unit.kept)
-            elif self._client is not None:
-                rollout = self._rolled_out(unit, self._client)
+            elif (rollout := self._rollout(unit)) is not None:
                 trajectory = await (rollout if own is None else self._in_time(rollout, own))
                 assign(sample, {"trajectory": trajectory})
                 self._early.answered = True
@@ -274,6 +274,12 @@ class Engine:
         assign(unit.sample, {"trajectory": kept.trajectory})
         unit.prompt_digest = kept.prompt_digest
 
+    def _rollout(self, unit: Unit) -> Coroutine[Any, Any, Trajectory] | None:
+        """What rolls the sample out; None when it is scored as it is."""
+        if self._config.rollout_fn is not None:
+            return self._rolled_out_by_function(unit, self._config.rollout_fn)
+        return None if self._client is None else self._rolled_out(unit, self._client)
+
     def _rolled_out(self, unit: Unit, client: ModelClient) -> Coroutine[Any, Any, Trajectory]:
         sample = unit.sample
         messages = prepare_messages(self._config, sample)
@@ -293,6 +299,17 @@ class Engine:
 
     def _environment_seed(self, unit: Unit) -> int | None:
         return self._config.seed_of(unit.sample, unit.repeat)
+
+    async def _rolled_out_by_function(self, unit: Unit, roll_out: RolloutFunction) -> Trajectory:
+        unit.prompt_digest = digest_messages(prepare_messages(self._config, unit.sample))
+        try:
+            returned: object = await roll_out(self._client, unit.sample)
+        except SystemExit as error:
+            raise EnvironmentFault(f"`rollout_fn` called sys.exit({error.code!r})") from error
+        if not isinstance(returned, Trajectory):
+            kind = type(returned).__name__
+            raise EnvironmentFault(f"`rollout_fn` returned a {kind}, not a Trajectory")
+        return returned
 
     async def _in_time(self, work: Awaitable[_Done], own: OwnTime) -> _Done:
         seconds = self._config.sample_timeout_s

@@ -30,6 +30,12 @@ class TextBlock(BaseModel):
     type: Literal["text"]
     text: Text
 
+    def __init__(self, **fields: Any) -> None:
+        # Not a default of the field: defaults are left out when a message is written.
+        super().__init__(**{"type": "text", **fields})
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # read by pydantic
+
 
 class DataBlock(BaseModel):
     """Any other block: an image, audio, a file, or a kind not known here. Kept as it came."""
@@ -166,6 +172,10 @@ class Message(Written):
     timestamp: str | None = None
     metadata: Annotated[dict[Text, Text], NullIsEmpty] = Field(default_factory=dict)
     """OpenAI's: at most 16 pairs of strings. A result of this turn rides here."""
+
+    @property
+    def reasoning_content(self) -> str | None:
+        return self.reasoning
 
     @property
     def text(self) -> str:

@@ -8,9 +8,10 @@ from pydantic import AliasChoices, Field, FiniteFloat, model_validator
 
 from .failure import Failure
 from .identity import stable_id
+from .input_metadata import InputMetadata
 from .lenient import NullIsEmpty, Text, WrittenAsItIs
 from .message import Message
-from .result import EvaluateResult
+from .result import EvaluateResult, StepOutput
 from .trajectory import Trajectory
 from .written import Written, assembled
 
@@ -128,6 +129,17 @@ class Sample(Written):
             return [assembled(Message, asked)] if self.prompt else []
         return self.prompt
 
+    @messages.setter
+    def messages(self, messages: Sequence[Message | dict[str, Any]]) -> None:
+        """Replace the trajectory's messages, or the prompt where there is no trajectory."""
+        checked = [
+            each if isinstance(each, Message) else Message.model_validate(each) for each in messages
+        ]
+        if self.trajectory is not None:
+            self.trajectory.messages = checked
+        else:
+            self.prompt = checked
+
     @property
     def response(self) -> str:
         """The last assistant text of the trajectory, else of the prompt, else ""."""
@@ -158,12 +170,73 @@ class Sample(Written):
         self.score = result
 
     @property
-    def input_metadata(self) -> dict[str, Any]:
-        return self.metadata
+    def input_metadata(self) -> InputMetadata:
+        """The metadata, with its keys as attributes too."""
+        metadata = self.metadata
+        if not isinstance(metadata, InputMetadata):
+            # Kept in place of the plain dict, so that what is set on it is kept as well.
+            metadata = self.__dict__["metadata"] = InputMetadata(metadata)
+        return metadata
 
     @input_metadata.setter
     def input_metadata(self, metadata: dict[str, Any]) -> None:
         self.metadata = metadata
+
+    def last_assistant_message(self) -> Message | None:
+        """The last message of the assistant; None when there is none."""
+        return next((each for each in reversed(self.messages) if each.role == "assistant"), None)
+
+    def get_assistant_messages(self) -> list[Message]:
+        return [each for each in self.messages if each.role == "assistant"]
+
+    def get_user_messages(self) -> list[Message]:
+        return [each for each in self.messages if each.role == "user"]
+
+    def get_first_user_message(self) -> Message | None:
+        return next((each for each in self.messages if each.role == "user"), None)
+
+    def get_system_message(self) -> Message:
+        """The first system message; an empty one when there is none."""
+        found = (each for each in self.messages if each.role == "system")
+        return next(found, None) or Message(role="system", content="")
+
+    def get_conversation_length(self) -> int:
+        return len(self.messages)
+
+    def get_input_metadata(self, key: str, default: Any = None) -> Any:
+        return self.metadata.get(key, default)
+
+    def get_steps(self) -> int:
+        """How many steps an environment reported."""
+        return len(self._step_outputs())
+
+    def get_total_reward(self) -> float | None:
+        """The sum of the rewards of all steps, 0.0 without any step.
+
+        None when a reward is unknown, and when the environment took steps and gave no rewards.
+        """
+        rewards = [step.base_reward for step in self._step_outputs()]
+        if not rewards and self.trajectory is not None and self.trajectory.steps:
+            return None
+        known = [reward for reward in rewards if reward is not None]
+        return sum(known, 0.0) if len(known) == len(rewards) else None
+
+    def get_terminated(self) -> bool:
+        """Whether an environment ended the episode."""
+        return any(step.terminated for step in self._step_outputs())
+
+    def get_termination_reason(self) -> str:
+        """Why the rollout ended; "unknown" where that is not recorded."""
+        reason = self.trajectory.termination_reason if self.trajectory is not None else None
+        return reason or "unknown"
+
+    def _step_outputs(self) -> Sequence[StepOutput]:
+        """The steps of the environment, wherever they are recorded."""
+        own = self.trajectory.evaluation_result if self.trajectory is not None else None
+        for result in (own, self.score):
+            if result is not None and result.step_outputs:
+                return result.step_outputs
+        return ()
 
     def is_trajectory_evaluation(self) -> bool:
         """Whether the result has per-step rewards, rather than one number for one answer."""

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from numbers import Real
@@ -42,7 +43,8 @@ class Asked:
     """One test for each; with `groupwise`, one test for all of them."""
 
     environment: Any = None
-    """A class, a factory that takes the sample, or a name such as `gym:FrozenLake-v1`."""
+    """A class, a factory that takes the sample, a name such as `gym:FrozenLake-v1`, or an async
+    context manager that is open during the test and gives the factory."""
 
     env_url: str | None = None
     env_command: Any = None
@@ -81,6 +83,10 @@ class Asked:
     """Start no further samples once the model calls of the test have cost this much."""
 
     prepare_messages: Callable[..., Any] | None = None
+    rollout_fn: Callable[..., Any] | None = None
+    """Rolls out a sample in place of the turn loop: takes the model's client and the sample, and
+    returns the trajectory."""
+
     on_bad_row: str = "fail"
     adapter: Callable[..., Any] | None = None
 
@@ -116,9 +122,21 @@ class Options(TypedDict, total=False):
     fail_on_error: bool | int | float | None
     max_cost_usd: float | None
     prepare_messages: Callable[..., Any] | None
+    rollout_fn: Callable[..., Any] | None
     on_bad_row: Literal["fail", "skip"]
     adapter: Callable[..., Any] | None
 
+
+_EVAL_PROTOCOL = frozenset(
+    """
+    aggregation_method combine_datasets completion_params data_loaders dataset_adapter
+    disable_browser_open evaluation_test_kwargs exception_handler_config filtered_row_ids
+    input_dataset input_messages input_rows logger max_concurrent_evaluations
+    max_concurrent_rollouts max_dataset_rows mcp_config_path mode num_runs passed_threshold
+    preprocess_fn rollout_processor rollout_processor_kwargs server_script_path steps
+    """.split()
+)
+"""The options of eval-protocol's decorator. None of them has the name of one of ours."""
 
 _OPTIONS = {each.name for each in fields(Asked)} - {"function", "signature", "samples"}
 
@@ -137,6 +155,8 @@ def evaluation_test(
             "is used without brackets", where=_WHERE, hint="write @evaluation_test(...)"
         )
     given: dict[str, Any] = dict(options)
+    if foreign := given.keys() & _EVAL_PROTOCOL:
+        return _translating(samples, given, sorted(foreign)[0])
     _check_names(given)
     _check(samples, given)
     for name in ("endpoints", "tags"):
@@ -154,6 +174,27 @@ def evaluation_test(
             )
         setattr(function, MARK, Asked(function, inspect.signature(function), rows, **given))
         return function
+
+    return mark
+
+
+def _translating(
+    samples: Any, options: dict[str, Any], foreign: str
+) -> Callable[[Function], Function]:
+    """The decorator for a test that is written with the options of eval-protocol."""
+    own = "samples" if samples is not None else next(iter(options.keys() - _EVAL_PROTOCOL), None)
+    if own is not None:
+        raise ConfigError(
+            f"`{foreign}` is an option of eval-protocol and cannot be combined with `{own}`",
+            where=_WHERE,
+        )
+
+    def mark(function: Function) -> Function:
+        from .eval_protocol import translate_options
+
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        folder = os.path.dirname(code.co_filename) if code is not None else ""
+        return evaluation_test(**translate_options(options, folder))(function)
 
     return mark
 

@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,6 +23,13 @@ async def environment_of(asked: Asked, *, rolled_out: bool) -> AsyncIterator[Any
     A server that `env_command` starts is stopped at the end. Nothing else is asked of a server
     when no sample is rolled out.
     """
+    if isinstance(asked.environment, AbstractAsyncContextManager):
+        if not rolled_out:
+            yield None
+            return
+        async with asked.environment as factory:
+            yield factory
+        return
     if asked.env_url is None:
         yield _factory(asked.environment)
         return

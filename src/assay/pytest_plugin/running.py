@@ -92,7 +92,8 @@ class Evaluation:
         asks = any(endpoint is not None for _, endpoint in endpoints)
         if asks:
             self._check_parameters(function)
-        async with environment_of(self.asked, rolled_out=asks) as environment:
+        rolled_out = asks or self.asked.rollout_fn is not None
+        async with environment_of(self.asked, rolled_out=rolled_out) as environment:
             for name, endpoint in endpoints:
                 config = self._config(function, environment, endpoint)
                 stop = Stop()
@@ -115,6 +116,7 @@ class Evaluation:
             endpoint=endpoint,
             score_fn=_as_users(score, asked),
             prepare_messages=asked.prepare_messages,
+            rollout_fn=asked.rollout_fn,
             environment_factory=environment,
             name=self.item.name,
             limits=Limits(max_turns=asked.max_turns),

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from assay.errors import ConfigError
 from assay.models import Sample
@@ -30,7 +30,7 @@ class Wanted:
     names: tuple[str, ...]
     optional: frozenset[str]
     samples: frozenset[str]
-    """Parameters that are annotated as a sample, whatever their name."""
+    """Parameters annotated as a sample, or as a list of samples, whatever their name."""
 
     rest: bool
     """Whether it takes every further field of the row, as `**kwargs`."""
@@ -91,8 +91,13 @@ def wanted(
             names.append(parameter.name)
             if parameter.default is not parameter.empty:
                 optional.add(parameter.name)
-    samples = frozenset(name for name in names if hints.get(name) is Sample)
+    samples = frozenset(name for name in names if _is_sample(hints.get(name)))
     return Wanted(tuple(names), frozenset(optional), samples, rest, where)
+
+
+def _is_sample(hint: object) -> bool:
+    """Whether an annotation means a sample, or the list of them that one call for several gets."""
+    return hint is Sample or (get_origin(hint) is list and get_args(hint) == (Sample,))
 
 
 def _hints(function: Callable[..., object]) -> Mapping[str, Any]:

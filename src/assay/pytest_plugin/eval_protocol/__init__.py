@@ -1,0 +1,29 @@
+"""The decorator options and rollout processors of eval-protocol, mapped onto assay's own.
+
+Imported when a test file uses one of them, never when pytest starts.
+"""
+
+from .completion_params import CompletionParams
+from .dataset import default_dataset_adapter
+from .options import EvaluationThreshold, translate_options
+from .processors import (
+    AgentRolloutProcessor,
+    MCPGymRolloutProcessor,
+    NoOpRolloutProcessor,
+    RolloutProcessor,
+    RolloutProcessorConfig,
+    SingleTurnRolloutProcessor,
+)
+
+__all__ = [
+    "AgentRolloutProcessor",
+    "CompletionParams",
+    "EvaluationThreshold",
+    "MCPGymRolloutProcessor",
+    "NoOpRolloutProcessor",
+    "RolloutProcessor",
+    "RolloutProcessorConfig",
+    "SingleTurnRolloutProcessor",
+    "default_dataset_adapter",
+    "translate_options",
+]

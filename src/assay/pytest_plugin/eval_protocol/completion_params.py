@@ -1,0 +1,113 @@
+"""`completion_params` as eval-protocol passes them to LiteLLM, read as an `Endpoint`."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.endpoints import parse_model
+from assay.endpoints.providers import PROVIDERS
+from assay.errors import ConfigError
+from assay.models import Endpoint
+
+CompletionParams = dict[str, Any]
+
+_WHERE = "completion_params"
+_FIREWORKS = "https://api.fireworks.ai/inference/v1"
+_FIREWORKS_MODEL = re.compile(r"(?:fireworks_ai/)?(accounts/[^/]+/(?:models|deployments)/.+)")
+_PREFIXES = {
+    "anthropic": "anthropic",
+    "fireworks_ai": "fireworks_ai",
+    "hosted_vllm": "vllm",
+    "ollama": "ollama",
+    "ollama_chat": "ollama",
+    "openai": "openai",
+    "openrouter": "openrouter",
+}
+"""The prefixes of LiteLLM's model names that assay has a provider for."""
+
+_SAME_NAME = ("api_key", "max_tokens", "reasoning_effort", "seed", "stop", "temperature", "top_p")
+_RENAMED = {
+    "extra_headers": "headers",
+    "max_retries": "max_retries",
+    "num_retries": "max_retries",
+    "timeout": "timeout_s",
+}
+_NO_EFFECT = frozenset({"cache", "stream", "stream_options"})
+"""How an answer travels, not what it is. assay never streams, and caches only when told to."""
+
+
+def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
+    """The endpoint that `completion_params` describe. Raises `ConfigError` for unusable values.
+
+    `EP_LLM_API_BASE` or `EP_LLM_BASE_URL` is the address of models that have none of their own.
+    """
+    model = params.get("model")
+    if not isinstance(model, str) or not model:
+        raise ConfigError(
+            "`completion_params` has no `model`",
+            where=_WHERE,
+            hint="name one, or use NoOpRolloutProcessor() to score the rows as they are",
+        )
+    address = params.get("api_base") or params.get("base_url") or _address_from_environment()
+    fields: dict[str, Any] = {
+        **_read_model(model, address),
+        **{name: params[name] for name in _SAME_NAME if params.get(name) is not None},
+        **{own: params[name] for name, own in _RENAMED.items() if params.get(name) is not None},
+    }
+    if fields.get("api_key"):
+        fields.pop("key_env", None)
+    if isinstance(fields.get("stop"), str):
+        fields["stop"] = (fields["stop"],)
+    extra = _extra_params(params)
+    effort = extra.pop("reasoning_effort", None)
+    if effort is not None:
+        fields.setdefault("reasoning_effort", effort)
+    try:
+        return Endpoint(**fields, extra_params=extra)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{place}: {first['msg']}", where=_WHERE) from None
+
+
+def _address_from_environment() -> str | None:
+    return os.environ.get("EP_LLM_API_BASE") or os.environ.get("EP_LLM_BASE_URL")
+
+
+def _read_model(model: str, address: str | None) -> dict[str, Any]:
+    """Provider, name and address of a model in LiteLLM's spelling, or in assay's own."""
+    if model.partition(":")[0] in PROVIDERS:
+        own = parse_model(model)
+        given = {"provider": own.provider, "model": own.model, "key_env": own.key_env}
+        return {**given, "api_base": own.api_base or address}
+    fireworks = _FIREWORKS_MODEL.fullmatch(model)
+    prefix, slash, rest = model.partition("/")
+    provider = "fireworks_ai" if fireworks else _PREFIXES.get(prefix) if slash else _guess(model)
+    name = fireworks[1] if fireworks else rest if slash and provider else model
+    if provider == "fireworks_ai":
+        # The key of Fireworks is for Fireworks, not for an address that stands in for it.
+        own_key = {} if address else {"key_env": "FIREWORKS_API_KEY"}
+        base = address or _FIREWORKS
+        return {"provider": "openai-compatible", "model": name, "api_base": base, **own_key}
+    # Without a provider and an address, the client refuses the endpoint when it is needed:
+    # `--assay-model` may name another one until then.
+    return {"provider": provider or "openai-compatible", "model": name, "api_base": address}
+
+
+def _guess(model: str) -> str | None:
+    """The provider that LiteLLM takes a model without a prefix for."""
+    if model.startswith("claude"):
+        return "anthropic"
+    return "openai" if re.match(r"gpt-|chatgpt-|o\d", model) else None
+
+
+def _extra_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What is sent with each request besides the settings that an endpoint has fields for."""
+    body = params.get("extra_body") or {}
+    if not isinstance(body, Mapping):
+        raise ConfigError("`extra_body` is not a dictionary", where=_WHERE)
+    read = {"api_base", "base_url", "extra_body", "model", *_SAME_NAME, *_RENAMED, *_NO_EFFECT}
+    return {**{key: value for key, value in params.items() if key not in read}, **body}

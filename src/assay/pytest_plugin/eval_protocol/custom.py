@@ -1,0 +1,65 @@
+"""Rollouts by a rollout processor that is written in the test file."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from types import TracebackType
+from typing import Any
+
+from assay.endpoints import ModelClient
+from assay.errors import ConfigError, EnvironmentFault
+from assay.models import Sample, Trajectory
+from assay.rollout import BasicEnvironment
+
+from .processors import RolloutProcessor, RolloutProcessorConfig
+
+
+class CustomRollouts:
+    """Calls the processor for one row at a time. As an async context manager, sets it up.
+
+    assay decides how many rows are in progress, and repeats them for each run.
+    """
+
+    def __init__(self, processor: RolloutProcessor, settings: Mapping[str, Any]) -> None:
+        self._processor = processor
+        self._settings = dict(settings)
+
+    async def __aenter__(self) -> Callable[[Sample], BasicEnvironment]:
+        self._processor.setup()
+        return lambda sample: BasicEnvironment()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._processor.acleanup()
+        self._processor.cleanup()
+
+    async def roll_out(self, client: ModelClient | None, sample: Sample) -> Trajectory:
+        """The trajectory of one row. What the processor changes in the row stays changed."""
+        config = RolloutProcessorConfig(
+            **deepcopy(self._settings),
+            semaphore=asyncio.Semaphore(1),
+            client=client,
+            client_params=self._settings["completion_params"],
+        )
+        tasks = self._processor([sample], config)
+        if not isinstance(tasks, list) or len(tasks) != 1:
+            raise ConfigError(
+                f"{type(self._processor).__name__} did not return one task for one row",
+                where="rollout_processor",
+            )
+        try:
+            row = await tasks[0]
+        finally:
+            tasks[0].cancel()
+        if not isinstance(row, Sample):
+            raise EnvironmentFault(
+                f"{type(self._processor).__name__} returned a {type(row).__name__}, "
+                "not an EvaluationRow"
+            )
+        if row is not sample:
+            sample.ground_truth, sample.metadata = row.ground_truth, row.metadata
+        return row.trajectory or Trajectory(messages=row.messages)

@@ -1,0 +1,105 @@
+"""The rows of an evaluation, from `input_dataset`, `input_messages` or `input_rows`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from assay.errors import DatasetError
+from assay.models import Message, Sample
+from assay.sources import FetchRules, fetch_golden, load_samples
+
+Adapter = Callable[[list[dict[str, Any]]], list[Sample]]
+_URLS = ("http://", "https://")
+
+
+def default_dataset_adapter(rows: list[dict[str, Any]]) -> list[Sample]:
+    """Rows that have the fields of an `EvaluationRow`."""
+    return [Sample(**row) for row in rows]
+
+
+@dataclass
+class DatasetRows:
+    """Samples made anew in each pass, so that no run sees what another did to a row."""
+
+    load: Callable[[int | None], list[Sample]]
+    """Makes at most so many samples; None for all of them."""
+
+    max_rows: int | None = None
+    row_ids: frozenset[str] | None = None
+    """Keep only these."""
+
+    preprocess: Callable[[list[Sample]], list[Sample]] | None = None
+
+    def __iter__(self) -> Iterator[Sample]:
+        rows = self.load(self.max_rows)
+        if self.preprocess is not None:
+            rows = _checked_rows(self.preprocess(rows), "preprocess_fn")
+        for row in rows:
+            given = row.metadata.get("row_id")
+            if given is not None:
+                row.id = str(given)
+            if self.row_ids is None or row.id in self.row_ids:
+                yield row
+
+
+def load_messages(
+    conversations: Sequence[Sequence[Message | dict[str, Any]]],
+) -> Callable[[int | None], list[Sample]]:
+    def load(most: int | None) -> list[Sample]:
+        return [Sample(prompt=list(messages)) for messages in conversations[:most]]
+
+    return load
+
+
+def copy_rows(rows: Sequence[Sample]) -> Callable[[int | None], list[Sample]]:
+    def load(most: int | None) -> list[Sample]:
+        return [row.model_copy(deep=True) for row in rows[:most]]
+
+    return load
+
+
+@dataclass
+class AdaptedFiles:
+    """The rows of all files or URLs, given to the adapter in one call."""
+
+    places: Sequence[str]
+    adapter: Adapter
+    folder: Path
+    """Of the test file: where a path that does not exist is looked for next."""
+
+    _read: list[dict[str, Any]] | None = field(default=None, init=False)
+
+    def __call__(self, most: int | None) -> list[Sample]:
+        if self._read is None:
+            self._read = [row for place in self.places for row in self._rows(place)]
+        rows = [dict(row) for row in self._read[:most]]
+        return _checked_rows(self.adapter(rows), "dataset_adapter")
+
+    def _rows(self, place: str) -> list[dict[str, Any]]:
+        if not place.startswith(_URLS):
+            return _read_file(find_beside(place, self.folder))
+        with TemporaryDirectory() as cache:
+            # The address stands in the test's own code, which may open any address itself.
+            rules = FetchRules(allow_private=True)
+            fetched = fetch_golden(place, root=None, cache=Path(cache), rules=rules)
+            return _read_file(fetched.path)
+
+
+def find_beside(path: str, folder: Path) -> Path:
+    """The path as it is, or in the folder of the test file where only that exists."""
+    found = Path(path)
+    beside = folder / path
+    return beside if not found.exists() and beside.exists() else found
+
+
+def _read_file(path: Path) -> list[dict[str, Any]]:
+    stream = load_samples(path, adapter=lambda row: Sample(input=row)).with_repeats()
+    return [sample.input for sample in stream]
+
+
+def _checked_rows(rows: object, where: str) -> list[Sample]:
+    if not isinstance(rows, list) or not all(isinstance(row, Sample) for row in rows):
+        raise DatasetError(f"`{where}` did not return a list of EvaluationRow", where=where)
+    return rows

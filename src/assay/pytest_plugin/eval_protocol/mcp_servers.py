@@ -1,0 +1,107 @@
+"""Tools of the MCP servers in a configuration file, offered to a model together."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from assay.errors import ConfigError, EnvironmentFault
+from assay.models import Message, Sample, ToolSpec
+from assay.rollout import BasicEnvironment, Environment, Step
+from assay.rollout.remote import RemoteEnvironments
+
+_BEARER = "Bearer "
+
+
+class McpServers:
+    """The servers of `mcp_config_path`, as long as an async context manager is open."""
+
+    def __init__(self, path: Path) -> None:
+        self._remotes = [_remote(name, server, path) for name, server in read_servers(path).items()]
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Callable[[Sample], Environment]:
+        try:
+            for remote in self._remotes:
+                await self._stack.enter_async_context(remote)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return lambda sample: ToolServers([remote.make() for remote in self._remotes])
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+
+def read_servers(path: Path) -> Mapping[str, Any]:
+    """The servers by name. Raises `ConfigError` for a file that cannot be read."""
+    try:
+        servers = json.loads(path.read_bytes())["mcpServers"]
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError("is not JSON with an object `mcpServers`", where=str(path)) from error
+    if not isinstance(servers, dict) or not servers:
+        raise ConfigError("`mcpServers` names no server", where=str(path))
+    return servers
+
+
+def _remote(name: str, server: Any, path: Path) -> RemoteEnvironments:
+    where = f"{path}: mcpServers.{name}"
+    url = server.get("url") if isinstance(server, dict) else None
+    if not isinstance(url, str):
+        raise ConfigError(
+            "assay does not support MCP servers that are started by a `command`",
+            where=where,
+            hint="serve it over HTTP and give its `url`",
+        )
+    authorization = server.get("authorization")
+    if authorization is not None and not str(authorization).startswith(_BEARER):
+        raise ConfigError("assay supports an `authorization` of `Bearer …` only", where=where)
+    token = None if authorization is None else str(authorization).removeprefix(_BEARER)
+    return RemoteEnvironments(url, kind="mcp", token=token)
+
+
+class ToolServers:
+    """One rollout with the tools of several servers; an answer without a call ends it."""
+
+    def __init__(self, servers: Sequence[Environment]) -> None:
+        self._servers = servers
+        self._owners: dict[str, Environment] = {}
+        self.tools: Sequence[ToolSpec] = ()
+
+    async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        tools: list[ToolSpec] = []
+        opening: list[Message] = []
+        for server in self._servers:
+            opening += await server.open(seed=seed)
+            for tool in server.tools:
+                if tool.name in self._owners:
+                    raise EnvironmentFault(f"two MCP servers have a tool {tool.name!r}")
+                self._owners[tool.name] = server
+                tools.append(tool)
+        self.tools = tools
+        return opening
+
+    async def step(self, action: Message) -> Step:
+        if not action.tool_calls:
+            return await BasicEnvironment().step(action)
+        replies: list[Message] = []
+        for call in action.tool_calls:
+            # A tool that no server has is refused by any of them, in words for the model.
+            owner = self._owners.get(call.name, self._servers[0])
+            only = action.model_copy(update={"tool_calls": (call,)})
+            replies += (await owner.step(only)).replies
+        return Step(replies=tuple(replies))
+
+    async def close(self) -> None:
+        async with AsyncExitStack() as stack:
+            for server in self._servers:
+                stack.push_async_callback(server.close)

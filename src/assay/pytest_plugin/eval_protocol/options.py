@@ -1,0 +1,239 @@
+"""The options of eval-protocol's `evaluation_test` as those of assay's."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from assay.errors import ConfigError
+from assay.models import Sample
+
+from .completion_params import read_endpoint
+from .custom import CustomRollouts
+from .dataset import (
+    AdaptedFiles,
+    DatasetRows,
+    copy_rows,
+    default_dataset_adapter,
+    find_beside,
+    load_messages,
+)
+from .mcp_gym import GymServer
+from .mcp_servers import McpServers
+from .processors import (
+    AgentRolloutProcessor,
+    MCPGymRolloutProcessor,
+    NoOpRolloutProcessor,
+    RolloutProcessor,
+    SingleTurn,
+    SingleTurnRolloutProcessor,
+)
+
+_WHERE = "@evaluation_test"
+_INPUTS = ("input_dataset", "input_messages", "input_rows")
+_UNSUPPORTED = ("data_loaders", "evaluation_test_kwargs", "exception_handler_config", "logger")
+_MODES: Mapping[str, dict[str, bool]] = {
+    "pointwise": {},
+    "groupwise": {"groupwise": True},
+    "all": {"batch": True},
+}
+
+
+class EvaluationThreshold(BaseModel):
+    """The lowest mean score that passes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    success: float
+    standard_error: float | None = None
+
+
+def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str, Any]:
+    """The arguments of assay's `evaluation_test` that mean the same.
+
+    `test_folder` has the test file: it is where paths that do not exist are looked for next. Raises
+    `ConfigError` for what assay does not support.
+    """
+    _refuse_unsupported(options)
+    folder = Path(test_folder)
+    rollout = _translate_processor(options, folder)
+    translated: dict[str, Any] = {
+        "samples": _read_rows(options, folder),
+        "repeats": options.get("num_runs", 1),
+        "max_concurrent": min(
+            options.get("max_concurrent_rollouts", 96),
+            options.get("max_concurrent_evaluations", 96),
+        ),
+        **_translate_mode(options.get("mode", "pointwise")),
+        **rollout,
+    }
+    threshold = options.get("passed_threshold")
+    if threshold is not None:
+        translated["threshold"] = _read_threshold(threshold)
+    return translated
+
+
+def _refuse_unsupported(options: Mapping[str, Any]) -> None:
+    for name in _UNSUPPORTED:
+        if options.get(name) not in (None, [None]):
+            raise _unsupported(f"`{name}`")
+    if options.get("aggregation_method", "mean") != "mean":
+        raise _unsupported(f"aggregation_method={options['aggregation_method']!r}", "use 'mean'")
+    if options.get("combine_datasets") is False and len(options.get("input_dataset") or ()) > 1:
+        raise _unsupported("combine_datasets=False", "write one test for each dataset")
+
+
+def _unsupported(what: str, hint: str | None = None) -> ConfigError:
+    return ConfigError(
+        f"{what} of eval-protocol is not supported by assay",
+        where=_WHERE,
+        hint=hint or "docs/compat.md lists what is",
+    )
+
+
+def _translate_mode(mode: object) -> dict[str, bool]:
+    if not isinstance(mode, str) or mode not in _MODES:
+        raise ConfigError(f"mode={mode!r} is not one of {', '.join(_MODES)}", where=_WHERE)
+    return _MODES[mode]
+
+
+def _read_threshold(given: object) -> float:
+    if isinstance(given, Mapping):
+        given = EvaluationThreshold.model_validate(dict(given))
+    if not isinstance(given, EvaluationThreshold):
+        return given  # type: ignore[return-value]  # checked by the decorator, like any threshold
+    if given.standard_error is not None:
+        raise _unsupported("passed_threshold with a `standard_error`", "use a GateRule of assay")
+    return given.success
+
+
+def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
+    given = [name for name in _INPUTS if options.get(name) is not None]
+    if len(given) != 1:
+        raise ConfigError(f"give one of {', '.join(_INPUTS)}", where=_WHERE)
+    (name,) = given
+    value = options[name]
+    if name == "input_dataset":
+        places = [value] if isinstance(value, str) else [str(place) for place in value]
+        adapter = options.get("dataset_adapter") or default_dataset_adapter
+        load: Any = AdaptedFiles(places, adapter, folder)
+    elif name == "input_messages":
+        load = load_messages(_check_conversations(_only_dataset(value, name)))
+    else:
+        load = copy_rows(_check_rows(_only_dataset(value, name)))
+    row_ids = options.get("filtered_row_ids")
+    return DatasetRows(
+        load,
+        max_rows=options.get("max_dataset_rows"),
+        row_ids=None if row_ids is None else frozenset(row_ids),
+        preprocess=options.get("preprocess_fn"),
+    )
+
+
+def _only_dataset(datasets: Any, name: str) -> list[Any]:
+    """The one dataset of a list of datasets."""
+    if not isinstance(datasets, list | tuple) or not all(
+        isinstance(dataset, list | tuple) for dataset in datasets
+    ):
+        raise ConfigError(f"`{name}` is not a list of datasets, each a list of rows", where=_WHERE)
+    if len(datasets) != 1:
+        raise _unsupported(f"`{name}` with {len(datasets)} datasets", "write one test for each")
+    return list(datasets[0])
+
+
+def _check_conversations(rows: list[Any]) -> list[Any]:
+    if not all(isinstance(row, list | tuple) for row in rows):
+        raise ConfigError(
+            "a row of `input_messages` is not a list of messages",
+            where=_WHERE,
+            hint="write [[[message, ...], ...]]: datasets of rows of messages",
+        )
+    return rows
+
+
+def _check_rows(rows: list[Any]) -> list[Sample]:
+    if not all(isinstance(row, Sample) for row in rows):
+        raise ConfigError("a row of `input_rows` is not an EvaluationRow", where=_WHERE)
+    return rows
+
+
+def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Who is asked, and where the rollouts take place."""
+    processor = options.get("rollout_processor") or SingleTurnRolloutProcessor()
+    if not isinstance(processor, RolloutProcessor):
+        raise ConfigError(
+            f"rollout_processor={processor!r} is not a RolloutProcessor",
+            where=_WHERE,
+            hint="give an instance, such as SingleTurnRolloutProcessor()",
+        )
+    kwargs = options.get("rollout_processor_kwargs") or {}
+    if isinstance(processor, NoOpRolloutProcessor):
+        return {}
+    if isinstance(processor, MCPGymRolloutProcessor):
+        script = options.get("server_script_path")
+        if script is None:
+            raise ConfigError("MCPGymRolloutProcessor needs `server_script_path`", where=_WHERE)
+        server = GymServer(str(script), folder, kwargs)
+        return {**_endpoints(options), "environment": server, "max_turns": options.get("steps", 30)}
+    if type(processor) is SingleTurnRolloutProcessor:
+        _refuse_kwargs(kwargs)
+        return {
+            **_endpoints(options),
+            "environment": SingleTurn,
+            "prepare_messages": processor.prepare,
+        }
+    if isinstance(processor, AgentRolloutProcessor):
+        _refuse_kwargs(kwargs)
+        path = options.get("mcp_config_path")
+        servers = {} if not path else {"environment": McpServers(find_beside(str(path), folder))}
+        return {**_endpoints(options), **servers, "max_turns": options.get("steps", 30)}
+    return _translate_custom(processor, options, kwargs)
+
+
+def _translate_custom(
+    processor: RolloutProcessor, options: Mapping[str, Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    given = [params for params in options.get("completion_params") or () if params]
+    if len(given) > 1:
+        raise _unsupported(
+            f"{type(processor).__name__} with several `completion_params`",
+            "write one test for each",
+        )
+    rollouts = CustomRollouts(
+        processor,
+        {
+            "completion_params": dict(given[0]) if given else {},
+            "mcp_config_path": options.get("mcp_config_path") or "",
+            "server_script_path": options.get("server_script_path"),
+            "steps": options.get("steps", 30),
+            "kwargs": dict(kwargs),
+        },
+    )
+    asked = _endpoints(options) if given and given[0].get("model") else {}
+    return {**asked, "environment": rollouts, "rollout_fn": rollouts.roll_out}
+
+
+def _refuse_kwargs(kwargs: Mapping[str, Any]) -> None:
+    if kwargs:
+        raise _unsupported(f"rollout_processor_kwargs={sorted(kwargs)}")
+
+
+def _endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
+    """One endpoint, or one test for each of several."""
+    given: Sequence[Any] = options.get("completion_params") or ()
+    if isinstance(given, Mapping) or not all(isinstance(each, Mapping) for each in given):
+        raise ConfigError(
+            "`completion_params` is not a list of dictionaries that name a `model`",
+            where=_WHERE,
+            hint="use NoOpRolloutProcessor() to score the rows as they are",
+        )
+    if not given:
+        raise ConfigError(
+            "no model is asked: `completion_params` is missing",
+            where=_WHERE,
+            hint="give it to evaluation_test(); assay does not read it from "
+            "pytest.mark.parametrize. NoOpRolloutProcessor() scores the rows as they are",
+        )
+    endpoints = [read_endpoint(params) for params in given]
+    return {"endpoint": endpoints[0]} if len(endpoints) == 1 else {"endpoints": endpoints}

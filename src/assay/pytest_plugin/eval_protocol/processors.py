@@ -1,0 +1,137 @@
+"""Rollout processors: those of eval-protocol, and what their subclasses are called with."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.endpoints import ModelClient, connect
+from assay.errors import ConfigError
+from assay.models import Message, Sample, ToolSpec
+from assay.models.wire.tool_schemas import read_tools
+from assay.rollout import BasicEnvironment, Limits, run_agent
+
+from .completion_params import CompletionParams, read_endpoint
+
+Tasks = list["asyncio.Task[Sample]"]
+
+
+@dataclass
+class RolloutProcessorConfig:
+    """What a rollout processor is told besides the rows."""
+
+    completion_params: CompletionParams
+    mcp_config_path: str
+    semaphore: asyncio.Semaphore
+    server_script_path: str | None = None
+    steps: int = 30
+    logger: Any = None
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    exception_handler_config: Any = None
+    post_processor: Any = None
+    client: ModelClient | None = field(default=None, repr=False)
+    """Asks the model that the evaluation is run with, `--assay-model` included."""
+
+    client_params: CompletionParams | None = field(default=None, repr=False)
+    """The `completion_params` that `client` was made for."""
+
+
+class RolloutProcessor(ABC):
+    """Turns rows into rolled out rows. Subclasses may prepare rows and call another processor."""
+
+    def setup(self) -> None:
+        """Called once before the first row."""
+        return None
+
+    @abstractmethod
+    def __call__(self, rows: list[Sample], config: RolloutProcessorConfig) -> Tasks:
+        """Start the rollout of each row, and return one task for each."""
+
+    async def acleanup(self) -> None:
+        """Called once after the last row, before `cleanup`."""
+        return None
+
+    def cleanup(self) -> None:
+        """Called once after the last row."""
+        return None
+
+
+class NoOpRolloutProcessor(RolloutProcessor):
+    """Asks no model: the rows are scored as they are."""
+
+    def __call__(self, rows: list[Sample], config: RolloutProcessorConfig) -> Tasks:
+        async def keep(row: Sample) -> Sample:
+            return row
+
+        return _start([keep(row) for row in rows], config)
+
+
+class SingleTurnRolloutProcessor(RolloutProcessor):
+    """Asks the model once. Tools of the row are offered; calls of them are not executed."""
+
+    def __init__(self, *, drop_trailing_assistant_messages: bool = True) -> None:
+        self.drop_trailing_assistant_messages = drop_trailing_assistant_messages
+
+    def __call__(self, rows: list[Sample], config: RolloutProcessorConfig) -> Tasks:
+        return _start([self._roll_out(row, config) for row in rows], config)
+
+    def prepare(self, row: Sample) -> list[Message]:
+        """The messages that the model is sent."""
+        messages = list(row.messages)
+        while self.drop_trailing_assistant_messages and messages:
+            if messages[-1].role != "assistant":
+                break
+            messages.pop()
+        if not messages:
+            raise ConfigError(f"row {row.id!r} has no messages to send to the model")
+        return messages
+
+    async def _roll_out(self, row: Sample, config: RolloutProcessorConfig) -> Sample:
+        messages, environment = self.prepare(row), SingleTurn(row)
+        shared = config.client if config.completion_params == config.client_params else None
+        client = shared or connect(read_endpoint(config.completion_params))
+        try:
+            row.trajectory = await run_agent(
+                client, environment, messages, limits=Limits(max_turns=1)
+            )
+        finally:
+            if shared is None:
+                await client.close()
+        return row
+
+
+class SingleTurn(BasicEnvironment):
+    """Offers the tools of a row; the first answer ends the episode, whatever it calls."""
+
+    def __init__(self, sample: Sample) -> None:
+        given = (sample.model_extra or {}).get("tools") or ()
+        tools = read_tools(given, f"row {sample.id}: tools") if given else []
+        self.tools: Sequence[ToolSpec] = [ToolSpec(**tool["function"]) for tool in tools]
+
+
+class _OnlyAsOption(RolloutProcessor):
+    def __call__(self, rows: list[Sample], config: RolloutProcessorConfig) -> Tasks:
+        raise ConfigError(
+            f"{type(self).__name__} cannot be called by another rollout processor",
+            where="rollout_processor",
+            hint=f"assay supports rollout_processor={type(self).__name__}() only",
+        )
+
+
+class AgentRolloutProcessor(_OnlyAsOption):
+    """Lets the model call the tools of the MCP servers in `mcp_config_path` until it answers."""
+
+
+class MCPGymRolloutProcessor(_OnlyAsOption):
+    """Lets the model act in the environment that `server_script_path` serves."""
+
+
+def _start(
+    rollouts: Sequence[Coroutine[Any, Any, Sample]], config: RolloutProcessorConfig
+) -> Tasks:
+    async def in_turn(rollout: Coroutine[Any, Any, Sample]) -> Sample:
+        async with config.semaphore:
+            return await rollout
+
+    return [asyncio.create_task(in_turn(rollout)) for rollout in rollouts]

@@ -1,0 +1,99 @@
+"""Endpoints from the parameters that eval-protocol passes to LiteLLM."""
+
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.models import Endpoint
+from assay.pytest_plugin.eval_protocol.completion_params import read_endpoint
+
+LOCAL = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture(autouse=True)
+def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EP_LLM_API_BASE", "EP_LLM_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def read(model: str, **params: Any) -> Endpoint:
+    return read_endpoint({"model": model, **params})
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "name"),
+    [
+        ("openai/gpt-5", "openai", "gpt-5"),
+        ("gpt-5-mini", "openai", "gpt-5-mini"),
+        ("o3", "openai", "o3"),
+        ("anthropic/claude-x", "anthropic", "claude-x"),
+        ("claude-x", "anthropic", "claude-x"),
+        ("openrouter/org/model:free", "openrouter", "org/model:free"),
+        ("hosted_vllm/org/model", "vllm", "org/model"),
+        ("ollama/llama3", "ollama", "llama3"),
+        ("mock:fixed", "mock", "fixed"),
+    ],
+)
+def test_names_of_models_name_their_provider(model: str, provider: str, name: str) -> None:
+    endpoint = read(model)
+
+    assert (endpoint.provider, endpoint.model, endpoint.api_base) == (provider, name, None)
+
+
+@pytest.mark.parametrize("prefix", ["", "fireworks_ai/"])
+def test_models_of_fireworks_are_asked_there_with_its_key(prefix: str) -> None:
+    endpoint = read(f"{prefix}accounts/fireworks/models/m")
+
+    assert endpoint.model == "accounts/fireworks/models/m"
+    assert endpoint.api_base == "https://api.fireworks.ai/inference/v1"
+    assert endpoint.key_env == "FIREWORKS_API_KEY"
+    assert read("fireworks_ai/m", api_key="k").key_env is None
+
+
+@pytest.mark.parametrize("name", ["api_base", "base_url"])
+def test_an_address_takes_the_place_of_the_providers(name: str) -> None:
+    endpoint = read("fireworks_ai/accounts/fireworks/models/m", **{name: LOCAL})
+
+    assert (endpoint.api_base, endpoint.key_env) == (LOCAL, None)
+    assert read("unknown/m", **{name: LOCAL}).model == "unknown/m"
+
+
+@pytest.mark.parametrize("variable", ["EP_LLM_API_BASE", "EP_LLM_BASE_URL"])
+def test_an_address_is_read_from_the_environment(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, LOCAL)
+
+    assert read("openai/m").api_base == LOCAL
+    assert read("openai/m", api_base="http://127.0.0.1:8/v1").api_base == "http://127.0.0.1:8/v1"
+
+
+def test_sampling_settings_keep_their_meaning() -> None:
+    endpoint = read(
+        "gpt-5",
+        temperature=0.5,
+        max_tokens=7,
+        stop="END",
+        timeout=3,
+        stream=True,
+        top_k=4,
+        extra_body={"reasoning_effort": "low", "min_p": 0.1},
+    )
+
+    assert (endpoint.temperature, endpoint.max_tokens, endpoint.timeout_s) == (0.5, 7, 3)
+    assert (endpoint.stop, endpoint.reasoning_effort) == (("END",), "low")
+    assert endpoint.extra_params == {"top_k": 4, "min_p": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"temperature": 0.0}, "has no `model`"),
+        ({"model": "gpt-5", "max_tokens": 0}, "max_tokens"),
+        ({"model": "gpt-5", "extra_body": [1]}, "`extra_body` is not a dictionary"),
+    ],
+)
+def test_unusable_values_are_refused(params: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_endpoint(params)
