@@ -285,6 +285,29 @@ def test_a_wrong_request_exits_2_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("opencode", "export/ses_1.json"),
+        ("opencode", "opencode.db-wal"),
+        ("claude-code", "projects/-p/session.jsonl"),
+        ("codex", "sessions/rollout-2026-11-16T12-00-00-a.jsonl.zst"),
+        ("atif", "runs/trajectory.json"),
+    ],
+)
+def test_a_recorded_session_in_the_folder_is_never_written_over(
+    source: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "recorded" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("a session")
+
+    assert main(["ingest", source, str(tmp_path / "recorded"), "-o", str(file)]) == 2
+
+    assert "may be a recorded session" in capsys.readouterr().err
+    assert file.read_text() == "a session"
+
+
 def test_what_is_read_is_never_written_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

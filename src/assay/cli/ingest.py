@@ -28,6 +28,15 @@ from .terminal import plain_lines
 _BATCH = 64
 """Samples that wait together for the store; more would be held in memory."""
 
+_RECORDED = {
+    "opencode": ("*.json", "*.db", "*.db-*"),
+    "claude-code": ("*.jsonl",),
+    "codex": ("rollout-*", "session_index.jsonl"),
+    "atif": ("*.json", "*.jsonl"),
+    "inspect": ("*.eval", "*.json"),
+}
+"""Names of the files that agents record. One of them is never overwritten."""
+
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
@@ -105,7 +114,7 @@ def main(args: Namespace) -> int:
         write_stdout(_samples(stream, account), account.output_to(args.format))
     elif args.output is not None:
         target = Path(args.output)
-        _refuse_source(target, path)
+        _refuse_source(target, path, args.source)
         write_file(target, _samples(stream, account), account.output_to(args.format))
     else:
         _store(stream, account, args)
@@ -127,11 +136,19 @@ def _check(args: Namespace) -> None:
         )
 
 
-def _refuse_source(target: Path, source: Path) -> None:
+def _refuse_source(target: Path, source: Path, agent: str) -> None:
     """Raise when the file to be written is one that is read."""
+    if not target.exists():
+        return
     files = [source, source / "opencode.db"]
-    if any(each.exists() and target.exists() and each.samefile(target) for each in files):
+    if any(each.exists() and each.samefile(target) for each in files):
         raise ConfigError(f"{str(target)!r} is what is read", hint="name another file after -o")
+    inside = target.resolve().is_relative_to(source.resolve())
+    if inside and any(target.match(pattern) for pattern in _RECORDED[agent]):
+        raise ConfigError(
+            f"{str(target)!r} exists in the folder that is read, and may be a recorded session",
+            hint="name a file in another folder after -o",
+        )
 
 
 def _samples(stream: Stream, account: Account) -> Iterator[Sample]:
