@@ -48,6 +48,18 @@ def test_the_status_is_what_the_command_reports(work: str, status: int) -> None:
     assert ("aborted" in found.stderr) is (status == 3)
 
 
+def test_the_end_is_noticed_where_the_signal_for_it_is_ignored() -> None:
+    program = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    found = subprocess.run(
+        [sys.executable, "-c", program + PROGRAM.format(work="return 1")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (found.returncode, found.stdout) == (1, "begun\n")
+
+
 def test_a_process_that_is_left_behind_keeps_nobody_waiting() -> None:
     work = "pid = os.fork() or signal.pause(); print(pid, flush=True); return 0"
     process = subprocess.Popen(

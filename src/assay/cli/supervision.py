@@ -30,6 +30,8 @@ def supervise(work: Callable[[], int]) -> int:
             stream.flush()
     finished, report = os.pipe()
     watched, held = os.pipe()
+    # Where the shell or a service manager ignores it, nobody would be told that the child ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with _signals_kept() as before:
         child = os.fork()
         if child == 0:
