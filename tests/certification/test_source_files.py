@@ -56,6 +56,23 @@ IMPORTS = {
     "of a circle": ("import round_one", ["round_one.py", "round_two.py"]),
     "of nothing there": ("import nowhere_at_all", []),
     "of a text": ("x = 'other'", []),
+    "by a name that is chosen": (
+        "import importlib\nN = 'other'\nimportlib.import_module(N)",
+        ["other.py"],
+    ),
+    "by another name": ("from importlib import import_module as take\ntake('other')", ["other.py"]),
+    "of a package's parts": (
+        "import importlib\nimportlib.import_module('pack.' + name)",
+        ["pack/__init__.py", "pack/part.py"],
+    ),
+    "of what __all__ names": ("from listed import *", ["listed/__init__.py", "listed/part.py"]),
+    "from a folder that is added": (
+        "import os, sys\nsys.path.insert(0, os.path.join(HERE, 'lib'))\nimport hidden",
+        ["hidden.py"],
+    ),
+    "of a program": ("subprocess.run(['python', 'runs.py'])", ["other.py", "runs.py"]),
+    "of a program by its module": ("subprocess.run(['python', '-m', 'other'])", ["other.py"]),
+    "named like one of another system": ("import winreg", ["winreg.py"]),
 }
 
 
@@ -69,6 +86,11 @@ def test_modules_of_the_project_are_followed(tmp_path: Path, text: str, files: l
             "pack/__init__.py": "",
             "pack/part.py": "",
             "bare/part.py": "",
+            "listed/__init__.py": "__all__ = ['part']",
+            "listed/part.py": "",
+            "lib/hidden.py": "",
+            "runs.py": "import other",
+            "winreg.py": "",
             "round_one.py": "import round_two",
             "round_two.py": "import round_one",
         },
@@ -114,6 +136,14 @@ DATA = {
     "a name that is made": "open(f'data/{name}.txt')",
     "a name that is made in a folder": "Path(__file__).parent / 'data' / f'{name}.txt'",
     "a listing": "os.listdir('data')",
+    "behind a folder": "open(os.path.dirname(os.path.dirname(__file__)) + '/data/words.txt')",
+    "behind a folder in an f-string": "open(f'{HERE}/data/words.txt')",
+    "made by format": "open('{}/data/words.txt'.format(HERE))",
+    "made by %": "open('%s/data/words.txt' % HERE)",
+    "in two parts": "open('data/words' + '.txt')",
+    "as bytes": "open(b'data/words.txt')",
+    "as an address": "sqlite3.connect('file:data/words.txt?mode=ro', uri=True)",
+    "among words": "subprocess.run('grep -c x data/words.txt', shell=True)",
 }
 
 
@@ -122,6 +152,43 @@ def test_data_files_that_the_code_names_belong_to_it(tmp_path: Path, text: str) 
     write(tmp_path, {"pack/main.py": text, "data/words.txt": "x", "other.txt": "y"})
 
     assert module(tmp_path, "pack.main") == ["data/words.txt", "pack/main.py"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Path(__file__).with_suffix('.txt')", "[n for n in os.listdir(HERE) if n.endswith('.txt')]"],
+)
+def test_a_file_beside_the_code_is_found_by_its_suffix(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"main.py": text, "main.txt": "x", "main.log": "y"})
+
+    assert module(tmp_path, "main") == ["main.py", "main.txt"]
+
+
+def test_a_configuration_leads_to_the_files_that_it_names(tmp_path: Path) -> None:
+    write(tmp_path, {"main.py": "open('main.yaml')", "main.yaml": "prompt: p.txt", "p.txt": "x"})
+
+    assert module(tmp_path, "main") == ["main.py", "main.yaml", "p.txt"]
+
+
+@pytest.mark.parametrize("text", ['"""See notes.txt."""', "f'{base}/{name}.json'", "f'{a}/{b}'"])
+def test_texts_that_only_look_like_paths_lead_nowhere(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"main.py": text, "notes.txt": "x", "out/result.json": "y"})
+
+    assert module(tmp_path, "main") == ["main.py"]
+
+
+def test_a_folder_does_not_hide_a_module_of_its_name(tmp_path: Path) -> None:
+    write(tmp_path, {"one/other/notes.txt": "", "two/main.py": "import other", "two/other.py": ""})
+
+    found = find_module_code("main", (tmp_path / "one", tmp_path / "two"))
+
+    assert found is not None
+    assert list(found.files) == ["main.py", "other.py"]
+
+
+def test_a_name_that_is_too_long_has_no_code(tmp_path: Path) -> None:
+    assert find_module_code("x" * 5000, (tmp_path,)) is None
+    assert find_command_code(["x" * 5000], (tmp_path,)) is None
 
 
 def test_files_outside_of_the_project_do_not_belong_to_it(tmp_path: Path) -> None:
@@ -158,6 +225,16 @@ COMMANDS = {
     "an option": (["agent", "--config=config.json"], ["config.json"]),
     "a module": (["python", "-m", "run"], ["helper.py", "run.py"]),
     "a shell script": (["./start.sh"], ["helper.py", "run.py", "start.sh"]),
+    "a command line of a shell": (["sh", "-c", "python run.py"], ["helper.py", "run.py"]),
+    "code": (["python", "-c", "import run; run.main()"], ["helper.py", "run.py"]),
+    "a module without a space": (["python", "-mrun"], ["helper.py", "run.py"]),
+    "a package": (
+        ["python", "-m", "pack"],
+        ["helper.py", "pack/__init__.py", "pack/__main__.py"],
+    ),
+    "a folder": (["python", "app"], ["app/__main__.py", "helper.py"]),
+    "a script without a suffix": (["./tool"], ["helper.py", "tool"]),
+    "modules of node": (["node", "agent.js"], ["agent.js", "part.js"]),
 }
 
 
@@ -170,6 +247,12 @@ def test_a_command_is_made_of_the_files_that_it_names(
         "helper.py": "",
         "config.json": "{}",
         "start.sh": "#!/bin/sh\nexec python run.py\n",
+        "pack/__init__.py": "",
+        "pack/__main__.py": "import helper\n",
+        "app/__main__.py": "import helper\n",
+        "tool": "#!/usr/bin/env python3\nimport helper\n",
+        "agent.js": "const part = require('./part');\n",
+        "part.js": "",
     }
     write(tmp_path, files_there)
 

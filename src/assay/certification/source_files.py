@@ -19,13 +19,18 @@ from assay.scoring.user_modules import import_path, is_installed
 
 from .canonical_form import canonical
 from .digests import code_of, file_sha256, sha256_of
-from .source_text import References, read_python, read_script
+from .source_text import References, read_code, read_python, split_words
 
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 _MOST_FILES = 5000
 _MOST_FOLDERS = 50
 _FOLDERS_DEEP = 3
 """Names joined to one path: `HERE / "data" / "words" / "en.txt"` has two folders."""
+
+_CODE = frozenset({".py", ".sh", ".js", ".mjs", ".cjs", ".ts"})
+_CONFIGURATION = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"})
+_LARGEST_CONFIGURATION = 256 * 1024
+"""Bytes. Larger ones are data, whose words name nothing."""
 
 Module = tuple[Path, ...]
 """The files of a module: those of the packages around it, then its own."""
@@ -66,10 +71,16 @@ def find_command_code(
     """The files of the project that a command line names; None when it names none."""
     scan, words = _Scan(folders, leave_out), list(argv)
     for before, word in zip(["", *words], words, strict=False):
-        if before == "-m":
-            scan.add_module(word, root=True)
-        scan.add_named(word)
-        scan.add_named(word.rpartition("=")[2])
+        if before == "-m" or word.startswith("-m"):
+            module = word if before == "-m" else word.removeprefix("-m")
+            scan.add_module(module, root=True)
+            scan.add_module(f"{module}.__main__", root=True)
+        if before == "-c":
+            scan.add_imports(read_python(word), "")
+        # `sh -c "python agent.py"` has a command line in a word.
+        for each in dict.fromkeys([word, word.rpartition("=")[2], *split_words(word)]):
+            scan.add_named(each)
+            scan.add_named(f"{each}/__main__.py")
     return scan.collect() if scan.found else None
 
 
@@ -151,6 +162,12 @@ class _Scan:
     own: set[str] = field(default_factory=set)
     """Top-level packages that are followed wherever they are installed."""
 
+    more: list[str] = field(default_factory=list)
+    """Folders that the code itself adds to the path."""
+
+    asked: set[str] = field(default_factory=set)
+    """Modules that were looked for."""
+
     def __post_init__(self) -> None:
         self.folders = tuple(dict.fromkeys(Path(os.path.abspath(each)) for each in self.folders))
         self.path = import_path(self.folders)
@@ -174,10 +191,15 @@ class _Scan:
         top = name.partition(".")[0]
         if root:
             self.own.add(top)
-        elif top in sys.stdlib_module_names or top == "assay":
+        elif top == "assay" or _is_of_python(top):
             return False
-        entry, files = _locate(name, self.path)
-        if top not in self.own and (is_installed(entry) or _is_standard(entry)):
+        self.asked.add(name)
+        places = [_locate(name, self.path), *(_locate(name, [each]) for each in self.more)]
+        # All of them: which comes first is only known when the code runs.
+        return sum(self._add_located(name, *place) for place in places) > 0
+
+    def _add_located(self, name: str, entry: str, files: Module) -> bool:
+        if name.partition(".")[0] not in self.own and (is_installed(entry) or _is_standard(entry)):
             return False
         package = name
         for file in reversed(files):
@@ -203,7 +225,9 @@ class _Scan:
         """Add the file that a word of a command line names, where it is one of the project."""
         for folder in self.folders:
             file = Path(os.path.abspath(folder / word)) if word else folder
-            if file.is_file() and self._is_inside(file) and file.resolve() not in self.leave_out:
+            # Of a word that is too long for a name, `Path.is_file` raises.
+            is_file = os.path.isfile(file) and self._is_inside(file)
+            if is_file and file not in self.found and file.resolve() not in self.leave_out:
                 # A script's own folder is where Python looks for its modules.
                 self.path = [str(file.parent), *self.path]
                 self.add_file(file, entry=file.parent, package="")
@@ -211,24 +235,60 @@ class _Scan:
                 return
 
     def _read(self, file: Path, entry: Path, package: str) -> None:
-        references = read_python(file) if file.suffix == ".py" else read_script(file)
+        references = read_code(file)
+        folders = self._data_folders(file, entry, references.texts)
+        if references.extends_path:
+            self._extend_path([*[*file.parents][:_FOLDERS_DEEP], *folders])
+        self.add_imports(references, package)
+        if file.stem == "__init__":
+            # `__all__` names submodules, which `from package import *` imports.
+            self._add_modules(f"{package}.{name}" for name in references.module_names)
+        if references.imports_by_name:
+            self._add_named_modules(references, package)
+        self._add_data(file, entry, references, folders)
+
+    def add_imports(self, references: References, package: str) -> None:
+        """Add the modules that some code imports."""
         for level, module, names in references.imports:
             base = _absolute(level, module, package)
             if base is None:
                 continue
             if base:
                 self.add_module(base)
-            for name in names:
-                self.add_module(f"{base}.{name}" if base else name)
-        self._add_data(file, entry, references)
+            self._add_modules(f"{base}.{name}" if base else name for name in names)
 
-    def _add_data(self, file: Path, entry: Path, references: References) -> None:
-        folders = self._data_folders(file, entry, references.texts)
+    def _add_modules(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.add_module(name)
+
+    def _extend_path(self, folders: Iterable[Path]) -> None:
+        new = [str(each) for each in folders if str(each) not in (*self.path, *self.more)]
+        self.more += new
+        if new:
+            self._add_modules(sorted(self.asked))
+
+    def _add_named_modules(self, references: References, package: str) -> None:
+        """Add what an import by a name that is not known may lead to.
+
+        That is any module that a text names, and all modules of the packages that are known.
+        """
+        known = {_absolute(level, module, package) for level, module, _ in references.imports}
+        named = {*references.module_names, *(each for each in known if each)}
+        if package:
+            named |= {package, *(f"{package}.{each}" for each in references.module_names)}
+        for name in sorted(named):
+            if self.add_module(name):
+                self._add_modules(_modules_below(name, *_locate(name, [*self.more, *self.path])))
+
+    def _add_data(
+        self, file: Path, entry: Path, references: References, folders: list[Path]
+    ) -> None:
         for folder in folders:
             for text in references.texts:
                 found = self._existing(folder, text, entry)
                 if found is not None and found.is_file():
-                    self._add_data_file(found, entry, follow=file.suffix != ".py")
+                    self._add_data_file(found, entry)
+        self._add_suffixed(file, entry, references, folders)
         if references.lists_folders:
             self._add_listed(folders, entry, references.texts)
         named = self._base_folders(file, entry)
@@ -238,6 +298,20 @@ class _Scan:
                 # project's own folder it would fit anything.
                 if "/" in pattern or folder not in named:
                     self._add_all(folder.glob(pattern), entry)
+
+    def _add_suffixed(
+        self, file: Path, entry: Path, references: References, folders: list[Path]
+    ) -> None:
+        """Add files whose name and suffix stand apart, or whose suffix alone is known."""
+        suffixes, stems = references.suffixes, {*references.texts, file.stem}
+        for folder in folders if suffixes else []:
+            every = references.lists_folders and folder == file.parent
+            names = [Path(name) for name in sorted(self._listing(folder))]
+            fitting = [n for n in names if n.suffix in suffixes and (every or n.stem in stems)]
+            self._add_all((folder / name for name in fitting), entry)
+            for text in stems:
+                if "/" in text and self._existing(folder, os.path.dirname(text), entry):
+                    self._add_all((folder / f"{text}{each}" for each in suffixes), entry)
 
     def _data_folders(self, file: Path, entry: Path, texts: Iterable[str]) -> list[Path]:
         """Where names in a file may lead: its folder, those around it, and folders it names."""
@@ -263,7 +337,7 @@ class _Scan:
         if first not in ("", ".", "..") and first not in self._listing(folder):
             return None
         found = Path(os.path.abspath(folder / text))
-        return found if found.exists() and self._is_inside(found, entry) else None
+        return found if os.path.exists(found) and self._is_inside(found, entry) else None
 
     def _listing(self, folder: Path) -> frozenset[str]:
         if folder not in self._listings:
@@ -290,13 +364,15 @@ class _Scan:
             if len(self.found) >= _MOST_FILES:
                 return
             if file.is_file() and "__pycache__" not in file.parts and self._is_inside(file, entry):
-                self._add_data_file(Path(os.path.abspath(file)), entry, follow=False)
+                self._add_data_file(Path(os.path.abspath(file)), entry)
 
-    def _add_data_file(self, file: Path, entry: Path, *, follow: bool) -> None:
+    def _add_data_file(self, file: Path, entry: Path) -> None:
         if file in self.found or file.resolve() in self.leave_out:
             return
-        if follow and file.suffix in (".py", ".sh"):
+        if file.suffix in _CODE:
             self.add_file(file, entry=file.parent, package="")
+        elif file.suffix in _CONFIGURATION and file.stat().st_size <= _LARGEST_CONFIGURATION:
+            self.todo.append((file, entry, ""))
         self.found[file] = self._name(file, entry)
 
     def _is_inside(self, file: Path, *more: Path) -> bool:
@@ -344,10 +420,16 @@ def _absolute(level: int, module: str, package: str) -> str | None:
 def _locate(name: str, path: Iterable[str]) -> tuple[str, Module]:
     """The entry of the path that has a module, and its files; of a part, where only that is."""
     top, *rest = name.split(".")
+    without_file: list[tuple[str, Module]] = []
     for entry in path:
         found = _in_folder(Path(entry), top)
-        if found is not None:
+        if found is not None and found[1]:
             return entry, (*found[1], *_submodules(found[0], rest))
+        if found is not None:
+            without_file.append((entry, _submodules(found[0], rest)))
+    if without_file:
+        # A plain folder is a package only where nothing else has the name.
+        return next((each for each in without_file if each[1]), without_file[0])
     try:
         # Packages that are installed for editing are found by hooks. This imports nothing: a
         # name without a dot has no parent.
@@ -375,13 +457,32 @@ def _submodules(package: Path | None, names: Iterable[str]) -> Module:
 def _in_folder(folder: Path, name: str) -> tuple[Path | None, Module] | None:
     """A module in a folder: the folder of its submodules, and its file. In Python's own order."""
     package = folder / name
+    # `Path.is_file` raises for a name that is too long.
     for suffix in _SUFFIXES:
-        if (file := package / f"__init__{suffix}").is_file():
+        if os.path.isfile(file := package / f"__init__{suffix}"):
             return package, (file,)
     for suffix in _SUFFIXES:
-        if (file := folder / f"{name}{suffix}").is_file():
+        if os.path.isfile(file := folder / f"{name}{suffix}"):
             return None, (file,)
-    return (package, ()) if package.is_dir() else None
+    return (package, ()) if os.path.isdir(package) else None
+
+
+def _modules_below(name: str, entry: str, files: Module) -> list[str]:
+    """The modules of a package, by their dotted names."""
+    if not files or files[-1].stem != "__init__":
+        return []
+    below = sorted(files[-1].parent.rglob("*.py"))[:_MOST_FILES]
+    parts = [file.relative_to(files[-1].parent).with_suffix("").parts for file in below]
+    return [".".join([name, *(part for part in each if part != "__init__")]) for each in parts]
+
+
+def _is_of_python(top: str) -> bool:
+    """Whether a top-level module comes with this Python: some are only on other systems."""
+    if top in sys.builtin_module_names:
+        return True
+    library = sysconfig.get_path("stdlib")
+    folders = (Path(library), Path(library, "lib-dynload"), Path(sysconfig.get_path("platstdlib")))
+    return top in sys.stdlib_module_names and any(_in_folder(each, top) for each in folders)
 
 
 def _is_standard(entry: str) -> bool:

@@ -17,6 +17,14 @@ _WORD = re.compile(r"[^\s\"'`=;|&<>(){}$,]+")
 _CODE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 """`module:function`, as check files and manifests write it."""
 
+_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,6}")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_PLACEHOLDER = re.compile(r"^(?:%s|\*)?/+")
+"""What stands before a name that is put behind a folder: `"%s/words.txt" % here`."""
+
+_MODULES_OF_NODE = (".js", ".mjs", ".cjs", ".ts", ".json", "/index.js")
+_MOST_WORDS = 2000
+_LONGEST_TEXT = 100_000
 _FILE_PATTERN = re.compile(r"^[^/].*/|\.[A-Za-z0-9]{1,6}$")
 
 Import = tuple[int, str, tuple[str, ...]]
@@ -37,47 +45,107 @@ class References:
     lists_folders: bool = False
     """Whether it lists folders, and therefore reads files that it does not name."""
 
+    imports_by_name: bool = False
+    """Whether it imports modules whose names are put together or chosen when it runs."""
 
-def read_python(file: Path) -> References:
-    """The references of a Python file. One that cannot be parsed has none: it cannot run either."""
+    extends_path: bool = False
+    """Whether it changes where modules are looked for."""
+
+    @property
+    def suffixes(self) -> frozenset[str]:
+        """Ends of names of files, such as `.txt`."""
+        return frozenset(text for text in self.texts if _SUFFIX.fullmatch(text))
+
+    @property
+    def module_names(self) -> list[str]:
+        """Texts that can be names of modules, or of packages before a dot."""
+        names = (text.strip(".") for text in self.texts)
+        return [name for name in names if _MODULE.fullmatch(name)]
+
+
+def read_code(file: Path) -> References:
+    """The references of a file of code. One that cannot be read has none: it cannot run either."""
     try:
-        tree = ast.parse(_head(file))
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
+        data = _head(file)
+    except (ValueError, OSError):
+        return References()
+    first = data.partition(b"\n")[0]
+    is_python = file.suffix == ".py" or (first.startswith(b"#!") and b"python" in first)
+    return read_python(data) if is_python else read_script(data)
+
+
+def read_python(code: bytes | str) -> References:
+    """The references of Python code. What cannot be parsed has none: it cannot run either."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return References()
     imports: list[Import] = []
     texts: dict[str, None] = {}
     patterns: dict[str, None] = {}
-    used: set[str] = set()
+    used: list[str] = []
+    called: list[Import] = []
+    unused: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports += [(0, alias.name, ()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names if alias.name != "*")
             imports.append((node.level, node.module or "", names))
+            used += [alias.name for alias in node.names if alias.asname]
         elif isinstance(node, ast.Call):
-            imports += _called_import(node)
-            used.add(_called(node))
+            called += _called_import(node)
+        elif isinstance(node, ast.Attribute | ast.Name):
+            used.append(_name(node))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            unused.add(id(node.value))  # a docstring: it names files for people
         elif isinstance(node, ast.JoinedStr):
             patterns[_pattern(node)] = None
-        elif isinstance(node, ast.Constant) and _may_be_path(node.value):
-            texts[node.value] = None
+        elif isinstance(node, ast.Constant) and id(node) not in unused:
+            texts |= dict.fromkeys(_names_in(node.value))
     made = tuple(each for each in patterns if _FILE_PATTERN.search(each) and _may_be_path(each))
-    return References(tuple(imports), tuple(texts), made, bool(used & _LISTERS))
+    by_name = sum(name in _IMPORTERS for name in used) > len(called) or "-m" in texts
+    return References(
+        imports=(*imports, *called),
+        texts=tuple(texts),
+        patterns=made,
+        lists_folders=not _LISTERS.isdisjoint(used),
+        imports_by_name=by_name,
+        extends_path="sys.path" in used or "addsitedir" in used or "PYTHONPATH" in texts,
+    )
 
 
-def read_script(file: Path) -> References:
+def read_script(data: bytes) -> References:
     """The references of other text, such as a shell script or a check file: its words.
 
     A binary has none.
     """
     try:
-        data = _head(file)
         text = data.decode()
-    except (UnicodeDecodeError, ValueError, OSError):
+    except UnicodeDecodeError:
         return References()
     words = dict.fromkeys(_WORD.findall(text))
     named = tuple((0, word.partition(":")[0], ()) for word in words if _CODE_NAME.fullmatch(word))
+    # `require("./helper")` leaves the end of the name out.
+    short = [word for word in words if word.startswith(("./", "../"))]
+    words |= dict.fromkeys(word + suffix for word in short for suffix in _MODULES_OF_NODE)
     return References(named, tuple(word for word in words if _may_be_path(word)))
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a command line inside of a text."""
+    return _WORD.findall(text)
+
+
+def _names_in(value: object) -> list[str]:
+    """What may be names of files in a text: the whole of it, or words that look like one."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if not isinstance(text, str) or len(text) > _LONGEST_TEXT:
+        return []
+    words = (each.removeprefix("file:").partition("?")[0] for each in _WORD.findall(text))
+    found = [text, *[word for word in words if "." in word or "/" in word][:_MOST_WORDS]]
+    found += [_PLACEHOLDER.sub("", each) for each in found]
+    return [each for each in dict.fromkeys(found) if _may_be_path(each)]
 
 
 def _head(file: Path) -> bytes:
@@ -94,7 +162,8 @@ def _pattern(node: ast.JoinedStr) -> str:
         glob.escape(str(part.value)) if isinstance(part, ast.Constant) else "*"
         for part in node.values
     ]
-    return re.sub(r"\*+", "*", "".join(parts))
+    # In front of the rest stands the folder, which is most often the file's own.
+    return _PLACEHOLDER.sub("./", re.sub(r"\*+", "*", "".join(parts)))
 
 
 def _called_import(node: ast.Call) -> list[Import]:
@@ -109,9 +178,15 @@ def _called_import(node: ast.Call) -> list[Import]:
 
 
 def _called(node: ast.Call) -> str:
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return node.func.id if isinstance(node.func, ast.Name) else ""
+    return _name(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
+
+
+def _name(node: ast.Attribute | ast.Name) -> str:
+    """The last name of an expression such as `os.path.join`; `sys.path` as it is."""
+    if isinstance(node, ast.Name):
+        return node.id
+    whole = isinstance(node.value, ast.Name) and (node.value.id, node.attr) == ("sys", "path")
+    return "sys.path" if whole else node.attr
 
 
 def _may_be_path(text: object) -> TypeGuard[str]:
