@@ -74,3 +74,20 @@ def test_an_error_is_a_fault_of_the_request() -> None:
 def test_an_answer_without_an_end_is_no_answer() -> None:
     with pytest.raises(Fault, match="no end"):
         answer_in([part(content="He")])
+
+
+@pytest.mark.parametrize(
+    ("finish", "usage", "full"),
+    [
+        ("length", {"completion_tokens": 7}, True),
+        ("length", {"completion_tokens": 8}, False),
+        ("stop", {"completion_tokens": 7}, False),
+        ("length", {}, False),
+    ],
+)
+def test_an_answer_that_is_cut_off_before_its_limit_fills_the_context(
+    finish: str, usage: dict[str, int], full: bool
+) -> None:
+    answer = answer_in([{**part(finish, content="x"), "usage": usage}])
+
+    assert answer.fills_context(8) is full

@@ -210,7 +210,7 @@ class GgufSpeaker:
             "message_index": attempt.place,
             **_logprobs(answer, request.body),
         }
-        if finish == "length" and _is_short(answer, request.body):
+        if answer.fills_context(request.body["max_tokens"]):
             fields["context_full"] = True
         lost = dict(attempt.lost or {})
         if not request.in_words and _unseen(request, answer.prompt):
@@ -285,12 +285,6 @@ def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
         # Only a whole answer has all ids: streamed parts leave out the end of the turn.
         return {**body, "logprobs": True, "top_logprobs": 1, "return_tokens": True}
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
-
-
-def _is_short(answer: Answer, body: Mapping[str, Any]) -> bool:
-    """Whether an answer was cut off before its own limit: then the context is full."""
-    written = (answer.usage or {}).get("completion_tokens")
-    return isinstance(written, int) and written < body["max_tokens"]
 
 
 def _logprobs(answer: Answer, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,11 @@ class Answer:
     logprobs: list[float] | None = None
     """Fewer than ids where several tokens make up one character."""
 
+    def fills_context(self, max_tokens: int) -> bool:
+        """Whether it was cut off before its own limit, which only a full context does."""
+        written = (self.usage or {}).get("completion_tokens")
+        return self.finish_reason == "length" and isinstance(written, int) and written < max_tokens
+
 
 def answer_in(parts: Sequence[Mapping[str, Any]]) -> Answer:
     """The answer that `parts` hold. Raises `Fault` for an error, or when there is no end."""
