@@ -111,6 +111,15 @@ def test_a_name_assay_does_not_have_is_an_import_error() -> None:
         run("import rollouts\nrollouts.no_such_thing")
 
 
+def test_a_name_of_eval_protocol_that_is_not_supported_is_refused_by_name() -> None:
+    compat.install()
+
+    with pytest.raises(
+        ImportError, match=r"does not support `eval_protocol\.pytest\.RemoteRolloutProcessor`"
+    ):
+        run("from eval_protocol.pytest import RemoteRolloutProcessor")
+
+
 def test_the_real_package_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rollouts").mkdir()
     (tmp_path / "rollouts" / "__init__.py").write_text("Sample = 'the real one'\n")

@@ -124,6 +124,18 @@ _MODULES = {
 """
 
 
+_REFUSED = frozenset(
+    """
+    BackoffConfig DynamicDataLoader EvalMetadata ExceptionHandlerConfig ExecutionMetadata
+    GithubActionRolloutProcessor InlineDataLoader KlavisSandboxRolloutProcessor
+    LangGraphRolloutProcessor NoOpRolloutResultPostProcessor PydanticAgentRolloutProcessor
+    RemoteRolloutProcessor RewardFunction RolloutResultPostProcessor Status
+    get_default_exception_handler_config make rollout
+    """.split()
+)
+"""Names of eval-protocol that test files import, and that assay does not support."""
+
+
 class _StandIn(ModuleType):
     """A module whose names are looked up in assay when they are asked for."""
 
@@ -137,6 +149,13 @@ class _StandIn(ModuleType):
     def __getattr__(self, name: str) -> Any:
         home = self.__dict__.get("_homes", {}).get(name)
         if home is None:
+            if name in _REFUSED and self.__name__.startswith("eval_protocol"):
+                # An attribute error would become one about a name that cannot be imported.
+                raise ImportError(
+                    f"assay does not support `{self.__name__}.{name}`; install eval-protocol to "
+                    "use it",
+                    name=self.__name__,
+                )
             raise AttributeError(f"assay has nothing under `{self.__name__}.{name}`")
         module, _, own_name = home.partition(":")
         return getattr(import_module(module), own_name or name)

@@ -356,3 +356,21 @@ def test_how_an_episode_ended_is_read_from_its_trajectory() -> None:
     assert not Sample().get_terminated()
     assert Sample().get_termination_reason() == "unknown"
     assert Sample(metadata={"a": 1}).get_input_metadata("a") == 1
+
+
+def test_how_a_rollout_went_is_read_from_its_calls() -> None:
+    used = Usage(input_tokens=5, output_tokens=2)
+    calls = [ModelCall(usage=used, finish_reason="tool_calls"), ModelCall(usage=used)]
+    messages = [asked("?"), said(None, called("look"))]
+    row = Sample(
+        rollout_id="a#0", trajectory=Trajectory(messages=messages, calls=calls[:1], duration=1.5)
+    )
+
+    told = row.execution_metadata
+    assert (told.rollout_id, told.finish_reason, told.tool_call_count) == ("a#0", "tool_calls", 1)
+    assert told.rollout_duration_seconds == 1.5
+    assert told.usage is not None
+    assert (told.usage.prompt_tokens, told.usage.total_tokens) == (5, 7)
+    unknown = Sample(trajectory=Trajectory(calls=[*calls, ModelCall()])).execution_metadata
+    assert (unknown.usage, unknown.finish_reason, unknown.tool_call_count) == (None, None, None)
+    assert Sample().execution_metadata.usage is None

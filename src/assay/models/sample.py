@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AliasChoices, Field, FiniteFloat, model_validator
 
+from .execution_metadata import ExecutionMetadata
 from .failure import Failure
 from .identity import stable_id
 from .input_metadata import InputMetadata
@@ -181,6 +182,11 @@ class Sample(Written):
     @input_metadata.setter
     def input_metadata(self, metadata: dict[str, Any]) -> None:
         self.metadata = metadata
+
+    @property
+    def execution_metadata(self) -> ExecutionMetadata:
+        """How the rollout went. It cannot be set: it follows the trajectory."""
+        return ExecutionMetadata.of(self.trajectory, self.rollout_id)
 
     def last_assistant_message(self) -> Message | None:
         """The last message of the assistant; None when there is none."""

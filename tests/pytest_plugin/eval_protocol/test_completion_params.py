@@ -6,14 +6,18 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.models import Endpoint
-from assay.pytest_plugin.eval_protocol.completion_params import read_endpoint
+from assay.pytest_plugin.eval_protocol.completion_params import _ADDRESSES, read_endpoint
 
 LOCAL = "http://127.0.0.1:9/v1"
 
 
 @pytest.fixture(autouse=True)
 def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("EP_LLM_API_BASE", "EP_LLM_BASE_URL"):
+    for name in (
+        "EP_LLM_API_BASE",
+        "EP_LLM_BASE_URL",
+        *(n for names in _ADDRESSES.values() for n in names),
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -67,6 +71,32 @@ def test_an_address_is_read_from_the_environment(
 
     assert read("openai/m").api_base == LOCAL
     assert read("openai/m", api_base="http://127.0.0.1:8/v1").api_base == "http://127.0.0.1:8/v1"
+
+
+@pytest.mark.parametrize(
+    ("variable", "model"),
+    [
+        ("OPENAI_BASE_URL", "gpt-5"),
+        ("OPENAI_API_BASE", "openai/gpt-5"),
+        ("ANTHROPIC_API_BASE", "claude-x"),
+        ("FIREWORKS_API_BASE", "fireworks_ai/m"),
+        ("HOSTED_VLLM_API_BASE", "hosted_vllm/m"),
+    ],
+)
+def test_the_address_of_a_provider_is_read_from_the_environment(
+    variable: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, LOCAL)
+
+    assert read(model).api_base == LOCAL
+    assert read("openrouter/m").api_base is None
+
+
+def test_the_key_of_fireworks_is_sent_to_fireworks_only() -> None:
+    theirs = read("fireworks_ai/m", api_base="https://gateway.fireworks.ai/v1")
+
+    assert theirs.key_env == "FIREWORKS_API_KEY"
+    assert read("fireworks_ai/m", api_base="https://evil-fireworks.ai/v1").key_env is None
 
 
 def test_sampling_settings_keep_their_meaning() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -28,6 +29,15 @@ _PREFIXES = {
 }
 """The prefixes of LiteLLM's model names that assay has a provider for."""
 
+_ADDRESSES = {
+    "anthropic": ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
+    "fireworks_ai": ("FIREWORKS_API_BASE",),
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    "openrouter": ("OPENROUTER_API_BASE",),
+    "vllm": ("HOSTED_VLLM_API_BASE",),
+}
+"""The environment variables that LiteLLM reads a provider's address from."""
+
 _SAME_NAME = ("api_key", "max_tokens", "reasoning_effort", "seed", "stop", "temperature", "top_p")
 _RENAMED = {
     "extra_headers": "headers",
@@ -42,7 +52,8 @@ _NO_EFFECT = frozenset({"cache", "stream", "stream_options"})
 def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
     """The endpoint that `completion_params` describe. Raises `ConfigError` for unusable values.
 
-    `EP_LLM_API_BASE` or `EP_LLM_BASE_URL` is the address of models that have none of their own.
+    Models that have no address of their own have that of `EP_LLM_API_BASE` or `EP_LLM_BASE_URL`,
+    or else of the variable that LiteLLM reads for the provider, such as `OPENAI_BASE_URL`.
     """
     model = params.get("model")
     if not isinstance(model, str) or not model:
@@ -51,7 +62,7 @@ def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
             where=_WHERE,
             hint="name one, or use NoOpRolloutProcessor() to score the rows as they are",
         )
-    address = params.get("api_base") or params.get("base_url") or _address_from_environment()
+    address = params.get("api_base") or params.get("base_url")
     fields: dict[str, Any] = {
         **_read_model(model, address),
         **{name: params[name] for name in _SAME_NAME if params.get(name) is not None},
@@ -73,8 +84,10 @@ def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
         raise ConfigError(f"{place}: {first['msg']}", where=_WHERE) from None
 
 
-def _address_from_environment() -> str | None:
-    return os.environ.get("EP_LLM_API_BASE") or os.environ.get("EP_LLM_BASE_URL")
+def _find_address(provider: str | None) -> str | None:
+    """The address in the environment for models of this provider."""
+    names = ("EP_LLM_API_BASE", "EP_LLM_BASE_URL", *_ADDRESSES.get(provider or "", ()))
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 def _read_model(model: str, address: str | None) -> dict[str, Any]:
@@ -82,15 +95,19 @@ def _read_model(model: str, address: str | None) -> dict[str, Any]:
     if model.partition(":")[0] in PROVIDERS:
         own = parse_model(model)
         given = {"provider": own.provider, "model": own.model, "key_env": own.key_env}
-        return {**given, "api_base": own.api_base or address}
+        if not PROVIDERS[own.provider].in_process:
+            given["api_base"] = own.api_base or address or _find_address(None)
+        return given
     fireworks = _FIREWORKS_MODEL.fullmatch(model)
     prefix, slash, rest = model.partition("/")
     provider = "fireworks_ai" if fireworks else _PREFIXES.get(prefix) if slash else _guess(model)
     name = fireworks[1] if fireworks else rest if slash and provider else model
+    address = address or _find_address(provider)
     if provider == "fireworks_ai":
-        # The key of Fireworks is for Fireworks, not for an address that stands in for it.
-        own_key = {} if address else {"key_env": "FIREWORKS_API_KEY"}
         base = address or _FIREWORKS
+        # The key of Fireworks is for Fireworks, not for an address that stands in for it.
+        is_theirs = (urlsplit(base).hostname or "").endswith(".fireworks.ai")
+        own_key = {"key_env": "FIREWORKS_API_KEY"} if is_theirs else {}
         return {"provider": "openai-compatible", "model": name, "api_base": base, **own_key}
     # Without a provider and an address, the client refuses the endpoint when it is needed:
     # `--assay-model` may name another one until then.

@@ -1,0 +1,61 @@
+"""How a rollout went, under the names that eval-protocol has for it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from .trajectory import ModelCall, Trajectory
+
+
+@dataclass(frozen=True)
+class CompletionUsage:
+    """Tokens of all model calls of a rollout."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True)
+class ExecutionMetadata:
+    """A view of the trajectory. Unknown is None."""
+
+    rollout_id: str | None = None
+    finish_reason: str | None = None
+    """Of the last model call."""
+
+    tool_call_count: int | None = None
+    """Tools that the last answer of the model calls."""
+
+    usage: CompletionUsage | None = None
+    """None unless every call of the rollout tells its tokens."""
+
+    rollout_duration_seconds: float | None = None
+
+    @classmethod
+    def of(cls, trajectory: "Trajectory | None", rollout_id: str | None) -> Self:
+        """The metadata of a rollout; all but the id is None without one."""
+        if trajectory is None or not trajectory.calls:
+            return cls(rollout_id)
+        answers = [each for each in trajectory.messages if each.role == "assistant"]
+        return cls(
+            rollout_id=rollout_id,
+            finish_reason=trajectory.calls[-1].finish_reason,
+            tool_call_count=len(answers[-1].tool_calls) if answers else None,
+            usage=_add_usage(trajectory.calls),
+            rollout_duration_seconds=trajectory.duration,
+        )
+
+
+def _add_usage(calls: "list[ModelCall]") -> CompletionUsage | None:
+    read = written = 0
+    for call in calls:
+        usage = call.usage
+        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+            return None
+        read += usage.input_tokens
+        written += usage.output_tokens
+    return CompletionUsage(read, written)
