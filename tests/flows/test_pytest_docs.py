@@ -22,6 +22,7 @@ RUN = re.compile(r"test-replies-\d{8}-\d{6}-\w+")
                 "test_by_level[True]": 1.0,
                 "test_by_level[False]": 1.0,
                 "test_all_at_once": 1.0,
+                "test_all_rows": 1.0,
                 "test_shortest_wins[mock:fixed]": 1.0,
                 "test_shortest_wins[mock:fixed#2]": 0.0,
                 "test_models[mock:fixed]": 0.5,

@@ -204,7 +204,7 @@ def test_each_bad_sample_is_named_with_its_reason_and_transcript(session: Sessio
     assert f"    transcript: assay show {run_id} 'bad one'" in session.output
     assert f"    transcript: assay show -- {run_id} -evil" in session.output
     assert "sample b: the judge was away" in session.output
-    assert "scorer: ConfigError: test_no_field: sample 'a' has no field 'replly'" in session.output
+    assert "test_no_field: sample 'a' has no field 'replly'" in session.output
 
 
 def test_the_place_of_an_exception_is_told(session: Session) -> None:

@@ -58,11 +58,14 @@ def test_it_sums_up_all_tests(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["summary.json", "summary.jsonl"]
 
 
-def test_a_sum_of_unknown_parts_is_unknown(tmp_path: Path) -> None:
-    plain = read_summary(written(tmp_path, ONE, replace(TWO, cost_usd=None)))
+def test_a_sum_is_over_what_is_known_and_the_rest_is_counted(tmp_path: Path) -> None:
+    two = replace(TWO, cost_usd=None, unknown={"cost_usd": 2})
 
-    assert plain["cost_usd"] is None
+    plain = read_summary(written(tmp_path, ONE, two))
+
+    assert plain["cost_usd"] == 0.25
     assert plain["input_tokens"] == 20
+    assert plain["unknown"] == {"input_tokens": 0, "output_tokens": 0, "cost_usd": 2}
 
 
 def test_it_names_the_commit_that_was_evaluated(tmp_path: Path) -> None:

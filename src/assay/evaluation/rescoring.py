@@ -35,6 +35,9 @@ class Rescoring:
     concurrency: int = 100
     """Samples in progress at once."""
 
+    bounds: tuple[float, float] | None = None
+    """The lowest and highest score possible, where scores are not within 0..1."""
+
     resume: Resume | str | None = None
     """Which rescoring to go on with: what it has scored is not scored again."""
 
@@ -58,7 +61,9 @@ async def rescore(
     try:
         old = opened.run(run_id)
         name = how.name or f"{old.spec.name} rescored"
-        config = EvalConfig(score_fn=score_fn, name=name, concurrency=how.concurrency)
+        config = EvalConfig(
+            score_fn=score_fn, name=name, concurrency=how.concurrency, bounds=how.bounds
+        )
         total = sum(1 for _ in _chosen(old, how))
         if not total:
             raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")

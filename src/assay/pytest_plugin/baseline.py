@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.errors import ConfigError
 from assay.models import Sample
 from assay.report import Comparison, Conclusion, compare
 from assay.report.figures import p_words
 from assay.report.multiplicity import adjust_p_values
 from assay.report.results import NOISE
+from assay.report.scale import shared_bounds
 from assay.report.wording import number, plural
 
 from .parts import Part
@@ -26,10 +28,15 @@ class TestComparison:
 
     test: str
     comparison: Comparison | None
-    """None when the test is in one of the summaries only."""
+    """None when the test is in one of the summaries only, or cannot be compared."""
 
     regressed: bool
     text: str
+
+    @property
+    def problem(self) -> str:
+        """Why the test fails for it."""
+        return self.text if self.comparison is None else f"worse than the baseline: {self.text}"
 
 
 @dataclass(frozen=True)
@@ -57,28 +64,41 @@ def compare_with_baseline(
 ) -> list[TestComparison]:
     """Compare each test with the same test of `baseline`, and decide about all of them together.
 
-    Without a tolerance the p-values of all tests are adjusted together, so that a session in
-    which nothing changed fails at most once in twenty times, however many tests it has.
+    A test's own tolerance is used before `tolerance`. The p-values of all tests without one are
+    adjusted together, so that a session in which nothing changed fails at most once in twenty
+    times, however many tests it has.
     """
-    before = {test["test"] for test in read_summary(baseline)["tests"]}
+    before = {test["test"]: test for test in read_summary(baseline)["tests"]}
     now = {part.record.test: part for part in parts}
     old = _by_test(read_rows(baseline))
-    compared = {
-        test: compare(old.get(test, []), _rows_of(now[test]))
-        for test in sorted(before & now.keys())
-    }
-    adjusted = adjust_together(compared) if tolerance is None else {}
-    results = [
-        judge_test(test, comparison, tolerance=tolerance, adjusted=adjusted.get(test))
+    results: list[TestComparison] = []
+    compared: dict[str, Comparison] = {}
+    for test in sorted(before.keys() & now.keys()):
+        earlier = before[test].get("config") or {}
+        try:
+            # A test that did not come to its end has no configuration.
+            bounds = shared_bounds(earlier, now[test].record.config or earlier)
+        except ConfigError as error:
+            hint = "write a new baseline with --assay-update-baseline"
+            results.append(TestComparison(test, None, True, f"{error.message}; {hint}"))
+        else:
+            compared[test] = compare(old.get(test, []), _rows_of(now[test]), bounds=bounds)
+    own = {test: now[test].record.tolerance for test in compared}
+    allowed = {test: tolerance if own[test] is None else own[test] for test in compared}
+    adjusted = adjust_together(
+        {test: each for test, each in compared.items() if allowed[test] is None}
+    )
+    results += [
+        judge_test(test, comparison, tolerance=allowed[test], adjusted=adjusted.get(test))
         for test, comparison in compared.items()
     ]
     results += [
         TestComparison(test, None, False, "is not in this session")
-        for test in sorted(before - now.keys())
+        for test in sorted(before.keys() - now.keys())
     ]
     results += [
         TestComparison(test, None, False, "is not in the baseline")
-        for test in sorted(now.keys() - before)
+        for test in sorted(now.keys() - before.keys())
     ]
     return results
 

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from assay.errors import ScorerFault
 from assay.models import Sample
@@ -16,6 +16,9 @@ from .decorator import ENDPOINT, Asked
 
 if TYPE_CHECKING:
     import pytest
+
+
+_LISTS_OF_SAMPLES = frozenset({"rows", "samples"})
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,20 @@ def user_function(item: "pytest.Function", asked: Asked) -> UserFunction:
     tells = asked.groupwise and "endpoints" in signature.parameters
     given = (*names, "endpoints") if tells else names
     takes = wanted(function, given=given, signature=signature)
+    if asked.together:
+        takes = replace(takes, samples=takes.samples | _sample_lists(function, takes.names))
     # A field of the row that has the name of a fixture must not be given twice.
     return UserFunction(function, replace(takes, where=item.name), fixtures, tells)
+
+
+def _sample_lists(function: Callable[..., Any], names: Sequence[str]) -> set[str]:
+    """The parameters that take all samples of a call: `rows`, `samples`, any `list[Sample]`."""
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        hints = {}  # an annotation that cannot be looked up tells nothing
+    listed = {name for name in names if get_args(hints.get(name))[:1] == (Sample,)}
+    return listed | (_LISTS_OF_SAMPLES & set(names))
 
 
 def sample_name(sample: Sample) -> str:

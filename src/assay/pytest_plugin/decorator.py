@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
@@ -65,6 +66,12 @@ class Asked:
     threshold: Any = None
     """The lowest mean that passes: a number, or a `GateRule` for more than that."""
 
+    tolerance: float | None = None
+    """How far the mean may fall below the baseline's; before `--assay-tolerance`."""
+
+    bounds: tuple[float, float] | None = None
+    """The lowest and highest score possible, where scores are not within 0..1."""
+
     repeats: int = 1
     max_concurrent: int = 100
     seed: int | None = None
@@ -112,6 +119,8 @@ class Options(TypedDict, total=False):
     env_token: str | None
     step_timeout_s: float
     threshold: Any
+    tolerance: float | None
+    bounds: tuple[float, float] | None
     repeats: int
     max_concurrent: int
     seed: int | None
@@ -159,8 +168,8 @@ def evaluation_test(
         return _translating(samples, given, sorted(foreign)[0])
     _check_names(given)
     _check(samples, given)
-    for name in ("endpoints", "tags"):
-        if name in given:
+    for name in ("endpoints", "tags", "bounds"):
+        if given.get(name) is not None:
             given[name] = tuple(given[name])
     # What can be read once only is needed again: by a retry, or by the next endpoint.
     rows = list(samples) if isinstance(samples, Iterator) else samples
@@ -231,6 +240,7 @@ def _check(samples: Any, options: dict[str, Any]) -> None:
         raise ConfigError("`env_token` is not a text with something in it", where=_WHERE)
     _check_lists(options)
     _check_numbers(options)
+    _check_scale(options)
     if options.get("on_bad_row", "fail") not in ("fail", "skip"):
         raise ConfigError(
             f"on_bad_row={options['on_bad_row']!r} is neither 'fail' nor 'skip'", where=_WHERE
@@ -269,6 +279,22 @@ def _check_numbers(options: dict[str, Any]) -> None:
             f"threshold={threshold!r} is not a number",
             where=_WHERE,
             hint="give a number, or a GateRule of assay.report",
+        )
+
+
+def _check_scale(options: dict[str, Any]) -> None:
+    tolerance, bounds = options.get("tolerance"), options.get("bounds")
+    if tolerance is not None and not (_is_number(tolerance) and 0 <= tolerance < math.inf):
+        raise ConfigError(f"tolerance={tolerance!r} is not a number from 0 on", where=_WHERE)
+    if bounds is None:
+        return
+    pair = bounds if isinstance(bounds, tuple | list) else ()
+    known = len(pair) == 2 and all(_is_number(each) and math.isfinite(each) for each in pair)
+    if not known or pair[0] >= pair[1]:
+        raise ConfigError(
+            f"bounds={bounds!r} are not the lowest and the highest score possible",
+            where=_WHERE,
+            hint="give two numbers, such as bounds=(-1, 1)",
         )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from assay.models import stable_id
 from assay.report import RunSummary
+from assay.report.figures import Total
 from assay.report.wording import number, plain, plural
 
 from .decorator import Asked
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import pytest
 
 _LONGEST_REASON = 500
+TOTALS = ("input_tokens", "output_tokens", "cost_usd")
+"""Fields that are summed up over all tests, as far as they are known."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,9 @@ class Record:
     proven: bool = False
     """Whether the lower bound had to reach the threshold, rather than the mean."""
 
+    tolerance: float | None = None
+    """How far the mean may fall below the baseline's, where the test says so itself."""
+
     samples: int = 0
     results: int = 0
     judged: int = 0
@@ -62,6 +68,9 @@ class Record:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Results of model calls whose tokens or cost are not known, and missing in the sums above."""
+
     tags: tuple[str, ...] = ()
     attempts: int = 1
     """How often the session ran this test. The record tells of the last time."""
@@ -128,6 +137,7 @@ class Record:
             "assay_results": self.results,
             "assay_judged": self.judged,
             "assay_cost_usd": self.cost_usd,
+            "assay_cost_usd_unknown": self.unknown.get("cost_usd") or None,
             "assay_run": self.run,
         }
         return [(name, value) for name, value in values.items() if value is not None]
@@ -143,6 +153,7 @@ def blank_record(item: "pytest.Function", asked: Asked, endpoint: str | None = N
         line=(line or 0) + 1,
         threshold=minimum_of(asked.threshold),
         proven=bool(getattr(asked.threshold, "proven", False)),
+        tolerance=None if asked.tolerance is None else float(asked.tolerance),
         tags=asked.tags,
     )
 
@@ -173,9 +184,9 @@ def with_numbers(record: Record, summary: RunSummary) -> Record:
             }
             for name, metric in summary.metrics.items()
         },
-        input_tokens=_whole(summary.input_tokens.value),
-        output_tokens=_whole(summary.output_tokens.value),
-        cost_usd=summary.cost_usd.value,
+        input_tokens=_whole(_known(summary.input_tokens, summary.results)),
+        output_tokens=_whole(_known(summary.output_tokens, summary.results)),
+        cost_usd=_known(summary.cost_usd, summary.results),
     )
 
 
@@ -196,14 +207,25 @@ def failed(record: Record, reason: str) -> Record:
     return replace(record, passed=False, reason=plain(reason, _LONGEST_REASON))
 
 
-def with_regression(record: Record, text: str) -> Record:
+def with_regression(record: Record, worse: str) -> Record:
     """The same record of a test that is worse than its baseline."""
-    worse = f"worse than the baseline: {text}"
     if record.outcome == "xpassed":
         return replace(record, reason=worse)
     if record.outcome == "xfailed":
         return record
     return failed(record, "; ".join(filter(None, [record.reason, worse])))
+
+
+def count_unknown(record: Record, summary: RunSummary, *, asked_a_model: bool) -> Record:
+    """The same record with the results whose tokens or cost are unknown; none without a model."""
+    totals = {name: getattr(summary, name) for name in TOTALS}
+    unknown = {name: total.unknown if asked_a_model else 0 for name, total in totals.items()}
+    return replace(record, unknown=unknown)
+
+
+def _known(total: Total, results: int) -> float | None:
+    """The sum over the results that tell; None when none of them does."""
+    return total.at_least if total.unknown < results else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -90,8 +90,7 @@ class Evaluation:
     async def _roll_out(self, function: UserFunction) -> None:
         endpoints = self._endpoints()
         asks = any(endpoint is not None for _, endpoint in endpoints)
-        if asks:
-            self._check_parameters(function)
+        self._check_parameters(function)
         rolled_out = asks or self.asked.rollout_fn is not None
         async with environment_of(self.asked, rolled_out=rolled_out) as environment:
             for name, endpoint in endpoints:
@@ -124,6 +123,7 @@ class Evaluation:
             concurrency=asked.max_concurrent,
             sample_timeout_s=asked.timeout_s,
             seed=asked.seed,
+            bounds=asked.bounds,
             **{
                 "fail_on_error": asked.fail_on_error,
                 "max_cost_usd": asked.max_cost_usd,
@@ -200,7 +200,7 @@ class Evaluation:
             run.report.run_id,
             _as_users(lambda sample: said.of(run.endpoint, sample), self.asked),
             store=self.evaluations.store,
-            how=Rescoring(name=self.item.name, keep_failed=True),
+            how=Rescoring(name=self.item.name, keep_failed=True, bounds=self.asked.bounds),
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
 from assay.models import Sample
-from assay.report.wording import WIDTH, plain, plural
+from assay.report.wording import WIDTH, join_wrapped, plain, plural
 
 from .baseline import TestComparison, compare_with_baseline
 from .github import annotate, write_step_summary
@@ -91,7 +91,7 @@ class Evaluations:
             self._compare()
         except (AssayError, OSError) as error:
             self._error = error
-        regressed = {each.test: each.text for each in self._comparisons if each.regressed}
+        regressed = {each.test: each.problem for each in self._comparisons if each.regressed}
         failing: dict[str, list[str]] = {}
         for number, part in enumerate(self._concluded):
             record = part.record
@@ -107,9 +107,9 @@ class Evaluations:
         """What the report of a regressed test says."""
         (found,) = (each for each in self._comparisons if each.test == record.test)
         name = plain(record.test.rpartition("::")[2], _LONGEST_TEXT)
-        lines = [f"{name}: {record.headline()}", f"worse than the baseline: {found.text}"]
+        lines = [f"{name}: {record.headline()}", found.problem]
         if found.comparison is not None:
-            lines += found.comparison.lines()
+            lines += join_wrapped(found.comparison.lines())
         return "\n".join(lines)
 
     def _compare(self) -> None:
@@ -173,7 +173,7 @@ class Evaluations:
         for record in self._records:
             yield from _record_lines(record, against.get(record.test))
         for comparison in self._comparisons:
-            if comparison.comparison is None:
+            if comparison.comparison is None and not comparison.regressed:
                 yield from _titled("base", comparison.test)
                 yield from _wrapped(comparison.text)
         for note in self._notes:

@@ -23,7 +23,7 @@ from assay.models.private_files import (
 )
 
 from .parts import Part
-from .records import Record
+from .records import TOTALS, Record
 
 FORMAT = 1
 
@@ -62,17 +62,18 @@ def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
         "judged": sum(record.judged for record in records),
         "invalid": sum(record.invalid for record in records),
         "failed": sum(sum(record.failed.values()) for record in records),
-        "input_tokens": _total([record.input_tokens for record in records]),
-        "output_tokens": _total([record.output_tokens for record in records]),
-        "cost_usd": _total([record.cost_usd for record in records]),
+        **{name: _total([getattr(record, name) for record in records]) for name in TOTALS},
+        "unknown": {
+            name: sum(record.unknown.get(name, 0) for record in records) for name in TOTALS
+        },
         "tests": [{**asdict(record), "outcome": record.outcome} for record in records],
     }
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """A sum, known only if each part is."""
+    """The sum over what is known; None when nothing is."""
     known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return sum(known) if known else None
 
 
 def _write_json(path: Path, plain: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from assay.report.wording import join_wrapped, plain, plural
 from .assertions import FailedAssertions
 from .decorator import Asked
 from .environments import redactor_for
-from .records import Record, blank_record, failed, with_config, with_numbers
+from .records import Record, blank_record, count_unknown, failed, with_config, with_numbers
 from .running import Evaluation, TestRun
 from .sample_lines import describe_assertions, describe_unscored, describe_worst
 from .session import Evaluations
@@ -115,7 +115,10 @@ def _record(evaluation: Evaluation, run: TestRun) -> Record:
         dataset=spec.dataset,
         dataset_fingerprint=spec.dataset_fingerprint,
     )
-    return with_config(with_numbers(blank, run.report.summary), asked, run.config)
+    summary = run.report.summary
+    asked_a_model = run.config.get("endpoint") is not None
+    counted = count_unknown(with_numbers(blank, summary), summary, asked_a_model=asked_a_model)
+    return with_config(counted, asked, run.config)
 
 
 @dataclass(frozen=True)
