@@ -308,6 +308,21 @@ def test_a_recorded_session_in_the_folder_is_never_written_over(
     assert file.read_text() == "a session"
 
 
+@pytest.mark.parametrize("form", ["sample", "eval"])
+def test_an_output_in_the_folder_that_is_read_is_replaced(form: str, tmp_path: Path) -> None:
+    step = {"step_id": 1, "source": "user", "message": "Hi"}
+    agent_ = {"name": "a", "version": "1"}
+    document = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": agent_, "steps": [step]}
+    (tmp_path / "trajectory.json").write_text(json.dumps(document))
+    target = tmp_path / "out.jsonl"
+
+    for _ in range(2):
+        command = ["ingest", "atif", str(tmp_path), "-o", str(target), "--format", form]
+        assert main(command) == 0
+
+    assert len(lines_of(target)) == 1
+
+
 def test_what_is_read_is_never_written_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,8 @@ _RECORDED = {
 }
 """Names of the files that agents record. One of them is never overwritten."""
 
+_OWN_BEGINNING = 20
+
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
@@ -144,11 +146,20 @@ def _refuse_source(target: Path, source: Path, agent: str) -> None:
     if any(each.exists() and each.samefile(target) for each in files):
         raise ConfigError(f"{str(target)!r} is what is read", hint="name another file after -o")
     inside = target.resolve().is_relative_to(source.resolve())
-    if inside and any(target.match(pattern) for pattern in _RECORDED[agent]):
+    named = any(target.match(pattern) for pattern in _RECORDED[agent])
+    if inside and named and not _is_own_output(target, agent):
         raise ConfigError(
             f"{str(target)!r} exists in the folder that is read, and may be a recorded session",
             hint="name a file in another folder after -o",
         )
+
+
+def _is_own_output(target: Path, agent: str) -> bool:
+    """Whether a file holds samples or evaluation records, as an earlier command wrote them."""
+    if agent not in ("claude-code", "atif") or target.suffix != ".jsonl" or not target.is_file():
+        return False
+    with target.open("rb") as file:
+        return file.read(_OWN_BEGINNING).startswith((b'{"id":', b'{"session_id":'))
 
 
 def _samples(stream: Stream, account: Account) -> Iterator[Sample]:
