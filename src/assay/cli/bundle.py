@@ -88,7 +88,7 @@ def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
     """Write the samples and the manifest into a temporary folder."""
     runs = []
     with SampleFiles(folder) as files:
-        for run, samples in given.runs():
+        for run, samples in given.runs:
             rolled_out = run.config.get("endpoint") is not None
             results, rows = files.add(samples, rolled_out=rolled_out)
             runs.append(run.model_copy(update={"results": results, "rows": rows}))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +32,10 @@ class CodeRequest:
     """The folder of the project. None: it is looked for around the script."""
 
     config: str = "config"
+    tests: tuple[str, ...] = ()
+    more_files: tuple[Path, ...] = ()
+    """Files that the code needs and does not name, such as `pytest.ini`."""
+
     options: Mapping[str, str | int] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
     """Files that were imported when the run was made, with their digests then."""
@@ -60,14 +64,19 @@ def collect_code(request: CodeRequest) -> SelectedCode:
                 f"the code of the run is not at {script}",
                 hint="start the command where the run was made, or name the file with --code",
             )
-    modules = _modules(request)
+    modules = _check_modules(request) if request.kind == "eval" else []
     root = request.root or _project_root(scripts[0], request.start)
     folders = tuple(each for each in (request.start, root, root / "src") if each.is_dir())
     located = locate_code([*scripts, *modules], folders, request.leave_out)
+    if request.kind == "pytest":
+        # A session also imports tests that are not evaluations: only what is bundled counts.
+        bundled = {os.path.relpath(file, request.start) for file in located.files}
+        known = {name: each for name, each in request.modules.items() if name in bundled}
+        _check_modules(replace(request, modules=known))
     layout = _Layout(root, located.import_folders)
     left_out: list[str] = []
     files: dict[str, Path] = {}
-    for file in located.files:
+    for file in (*located.files, *request.more_files):
         name = layout.name(file)
         if name is None or not _NOT_CODE.isdisjoint(Path(name).parts):
             continue
@@ -80,6 +89,7 @@ def collect_code(request: CodeRequest) -> SelectedCode:
     code = BundledCode(
         kind=request.kind,
         files=tuple(name for name, file in files.items() if file in scripts),
+        tests=request.tests,
         config=request.config,
         folder=start.relative_to(root).as_posix() if start.is_relative_to(root) else ".",
         import_folders=layout.import_folders,
@@ -88,7 +98,7 @@ def collect_code(request: CodeRequest) -> SelectedCode:
     return SelectedCode(code, dict(sorted(files.items())), tuple(sorted(left_out)))
 
 
-def _modules(request: CodeRequest) -> list[Path]:
+def _check_modules(request: CodeRequest) -> list[Path]:
     """The modules that the run imported. Raises `ConfigError` when they changed since then."""
     found, changed = [], []
     for name, digest in request.modules.items():

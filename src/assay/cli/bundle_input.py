@@ -9,47 +9,41 @@ from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.models import Sample
-from assay.record import Run, RunRow
+from assay.record import RunRow
 from assay.record.runs import PROVENANCE
 from assay.sources.bundle import BundledRun
 
 from .bundle_code import CodeRequest, SelectedCode, collect_code
+from .bundle_summary import Summary, dataset_name, summary_runs
+from .check import is_file
 from .eval_file import split_target
+from .export_input import rows_of_summary
 from .run_code import read_code
 from .store_option import open_store
+
+_PYTEST_SETTINGS = {
+    "pytest.ini": "[pytest]",
+    "pyproject.toml": "[tool.pytest",
+    "tox.ini": "[pytest]",
+    "setup.cfg": "[tool:pytest]",
+}
 
 
 @dataclass(frozen=True)
 class BundleInput:
-    """One run and its code."""
+    """Runs and their code."""
 
-    run: Run
-    row: RunRow
+    runs: Iterator[tuple[BundledRun, Iterator[Sample]]]
+    """Each run with its samples. The counts are filled in by what is read."""
+
     code: SelectedCode | None
     notes: tuple[str, ...] = ()
 
-    def runs(self) -> Iterator[tuple[BundledRun, Iterator[Sample]]]:
-        """Each run with its samples. The counts are filled in by what is read."""
-        spec = self.row.spec
-        described = BundledRun(
-            id=spec.id,
-            name=spec.name,
-            status=self.row.status,
-            config={key: value for key, value in spec.config.items() if key not in PROVENANCE},
-            config_fingerprint=spec.config_fingerprint,
-            # The name alone: the folders around it are those of this machine.
-            dataset=os.path.basename(spec.dataset) if os.path.isabs(spec.dataset) else spec.dataset,
-            dataset_fingerprint=spec.dataset_fingerprint,
-            repeats=spec.repeats,
-            created_at=spec.created_at,
-            results=0,
-            rows=0,
-        )
-        yield described, self.run.samples()
-
 
 def open_bundle_input(args: Namespace, stack: ExitStack) -> BundleInput:
-    """Find the run and its code. Raises `ConfigError` before anything is written."""
+    """Find the runs and their code. Raises `ConfigError` before anything is written."""
+    if is_file(args.source):
+        return _open_summary(args)
     run = stack.enter_context(open_store(args)).run(args.source)
     row = run.row()
     notes = []
@@ -62,7 +56,39 @@ def open_bundle_input(args: Namespace, stack: ExitStack) -> BundleInput:
     if row.spec.config.get("session") is not None:
         notes.append("the session that the run continued is not bundled; repeat with --session ID")
     code = None if args.no_code else collect_code(_request(args, row))
-    return BundleInput(run, row, code, tuple(notes))
+    return BundleInput(iter([(_describe(row), run.samples())]), code, tuple(notes))
+
+
+def _open_summary(args: Namespace) -> BundleInput:
+    path = Path(args.source)
+    rows = rows_of_summary(path) if path.is_file() else None
+    if rows is None:
+        raise ConfigError(
+            f"{path} is not the summary of a pytest session",
+            hint="name a run of the store, or the summary file that pytest wrote",
+        )
+    if args.code is not None:
+        raise ConfigError("--code is for a run", hint="a summary names the files of its tests")
+    summary = Summary.model_validate_json(path.read_bytes())
+    code = None if args.no_code else collect_code(_summary_request(args, path, summary))
+    return BundleInput(summary_runs(summary, rows), code)
+
+
+def _describe(row: RunRow) -> BundledRun:
+    spec = row.spec
+    return BundledRun(
+        id=spec.id,
+        name=spec.name,
+        status=row.status,
+        config={key: value for key, value in spec.config.items() if key not in PROVENANCE},
+        config_fingerprint=spec.config_fingerprint,
+        dataset=dataset_name(spec.dataset),
+        dataset_fingerprint=spec.dataset_fingerprint,
+        repeats=spec.repeats,
+        created_at=spec.created_at,
+        results=0,
+        rows=0,
+    )
 
 
 def _request(args: Namespace, row: RunRow) -> CodeRequest:
@@ -89,3 +115,42 @@ def _request(args: Namespace, row: RunRow) -> CodeRequest:
         allow_changed=args.allow_changed_code,
         allow_suspected=frozenset(args.allow_suspected_secret),
     )
+
+
+def _summary_request(args: Namespace, path: Path, summary: Summary) -> CodeRequest:
+    files = sorted({test.file for test in summary.tests})
+    around = [Path(os.path.abspath(path)).parent, Path.cwd()]
+    candidates = [folder for start in around for folder in (start, *start.parents)]
+    root = next(
+        (each for each in candidates if all((each / file).is_file() for file in files)), None
+    )
+    if root is None or not files:
+        raise ConfigError(
+            f"the test files of {path} are neither around it nor around the current folder",
+            hint="start the command in the project; or pass --no-code to bundle the samples only",
+        )
+    datasets = (root / test.dataset for test in summary.tests if test.dataset)
+    return CodeRequest(
+        kind="pytest",
+        scripts=(*(root / file for file in files), *_conftests(root, files)),
+        start=root,
+        root=root,
+        tests=tuple(dict.fromkeys(test.nodeid or test.test for test in summary.tests)),
+        more_files=tuple(_pytest_settings(root)),
+        modules=summary.code,
+        leave_out=frozenset(each.resolve() for each in datasets),
+        allow_changed=args.allow_changed_code,
+        allow_suspected=frozenset(args.allow_suspected_secret),
+    )
+
+
+def _conftests(root: Path, files: list[str]) -> list[Path]:
+    folders = {folder for file in files for folder in Path(file).parents}
+    return sorted(path for each in folders if (path := root / each / "conftest.py").is_file())
+
+
+def _pytest_settings(root: Path) -> Iterator[Path]:
+    """The files that pytest reads its settings from."""
+    for name, mark in _PYTEST_SETTINGS.items():
+        if (root / name).is_file() and mark in (root / name).read_text("utf-8", "replace"):
+            yield root / name

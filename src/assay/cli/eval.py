@@ -162,7 +162,12 @@ def main(args: Namespace) -> int:
     if bundle.manifest.code is not None and not args.trust:
         ask_for_trust(bundle, args)
         return WRONG_REQUEST
-    return _run_bundle(trust_bundle(bundle, args), args)
+    trusted = trust_bundle(bundle, args)
+    if trusted.code.kind == "pytest":
+        from .eval_bundle_tests import run_tests
+
+        return run_tests(trusted, args)
+    return _run_bundle(trusted, args)
 
 
 def _run_file(args: Namespace) -> int:

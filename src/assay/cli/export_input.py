@@ -49,7 +49,7 @@ def open_input(args: Namespace, stack: ExitStack) -> Input:
         unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
         notes = () if row.status == "completed" else (unfinished,)
         return Input(f"run {run.id}", run.samples(), notes=notes)
-    rows = _rows_of_summary(Path(source))
+    rows = rows_of_summary(Path(source))
     read = Path(source) if rows is None else rows
     stream = load_samples(
         source if rows is None else rows, on_bad_row="skip", adapter=read_record
@@ -70,7 +70,7 @@ def _read(stream: SampleStream) -> Iterator[Sample]:
         raise CouldNotTell(error.message, where=error.where, hint=error.hint) from error
 
 
-def _rows_of_summary(path: Path) -> Path | None:
+def rows_of_summary(path: Path) -> Path | None:
     """The samples beside a summary; None when `path` is something else."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return None

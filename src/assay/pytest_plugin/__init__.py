@@ -68,6 +68,11 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
         help="start no further samples of an evaluation once it has cost this much",
     )
     group.addoption("--assay-model", metavar="NAME", help="ask this model in every evaluation")
+    group.addoption(
+        "--assay-rows",
+        metavar="PATH",
+        help="read the samples of every test from the dataset.jsonl of a bundle",
+    )
 
 
 def pytest_configure(config: "pytest.Config") -> None:
@@ -80,7 +85,7 @@ def pytest_configure(config: "pytest.Config") -> None:
     config._assay_session = f"{os.getpid()}-{time.time_ns()}"  # type: ignore[attr-defined]  # ours
     asked = (
         *("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit"),
-        *("--assay-fail-on-error", "--assay-max-cost-usd"),
+        *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows"),
     )
     changed = config.getoption("--assay-summary") != SUMMARY
     if changed or any(config.getoption(option) not in (None, False) for option in asked):

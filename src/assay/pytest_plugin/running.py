@@ -19,6 +19,7 @@ from assay.scoring import ScoreFunction
 from assay.sources import SampleStream, load_samples
 
 from .assertions import FailedAssertions
+from .bundled_rows import BundledRows
 from .calling import UserFunction, user_function
 from .collection import endpoint_names
 from .decorator import ENDPOINT, Asked
@@ -165,12 +166,21 @@ class Evaluation:
     def _samples(self, most: int | None = None) -> SampleStream:
         limits = [self.asked.max_samples, self.evaluations.limit, most]
         known = [limit for limit in limits if limit is not None]
+        if self.evaluations.rows is not None:
+            rows = BundledRows(self.evaluations.rows, self._record_names())
+            return load_samples(rows, min(known) if known else None)
         return load_samples(
             _located(self.asked.samples, self.item.path),
             min(known) if known else None,
             on_bad_row="skip" if self.asked.on_bad_row == "skip" else "fail",
             adapter=self.asked.adapter,
         )
+
+    def _record_names(self) -> frozenset[str]:
+        """The tests of a summary that this test is: one for each endpoint it judges together."""
+        nodeid = self.item.nodeid
+        names = endpoint_names(self.asked.endpoints) if self.asked.endpoints else []
+        return frozenset({nodeid, *(f"{nodeid}[{name}]" for name in names)})
 
     def _endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
         """Whom this test asks, by name where there are several."""

@@ -61,6 +61,11 @@ class Evaluations:
     def model(self) -> str | None:
         return self._settings.model
 
+    @property
+    def rows(self) -> Path | None:
+        """The dataset of a bundle; None: each test reads its own."""
+        return self._settings.rows
+
     def limits(self) -> dict[str, Any]:
         """The limits of runs that the command line gives."""
         return self._settings.limits()

@@ -32,6 +32,8 @@ class Settings:
     """As it was written; `limits` reads it."""
 
     max_cost_usd: float | None = None
+    rows: Path | None = None
+    """The dataset of a bundle, which takes the place of the datasets of the tests."""
 
     def limits(self) -> dict[str, Any]:
         """The limits that take the place of those of the tests. Raises `ConfigError`."""
@@ -63,6 +65,7 @@ def read_settings(config: "pytest.Config") -> Settings:
         model=option("--assay-model"),
         fail_on_error=option("--assay-fail-on-error"),
         max_cost_usd=option("--assay-max-cost-usd"),
+        rows=None if option("--assay-rows") is None else config.rootpath / option("--assay-rows"),
     )
 
 
@@ -91,6 +94,8 @@ def check_settings(settings: Settings) -> None:
             settings.limits()
         except AssayError as error:
             _refuse(f"--assay-{error.message.replace('_', '-', 2)}")
+    if settings.rows is not None and not settings.rows.is_file():
+        _refuse(f"--assay-rows: {settings.rows} does not exist")
     for path in (settings.summary, settings.baseline):
         if path is not None and rows_beside(path) == path:
             _refuse(f"{path}: .jsonl is the file of the samples beside a summary")

@@ -21,6 +21,7 @@ from assay.models.private_files import (
     replace_private,
     write_private,
 )
+from assay.scoring.user_modules import loaded_files
 
 from .parts import Part
 from .records import TOTALS, Record
@@ -45,7 +46,8 @@ def write_summary(summary: Path, parts: Sequence[Part], *, root: Path) -> None:
                 shutil.copyfileobj(file, joined)
     digest = digest_file(unfinished)
     replace_private(unfinished, rows)
-    plain = _plain([part.record for part in parts], root)
+    records = [part.record for part in parts]
+    plain = {**_plain(records, root), "code": _code_digests(records, root)}
     _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest})
 
 
@@ -68,6 +70,19 @@ def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
         },
         "tests": [{**asdict(record), "outcome": record.outcome} for record in records],
     }
+
+
+def _code_digests(records: Sequence[Record], root: Path) -> dict[str, str]:
+    """The files of the tests and what they imported from the project, with the sha256 of each."""
+    loaded = loaded_files(root)
+    found = {name: digest for name, digest in loaded.items() if not Path(name).is_absolute()}
+    files = {Path(record.file) for record in records}
+    around = {folder / "conftest.py" for file in files for folder in file.parents}
+    for file in files | around:
+        # A worker of pytest-xdist imported them, not this process.
+        if file.as_posix() not in found and (root / file).is_file():
+            found[file.as_posix()] = digest_file(root / file)
+    return dict(sorted(found.items()))
 
 
 def _total(values: Sequence[float | None]) -> float | None:

@@ -87,6 +87,9 @@ class BundledCode(_Model):
     files: tuple[str, ...]
     """The evaluation file, or the test files."""
 
+    tests: tuple[str, ...] = ()
+    """The ids of the tests, for pytest."""
+
     config: str = Field(default="config", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """The name of the configuration in the evaluation file."""
 

@@ -1,0 +1,80 @@
+"""The summary of a pytest session as runs of a bundle."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assay.models import Sample
+from assay.sources import load_samples
+from assay.sources.bundle import BundledRun
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SummaryTest(_Read):
+    """One test of a summary."""
+
+    test: str
+    nodeid: str = ""
+    file: str
+    run: str | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    config_fingerprint: str | None = None
+    dataset: str | None = None
+    dataset_fingerprint: str | None = None
+
+
+class Summary(_Read):
+    """What a bundle takes from a summary."""
+
+    created: str
+    tests: tuple[SummaryTest, ...]
+    code: dict[str, str] = Field(default_factory=dict)
+    """Files of the tests and of what they imported, with the sha256 of each."""
+
+
+def summary_runs(summary: Summary, rows: Path) -> Iterator[tuple[BundledRun, Iterator[Sample]]]:
+    """Each test with its samples, which follow one another in the file."""
+    samples = _Grouped(rows)
+    for number, test in enumerate(summary.tests, start=1):
+        repeats = test.config.get("repeats")
+        yield (
+            BundledRun(
+                id=test.run or f"test-{number}",
+                name=test.test,
+                status="completed",
+                config=test.config,
+                config_fingerprint=test.config_fingerprint,
+                dataset=None if test.dataset is None else dataset_name(test.dataset),
+                dataset_fingerprint=test.dataset_fingerprint,
+                repeats=repeats if isinstance(repeats, int) and repeats > 0 else 1,
+                created_at=summary.created,
+                test=test.test,
+                results=0,
+                rows=0,
+            ),
+            samples.of(test.test),
+        )
+
+
+class _Grouped:
+    """Samples of a file, one test after another."""
+
+    def __init__(self, rows: Path) -> None:
+        self._samples = iter(load_samples(rows).with_repeats())
+        self._next = next(self._samples, None)
+
+    def of(self, test: str) -> Iterator[Sample]:
+        while self._next is not None and (self._next.__pydantic_extra__ or {}).get("test") == test:
+            yield self._next
+            self._next = next(self._samples, None)
+
+
+def dataset_name(dataset: str) -> str:
+    """The name of a dataset without the folders of this machine."""
+    return os.path.basename(dataset) if os.path.isabs(dataset) else dataset

@@ -1,0 +1,97 @@
+"""`assay eval --bundle` for the summary of a pytest session: its tests, run again by pytest."""
+
+import json
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.record import Store
+from assay.sources.bundle_archive import CODE, DATASET
+
+from .eval_bundle import TrustedBundle, fixed_location
+from .exit_status import COULD_NOT_TELL, INTERRUPTED, NO, YES, CouldNotTell
+from .store_option import follow_up
+from .terminal import plain_lines, print_json
+
+_STATUSES = {0: YES, 1: NO, 2: INTERRUPTED}
+_PASSED_ON = ("model", "limit", "fail_on_error", "max_cost_usd")
+_REFUSED = (
+    *("key_env", "repeats", "concurrency", "seed", "name", "session", "save_sessions"),
+    *("resume", "allow_changed_dataset", "take_over", "rescore", "allow_plain_http"),
+)
+
+
+def run_tests(trusted: TrustedBundle, args: Namespace) -> int:
+    """Run the bundled tests on the bundled rows. Exit status: that of pytest, as of a command."""
+    for name in _REFUSED:
+        if getattr(args, name, None) not in (None, False):
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"{flag} has no effect on the tests of a bundle")
+    # Not the file that a session of this folder's own tests writes.
+    summary = Path.cwd() / ".assay" / f"bundle-{trusted.bundle.sha256[:8]}.json"
+    store = fixed_location(args)
+    with Store.open(store) as opened:
+        baselines = trusted.import_results(opened)
+    with TemporaryDirectory(prefix="assay-bundle-") as name:
+        folder = Path(name).resolve()
+        trusted.bundle.extract(folder)
+        status = _run_pytest(trusted, args, folder, (summary, store))
+    tests = [run.test or "" for run in trusted.bundle.manifest.runs]
+    _report(args, summary, dict(zip(tests, baselines, strict=True)))
+    return _STATUSES.get(status, COULD_NOT_TELL)
+
+
+def _run_pytest(
+    trusted: TrustedBundle, args: Namespace, folder: Path, places: tuple[Path, str | Path]
+) -> int:
+    code = folder / CODE
+    words = [f"--rootdir={code}", "-p", "no:cacheprovider", f"--assay-rows={folder / DATASET}"]
+    words += [f"--assay-summary={places[0]}"]
+    for name in _PASSED_ON:
+        value = getattr(args, name, None)
+        if value is not None:
+            words.append(f"--assay-{name.replace('_', '-')}={_word(value)}")
+    imported = [str(code / each) for each in trusted.code.import_folders]
+    kept = [each for each in [os.environ.get("PYTHONPATH")] if each]
+    places[0].unlink(missing_ok=True)  # so that an older one is not taken for the new
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "--", *trusted.code.tests],
+        cwd=code,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([*imported, *kept]),
+            # Not on the command line, where others could read a password in it.
+            "ASSAY_STORE": str(places[1]),
+        },
+        stdout=sys.stderr.fileno(),
+        check=False,
+    )
+    return done.returncode
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _report(args: Namespace, summary: Path, baselines: dict[str, str]) -> None:
+    """Name the new runs beside the bundled ones."""
+    if not summary.is_file():
+        raise CouldNotTell("pytest wrote no summary: no evaluation of the bundle was run")
+    tests: list[dict[str, Any]] = json.loads(summary.read_text("utf-8"))["tests"]
+    compared = [
+        (test["test"], baselines[test["test"]], test["run"])
+        for test in tests
+        if test["run"] is not None and test["test"] in baselines
+    ]
+    if args.json:
+        found = [{"test": test, "bundled": old, "run": new} for test, old, new in compared]
+        print_json({"summary": str(summary), "tests": found})
+        return
+    lines = [f"{'summary':<14}{summary}", "next:"]
+    lines += [f"  {follow_up(args, 'compare', old, new)}" for _, old, new in compared]
+    print(plain_lines("\n".join(lines)))
