@@ -73,22 +73,26 @@ def test_two_servers_with_one_tool_name_are_a_fault() -> None:
         ("{", "is not JSON with an object `mcpServers`"),
         ("[]", "is not JSON with an object `mcpServers`"),
         ('{"mcpServers": {}}', "names no server"),
-        ('{"mcpServers": {"a": {"command": "run"}}}', "that are started by a `command`"),
+        ('{"mcpServers": {"a": {"args": []}}}', "neither a `url` nor a `command`"),
+        (
+            '{"mcpServers": {"a": {"command": "run", "env": ["NOT_SET_ANYWHERE"]}}}',
+            "the environment variable NOT_SET_ANYWHERE is not set",
+        ),
         (
             '{"mcpServers": {"a": {"url": "http://h/mcp", "authorization": "Basic x"}}}',
             "`Bearer …` only",
         ),
     ],
 )
-def test_a_configuration_that_is_not_supported_is_refused(
+def test_a_configuration_that_is_not_supported_is_refused_when_the_test_runs(
     text: str, problem: str, tmp_path: Path
 ) -> None:
     (tmp_path / "mcp.json").write_text(text)
 
     with pytest.raises(ConfigError, match=problem):
-        McpServers(tmp_path / "mcp.json")
+        asyncio.run(McpServers(tmp_path / "mcp.json").__aenter__())
 
 
 def test_a_missing_configuration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        McpServers(tmp_path / "mcp.json")
+        asyncio.run(McpServers(tmp_path / "mcp.json").__aenter__())

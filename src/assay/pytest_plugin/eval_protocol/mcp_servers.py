@@ -1,8 +1,10 @@
 """Tools of the MCP servers in a configuration file, offered to a model together."""
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,6 +14,8 @@ from assay.models import Message, Sample, ToolSpec
 from assay.rollout import BasicEnvironment, Environment, Step
 from assay.rollout.remote import RemoteEnvironments
 
+from .mcp_stdio import StdioServer
+
 _BEARER = "Bearer "
 
 
@@ -19,17 +23,25 @@ class McpServers:
     """The servers of `mcp_config_path`, as long as an async context manager is open."""
 
     def __init__(self, path: Path) -> None:
-        self._remotes = [_remote(name, server, path) for name, server in read_servers(path).items()]
+        self._path = path
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Callable[[Sample], Environment]:
+        servers = read_servers(self._path)
         try:
-            for remote in self._remotes:
-                await self._stack.enter_async_context(remote)
+            makers = [await self._open(name, server) for name, server in servers.items()]
         except BaseException:
             await self._stack.aclose()
             raise
-        return lambda sample: ToolServers([remote.make() for remote in self._remotes])
+        return lambda sample: ToolServers([make() for make in makers])
+
+    async def _open(self, name: str, server: Any) -> Callable[[], Environment]:
+        where = f"{self._path}: mcpServers.{name}"
+        if isinstance(server, dict) and isinstance(server.get("command"), str):
+            return partial(StdioServer, _read_command(server, where), where)
+        remote = _remote(server, where)
+        await self._stack.enter_async_context(remote)
+        return remote.make
 
     async def __aexit__(
         self,
@@ -53,15 +65,17 @@ def read_servers(path: Path) -> Mapping[str, Any]:
     return servers
 
 
-def _remote(name: str, server: Any, path: Path) -> RemoteEnvironments:
-    where = f"{path}: mcpServers.{name}"
+def _read_command(server: Mapping[str, Any], where: str) -> list[str]:
+    missing = [name for name in server.get("env") or () if name not in os.environ]
+    if missing:
+        raise ConfigError(f"the environment variable {missing[0]} is not set", where=where)
+    return [server["command"], *map(str, server.get("args") or ())]
+
+
+def _remote(server: Any, where: str) -> RemoteEnvironments:
     url = server.get("url") if isinstance(server, dict) else None
     if not isinstance(url, str):
-        raise ConfigError(
-            "assay does not support MCP servers that are started by a `command`",
-            where=where,
-            hint="serve it over HTTP and give its `url`",
-        )
+        raise ConfigError("the server has neither a `url` nor a `command`", where=where)
     authorization = server.get("authorization")
     if authorization is not None and not str(authorization).startswith(_BEARER):
         raise ConfigError("assay supports an `authorization` of `Bearer …` only", where=where)
