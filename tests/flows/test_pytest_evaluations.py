@@ -156,6 +156,7 @@ def test_every_sample_tells_its_dataset_its_row_and_its_test(session: Session) -
         "row_id": "a",
         "test": "test_evals.py::test_prepared",
         "endpoint": "mock:echo",
+        "agent": None,
         "environment": None,
         "threshold": None,
         "repeats": 1,

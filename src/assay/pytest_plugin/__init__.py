@@ -6,7 +6,7 @@ It therefore imports the standard library only; the work is imported when an eva
 import os
 import time
 
-from .decorator import ENDPOINT, asked_of, evaluation_test
+from .decorator import ENDPOINT, asked_of, evaluation_test, is_async
 
 # Not imported from `typing`: see the module docstring.
 TYPE_CHECKING = False
@@ -107,10 +107,12 @@ def pytest_pycollect_makeitem(collector: "pytest.Collector", name: str, obj: obj
     asked = asked_of(obj)
     if asked is None:
         return
-    from .collection import visible_signature
+    from .collection import mark_for_asyncio, visible_signature
 
     shown = visible_signature(asked, collector, name)
     asked.function.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect
+    if is_async(asked.function) and collector.config.pluginmanager.hasplugin("asyncio"):
+        mark_for_asyncio(asked.function, collector, shown)
 
 
 def pytest_generate_tests(metafunc: "pytest.Metafunc") -> None:
@@ -134,13 +136,26 @@ def pytest_itemcollected(item: "pytest.Item") -> None:
     item.add_marker("evaluation")
 
 
+def pytest_runtest_call(item: "pytest.Item") -> "Generator[None, object, object]":
+    """Let the plugin that runs async tests run an async evaluation in the loop of its fixtures."""
+    asked = asked_of(getattr(item, "function", None))
+    if asked is None or not is_async(asked.function):
+        return (yield)
+    from .event_loop import run_call
+
+    return (yield from run_call(item, asked, _evaluations(item.config)))  # type: ignore[arg-type]  # a function
+
+
 def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
     """Run an evaluation in place of calling its function once."""
     asked = asked_of(pyfuncitem.obj)
     if asked is None:
         return None
+    from .event_loop import has_loop
     from .verdict import run_test
 
+    if has_loop(pyfuncitem):
+        return None
     run_test(pyfuncitem, asked, _evaluations(pyfuncitem.config))
     return True
 
@@ -201,10 +216,12 @@ def pytest_terminal_summary(
 
 # Read by pluggy, as `pytest.hookimpl` writes it. The first hook exists only where pytest-xdist is
 # installed; the second sees the finished report; the third must come before plugins that would run
-# an async function themselves; the fourth is told when the tests of all workers have ended.
+# an async function themselves; the fourth is around it; the fifth is told when the tests of all
+# workers have ended.
 pytest_configure_node.pytest_impl = {"optionalhook": True}  # type: ignore[attr-defined]  # see above
 pytest_runtest_makereport.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 pytest_pyfunc_call.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]  # see above
+pytest_runtest_call.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 pytest_runtestloop.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 
 

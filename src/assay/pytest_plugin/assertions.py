@@ -51,12 +51,22 @@ class FailedAssertions:
 
     count: int = 0
     first: list[FailedAssertion] = field(default_factory=list)
+    keep_error: bool = False
+    """Whether the first exception of any kind is kept with its frames, for a debugger."""
+
+    error: Exception | None = None
 
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def note(self, error: Exception) -> None:
+        """Keep the first exception of the function, if a debugger is to be shown it."""
+        if self.keep_error and self.error is None:
+            self.error = error
 
     def add(self, judged: str, error: AssertionError, *, is_sample: bool = True) -> EvaluateResult:
         """Count one, and return the result that it stands for."""
         result = read_assertion(error)
+        self.note(error)
         # Functions are called from several threads.
         with self._lock:
             self.count += 1

@@ -61,23 +61,25 @@ class UserFunction:
         return self._called(values)
 
     def _called(self, values: dict[str, object]) -> object:
-        with _as_faults():
+        with _as_faults(self.assertions):
             returned = self.function(**{**values, **self.fixtures})
-        return _awaited(returned) if inspect.isawaitable(returned) else returned
+        return self._finish(returned) if inspect.isawaitable(returned) else returned
 
-
-async def _awaited(returned: Awaitable[object]) -> object:
-    with _as_faults():
-        return await returned
+    async def _finish(self, returned: Awaitable[object]) -> object:
+        with _as_faults(self.assertions):
+            return await returned
 
 
 @contextmanager
-def _as_faults() -> Iterator[None]:
+def _as_faults(assertions: FailedAssertions) -> Iterator[None]:
     """Keep one sample's `pytest.fail()` or `sys.exit()` from ending all the others."""
     import pytest
 
     try:
         yield
+    except Exception as error:
+        assertions.note(error)
+        raise
     except (pytest.fail.Exception, pytest.skip.Exception, SystemExit) as error:
         raise ScorerFault(f"the function ended with {type(error).__name__}: {error}") from error
 
@@ -97,7 +99,8 @@ def user_function(item: "pytest.Function", asked: Asked) -> UserFunction:
     if asked.together:
         takes = replace(takes, samples=takes.samples | _sample_lists(function, takes.names))
     # A field of the row that has the name of a fixture must not be given twice.
-    return UserFunction(function, replace(takes, where=item.name), fixtures, tells)
+    assertions = FailedAssertions(keep_error=bool(item.config.getoption("usepdb")))
+    return UserFunction(function, replace(takes, where=item.name), fixtures, tells, assertions)
 
 
 def _sample_lists(function: Callable[..., Any], names: Sequence[str]) -> set[str]:

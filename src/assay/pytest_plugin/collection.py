@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .decorator import ENDPOINT, Asked
@@ -30,6 +30,36 @@ def visible_signature(asked: Asked, collector: "pytest.Collector", name: str) ->
     if asked.endpoints and not asked.groupwise:
         kept.append(inspect.Parameter(ENDPOINT, inspect.Parameter.KEYWORD_ONLY))
     return inspect.Signature(sorted(kept, key=lambda parameter: parameter.kind))
+
+
+def mark_for_asyncio(
+    function: Callable[..., Any], collector: "pytest.Collector", signature: inspect.Signature
+) -> None:
+    """Have pytest-asyncio run a test that needs async fixtures, in any of its modes."""
+    import pytest
+
+    marks = [*getattr(function, "pytestmark", ()), *collector.iter_markers()]
+    if any(mark.name in ("asyncio", "anyio") for mark in marks):
+        return
+    if _needs_async_fixture(signature.parameters, collector, set()):
+        pytest.mark.asyncio(function)
+
+
+def _needs_async_fixture(
+    names: Iterable[str], collector: "pytest.Collector", seen: set[str]
+) -> bool:
+    manager = collector.session._fixturemanager
+    for name in names:
+        if name in seen:
+            continue
+        seen.add(name)
+        for definition in (manager.getfixturedefs(name, collector) or ())[-1:]:
+            made = definition.func
+            if inspect.iscoroutinefunction(made) or inspect.isasyncgenfunction(made):
+                return True
+            if _needs_async_fixture(definition.argnames, collector, seen):
+                return True
+    return False
 
 
 def receiver(owner: type | None, name: str) -> str | None:

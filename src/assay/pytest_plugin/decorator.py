@@ -308,3 +308,8 @@ def asked_of(function: object) -> Asked | None:
     # What a class holds of a static or class method is a wrapper around the function.
     found = getattr(getattr(function, "__func__", function), MARK, None)
     return found if isinstance(found, Asked) else None
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a test's function has to be awaited."""
+    return inspect.iscoroutinefunction(function)

@@ -27,7 +27,7 @@ from .environments import describe_environment, environment_of, redactor_for
 from .records import minimum_of
 from .session import Evaluations
 from .summary import digest_file
-from .together import Said, by_sample, judge_groups, members
+from .together import Member, Said, by_sample, judge_groups, judge_groups_in_loop, members
 
 if TYPE_CHECKING:
     import pytest
@@ -64,16 +64,33 @@ class Evaluation:
     runs: list[TestRun] = field(default_factory=list)
     """What is done already, also when the rest was interrupted."""
 
+    function: UserFunction | None = None
+    """The test's function; None before it was looked at."""
+
     def __post_init__(self) -> None:
         # Held while the test runs and is judged: no failure of any part shows the token.
         self._redactor = redactor_for(self.asked)
 
     def run(self) -> None:
         """Evaluate every sample with every endpoint of this test. Fills `runs`."""
-        function = user_function(self.item, self.asked)
+        function = self._user_function()
         asyncio.run(self._roll_out(function))
         if self.asked.together and not self.interrupted:
-            self._judge_together(function)
+            groups, limit = self._groups(), self.asked.max_concurrent
+            asyncio.run(self._rescore(judge_groups(function, groups, max_concurrent=limit)))
+
+    async def run_in_loop(self) -> None:
+        """The same for an async function, in the loop of the test."""
+        function = self._user_function()
+        await self._roll_out(function)
+        if self.asked.together and not self.interrupted:
+            groups, limit = self._groups(), self.asked.max_concurrent
+            said = await judge_groups_in_loop(function, groups, max_concurrent=limit)
+            await self._rescore(said)
+
+    def _user_function(self) -> UserFunction:
+        self.function = user_function(self.item, self.asked)
+        return self.function
 
     def _check_parameters(self, function: UserFunction) -> None:
         """Raise `ConfigError` for a parameter that the first sample does not have.
@@ -156,6 +173,7 @@ class Evaluation:
             "dataset_fingerprint": None if samples.file is None else digest_file(samples.file),
             "test": self.item.nodeid,
             "endpoint": name or model,
+            "agent": None if asked.rollout_fn is None else _qualified_name(asked.rollout_fn),
             "environment": describe_environment(asked),
             "threshold": threshold,
             "repeats": asked.repeats,
@@ -190,20 +208,18 @@ class Evaluation:
         names = endpoint_names(self.asked.endpoints)
         return list(zip(names, map(_parsed, self.asked.endpoints), strict=True))
 
-    def _judge_together(self, function: UserFunction) -> None:
-        """Score all results at once, or all of each sample at once."""
+    def _groups(self) -> list[list[Member]]:
+        """What is judged in one call each: all results, or all of each sample."""
         found = [
             member for run in self.runs for member in members(run.endpoint, run.report.samples)
         ]
         groups = by_sample(found) if self.asked.groupwise else [found]
-        said = judge_groups(
-            function,
-            [group for group in groups if group],
-            max_concurrent=self.asked.max_concurrent,
-        )
+        return [group for group in groups if group]
+
+    async def _rescore(self, said: Said) -> None:
         for run in self.runs:
             if run.report.summary.results:
-                run.report = asyncio.run(self._rescored(run, said))
+                run.report = await self._rescored(run, said)
 
     async def _rescored(self, run: TestRun, said: Said) -> EvalReport:
         return await rescore(
@@ -212,6 +228,10 @@ class Evaluation:
             store=self.evaluations.store,
             how=Rescoring(name=self.item.name, keep_failed=True, bounds=self.asked.bounds),
         )
+
+
+def _qualified_name(function: object) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _awaits_the_others(sample: Sample) -> EvaluateResult:

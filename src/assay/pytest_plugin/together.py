@@ -75,14 +75,26 @@ def judge_groups(
     A failed assertion is a verdict on every result of its group: a score of 0.0.
     """
     if inspect.iscoroutinefunction(function.function):
-        returned = asyncio.run(_awaited(function, groups, max_concurrent))
-    else:
-        with ThreadPoolExecutor(min(_THREADS, max_concurrent)) as threads:
-            try:
-                returned = list(threads.map(lambda group: _called(function, group), groups))
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        return asyncio.run(judge_groups_in_loop(function, groups, max_concurrent=max_concurrent))
+    with ThreadPoolExecutor(min(_THREADS, max_concurrent)) as threads:
+        try:
+            returned = list(threads.map(lambda group: _called(function, group), groups))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    return _collect(function, groups, returned)
+
+
+async def judge_groups_in_loop(
+    function: UserFunction, groups: Sequence[list[Member]], *, max_concurrent: int
+) -> Said:
+    """The same with an async function, in the loop that runs."""
+    return _collect(function, groups, await _awaited(function, groups, max_concurrent))
+
+
+def _collect(
+    function: UserFunction, groups: Sequence[list[Member]], returned: Sequence[object]
+) -> Said:
     results: dict[Key, EvaluateResult | Exception] = {}
     for group, value in zip(groups, returned, strict=True):
         if isinstance(value, AssertionError):

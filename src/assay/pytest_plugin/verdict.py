@@ -1,5 +1,7 @@
 """Whether a test passes, decided after all of its samples are recorded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,31 +27,70 @@ _LONGEST_LINE = 300
 
 def run_test(item: "pytest.Function", asked: Asked, evaluations: Evaluations) -> None:
     """Evaluate every sample, record them all, and only then fail the test if it must fail."""
+    evaluation = Evaluation(item, asked, evaluations)
+    with _recorded(evaluation) as verdict:
+        verdict.rule = rule_of(asked.threshold)
+        evaluation.run()
+    fail_test(item, verdict)
+
+
+async def run_test_in_loop(
+    item: "pytest.Function", asked: Asked, evaluations: Evaluations
+) -> "TestVerdict":
+    """The same for an async function, in the loop that a plugin runs the test in."""
+    evaluation = Evaluation(item, asked, evaluations)
+    with _recorded(evaluation) as verdict:
+        verdict.rule = rule_of(asked.threshold)
+        await evaluation.run_in_loop()
+    return verdict
+
+
+def fail_test(item: "pytest.Function", verdict: "TestVerdict") -> None:
+    """Fail the test if its verdict says so; with --pdb, where its function raised."""
     import pytest
 
-    evaluation = Evaluation(item, asked, evaluations)
-    with evaluations.running(blank_record(item, asked)):
-        problem = _verdict(evaluation)
-    if problem is not None:
-        # Says by itself what happened, where and what to do; a traceback would hide it.
-        pytest.fail(problem, pytrace=False)
+    if verdict.problem is None:
+        return
+    if verdict.error is not None and item.config.getoption("usepdb"):
+        raise verdict.error
+    # Says by itself what happened, where and what to do; a traceback would hide it.
+    pytest.fail(verdict.problem, pytrace=False)
 
 
-def _verdict(evaluation: Evaluation) -> str | None:
-    """Why the test fails; None when it passes. Raises what is no verdict, after recording it."""
-    try:
-        # Before anything is paid for: a rule that no run could be held to raises.
-        rule = rule_of(evaluation.asked.threshold)
-        evaluation.run()
-    except AssayError as error:
-        reason = error_message(error)
-        _stop(evaluation, reason)
-        return f"{evaluation.item.name}: {reason}"
-    except BaseException as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        _stop(evaluation, "interrupted" if interrupted else describe_error(error))
-        raise
-    return _conclude(evaluation, rule)
+@dataclass
+class TestVerdict:
+    """What a test is held to, and what became of it."""
+
+    __test__ = False
+
+    rule: GateRule | None = None
+    problem: str | None = None
+    """Why the test fails; None when it passes."""
+
+    error: Exception | None = None
+    """The first exception of the test's function, with its frames."""
+
+
+@contextmanager
+def _recorded(evaluation: Evaluation) -> Iterator[TestVerdict]:
+    """Record a test however it ends. Raises what is no verdict, after recording it."""
+    verdict = TestVerdict()
+    with evaluation.evaluations.running(blank_record(evaluation.item, evaluation.asked)):
+        try:
+            # Before anything is paid for: a rule that no run could be held to raises.
+            yield verdict
+        except AssayError as error:
+            reason = error_message(error)
+            _stop(evaluation, reason)
+            verdict.problem = f"{evaluation.item.name}: {reason}"
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            _stop(evaluation, "interrupted" if interrupted else describe_error(error))
+            raise
+        else:
+            verdict.problem = _conclude(evaluation, verdict.rule)
+        if evaluation.function is not None:
+            verdict.error = evaluation.function.assertions.error
 
 
 def record_setup(
@@ -116,7 +157,7 @@ def _record(evaluation: Evaluation, run: TestRun) -> Record:
         dataset_fingerprint=spec.dataset_fingerprint,
     )
     summary = run.report.summary
-    asked_a_model = run.config.get("endpoint") is not None
+    asked_a_model = run.config.get("endpoint") is not None or asked.rollout_fn is not None
     counted = count_unknown(with_numbers(blank, summary), summary, asked_a_model=asked_a_model)
     return with_config(counted, asked, run.config)
 

@@ -1,0 +1,61 @@
+"""The event loop of an async test, where a plugin such as pytest-asyncio or anyio provides one.
+
+Async fixtures belong to that loop, so the evaluation has to run in it.
+"""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from .decorator import Asked
+from .session import Evaluations
+from .verdict import TestVerdict, fail_test, run_test_in_loop
+
+if TYPE_CHECKING:
+    import pytest
+
+MARK = "__assay_in_loop__"
+
+
+def run_call(
+    item: "pytest.Function", asked: Asked, evaluations: Evaluations
+) -> Generator[None, object, object]:
+    """Around the call of an async test: put the evaluation in the place of its function.
+
+    A plugin that runs async functions then runs the whole evaluation in its loop. The verdict is
+    raised outside of the loop, because not every runner passes such exceptions through.
+    """
+    verdicts: list[TestVerdict] = []
+
+    @functools.wraps(asked.function)
+    async def evaluate(**fixtures: Any) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            fault = (
+                f"{item.name}: an evaluation runs on asyncio, not in the loop of another backend"
+            )
+            verdicts.append(TestVerdict(problem=fault))
+            return
+        verdicts.append(await run_test_in_loop(item, asked, evaluations))
+
+    setattr(evaluate, MARK, True)
+    usual = item.obj
+    item.obj = evaluate
+    try:
+        result = yield
+    finally:
+        item.obj = usual
+    for verdict in verdicts:
+        fail_test(item, verdict)
+    return result
+
+
+def has_loop(item: "pytest.Function") -> bool:
+    """Whether a plugin runs this test in a loop of its own."""
+    if not hasattr(item.obj, MARK):
+        return False
+    # pytest-asyncio replaces the function by a plain one; anyio runs it by itself.
+    return not inspect.iscoroutinefunction(item.obj) or "anyio_backend" in item.funcargs
