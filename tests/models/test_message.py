@@ -129,3 +129,11 @@ def test_unknown_fields_survive() -> None:
     written = '{"role":"assistant","content":"no","refusal":"I will not","x":{"deep":[1,null]}}'
 
     assert Message.from_json(written).to_json() == written
+
+
+def test_a_tool_call_is_read_as_openai_nests_it() -> None:
+    function = {"name": "look", "arguments": '{"at": "door"}', "strict": True}
+    call = ToolCall.model_validate({"id": "1", "type": "function", "function": function})
+
+    assert (call.function.name, call.function.arguments) == ("look", '{"at": "door"}')
+    assert ToolCall.model_validate_json(call.model_dump_json()) == call

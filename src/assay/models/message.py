@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AliasChoices,
@@ -62,6 +62,14 @@ Blocks = tuple[
 ]
 
 
+class CalledFunction(NamedTuple):
+    """Name and arguments of a tool call as OpenAI nests them."""
+
+    name: str
+    arguments: str
+    """A JSON string."""
+
+
 class ToolCall(BaseModel):
     """A tool the model asked for.
 
@@ -90,6 +98,11 @@ class ToolCall(BaseModel):
         if self.raw_arguments is not None:
             return self.raw_arguments
         return to_json(self.arguments).decode()
+
+    @property
+    def function(self) -> CalledFunction:
+        """The call as OpenAI's type has it: `call.function.name`, `call.function.arguments`."""
+        return CalledFunction(self.name, self.arguments_text)
 
     @model_validator(mode="before")
     @classmethod
