@@ -12,6 +12,7 @@ from assay.certification.source_files import (
     find_command_code,
     find_file_code,
     find_module_code,
+    locate_code,
 )
 
 
@@ -292,3 +293,23 @@ def test_a_function_that_says_it_is_another_is_digested_as_both() -> None:
 
 def test_code_without_a_file_has_none() -> None:
     assert find_callable_code(len) is None
+
+
+def test_the_code_of_scripts_is_located_with_modules_data_and_import_folders(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lib" / "rules").mkdir(parents=True)
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "lib" / "rules" / "__init__.py").write_text("")
+    (tmp_path / "evals" / "prompt.txt").write_text("Answer.")
+    (tmp_path / "evals" / "unrelated.py").write_text("")
+    (tmp_path / "evals" / "rows.jsonl").write_text("")
+    script = tmp_path / "evals" / "script.py"
+    script.write_text('import json\nimport rules\nprompt, rows = "prompt.txt", "rows.jsonl"\n')
+
+    rows = (tmp_path / "evals" / "rows.jsonl").resolve()
+    located = locate_code([script], (tmp_path / "lib",), frozenset({rows}))
+
+    names = [file.relative_to(tmp_path).as_posix() for file in located.files]
+    assert names == ["evals/prompt.txt", "evals/script.py", "lib/rules/__init__.py"]
+    assert located.import_folders == (tmp_path / "evals", tmp_path / "lib")

@@ -339,6 +339,43 @@ def test_rows_that_bring_their_answers_keep_them(
     assert new.totals.mean == old.totals.mean == 0.5
 
 
+def test_a_dataset_that_the_code_opens_by_itself_is_bundled(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = FILE.replace('"rows.jsonl"', 'load_samples(Path(__file__).parent / "rows.jsonl", 2)')
+    text = text.replace("import made_up", "from assay.sources import load_samples\nimport made_up")
+    (project / "evals" / "made_up_evaluation.py").write_text(text)
+    run()
+    path = bundle().absolute()
+    assert "code/evals/rows.jsonl" in names(path)
+    monkeypatch.chdir(elsewhere)
+    assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
+    with Store.open(create=False) as store:
+        assert [row.totals.recorded for row in store.runs()] == [2, 2]
+
+
+def test_a_run_of_a_bundle_is_not_bundled_without_its_code(
+    project: Path,
+    elsewhere: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run()
+    path = bundle().absolute()
+    monkeypatch.chdir(elsewhere)
+    assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
+    assert "it comes from a bundle: hand on that one" in refused(capsys)
+
+
+def test_a_bundle_that_could_not_be_read_again_is_not_written(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    monkeypatch.setattr("assay.sources.bundle_archive.MAX_MEMBERS", 2)
+    assert "more than 2 members" in refused(capsys)
+    assert not [name for name in os.listdir(project) if name.endswith(".tar.gz")]
+
+
 def test_exports_read_a_bundle_as_data(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "evals" / "made_up_helper.py").write_text(f'{HELPER}\nopen("ran", "w").close()\n')
     run()

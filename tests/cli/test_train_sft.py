@@ -9,6 +9,7 @@ import pytest
 from assay.cli import main
 from assay.cli.train_sft import resume_command, step_words
 from assay.training import SFTStep
+from recorded_runs import record, samples
 from tiny_models import tiny_model
 
 
@@ -51,6 +52,21 @@ def test_the_result_is_told_in_words(
     assert f"model         {tmp_path / 'out' / 'model'} (ask it as local:" in told.out
     assert told.err.splitlines()[0].startswith("1/2 loss ")
     assert (tmp_path / "out" / "model" / "config.json").exists()
+
+
+def test_a_bundle_is_learned_from_as_data(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, data = str(tmp_path / "a.db"), str(tmp_path / "x.tar.gz")
+    run = record(tmp_path / "a.db", *samples(a=1.0, b=1.0, c=0.0))
+    assert main(["bundle", run, "-o", data, "--no-code", "--store", store]) == 0
+    capsys.readouterr()
+    model, output = str(folder / "tiny-smollm2"), str(tmp_path / "out")
+    words = ["--model", model, "-o", output, "--device", "cpu", "--steps", "1"]
+
+    assert main(["train", "sft", data, *words, "--min-score", "1"]) == 0
+
+    assert "samples       3 read, 2 sequences learned from" in capsys.readouterr().out
 
 
 def test_the_result_is_told_as_json(

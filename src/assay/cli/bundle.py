@@ -13,7 +13,7 @@ from assay.certification.digests import file_sha256
 from assay.errors import ConfigError
 from assay.models.private_files import create_private, replace_private
 from assay.report.wording import plural
-from assay.sources.bundle import BundledFile, BundleManifest, is_bundle
+from assay.sources.bundle import Bundle, BundledFile, BundleManifest, is_bundle
 from assay.sources.bundle_archive import CODE, DATASET, MANIFEST, RESULTS, write_archive
 
 from .bundle_input import BundleInput, open_bundle_input
@@ -124,12 +124,14 @@ def _members(given: BundleInput, folder: Path) -> list[tuple[str, Path]]:
 
 
 def _write_bundle(output: Path, members: list[tuple[str, Path]]) -> None:
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}.unfinished")
+    unfinished = output.with_name(f".{os.getpid()}.{output.name}")
     unfinished.unlink(missing_ok=True)
     try:
         create_private(unfinished)
         with unfinished.open("r+b") as file:
             write_archive(file, members)
+        # What was written can be read elsewhere, or it is not written.
+        Bundle.open(unfinished)
         replace_private(unfinished, output)
     except OSError as error:
         unfinished.unlink(missing_ok=True)

@@ -99,9 +99,12 @@ def _request(args: Namespace, row: RunRow) -> CodeRequest:
     elif recorded is not None:
         path, config = Path(recorded.file), recorded.config
     else:
+        bundled = row.spec.config.get("bundle") is not None
         raise ConfigError(
             f"run {row.id!r} does not record which file defines it",
-            hint="name it with --code FILE.py, or pass --no-code to bundle the samples only",
+            hint="it comes from a bundle: hand on that one; or pass --no-code"
+            if bundled
+            else "name it with --code FILE.py, or pass --no-code to bundle the samples only",
         )
     by_hand = args.code is not None or recorded is None
     return CodeRequest(
@@ -111,10 +114,15 @@ def _request(args: Namespace, row: RunRow) -> CodeRequest:
         config=config,
         options={} if recorded is None else recorded.options,
         modules={} if by_hand or recorded is None else recorded.modules,
-        leave_out=frozenset({(start / row.spec.dataset).resolve()}),
+        leave_out=_left_out(start, None if recorded is None else recorded.dataset),
         allow_changed=args.allow_changed_code,
         allow_suspected=frozenset(args.allow_suspected_secret),
     )
+
+
+def _left_out(start: Path, dataset: str | None) -> frozenset[Path]:
+    """The dataset file: the bundle has the rows of it that were used."""
+    return frozenset() if dataset is None else frozenset({(start / dataset).resolve()})
 
 
 def _summary_request(args: Namespace, path: Path, summary: Summary) -> CodeRequest:

@@ -3,7 +3,9 @@
 import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import AssayError, ConfigError
@@ -177,7 +179,7 @@ def _run_file(args: Namespace) -> int:
         file = load_eval_file(args.file)
         session = _Session(file, overridden(file.config, args), args, resume)
         with _NotingStore.open(store_location(args), create=resume is None) as store:
-            store.code = describe_code(file, args, loaded)
+            store.provenance = {"code": describe_code(file, args, loaded)}
             ending = _ending(session, store, "OTHER_RUN")
     return _report(ending, args)
 
@@ -191,6 +193,7 @@ def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
         session = _Session(file, overridden(file.config, settings), args, resume)
         with _NotingStore.open(location, create=resume is None) as store:
             baseline, *_ = trusted.import_results(store)
+            store.provenance = {"bundle": {"sha256": trusted.bundle.sha256}}
             ending = _ending(session, store, baseline)
     return _report(ending, args)
 
@@ -228,13 +231,12 @@ class _NotingStore(Store):
 
     begun: Run | None = None
     display: Display | None = None
-    code: dict[str, Any] | None = None
-    """Where the code of the run is."""
+    provenance: Mapping[str, Any] = MappingProxyType({})
+    """Where the run comes from: its code, or a bundle."""
 
     def start_run(self, spec: RunSpec) -> Run:
-        if self.code is not None:
-            spec = replace(spec, config={**spec.config, "code": self.code})
-        return self._note(super().start_run(spec))
+        named = replace(spec, config={**spec.config, **self.provenance})
+        return self._note(super().start_run(named))
 
     def resume_run(
         self,

@@ -26,6 +26,9 @@ class RunCode(BaseModel):
 
     file: str
     config: str = "config"
+    dataset: str | None = None
+    """The dataset file, where `dataset` is its path; None where the code reads it by itself."""
+
     options: dict[str, str | int] = Field(default_factory=dict)
     modules: dict[str, str] = Field(default_factory=dict)
     """Files of the project that were imported, with the sha256 of each."""
@@ -47,6 +50,7 @@ def describe_code(file: EvalFile, args: Namespace, ignore: Container[str]) -> di
     return RunCode(
         file=absolute.relative_to(start).as_posix() if inside else str(absolute),
         config=file.name,
+        dataset=os.fspath(file.dataset) if isinstance(file.dataset, str | os.PathLike) else None,
         options=options,
         # More than that is a process which imported far more than an evaluation.
         modules=modules if len(modules) <= _MOST_MODULES else {},
