@@ -87,6 +87,27 @@ def copies(folder: Path, rows: int) -> None:
     (folder / "golden.jsonl").write_text("".join(lines))
 
 
+def test_long_runs_of_spaces_take_no_longer() -> None:
+    """Tried at every place, these would take hours."""
+    assert found(f"What is it ({' ' * 2_000_000}?").distinct == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "What's the capital of France?",
+        "What is the capital city of France?",
+        "Please: what is the capital of France?",
+        "What is the capital of Frankreich?",
+    ],
+)
+def test_a_short_question_with_one_other_word_is_a_near_duplicate(other: str) -> None:
+    one = "What is the capital of France?"
+
+    assert found(one, other, truths=["Paris", "Paris"]).near == 1
+    assert found(one, other, truths=["Paris", "Rome"]).near == 0
+
+
 def test_copies_are_told_before_anything_runs(tmp_path: Path) -> None:
     copies(tmp_path, 299)
 

@@ -16,6 +16,9 @@ from assay.certification.lower_is_better import is_lower_better
     perplexity edit_distance loss mae rmse false_positive_rate false_positives fpr missed_steps
     response_time duration timeout_rate retries invalid_rate wrong_answers incorrect incorrectness
     misinformation contradiction privacy_violations fabricated_citations unsupported_claims
+    in_domain_error_rate on_topic_hallucinations toxicity_detected errors_reported nsfw sycophancy
+    harassment threats obscenity dishonesty untruthfulness irrelevance inconsistency incoherence
+    confabulation disinformation mistakes defect_rate mer eer asr redundancy flakiness
     """.split(),
 )
 def test_rates_and_scores_of_harm_are_better_when_lower(name: str) -> None:
@@ -30,6 +33,7 @@ def test_rates_and_scores_of_harm_are_better_when_lower(name: str) -> None:
     toxicity_avoidance bias_detection cost_efficiency politeness exact_answer groundedness
     faithfulness lossless mission costume leaking_prevention zero_errors on_time conciseness
     attention_to_detail relevance f1 rouge_l bleu pass_at_1 timeliness failure_handling
+    in_time on_time_rate fault_tolerance threat_detection bug_fixing noise_robustness
     """.split(),
 )
 def test_other_names_are_better_when_higher(name: str) -> None:

@@ -28,7 +28,9 @@ _BINS, _BAND = 16, 4
 _ALIKE = 0.8
 """The share of words, in pairs, that near-duplicates have in common."""
 _FEWEST_WORDS = 12
-"""In a shorter question one word makes another question of it."""
+"""In a shorter question one word makes another question of it, unless the answer is the same."""
+_SHORTEST = 5
+"""Words, the role among them. With fewer, one of them is half of the question."""
 
 Signature = tuple[int | None, ...]
 
@@ -77,12 +79,16 @@ class _Alike:
     def __init__(self) -> None:
         self._buckets: dict[tuple[int, Signature], Signature] = {}
         self._without_numbers: set[bytes] = set()
+        self._without_a_word: set[bytes] = set()
 
     def add(self, plain: str, truth: str) -> bool:
         """Add a text; whether one before it is nearly the same."""
         masked = _key(f"{re.sub(r'[0-9]+', '0', plain)}\0{truth}")
         near = masked in self._without_numbers
         self._without_numbers.add(masked)
+        shorter = {_key(f"{each}\0{truth}") for each in _without_a_word(plain) if truth != "none"}
+        near = near or not self._without_a_word.isdisjoint(shorter)
+        self._without_a_word |= shorter
         signature = _signature(plain)
         for band in range(0, _BINS, _BAND):
             part = signature[band : band + _BAND]
@@ -117,11 +123,20 @@ def _texts(value: object) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     """A text without what makes no other question of it: case, spaces, marks, running numbers."""
-    text = unicodedata.normalize("NFKC", text).casefold()
+    # One space each: a search for what stands behind spaces tries a long run at every place.
+    text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     role, colon, rest = text.partition(": ")
     text = f"{role}{colon}{_AT_START.sub('', rest.lstrip())}" if colon else text
     text = _AT_END.sub("", _RANDOM_ID.sub(" ", text))
     return " ".join(_PUNCTUATION.sub(" ", text).split())
+
+
+def _without_a_word(plain: str) -> list[str]:
+    """A short question, and what is left of it without each of its words."""
+    words = plain.split()
+    if not _SHORTEST <= len(words) < _FEWEST_WORDS:
+        return []
+    return [plain, *(" ".join(words[:n] + words[n + 1 :]) for n in range(1, len(words)))]
 
 
 def _signature(plain: str) -> Signature:

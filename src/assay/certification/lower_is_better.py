@@ -8,36 +8,44 @@ import re
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _STEMS = tuple(
     """
-    abus attack breach contradict crash dangerous deceiv decept deviat discriminat diverg duplicat
-    error exploit expos fabricat fail fraud hallucinat harm hate illegal inaccura incorrect inject
-    insecur insult invalid jailbreak latenc leak malicious mislead misinform misus negativ offens
-    outag overrefus perplex plagiar privacyviolat profan racis refus regress reject repetit retri
-    risk sexis slow stereotyp timeout toxic truncat undesir unethic unfair unfaithful ungrounded
-    unsafe unsupported unwanted violat violen vulnerab wrong
+    abandon abus anomal antisemit attack bigot breach bully cheat confabulat contradict crash
+    cruel csam dangerous deceiv decept defect deviat discriminat dishonest disinform dispar
+    distort diverg drift duplicat error exploit expos extremis fabricat fail fault flak fraud
+    gibberish hallucinat harass harm hate illegal inaccura incoheren incomplet inconsisten
+    incorrect infring inject insecur insult interrupt invalid irrelevan jailbreak latenc leak
+    malicious misinform mislead misogyn mistak misus negativ nondetermin nonsens nsfw obscen
+    offens outag overconfiden overrefus perplex plagiar porn prejudic privacyviolat profan racis
+    redundan refus regress reject repetit retri risk sexis slow slur stereotyp sycophan terroris
+    threat timeout toxic truncat unanswer undesir unethic unfair unfaithful ungrounded unhelpful
+    unresolv unsafe unsupported untruth unwanted violat violen vulgar vulnerab wrong
     """.split()
 )
 _EXACT = frozenset(
     """
-    bad bias biased biases brier cer complaint complaints cost costs damage delay delays distance
-    distances duration ece empty false fnr fpr latency loss losses mae mape miss missed misses
-    missing mse omission omissions penalties penalty pii price prices regret rmse runtime seconds
-    severity spam ter time wer
+    asr bad bias biased biases brier bug bugs cer complaint complaints cost costs damage delay
+    delays der distance distances duration ece eer empty false fnr fpr gore latency levenshtein
+    loss losses mae mape mer miss missed misses missing mse noise omission omissions penalties
+    penalty pii price prices regret rmse runtime seconds severity sexual spam ter time verbosity
+    wer wil
     """.split()
 )
-_GOOD_BEFORE = frozenset("no non zero without avoid avoids avoiding absence anti on in".split())
+_GOOD_BEFORE = frozenset("no non zero without avoid avoids avoiding absence anti".split())
 _GOOD_AFTER = tuple(
     """
-    avoid aware correct detect effectiv efficien explain free handl mitigat prevent recover reduc
-    report resilien resist robust safe safety toleran
+    avoid aware correct detect effectiv efficien explain fix free handl mitigat prevent recover
+    reduc report resilien resist robust safe safety toleran
     """.split()
 )
+_COUNTED = frozenset({"detected", "reported"})
+"""Of `errors_detected` nobody knows whether many are good."""
 
 
 def is_lower_better(name: str) -> bool:
     """Whether low values of a measure with this name are likely to be the good ones."""
     words = [word.casefold() for word in _WORDS.findall(name)]
     return any(
-        _is_bad(word) and not (_GOOD_BEFORE & {*words[:place]} or _has_good(words[place + 1 :]))
+        _is_bad(word)
+        and not (_is_good_before(words[:place], word) or _has_good(words[place + 1 :]))
         for place, word in enumerate(words)
     )
 
@@ -46,5 +54,10 @@ def _is_bad(word: str) -> bool:
     return word in _EXACT or (word.startswith(_STEMS) and not word.startswith("harmless"))
 
 
+def _is_good_before(words: list[str], word: str) -> bool:
+    in_time = word == "time" and words[-1:] in (["on"], ["in"])
+    return in_time or not _GOOD_BEFORE.isdisjoint(words)
+
+
 def _has_good(words: list[str]) -> bool:
-    return any(word.startswith(_GOOD_AFTER) for word in words)
+    return any(word.startswith(_GOOD_AFTER) and word not in _COUNTED for word in words)

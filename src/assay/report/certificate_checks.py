@@ -211,6 +211,11 @@ def _about_the_dataset(dataset: CertifiedDataset, expected: Expected) -> Iterato
 def _about_the_judge(certification: Certification, expected: Expected) -> Iterator[Finding]:
     asked = None if certification.judge is None else certification.judge.asked
     if expected.judge is None and asked is None:
+        if expected.judge_host is not None:
+            found = "no criterion is judged"
+            yield Finding(
+                check="judge host", status="unchecked", expected=expected.judge_host, found=found
+            )
         return
     # `provider:model at host`: a manifest says which model, not where it is.
     model = None if asked is None else asked.partition(" at ")[0].partition(":")[2]
