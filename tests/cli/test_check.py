@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.cli.check import is_file, main, read_record
+from assay.cli.check import is_file, main
 from assay.cli.exit_status import CouldNotTell
 from assay.errors import ConfigError, DatasetError, StoreError
 from assay.models import Sample
@@ -158,7 +158,6 @@ def test_evaluation_records_are_read(folder: Path) -> None:
     Path("s.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
 
     assert main(given()) == 0
-    assert read_record({"question": "2+2?"}) == {"question": "2+2?"}
 
 
 def test_a_run_is_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

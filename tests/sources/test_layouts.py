@@ -7,8 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import BadRow
-from assay.models import EvaluateResult, Message, Metric, Sample, Status, Trajectory, stable_id
+from assay.models import (
+    EvaluateResult,
+    Message,
+    Metric,
+    Sample,
+    Status,
+    Trajectory,
+    stable_id,
+    to_eval_record,
+)
 from assay.sources.layouts import is_made_id, read_row
+from make import asked as user
+from make import said, sample
 
 ASKED = [{"role": "user", "content": "1+1?"}]
 SAID = [{"role": "assistant", "content": "2"}]
@@ -275,3 +286,20 @@ def test_a_dataset_with_a_column_named_like_a_field_of_ours_is_still_a_dataset()
     row = {"id": "mine", "prompt": "?", "tokens": 7, "level": "hard"}
 
     assert read_row(row, index=0).input == row
+
+
+def test_an_evaluation_record_is_read_with_its_own_response() -> None:
+    talk = sample(user("Capital of France?"), said("Lyon, or rather:"), said("Paris."), id="ses_1")
+    record = to_eval_record(talk).value
+    record["response"]["candidates"][0]["content"]["parts"][0]["text"] = "Paris, in fact."
+
+    found = read_row(record, index=7)
+
+    assert (found.id, found.index, found.response) == ("ses_1", 7, "Paris, in fact.")
+    assert found.messages[0].text == "Capital of France?"
+
+
+def test_a_damaged_evaluation_record_is_a_bad_row() -> None:
+    record = {**to_eval_record(sample(user("q"), said("a"))).value, "request": 5}
+
+    assert refused(record).message.startswith("the evaluation record cannot be read: request")

@@ -12,7 +12,6 @@ from typing import Any
 
 from assay.errors import ConfigError, DatasetError
 from assay.models import Sample
-from assay.models.wire.eval_record import from_eval_record
 from assay.record import Run
 from assay.scoring.checks import Checks, checks_from
 from assay.sources import SampleStream, load_samples
@@ -24,7 +23,6 @@ from .store_option import add_store_option, open_store
 from .terminal import cut, padded, plain_lines, print_json
 
 _FILES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
-_OF_RECORD = frozenset({"session_id", "request", "intermediate_events"})
 _LISTED = 20
 _LABEL = 14
 _WIDTH = 80
@@ -206,9 +204,7 @@ class Account:
 def _opened(args: Namespace, account: Account, stack: ExitStack) -> Iterator[Sample]:
     """The samples of a file or of a run. What is not there is refused before one is read."""
     if is_file(args.source):
-        account.stream = load_samples(
-            args.source, args.limit, on_bad_row="skip", adapter=read_record
-        )
+        account.stream = load_samples(args.source, args.limit, on_bad_row="skip")
         return iter(account.stream)
     run = stack.enter_context(open_store(args)).run(args.source)
     account.source = f"run {run.id}"
@@ -220,11 +216,6 @@ def is_file(source: str) -> bool:
     """Whether a name is a file's or a dataset's, rather than a run's."""
     looks_so = source.lower().endswith(_FILES) or "/" in source or os.sep in source
     return looks_so or os.path.exists(source)
-
-
-def read_record(row: dict[str, Any]) -> Sample | dict[str, Any]:
-    """A row that is an evaluation record as a sample; any other as it came."""
-    return from_eval_record(row) if row.keys() >= _OF_RECORD else row
 
 
 def _unfinished(run: Run) -> str | None:

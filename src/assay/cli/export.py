@@ -25,7 +25,6 @@ from assay.export.selection import FAILED, NOT_JUDGED, TOO_LOW
 from assay.report.wording import plural
 from assay.sources import load_samples
 
-from .check import read_record
 from .exit_status import COULD_NOT_TELL, NO, YES
 from .export_input import Input, open_input
 from .export_tokens import Tokens
@@ -189,7 +188,7 @@ def _overlap(args: Namespace) -> EvaluationTexts | None:
     if args.exclude_overlap is None:
         return None
     # A row that cannot be read could be the one that is repeated.
-    evaluated = load_samples(args.exclude_overlap, adapter=read_record).with_repeats()
+    evaluated = load_samples(args.exclude_overlap).with_repeats()
     return EvaluationTexts(evaluated, words=args.overlap_words)
 
 

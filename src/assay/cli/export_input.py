@@ -13,7 +13,7 @@ from assay.errors import ConfigError, DatasetError
 from assay.models import Sample
 from assay.sources import SampleStream, load_samples
 
-from .check import is_file, read_record
+from .check import is_file
 from .exit_status import CouldNotTell
 from .store_option import open_store
 
@@ -51,9 +51,7 @@ def open_input(args: Namespace, stack: ExitStack) -> Input:
         return Input(f"run {run.id}", run.samples(), notes=notes)
     rows = rows_of_summary(Path(source))
     read = Path(source) if rows is None else rows
-    stream = load_samples(
-        source if rows is None else rows, on_bad_row="skip", adapter=read_record
-    ).with_repeats()
+    stream = load_samples(source if rows is None else rows, on_bad_row="skip").with_repeats()
     return Input(source, _read(stream), stream, files=(Path(source), read))
 
 

@@ -21,7 +21,6 @@ from assay.scoring.judges import Calibrator, Judge, read_labels
 from assay.scoring.judges.vertex import VertexJudge
 from assay.sources import SampleStream, load_samples
 
-from .check import read_record
 from .exit_status import COULD_NOT_TELL, YES, CouldNotTell
 from .ingest_output import write_file, write_stdout
 from .interruption import leave_now, stopping_on_signals, ticking
@@ -126,7 +125,7 @@ def _file(args: Namespace) -> SampleStream | None:
         return None
     if args.output not in (None, "-") and path.exists() and _same(path, Path(args.output)):
         raise ConfigError(f"{args.output!r} is what is read", hint="name another file after -o")
-    stream = load_samples(path, args.limit, adapter=read_record)
+    stream = load_samples(path, args.limit)
     if not sum(1 for _ in stream):
         raise ConfigError("has no samples", where=str(path))
     return stream

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.errors import BadRow
-from assay.models import Sample, stable_id
+from assay.errors import BadRow, WireError
+from assay.models import Sample, from_eval_record, stable_id
 from assay.models.written import validated
 
 Row = dict[str, Any]
@@ -51,6 +51,7 @@ _ONLY_OURS = frozenset({"prompt", "index", "group_index", "rollout_id", "status"
 _ONLY_WRITTEN = frozenset({"tokens", "loss_mask", "rollout_log_probs", "rollout_id", "failure"})
 """Any of them, where all columns are fields of a sample."""
 
+_RECORD_KEYS = frozenset({"session_id", "request", "intermediate_events"})
 _MADE_ID = re.compile(r"[0-9a-f]{20}")
 
 
@@ -64,6 +65,8 @@ class Layout:
 
     matches: Matches
     read: Reads
+    whole: bool = False
+    """Whether it gives every field of a sample, its `id` and `input` among them."""
 
 
 def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
@@ -74,7 +77,7 @@ def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
     for layout in _candidates(tuple(row)):
         if layout.matches(row):
             fields = layout.read(row)
-            if layout.name == "assay":
+            if layout.whole:
                 fields = {**fields, "index": index} if row.get("index") is None else fields
             else:
                 _check_prompt(layout, fields["prompt"])
@@ -131,6 +134,18 @@ def _written(row: Row) -> bool:
         return Sample.model_validate({**row, "id": ""}).id == own
     except ValidationError:
         return False
+
+
+def _is_record(row: Row) -> bool:
+    return row.keys() >= _RECORD_KEYS
+
+
+def _record(row: Row) -> Fields:
+    """An evaluation record, with its own `response` as the answer."""
+    try:
+        return dict(from_eval_record(row))
+    except WireError as error:
+        raise BadRow(f"the evaluation record cannot be read: {error}") from error
 
 
 def _eval_protocol(row: Row) -> Fields:
@@ -237,7 +252,8 @@ def _layout(name: str, columns: str, matches: Matches, read: Reads) -> Layout:
 
 
 LAYOUTS = (
-    _layout("assay", "trajectory score input prompt", _written, dict),
+    Layout("evaluation record", _RECORD_KEYS, _is_record, _record, whole=True),
+    Layout("assay", frozenset({"trajectory", "score", "input", "prompt"}), _written, dict, True),
     _layout("eval-protocol", "messages", _is_eval_protocol, _eval_protocol),
     _layout("messages", "messages", lambda row: bool(row["messages"]), _messages),
     _layout("TRL preference", "chosen", _is_preference, _preference),
