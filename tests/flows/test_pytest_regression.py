@@ -166,3 +166,34 @@ def test_a_test_that_another_plugin_ran_is_failed_on_top(folder: Path) -> None:
     assert "failure" in {
         case.find("failure") is not None and "failure" for case in session._cases()
     }
+
+
+INTERRUPTED = """
+    TEN = rows(**dict.fromkeys("abcdefghij", "yes"))
+
+    @evaluation_test(TEN)
+    def test_a(reply):
+        return float("FELL" not in os.environ)
+
+    @evaluation_test(TEN)
+    def test_b(reply):
+        if os.environ.get("FELL") == "crash":
+            os._exit(3)
+        if os.environ.get("FELL") == "interrupt":
+            raise KeyboardInterrupt
+        return 1.0
+"""
+
+
+def test_pending_reports_survive_whatever_ends_the_session(tmp_path: Path) -> None:
+    write_tests(tmp_path, INTERRUPTED)
+    assert run(tmp_path, BASELINE, "--assay-update-baseline").status == 0
+
+    interrupted = run(tmp_path, BASELINE, env={"FELL": "interrupt"})
+    crashed = run(tmp_path, BASELINE, "-n", "1", env={"FELL": "crash"})
+
+    assert interrupted.status == pytest.ExitCode.INTERRUPTED
+    assert "FAILED test_evals.py::test_a" in interrupted.output
+    assert crashed.status == 1
+    assert crashed.outcomes == {"test_a": "failure", "test_b": "error"}
+    assert crashed.tests["test_a"]["reason"].startswith("worse than the baseline: -1.000")
