@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
+from assay.cli.bundle_samples import SampleFiles
 from assay.record import Store
 from assay.sources.bundle import Bundle
 
@@ -422,3 +423,29 @@ def test_json_lists_the_files_and_their_digests(
     plain = json.loads(capsys.readouterr().out)
     assert plain["files"].keys() == set(names(Path("x.tar.gz"))) - {"manifest.json"}
     assert plain["runs"][0]["results"] == 6
+
+
+@pytest.mark.parametrize("case", ["count", "line"])
+def test_results_that_do_not_fit_are_refused_before_one_is_recorded(
+    case: str, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    add, write = SampleFiles.add, SampleFiles._write
+
+    def miscount(files: SampleFiles, *args: Any, **options: Any) -> tuple[int, int]:
+        results, rows = add(files, *args, **options)
+        return results - 1, rows
+
+    def garble(files: SampleFiles, file: Any, sample: Any) -> None:
+        write(files, file, sample)
+        if sample.id == "q5":
+            file.write("{garbled\n")
+
+    name, change = ("add", miscount) if case == "count" else ("_write", garble)
+    monkeypatch.setattr(SampleFiles, name, change)
+    bundle()
+    capsys.readouterr()
+    assert main(["runs", "import", "x.tar.gz", "--store", "other.db"]) == 2
+    assert "x.tar.gz" in capsys.readouterr().err
+    with Store.open("other.db", create=False) as store:
+        assert store.runs() == []

@@ -145,6 +145,20 @@ HOSTILE: dict[str, tuple[Callable[[Manifest], object], str]] = {
         lambda given: given["code"].update(config="x; import os"),
         "code.config",
     ),
+    "no run": (lambda given: given.update(runs=[]), "manifest.json: runs"),
+    "a run without an id": (lambda given: given["runs"][0].update(id=""), "runs.0.id"),
+    "a time that acts on terminals": (
+        lambda given: given["runs"][0].update(created_at="\x1b[2J2026-01-01"),
+        "created_at",
+    ),
+    "a fingerprint that is none": (
+        lambda given: given["runs"][0].update(config_fingerprint="\x1b[2J"),
+        "config_fingerprint",
+    ),
+    "a status that is none": (
+        lambda given: given["runs"][0].update(status="running"),
+        "runs.0.status",
+    ),
     "bounds that are no numbers": (
         lambda given: given["runs"][0].update(config={"bounds": "ab"}),
         "bounds",

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, DatasetError
 from assay.models import Sample
 from assay.record import Run, RunSpec, Store, sample_key
 from assay.record.runs import now
@@ -19,7 +19,15 @@ _REPEAT = re.compile(r"#(\d{1,9})$")
 
 def import_bundle(bundle: Bundle, store: Store) -> list[str]:
     """Record the runs of a bundle, unless they were before; their ids in this store."""
-    samples = iter(load_samples(bundle.path).with_repeats())
+    stream = load_samples(bundle.path).with_repeats()
+    # All of them are read before the first is recorded.
+    found, listed = sum(1 for _ in stream), sum(run.results for run in bundle.manifest.runs)
+    if found != listed:
+        raise DatasetError(
+            f"the bundle is refused: it has {found} results, and its manifest lists {listed}",
+            where=str(bundle.path),
+        )
+    samples = iter(stream)
     return [
         _import_run(spec, islice(samples, run.results), run.results, store)
         for run, spec in zip(bundle.manifest.runs, _specs(bundle), strict=True)

@@ -35,6 +35,7 @@ from .rows import Found
 
 VERSION = 1
 _MANIFEST_DEPTH = 50
+_DIGEST = r"^[0-9A-Za-z:_-]{1,128}$"
 
 
 class _Model(BaseModel):
@@ -51,17 +52,17 @@ class BundledFile(_Model):
 class BundledRun(_Model):
     """A run whose samples are in the bundle."""
 
-    id: str
+    id: str = Field(min_length=1)
     name: str
-    status: str
+    status: Literal["completed", "interrupted", "failed"]
     config: dict[str, Any]
     """The description of the configuration, without secrets."""
 
-    config_fingerprint: str | None = None
+    config_fingerprint: str | None = Field(default=None, pattern=_DIGEST)
     dataset: str | None = None
-    dataset_fingerprint: str | None = None
+    dataset_fingerprint: str | None = Field(default=None, pattern=_DIGEST)
     repeats: int = Field(default=1, ge=1)
-    created_at: str | None = None
+    created_at: str | None = Field(default=None, pattern=r"^[0-9T:+.Z-]{10,40}$")
     test: str | None = None
     """The id of the pytest test; None for a run of `assay eval`."""
 
@@ -118,7 +119,7 @@ class BundleManifest(_Model):
     assay: str
     """The version of assay that wrote it."""
 
-    runs: tuple[BundledRun, ...]
+    runs: tuple[BundledRun, ...] = Field(min_length=1)
     code: BundledCode | None = None
     left_out: tuple[str, ...] = ()
     """Files that the code names and that are not bundled, such as `.env`."""
