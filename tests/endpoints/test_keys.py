@@ -97,6 +97,17 @@ def test_a_key_from_the_environment_is_sent_where_nobody_can_read_it(
     assert credential_headers(endpoint(api_base=base)) == {"Authorization": "Bearer key"}
 
 
+def test_a_key_in_a_named_variable_is_not_sent_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "from-environment")
+    named = endpoint("openai-compatible", api_base="http://gpu-box/v1", key_env="MY_KEY")
+
+    with pytest.raises(ConfigError, match="MY_KEY is not sent to 'gpu-box'"):
+        credential_headers(named)
+
+    allowed = named.model_copy(update={"allow_plain_http": True})
+    assert credential_headers(allowed) == {"Authorization": "Bearer from-environment"}
+
+
 def test_the_permission_for_plain_http_does_not_change_a_fingerprint() -> None:
     plain = endpoint(api_base="http://h/v1")
 
@@ -170,7 +181,7 @@ def test_a_key_comes_from_the_variable_that_the_endpoint_names(
     monkeypatch.setenv("OPENAI_API_KEY", "k-usual")
     monkeypatch.setenv("MY_KEY", "k-mine")
     named = Endpoint(
-        provider="openai-compatible", model="m", api_base="http://host/v1", key_env="MY_KEY"
+        provider="openai-compatible", model="m", api_base="https://host/v1", key_env="MY_KEY"
     )
 
     assert credential_headers(named) == {"Authorization": "Bearer k-mine"}

@@ -40,8 +40,7 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
             hint=f"set {named} to the key for this address",
         )
     if key.strip():
-        # A key that is named for this endpoint is meant for its address.
-        if not endpoint.api_key and not named:
+        if not endpoint.api_key:
             _refuse_plain_http(endpoint, where)
         key = _sendable(key, where)
         return {"x-api-key": key} if provider.speaks == "anthropic" else _bearer(key)
@@ -55,17 +54,17 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
 
 
 def _refuse_plain_http(endpoint: Endpoint, where: str) -> None:
-    """Raise `ConfigError` where a key that was not given for an address would be read on the way.
+    """Raise `ConfigError` where a key of the environment could be read on the way.
 
-    A key given with the endpoint is meant for its address; one in the environment is not.
+    Whoever names a variable for an endpoint says whose key it is, not that others may read it.
     """
     parts = urlsplit(endpoint.api_base or "")
     host = parts.hostname or ""
     if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback(host):
         return
     raise ConfigError(
-        f"{provider_named(endpoint.provider).key_variable} is not sent to {host!r} over plain "
-        "http, which does not encrypt it",
+        f"{endpoint.key_env or provider_named(endpoint.provider).key_variable} is not sent to "
+        f"{host!r} over plain http, which does not encrypt it",
         where=where,
         hint="use an https address, or pass the server's own key as Endpoint(api_key=...); "
         "Endpoint(allow_plain_http=True), on the command line --allow-plain-http, sends it",
