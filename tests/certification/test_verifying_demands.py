@@ -97,6 +97,19 @@ def test_the_host_of_the_judge_can_be_demanded(tmp_path: Path) -> None:
     assert finding(verified(certificate, judge_host="x.com"), "judge host")[0] == "mismatch"
 
 
+def test_a_demanded_host_is_said_not_to_be_checked_where_nothing_is_judged(tmp_path: Path) -> None:
+    golden(tmp_path, rows=3)
+    path = manifest(tmp_path, profile(expected_latency_ms=60_000))
+    given = CertifySettings(runner=right)
+    (plan,) = plan_certifications(path, given, folder=tmp_path / "fetched")
+    result = asyncio.run(certify(plan, store=tmp_path / "store.db"))
+    certificate = write_reports(result, tmp_path / "out")[-1]
+
+    found = finding(verified(certificate, judge_host="api.x.com"), "judge host")
+
+    assert found == ("unchecked", "no criterion is judged")
+
+
 def test_a_judge_that_answered_as_another_model_is_named(tmp_path: Path) -> None:
     certificate = certified(tmp_path)
     assert finding(verified(certificate), "judge answered") == ("ok", "script")
