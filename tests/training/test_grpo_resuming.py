@@ -217,6 +217,18 @@ def test_only_the_same_training_goes_on(
         trained(tmp_path, num_steps=2, session=session, **fields)
 
 
+def test_other_prompts_are_refused_without_advice_that_a_training_cannot_follow(
+    tmp_path: Path,
+) -> None:
+    trained(tmp_path, num_steps=1)
+    session = TrainingSession(store=tmp_path / "store.db", resume=True)
+
+    with pytest.raises(ConfigError, match="restore the prompts, or train in another") as refused:
+        trained(tmp_path, num_steps=2, session=session, prompts=other_prompts(answer="mauve"))
+
+    assert "allow" not in str(refused.value)
+
+
 def test_a_training_does_not_go_back_to_fewer_steps(tmp_path: Path) -> None:
     trained(tmp_path, num_steps=2)
     session = TrainingSession(store=tmp_path / "store.db", resume=True)

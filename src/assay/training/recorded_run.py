@@ -8,6 +8,7 @@ from assay.errors import ConfigError
 from assay.evaluation.running import new_run_id
 from assay.models import stable_id
 from assay.record import Run, RunSpec, Store
+from assay.record.runs import refuse_other_config
 
 from .output import Output
 
@@ -43,7 +44,20 @@ def begin_run(
             where=str(output.folder),
             hint="give the original weights, not the trained ones: checkpoints hold the rest",
         )
-    return store.resume_run(begun.run_id, _spec(begun.run_id, plan), take_over=session.take_over)
+    spec = _spec(begun.run_id, plan)
+    _refuse_other_prompts(store.run(begun.run_id).spec, spec)
+    return store.resume_run(begun.run_id, spec, take_over=session.take_over)
+
+
+def _refuse_other_prompts(stored: RunSpec, given: RunSpec) -> None:
+    refuse_other_config(stored, given)
+    if stored.dataset_fingerprint != given.dataset_fingerprint:
+        raise ConfigError(
+            f"the dataset changed since it was started: {given.dataset!r} has other prompts, "
+            f"answers or metadata than {stored.dataset!r} had",
+            where=f"run {stored.id!r}",
+            hint="restore the prompts, or train in another output folder",
+        )
 
 
 def _spec(run_id: str, plan: "Plan") -> RunSpec:
