@@ -233,6 +233,12 @@ def test_parameters_that_the_user_allows_come_back(kept_by: str) -> None:
     assert Endpoint.from_dict(written, extra_params={"user": "team"}) == endpoint
 
 
+def test_a_parameter_to_keep_may_be_named_alone() -> None:
+    endpoint = Endpoint(provider="p", model="m", extra_params={"route": "a"})
+
+    assert Endpoint.from_dict(endpoint.to_dict(keep="route")) == endpoint
+
+
 def test_what_is_kept_is_kept_in_a_session() -> None:
     endpoint = Endpoint(provider="p", model="m", extra_params={"route": "a"}, keep=("route",))
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from assay.errors import ConfigError
 from assay.models import Endpoint
 from assay.rollout import Limits
 from assay.training.grpo_config import GRPOConfig
@@ -33,8 +34,8 @@ def config(**fields: Any) -> GRPOConfig:
         ({"beta": -1}, "beta"),
         ({"backend": "vllm"}, "backend"),
         ({"lora": {"rank": 0}}, "rank"),
-        ({"top_p": 0.9}, "set importance_cap=None"),
-        ({"top_k": 20}, "with `top_k` .* set importance_cap=None"),
+        ({"top_p": 0.9, "importance_cap": 2.0}, "set importance_cap=None"),
+        ({"top_k": 20, "importance_cap": 2.0}, "with `top_k` .* set importance_cap=None"),
         ({"top_k": -1}, "top_k"),
         ({"endpoint": endpoint(temperature=0.0)}, "at temperature 0 .* set `temperature`"),
         ({"endpoint": endpoint(reasoning_effort="low")}, "`endpoint` has `reasoning_effort`"),
@@ -50,8 +51,27 @@ def test_a_wrong_setting_is_refused_before_anything_is_loaded(
         config(**fields)
 
 
-def test_a_cut_distribution_is_fine_without_weights_made_from_it() -> None:
-    assert config(top_p=0.9, importance_cap=None).top_p == 0.9
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {"top_p": 0.9},
+        {"top_k": 20},
+        {"endpoint": endpoint(top_p=0.9)},
+        {"endpoint": endpoint(extra_params={"top_k": 20})},
+    ],
+)
+def test_no_weights_are_made_from_a_cut_distribution(cut: dict[str, Any]) -> None:
+    assert config(**cut).importance_cap is None
+    assert config(**cut, importance_cap=None) == config(**cut)
+
+
+def test_an_endpoint_is_named_by_a_model_string_and_a_stop_by_its_text() -> None:
+    taken = config(endpoint="local:other", stop="x")
+
+    assert taken.endpoint == Endpoint(provider="local", model="other")
+    assert taken.stop == ("x",)
+    with pytest.raises(ConfigError, match="a model is written `provider:model`"):
+        config(endpoint="nothing-known")
 
 
 def test_the_model_is_the_only_thing_that_must_be_said() -> None:

@@ -88,7 +88,8 @@ class Endpoint(BaseModel):
         here or on the endpoint; then `from_dict` reads them again.
         """
         data: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
-        data["keep"] = sorted({*self.keep, *keep}) or None
+        named = {keep} if isinstance(keep, str) else {*keep}
+        data["keep"] = sorted({*self.keep, *named}) or None
         data = {name: value for name, value in data.items() if value not in (None, "", {})}
         extras = dict(self.__pydantic_extra__ or {})
         if isinstance(data.get("stop"), tuple):

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from assay.endpoints import parse_model
 from assay.endpoints.tool_text import CallStyle
 from assay.evaluation.config import PrepareMessages
 from assay.models import Endpoint, stable_id
@@ -107,7 +108,7 @@ class GRPOConfig(BaseModel):
 
     importance_cap: FiniteFloat | None = Field(default=2.0, ge=1)
     """Each token's loss is weighted by how much likelier the trained model found it than the
-    engine that sampled it, up to this. None: not weighted."""
+    engine that sampled it, up to this. None: not weighted, as always with `top_p` or `top_k`."""
 
     updates_per_step: int = Field(default=1, gt=0)
     """How often each step's rollouts are learned from."""
@@ -154,9 +155,14 @@ class GRPOConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _take_endpoint_settings(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("endpoint") is None:
+        if not isinstance(data, dict):
             return data
-        taken = {**settings_of(Endpoint.model_validate(data["endpoint"])), **data}
+        if isinstance(data.get("stop"), str):
+            data = {**data, "stop": (data["stop"],)}
+        if (given := data.get("endpoint")) is None:
+            return _leave_cut_unweighted(data)
+        endpoint = parse_model(given) if isinstance(given, str) else Endpoint.model_validate(given)
+        taken = _leave_cut_unweighted({**settings_of(endpoint), **data, "endpoint": endpoint})
         if taken.get("temperature") == 0:
             raise ValueError(
                 "at temperature 0 all rollouts of a group are equal: set `temperature` above 0"
@@ -214,3 +220,9 @@ class GRPOConfig(BaseModel):
 
     def fingerprint(self) -> str:
         return stable_id(self.describe())
+
+
+def _leave_cut_unweighted(data: dict[str, Any]) -> dict[str, Any]:
+    """Logprobs of a cut distribution make no weights: without a word about them there are none."""
+    is_cut = data.get("top_k", 0) != 0 or data.get("top_p", 1) != 1
+    return {"importance_cap": None, **data} if is_cut else data
