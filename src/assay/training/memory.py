@@ -133,7 +133,7 @@ def _parameters(model_config: Any, config: GRPOConfig) -> tuple[int, int]:
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(model_config)
+        model = AutoModelForCausalLM.from_config(model_config, trust_remote_code=False)
     own = sum(each.numel() for each in model.parameters())
     if config.lora is None:
         return own, 0
