@@ -12,6 +12,7 @@ from assay.endpoints import Reply
 from assay.errors import EndpointError, EnvironmentFault
 from assay.models import Boundary, EvaluateResult, Message, ToolSpec, Trajectory
 from assay.rollout import Environment, Limits, RolloutFailed, Step, run_agent
+from assay.rollout.environment import add_rewards
 from make import asked, said
 from scripted import Scripted
 
@@ -262,6 +263,30 @@ def test_an_environment_may_give_its_first_reward_at_the_end() -> None:
     assert result.reward == 1.0
     assert result.error is None
     assert [output.step_index for output in result.step_outputs or ()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("before", "rewards", "total"),
+    [
+        ([], (1.0, None), None),
+        ([], (1.0, None, 1.0), None),
+        ([], (None, 1.0), 2.0),
+        ([Step(reward=0.5)], (None, 1.0), None),
+        ([Step(reward=0.5)], (0.25, 0.25), 2.0),
+        ([], (None, None), 1.0),
+    ],
+)
+def test_an_unknown_reward_is_found_among_the_steps_of_one_exchange(
+    before: list[Step], rewards: tuple[float | None, ...], total: float | None
+) -> None:
+    exchange = Step(reward=add_rewards(rewards), rewards=rewards)
+
+    result = result_of(rollout(Given(*before, exchange, OVER)))
+
+    assert (result.score, result.is_score_valid) == (total, total is not None)
+    if total is None:
+        told = [output.base_reward for output in result.step_outputs or ()]
+        assert told == [*(step.reward for step in before), None, 1.0]
 
 
 def test_an_exchange_in_which_the_environment_took_no_step_has_no_unknown_reward() -> None:

@@ -356,7 +356,7 @@ class _Rollout:
         outputs = [
             StepOutput(
                 step_index=index,
-                base_reward=step.reward,
+                base_reward=None if index in unknown else step.reward,
                 terminated=step.terminated,
                 control_plane_info=info,
                 metrics={"tool_calls": [call.name for call in action.tool_calls]},

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
@@ -42,6 +43,10 @@ class Step:
     reason: str | None = None
     observation: Any = None
     """What is observed now. Kept as JSON, like `info`."""
+
+    rewards: tuple[float | None, ...] = ()
+    """The reward of each step, where the environment took several in one exchange; `reward` is
+    then `add_rewards` of them."""
 
     @property
     def was_taken(self) -> bool:
@@ -87,6 +92,7 @@ def checked_step(given: object) -> Step:
         given,
         replies=tuple(checked_all(Message, given.replies, "Step.replies")),
         reward=None if given.reward is None else _reward(given.reward),
+        rewards=tuple(None if each is None else _reward(each) for each in given.rewards or ()),
         terminated=_flag(given.terminated, "terminated"),
         truncated=_flag(given.truncated, "truncated"),
         ended_by_agent=_flag(given.ended_by_agent, "ended_by_agent"),
@@ -104,6 +110,7 @@ def _is_right(step: Any) -> bool:
         and type(step.acted) is bool
         and (step.reason is None or type(step.reason) is str)
         and (step.reward is None or (type(step.reward) is float and math.isfinite(step.reward)))
+        and step.rewards == ()
         and (step.replies == () or _are(Message, step.replies))
     )
 
@@ -180,21 +187,26 @@ class RewardSum:
 
     def add(self, index: int, step: Step) -> None:
         """Count one step. Raises `EnvironmentFault` for a sum that is not finite."""
-        if step.reward is not None:
-            self.known = (self.known or 0.0) + step.reward
-            if not math.isfinite(self.known):
-                raise EnvironmentFault(f"the rewards add up to {self.known}")
-        elif self.known is not None and step.acted and not step.ended_by_agent:
+        is_unknown = False
+        for reward in step.rewards or (step.reward,):
+            if reward is not None:
+                self.known = (self.known or 0.0) + reward
+                if not math.isfinite(self.known):
+                    raise EnvironmentFault(f"the rewards add up to {self.known}")
+            elif self.known is not None and step.acted and not step.ended_by_agent:
+                is_unknown = True
+        if is_unknown:
             self.unknown.append(index)
 
 
 def add_rewards(rewards: Sequence[float | None]) -> float | None:
     """The reward of an exchange in which the environment took several steps, one reward each.
 
-    None if one of them is unknown.
+    None if none is known, or if one is unknown after a known one.
     """
-    known = [reward for reward in rewards if reward is not None]
-    return sum(known) if known and len(known) == len(rewards) else None
+    late = list(dropwhile(lambda reward: reward is None, rewards))
+    known = [reward for reward in late if reward is not None]
+    return sum(known) if known and len(known) == len(late) else None
 
 
 def _flag(given: Any, name: str) -> bool:

@@ -494,6 +494,23 @@ def test_a_null_among_the_calls_of_one_message_makes_their_reward_unknown(server
     assert (step.reward, step.acted) == (None, True)
 
 
+def test_a_null_among_the_calls_of_the_first_message_makes_the_total_unknown(
+    server: Started,
+) -> None:
+    server.ask("/behave", {"place": "reward", "fault": '{"reward": null}', "at": 2, "times": 1})
+    twice = said(
+        None, called("move", "c1", direction="right"), called("move", "c2", direction="right")
+    )
+    client = Scripted(twice, RIGHT)
+
+    trajectory = at(server, lambda link: run_agent(client, McpEnvironment(link), [asked("Go.")]))
+
+    result = trajectory.evaluation_result
+    assert result is not None
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert [step.base_reward for step in result.step_outputs or ()] == [None, 1.0]
+
+
 def test_rewards_that_come_only_at_the_end_are_known(server: Started) -> None:
     server.ask("/behave", {"place": "reward", "fault": '{"reward": null}', "times": 2})
     client = Scripted(RIGHT, RIGHT, RIGHT)

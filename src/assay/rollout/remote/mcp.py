@@ -109,6 +109,7 @@ class McpEnvironment:
         return Step(
             replies=tuple(replies),
             reward=add_rewards(rewards),
+            rewards=tuple(rewards),
             acted=taken,
             terminated=self._status.terminated,
             truncated=self._status.truncated,

@@ -82,6 +82,7 @@ class OpenEnvEnvironment:
         return Step(
             replies=tuple(replies),
             reward=add_rewards(rewards),
+            rewards=tuple(rewards),
             acted=last is not None,
             terminated=self._over,
             info={} if last is None else await self._info(last),
