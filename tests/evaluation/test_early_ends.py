@@ -74,6 +74,19 @@ def test_a_timeout_while_the_model_answers_keeps_the_answers_before(store: Path)
     assert trajectory.termination_reason == "sample_timeout_s"
 
 
+def test_the_result_of_a_sample_that_ended_early_has_the_steps_before(store: Path) -> None:
+    endpoint = scripted("one", "two")
+    sample = ended(store, endpoint=endpoint, environment_factory=lambda sample: Hanging("step"))
+
+    assert boundary_of(sample) is Boundary.ENVIRONMENT
+    assert sample.score is not None
+    assert sample.reward is None
+    assert [step.base_reward for step in sample.score.step_outputs or ()] == [1.0]
+    assert sample.score.trajectory_info is not None
+    assert sample.score.trajectory_info["steps"] == 1
+    assert sample.score.trajectory_info["termination_reason"] == "sample_timeout_s"
+
+
 def test_a_timeout_while_scoring_keeps_the_whole_rollout(store: Path) -> None:
     async def hangs(sample: Sample) -> float:
         await asyncio.Event().wait()

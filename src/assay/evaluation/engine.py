@@ -430,7 +430,8 @@ def _fail(sample: Sample, failure: Failure) -> Failure:
     """Write down why a sample has no score."""
     sample.status = Status.FAILED
     sample.failure = failure
-    sample.score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
+    score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
+    sample.score = _with_steps(score, sample.trajectory)
     return failure
 
 
