@@ -90,6 +90,8 @@ def test_the_model_is_asked_with_the_seed_for_sampling() -> None:
         (Sample(metadata={"dataset_info": {"environment_context": {"seed": 0}}}), 0),
         (Sample(metadata={"dataset_info": "none"}), None),
         (Sample(metadata={"seed": 3}), None),
+        (Sample(input={"input_metadata": EVAL_PROTOCOL}), 7),
+        (Sample(input={"input_metadata": None}), None),
     ],
 )
 def test_a_row_names_its_seed_itself_or_in_its_environment_context(
@@ -108,4 +110,10 @@ def test_the_seed_of_an_eval_protocol_row_reaches_the_environment() -> None:
     opened, _ = seeds_of([row], repeats=2)
 
     assert sample.id == "r1"
+    assert opened == [7, 7]
+
+
+def test_the_seed_of_an_eval_protocol_row_is_applied_in_any_layout() -> None:
+    opened, _ = seeds_of([{"question": "Go.", "input_metadata": EVAL_PROTOCOL}], repeats=2)
+
     assert opened == [7, 7]

@@ -22,12 +22,19 @@ def row_seed(sample: Sample) -> int | None:
     None without one.
     """
     own = _whole(sample.input.get("seed"))
-    if own is not None or not sample.metadata:
-        return own
-    context: object = sample.metadata
+    if own is None and sample.metadata:
+        own = _context_seed(sample.metadata)
+    if own is None and "input_metadata" in sample.input:
+        # Only rows of the layout with `messages` have it as their metadata.
+        own = _context_seed(sample.input["input_metadata"])
+    return own
+
+
+def _context_seed(metadata: object) -> int | None:
+    found = metadata
     for key in ("dataset_info", "environment_context", "seed"):
-        context = context.get(key) if isinstance(context, dict) else None
-    return _whole(context)
+        found = found.get(key) if isinstance(found, dict) else None
+    return _whole(found)
 
 
 def _whole(value: object) -> int | None:
