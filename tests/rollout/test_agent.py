@@ -412,6 +412,16 @@ def test_the_session_and_the_actions_are_recorded() -> None:
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
 
 
+def test_the_actions_in_an_environment_without_tools_are_what_the_agent_wrote() -> None:
+    class Guessing(Corridor):
+        tools = ()
+
+    trajectory = rollout(Scripted(said("4"), said("7"), said("8")), Guessing())
+
+    assert trajectory.steps == 3
+    assert trajectory.actions == ["4", "7", "8"]
+
+
 def test_a_rollout_without_an_environment_has_no_session() -> None:
     trajectory = rollout(Scripted(said("8")), BasicEnvironment())
 

@@ -77,7 +77,8 @@ class Trajectory(Written):
 
     observations: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
     actions: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
-    """The tool calls that the environment answered, one text each: `move({"to":"b"})`."""
+    """The tool calls that the environment answered, one text each: `move({"to":"b"})`. Of an
+    environment without tools: the text of each message that it took a step on."""
 
     @property
     def conversation_history(self) -> list[Message]:

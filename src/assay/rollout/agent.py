@@ -330,14 +330,18 @@ class _Rollout:
             fields["close_error"] = self._close_error
         if self._session is not None:
             fields["session"] = self._session
+            fields["actions"] = self._actions()
         if self._tools:
             fields["tools"] = self._tools
-            fields["actions"] = [
-                _as_action(call) for action, _, _ in self._steps for call in action.tool_calls
-            ]
         if self._observations:
             fields["observations"] = self._observations
         return validated(Trajectory, fields)
+
+    def _actions(self) -> list[str]:
+        if self._tools:
+            return [_as_action(call) for action, _, _ in self._steps for call in action.tool_calls]
+        # Without tools, the environment acts on the text of each message.
+        return [action.text for action, step, _ in self._steps if step.was_taken]
 
     def _final_info(self, outputs: Sequence[StepOutput]) -> dict[str, Any] | None:
         """What the control plane said in terminating the episode; None where it did not."""
