@@ -50,7 +50,7 @@ def refuse_out_of_bounds(result: EvaluateResult, bounds: Bounds | None) -> None:
         low, high = bounds
         raise ScorerFault(
             f"the score {score!r} is outside the bounds {low!r} to {high!r}",
-            hint="give EvalConfig the lowest and highest score that is possible",
+            hint="set `bounds` to the lowest and highest score possible",
         )
 
 
