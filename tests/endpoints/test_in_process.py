@@ -15,7 +15,7 @@ from assay.errors import ConfigError, EndpointError
 from assay.models import Endpoint, Message, ModelCall, ToolSpec
 from endpoints.saying import Saying
 from make import answered, asked
-from tiny_models import FAMILIES, Family, tiny_local, tiny_model, tiny_tokenizer
+from tiny_models import FAMILIES, Family, chat_template, tiny_local, tiny_model, tiny_tokenizer
 from trl_templates import template
 
 LOOKUP = ToolSpec(name="lookup", description="Finds an order.")
@@ -232,6 +232,35 @@ def test_reasoning_that_was_cut_short_is_not_an_answer() -> None:
 
     assert reply.call.finish_reason == "length"
     assert (reply.message.reasoning, reply.message.content) == ("hello", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (chat_template("qwen3"), "<think>\nhello"),
+        (template("gemma4_v5"), "<|channel>thought\nhello"),
+        (template("gptoss"), "<|channel|>analysis<|message|>hello"),
+    ],
+)
+def test_reasoning_that_the_model_opened_and_was_cut_short_is_not_an_answer(
+    source: str, text: str
+) -> None:
+    special = ("<|channel>", "<channel|>", "<|channel|>", "<|message|>")
+    ids = Saying("qwen2.5", template=source, special=special).tokenizer.encode(text)
+    local = Saying("qwen2.5", ids, template=source, special=special)
+
+    reply = ask(local, asked("2 + 2?"))
+
+    assert reply.call.finish_reason == "length"
+    assert (reply.message.reasoning, reply.message.content) == ("hello", "")
+
+
+def test_an_answer_that_was_cut_short_is_not_reasoning() -> None:
+    ids = tiny_tokenizer("qwen3").encode("hello")
+
+    reply = ask(Saying("qwen3", ids), asked("2 + 2?"))
+
+    assert (reply.message.reasoning, reply.message.content) == (None, "hello")
 
 
 def test_a_turn_that_never_left_the_reasoning_but_ended_is_an_answer() -> None:

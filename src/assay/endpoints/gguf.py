@@ -181,6 +181,7 @@ class GgufSpeaker:
             tools=() if answer.calls else request.tools,
             opened=opened,
             reasons=answer.reasoning is None and (opened or knows_reasoning(template, style)),
+            cut_short=answer.finish_reason == "length",
         )
 
     async def _template(self, *, with_tools: bool) -> str:

@@ -202,17 +202,14 @@ class LocalSpeaker:
         template = prompts.template(answer.tools)
         style = self._style(template)
         opened = opens_reasoning(prompt.text, style)
-        written = read_turn(
+        return read_turn(
             text,
             style,
             tools=answer.tools if special else (),
             opened=opened,
             reasons=opened or knows_reasoning(template, style),
+            cut_short=generated.finish_reason == "length",
         )
-        if opened and generated.finish_reason == "length" and written == Written(text):
-            # Cut short before the reasoning ended: none of it is an answer.
-            return Written("", reasoning=text.strip("\n"))
-        return written
 
     def _cut(self, text: str) -> str:
         places = [place for each in self._options.stop if (place := text.find(each)) >= 0]

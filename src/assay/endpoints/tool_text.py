@@ -139,13 +139,19 @@ def knows_reasoning(template: str, style: CallStyle | None) -> bool:
     return "reasoning_content" in template or _thought_marks(style)[1] in template
 
 
-def read_turn(
-    text: str, style: CallStyle | None, *, tools: Sequence[ToolSpec], opened: bool, reasons: bool
+def read_turn(  # noqa: PLR0913  # what was written, how, and what was known before
+    text: str,
+    style: CallStyle | None,
+    *,
+    tools: Sequence[ToolSpec],
+    opened: bool,
+    reasons: bool,
+    cut_short: bool = False,
 ) -> Written:
     """A whole turn. Calls are read only where tools were offered.
 
-    `opened`: the prompt already ended with the mark that opens reasoning; `reasons`: what stands
-    between the marks is reasoning.
+    `opened`: the prompt already ended with the mark that opens reasoning; `reasons`: text between
+    the marks is reasoning; `cut_short`: the turn ran out of tokens, perhaps inside of it.
     """
     known = None if style is None else _FORMATS[style]
     if known is not None and known.turn is not None:
@@ -153,7 +159,12 @@ def read_turn(
     reasoning = None
     if reasons:
         reasoning, text = split_reasoning(text, opened=opened, style=style)
-    return replace(read_calls(text, style if tools else None, tools), reasoning=reasoning)
+    written = replace(read_calls(text, style if tools else None, tools), reasoning=reasoning)
+    if reasons and cut_short and written == Written(text):
+        # Unless the text is an answer from its start, none of it is one.
+        unended = _unended_reasoning(text, opened=opened, style=style)
+        return written if unended is None else Written("", reasoning=unended)
+    return written
 
 
 def split_reasoning(
@@ -171,6 +182,14 @@ def split_reasoning(
     if not closed:
         return None, text
     return thought.lstrip("\n").removeprefix(start_mark).strip("\n"), rest.lstrip("\n")
+
+
+def _unended_reasoning(text: str, *, opened: bool, style: CallStyle | None) -> str | None:
+    """The reasoning of a text that ends inside of it. None: the text does not begin with it."""
+    mark, start = _thought_marks(style)[0], text.lstrip("\n")
+    if not opened and not start.startswith(mark):
+        return None
+    return start.removeprefix(mark).strip("\n")
 
 
 def _thought_marks(style: CallStyle | None) -> tuple[str, str]:
