@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from assay.endpoints import ModelClient
+from assay.errors import EndpointError
 from assay.evaluation import EvalConfig, Stop
 from assay.models import Boundary, Message, Sample, Trajectory
 from assay.record import Store
@@ -32,8 +34,6 @@ class Hanging(BasicEnvironment):
         if self._at == "step" and self._steps == 2:
             await asyncio.Event().wait()
         return Step(reward=1.0, replies=(Message(role="user", content="More."),))
-
-    endpoint = scripted("one", {"text": "never", "latency_s": 3600})
 
 
 def ended(store: Path, **settings: Any) -> Sample:
@@ -164,3 +164,48 @@ def test_a_timeout_that_the_environment_swallows_ends_the_rollout_all_the_same(s
     assert sample.failure.kind == "TimeoutError"
     assert trajectory_of(sample).termination_reason == "sample_timeout_s"
     assert (trajectory_of(sample).steps or 0) < 100
+
+
+async def ask_twice(client: ModelClient | None, sample: Sample) -> Trajectory:
+    assert client is not None
+    messages = list(sample.messages)
+    for _ in range(2):
+        messages.append((await asyncio.gather(client.complete(messages)))[0].message)
+    return Trajectory(messages=messages)
+
+
+def test_a_timeout_in_a_rollout_function_keeps_the_conversation(store: Path) -> None:
+    waits = scripted("one", {"error": {"status": 429, "retry_after": 20}}, "two")
+
+    sample = ended(store, endpoint=waits, rollout_fn=ask_twice)
+
+    assert boundary_of(sample) is Boundary.ENDPOINT
+    assert [message.text for message in trajectory_of(sample).messages] == ["Say 0", "one"]
+    assert len(trajectory_of(sample).calls) == 1
+    assert trajectory_of(sample).termination_reason == "sample_timeout_s"
+
+
+def test_a_timeout_in_a_rollout_functions_own_code_is_the_environments(store: Path) -> None:
+    async def ask_and_hang(client: ModelClient | None, sample: Sample) -> Trajectory:
+        assert client is not None
+        await client.complete(sample.messages)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    sample = ended(store, endpoint=ECHO, rollout_fn=ask_and_hang)
+
+    assert boundary_of(sample) is Boundary.ENVIRONMENT
+    assert [message.text for message in trajectory_of(sample).messages] == ["Say 0", "Say 0"]
+
+
+def test_a_model_that_fails_in_a_rollout_function_is_the_endpoints(store: Path) -> None:
+    endpoint = scripted("one", {"error": {"status": 400}})
+
+    sample = ended(
+        store, endpoint=endpoint, client=NO_RETRIES, rollout_fn=ask_twice, sample_timeout_s=None
+    )
+
+    assert sample.failure is not None
+    assert sample.failure.kind == EndpointError.__name__
+    assert sample.failure.boundary is Boundary.ENDPOINT
+    assert len(trajectory_of(sample).calls) == 1

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from assay.endpoints import ModelClient
 from assay.errors import AccessDenied, ConfigError, RunStopped
 from assay.evaluation import EvalConfig, EvalReport, Resume, Stop
-from assay.models import Boundary, Endpoint, Message, Sample
+from assay.models import Boundary, Endpoint, Message, Sample, Trajectory
 from assay.record import Retried, Store
 from evaluation.runs import NO_RETRIES, rows, run
 from misbehaving import Exchange, MisbehavingServer
@@ -107,6 +108,28 @@ def test_a_scorer_that_was_repaired_is_taken_when_none_was_scored_before(
     assert again.summary.judged_samples == 6
     with pytest.raises(ConfigError, match="the configuration is not the one"):
         run(rows(5), config(server, all_raise), store=store, resume="latest")
+
+
+def test_a_rollout_of_the_users_function_without_a_model_is_kept_as_well(store: Path) -> None:
+    asked: list[str] = []
+
+    async def answer(client: ModelClient | None, sample: Sample) -> Trajectory:
+        asked.append(sample.id)
+        return Trajectory(messages=[*sample.messages, Message(role="assistant", content="Hi")])
+
+    run(rows(5), EvalConfig(score_fn=all_raise, rollout_fn=answer), store=store)
+    repairing = EvalConfig(score_fn=repaired, rollout_fn=answer)
+
+    resumed = run(rows(5), repairing, store=store, resume="latest")
+
+    assert scores(resumed) == [0.75] * 5
+    assert len(asked) == 5
+    again = EvalConfig(score_fn=half_raise, rollout_fn=answer)
+    run(rows(5), again, store=store, resume=Resume(rescore=True))
+    assert len(asked) == 5
+    others = [{**row, "question": "Else?"} for row in rows(5)]
+    with pytest.raises(ConfigError, match="was asked with other messages"):
+        run(others, repairing, store=store, resume=resumed.run_id)
 
 
 def test_a_repaired_scorer_is_refused_beside_the_scores_of_the_old_one(

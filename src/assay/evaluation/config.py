@@ -153,6 +153,12 @@ class EvalConfig:
         check_fail_on_error(self.fail_on_error, where="EvalConfig")
         check_max_cost(self.max_cost_usd, where="EvalConfig")
 
+    @property
+    def rolls_out(self) -> bool:
+        """Whether samples are rolled out, by a model or by `rollout_fn`, rather than scored as
+        they are."""
+        return self.endpoint is not None or self.rollout_fn is not None
+
     def make_environment(self, sample: Sample) -> Environment:
         factory = self.environment_factory
         if factory is None:

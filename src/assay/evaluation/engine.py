@@ -40,6 +40,7 @@ from .config import EvalConfig, RolloutFunction
 from .early_stop import Admission, EarlyStop, ObservedClient
 from .progress import Oversight
 from .prompts import Unprepared, digest_messages, prepare_messages
+from .recording_client import RecordingClient
 from .unit import Unit
 
 _Done = TypeVar("_Done")
@@ -81,6 +82,7 @@ class Engine:
         )
         self._admission = Admission(self._early)
         self._client = ObservedClient(client, self._early) if client and self._probes else client
+        self._rolls_out = client is not None or config.rollout_fn is not None
         self._finished: list[tuple[Unit, bool]] = []
 
     async def run(self, todo: Iterator[Unit]) -> None:
@@ -193,7 +195,7 @@ class Engine:
                 admission.end()
             # A refused key says nothing about the sample. Whatever else ended the run, what was
             # done until then is kept, and so is a rollout that only could not be scored.
-            paid = failure is not None and failure.boundary is Boundary.SCORER and self._client
+            paid = failure is not None and failure.boundary is Boundary.SCORER and self._rolls_out
             if paid or not isinstance(self._fatal, AccessDenied):
                 if self._writer.is_full:
                     await self._until_room()
@@ -224,10 +226,10 @@ class Engine:
         except Unprepared as unprepared:
             return self._failed(sample, unprepared.__cause__ or unprepared, unprepared.boundary)
         except TimeoutError as error:
-            return self._failed(sample, error, _slower_side(sample.trajectory))
+            return self._failed(sample, error, unit.waited_for or _slower_side(sample.trajectory))
         except Exception as error:
             # Whatever else: the environment is the only other code in a rollout.
-            return self._failed(sample, error, Boundary.ENVIRONMENT)
+            return self._failed(sample, error, unit.waited_for or Boundary.ENVIRONMENT)
         try:
             if self._scorer is None:
                 score = _own_result(sample)
@@ -264,7 +266,7 @@ class Engine:
 
     def _loses_rollout(self, unit: Unit) -> bool:
         """Whether the end of the run would throw away a rollout that waits for its score."""
-        rolled_out = self._client is not None and unit.kept is None
+        rolled_out = self._rolls_out and unit.kept is None
         return rolled_out and (self._stop.requested or isinstance(self._fatal, RunStopped))
 
     def _take(self, unit: Unit, kept: Kept) -> None:
@@ -302,10 +304,17 @@ class Engine:
 
     async def _rolled_out_by_function(self, unit: Unit, roll_out: RolloutFunction) -> Trajectory:
         unit.prompt_digest = digest_messages(prepare_messages(self._config, unit.sample))
+        client = None if self._client is None else RecordingClient(self._client)
         try:
-            returned: object = await roll_out(self._client, unit.sample)
+            returned: object = await roll_out(client, unit.sample)
         except SystemExit as error:
             raise EnvironmentFault(f"`rollout_fn` called sys.exit({error.code!r})") from error
+        except (Exception, asyncio.CancelledError) as error:
+            if client is not None:
+                limited = isinstance(error, asyncio.CancelledError)
+                unit.sample.trajectory = client.trajectory(_SAMPLE_TIMEOUT if limited else "error")
+                unit.waited_for = client.boundary_of(error)
+            raise
         if not isinstance(returned, Trajectory):
             kind = type(returned).__name__
             raise EnvironmentFault(f"`rollout_fn` returned a {kind}, not a Trajectory")

@@ -93,7 +93,7 @@ async def evaluate(
             def todo(done: Container[str]) -> Iterator[Unit]:
                 left = units(iter(read), config, run, done)
                 is_fresh = run.is_new and run.spec.reuses is None
-                reuses = config.endpoint is not None and not is_fresh
+                reuses = config.rolls_out and not is_fresh
                 return KeptRollouts(run, opened).filled(left) if reuses else left
 
             await work_through(run, todo, config, client=client, oversight=oversight)
@@ -238,11 +238,11 @@ def _prompt_checks(
             run.spec,
             spec,
             allow_changed_dataset=resume.allow_changed_dataset,
-            allow_changed_scorer=config.endpoint is not None and not run.totals.recorded,
+            allow_changed_scorer=config.rolls_out and not run.totals.recorded,
         )
     # Then messages are rows, and other rows are allowed.
     only_rows = config.prepare_messages is None and resume.allow_changed_dataset
-    if config.endpoint is None or not resume.check_prompts or only_rows:
+    if not config.rolls_out or not resume.check_prompts or only_rows:
         return []
     return [PromptCheck(each, config) for each in reused_runs(run, store)]
 
@@ -265,7 +265,7 @@ async def _check_prompts(
 
 
 def _refuse_other_rollouts(stored: RunSpec, given: RunSpec, config: EvalConfig) -> None:
-    if config.endpoint is None:
+    if not config.rolls_out:
         raise ConfigError(
             "nothing is rolled out without an endpoint, and nothing can be reused",
             where="Resume(rescore=True)",
@@ -277,7 +277,7 @@ def _refuse_other_rollouts(stored: RunSpec, given: RunSpec, config: EvalConfig) 
 def _begin(store: Store, spec: RunSpec, resume: Resume | None, config: EvalConfig) -> Run:
     if resume is not None and resume.rescore:
         return store.start_run(replace(spec, reuses=store.run(resume.run_id).id))
-    return start_or_resume(store, spec, resume, allow_changed_scorer=config.endpoint is not None)
+    return start_or_resume(store, spec, resume, allow_changed_scorer=config.rolls_out)
 
 
 def start_or_resume(

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
-from assay.models import Sample
+from assay.models import Boundary, Sample
 from assay.record import Run, sample_key
 from assay.record.prompts import Kept
 
@@ -26,6 +26,9 @@ class Unit:
 
     kept: Kept | None = None
     """A rollout of this sample that was paid for, and is to be scored only."""
+
+    waited_for: Boundary | None = None
+    """Where a rollout by `rollout_fn` broke; None where that is not known."""
 
 
 def units(
