@@ -105,19 +105,30 @@ def test_installing_twice_changes_nothing() -> None:
 def test_a_name_assay_does_not_have_is_an_import_error() -> None:
     compat.install()
 
-    with pytest.raises(ImportError, match="cannot import name 'no_such_thing' from 'rollouts'"):
+    with pytest.raises(ImportError, match=r"assay does not support `rollouts\.no_such_thing`"):
         run("from rollouts import no_such_thing")
-    with pytest.raises(AttributeError, match=r"assay has nothing under `rollouts\.no_such_thing`"):
+    with pytest.raises(AttributeError, match=r"does not support `rollouts\.no_such_thing`"):
         run("import rollouts\nrollouts.no_such_thing")
+    assert run("import rollouts\nfound = hasattr(rollouts, 'no_such_thing')")["found"] is False
 
 
-def test_a_name_of_eval_protocol_that_is_not_supported_is_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eval_protocol.load_jsonl",
+        "eval_protocol.rewards",
+        "eval_protocol.models.ErrorInfo",
+        "eval_protocol.models.Status",
+        "eval_protocol.pytest.RemoteRolloutProcessor",
+        "eval_protocol.pytest.types.ServerMode",
+    ],
+)
+def test_a_name_of_eval_protocol_that_is_not_supported_is_refused_by_name(name: str) -> None:
     compat.install()
+    module, _, attribute = name.rpartition(".")
 
-    with pytest.raises(
-        ImportError, match=r"does not support `eval_protocol\.pytest\.RemoteRolloutProcessor`"
-    ):
-        run("from eval_protocol.pytest import RemoteRolloutProcessor")
+    with pytest.raises(ImportError, match=f"assay does not support `{name}`; install the package"):
+        run(f"from {module} import {attribute}")
 
 
 def test_the_real_package_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +152,7 @@ def test_a_folder_with_the_name_of_a_package_is_not_the_package(
 def test_a_module_without_a_stand_in_is_refused_by_name() -> None:
     compat.install()
 
-    with pytest.raises(ModuleNotFoundError, match=r"no stand-in for `eval_protocol\.mcp`; install"):
+    with pytest.raises(ModuleNotFoundError, match=r"not support `eval_protocol\.mcp`; install"):
         run("import eval_protocol.mcp")
 
 

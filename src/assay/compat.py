@@ -124,18 +124,6 @@ _MODULES = {
 """
 
 
-_REFUSED = frozenset(
-    """
-    BackoffConfig DynamicDataLoader EvalMetadata ExceptionHandlerConfig ExecutionMetadata
-    GithubActionRolloutProcessor InlineDataLoader KlavisSandboxRolloutProcessor
-    LangGraphRolloutProcessor NoOpRolloutResultPostProcessor PydanticAgentRolloutProcessor
-    RemoteRolloutProcessor RewardFunction RolloutResultPostProcessor Status
-    get_default_exception_handler_config make rollout
-    """.split()
-)
-"""Names of eval-protocol that test files import, and that assay does not support."""
-
-
 class _StandIn(ModuleType):
     """A module whose names are looked up in assay when they are asked for."""
 
@@ -149,14 +137,7 @@ class _StandIn(ModuleType):
     def __getattr__(self, name: str) -> Any:
         home = self.__dict__.get("_homes", {}).get(name)
         if home is None:
-            if name in _REFUSED and self.__name__.startswith("eval_protocol"):
-                # An attribute error would become one about a name that cannot be imported.
-                raise ImportError(
-                    f"assay does not support `{self.__name__}.{name}`; install eval-protocol to "
-                    "use it",
-                    name=self.__name__,
-                )
-            raise AttributeError(f"assay has nothing under `{self.__name__}.{name}`")
+            raise AttributeError(f"assay does not support `{self.__name__}.{name}`")
         module, _, own_name = home.partition(":")
         return getattr(import_module(module), own_name or name)
 
@@ -190,14 +171,16 @@ def _is_installed(package: str) -> bool:
 
 
 class _Refusals:
-    """The last place where a module is looked for: tells which package assay stands in for."""
+    """The last place where a module is looked for, and a name that its package does not have."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> None:
         package = name.partition(".")[0]
         if isinstance(sys.modules.get(package), _StandIn):
+            # It is the package that is missing. An error with the name of what is imported
+            # `from` it would be replaced by one that does not mention assay.
             raise ModuleNotFoundError(
-                f"assay has no stand-in for `{name}`; install the package `{package}` to use it",
-                name=name,
+                f"assay does not support `{name}`; install the package `{package}` to use it",
+                name=package,
             )
