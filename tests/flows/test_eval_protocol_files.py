@@ -210,12 +210,27 @@ def test_all(rows: list[EvaluationRow]) -> list[EvaluationRow]:
 
 @evaluation_test(
     input_rows=ROWS,
+    completion_params=[
+        {"model": "openai/each", "temperature": 0.5, "api_key": "sk-not-to-be-recorded"}
+    ],
+    mode="all",
+    num_runs=2,
+)
+def test_each_run(rows: list[EvaluationRow]) -> list[EvaluationRow]:
+    assert len(rows) == len({row.input_metadata.row_id for row in rows}) == 3
+    asked = {"model": "openai/each", "temperature": 0.5}
+    return [score(row, float(row.input_metadata.completion_params == asked)) for row in rows]
+
+@evaluation_test(
+    input_rows=ROWS,
     completion_params=[{"model": "openai/one"}, {"model": "openai/two"}],
     mode="groupwise",
     num_runs=2,
 )
 async def test_groups(rows: list[EvaluationRow]) -> list[EvaluationRow]:
-    assert len(rows) == 4 and len({row.input_metadata.row_id for row in rows}) == 1
+    assert len({row.input_metadata.row_id for row in rows}) == 1
+    models = [row.input_metadata.completion_params["model"] for row in rows]
+    assert models == ["openai/one", "openai/two"]
     # The recorded answer is dropped, and the model asked for another one.
     return [score(row, float(row.messages[-1].content == "A")) for row in rows]
 
@@ -364,8 +379,16 @@ def test_rows_are_scored_as_they_are_in_one_call(ended: Ended) -> None:
     assert [row.reward for row in ended.session.rows("test_all")] == [0.0, 1.0, 1.0]
 
 
-def test_groups_hold_all_runs_of_all_models(ended: Ended) -> None:
-    assert ended.session.outcomes["test_groups"] == "passed"
+def test_each_run_is_judged_in_a_call_of_its_own(ended: Ended) -> None:
+    rows = ended.session.rows("test_each_run")
+
+    assert ended.session.outcomes["test_each_run"] == "passed", ended.session.output
+    assert [row.reward for row in rows] == [1.0] * 6
+    assert "sk-not-to-be-recorded" not in "".join(row.to_json() for row in rows)
+
+
+def test_groups_have_one_row_of_each_model(ended: Ended) -> None:
+    assert ended.session.outcomes["test_groups"] == "passed", ended.session.output
     assert len(ended.requests("one")) == len(ended.requests("two")) == 6
     # The recorded answer was dropped before the model was asked.
     assert all(len(body["messages"]) == 1 for body in ended.requests("one"))

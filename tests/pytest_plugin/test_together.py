@@ -138,6 +138,18 @@ def test_samples_in_another_order_are_not_mixed_up() -> None:
     assert "returned sample 'b' in the place of 'a'" in str(said(found, members_[0]))
 
 
+def test_rollouts_of_one_sample_in_another_order_keep_their_own_scores() -> None:
+    def judge(rows: list[Sample], endpoints: list[str]) -> list[Sample]:
+        for row, endpoint in zip(rows, endpoints, strict=True):
+            row.score = EvaluateResult(score=float(endpoint == "good"))
+        return sorted(rows, key=lambda row: -(row.reward or 0.0))
+
+    members_ = [*group("a", endpoint="bad"), *group("a", endpoint="good")]
+    found = judged(judge, members_, endpoints=True)
+
+    assert [said(found, member) for member in members_] == [0.0, 1.0]
+
+
 def test_samples_that_failed_are_not_judged_and_no_earlier_score_is_shown() -> None:
     broken, whole = samples("broken", "whole")
     broken.failure = Failure(boundary="endpoint", kind="Timeout", message="too slow")

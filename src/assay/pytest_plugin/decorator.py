@@ -103,6 +103,17 @@ class Asked:
         return self.batch or self.groupwise
 
 
+@dataclass(frozen=True)
+class TranslatedOptions(Asked):
+    """What a test asks for in the options of eval-protocol.
+
+    A function that judges several results is called once for each repeat.
+    """
+
+    completion_params: tuple[dict[str, Any], ...] = ()
+    """One for each endpoint: written into the metadata of its rows."""
+
+
 class Options(TypedDict, total=False):
     """The options of `evaluation_test`, as type checkers see them; `Asked` describes each."""
 
@@ -199,11 +210,15 @@ def _translating(
         )
 
     def mark(function: Function) -> Function:
-        from .eval_protocol import translate_options
+        from .eval_protocol import describe_params, translate_options
 
         code = getattr(inspect.unwrap(function), "__code__", None)
         folder = os.path.dirname(code.co_filename) if code is not None else ""
-        return evaluation_test(**translate_options(options, folder))(function)
+        marked = evaluation_test(**translate_options(options, folder))(function)
+        params = tuple(map(describe_params, options.get("completion_params") or ()))
+        asked = {each.name: getattr(getattr(marked, MARK), each.name) for each in fields(Asked)}
+        setattr(marked, MARK, TranslatedOptions(**asked, completion_params=params))
+        return marked
 
     return mark
 

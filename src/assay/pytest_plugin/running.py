@@ -22,12 +22,20 @@ from .assertions import FailedAssertions
 from .bundled_rows import BundledRows
 from .calling import UserFunction, user_function
 from .collection import endpoint_names
-from .decorator import ENDPOINT, Asked
+from .decorator import ENDPOINT, Asked, TranslatedOptions
 from .environments import describe_environment, environment_of, redactor_for
 from .records import minimum_of
 from .session import Evaluations
-from .summary import digest_file
-from .together import Member, Said, by_sample, judge_groups, judge_groups_in_loop, members
+from .summary import digest_file, digest_rows
+from .together import (
+    Member,
+    Said,
+    by_repeat,
+    by_sample,
+    judge_groups,
+    judge_groups_in_loop,
+    members,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -101,6 +109,15 @@ class Evaluation:
         if first is not None:
             function.takes.of(first)
 
+    @functools.cached_property
+    def dataset_fingerprint(self) -> str | None:
+        """The SHA-256 of the file or of the list that is read; None for any other source."""
+        file, rows = self._samples().file, self.asked.samples
+        if file is not None:
+            return digest_file(file)
+        in_memory = isinstance(rows, list | tuple) and self.evaluations.rows is None
+        return digest_rows(rows) if in_memory else None
+
     @property
     def interrupted(self) -> bool:
         return any(run.report.interrupted for run in self.runs)
@@ -170,7 +187,7 @@ class Evaluation:
         threshold = minimum_of(asked.threshold)
         return {
             "dataset": samples.name,
-            "dataset_fingerprint": None if samples.file is None else digest_file(samples.file),
+            "dataset_fingerprint": self.dataset_fingerprint,
             "test": self.item.nodeid,
             "endpoint": name or model,
             "agent": None if asked.rollout_fn is None else _qualified_name(asked.rollout_fn),
@@ -179,7 +196,18 @@ class Evaluation:
             "repeats": asked.repeats,
             "seed": asked.seed,
             "tags": list(asked.tags),
+            **self._completion_params(endpoint),
         }
+
+    def _completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
+        """What eval-protocol writes into the metadata of the rows that this endpoint answers."""
+        asked = self.asked
+        if not isinstance(asked, TranslatedOptions) or not asked.completion_params:
+            return {}
+        if self.evaluations.model:
+            return {"completion_params": {"model": self.evaluations.model}}
+        pairs = zip(asked.endpoints or (endpoint,), asked.completion_params, strict=True)
+        return {"completion_params": next(params for one, params in pairs if one is endpoint)}
 
     def _samples(self, most: int | None = None) -> SampleStream:
         limits = [self.asked.max_samples, self.evaluations.limit, most]
@@ -214,6 +242,8 @@ class Evaluation:
             member for run in self.runs for member in members(run.endpoint, run.report.samples)
         ]
         groups = by_sample(found) if self.asked.groupwise else [found]
+        if isinstance(self.asked, TranslatedOptions):
+            groups = [part for group in groups for part in by_repeat(group)]
         return [group for group in groups if group]
 
     async def _rescore(self, said: Said) -> None:

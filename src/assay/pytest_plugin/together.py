@@ -67,6 +67,15 @@ def by_sample(found: Iterable[Member]) -> list[list[Member]]:
     return list(groups.values())
 
 
+def by_repeat(group: Iterable[Member]) -> list[list[Member]]:
+    """The results of each repeat on their own."""
+    parts: dict[str, list[Member]] = {}
+    for member in group:
+        repeat = (member.sample.rollout_id or "").removeprefix(f"{member.sample.id}#")
+        parts.setdefault(repeat, []).append(member)
+    return list(parts.values())
+
+
 def judge_groups(
     function: UserFunction, groups: Sequence[list[Member]], *, max_concurrent: int
 ) -> Said:
@@ -143,6 +152,10 @@ def _read(group: list[Member], value: object) -> dict[Key, EvaluateResult | Exce
             f"list of {len(group)} results"
         )
         return {member.key: fault for member in group}
+    # Rollouts of one sample have the same id: one in the place of another is not noticed below.
+    own = {id(member.sample): position for position, member in enumerate(group)}
+    if len({member.sample.id for member in group}) == 1 and {*map(id, values)} == own.keys():
+        values.sort(key=lambda each: own[id(each)])
     return {
         member.key: _outcome(each, member.sample)
         for member, each in zip(group, values, strict=True)

@@ -6,7 +6,11 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.models import Endpoint
-from assay.pytest_plugin.eval_protocol.completion_params import _ADDRESSES, read_endpoint
+from assay.pytest_plugin.eval_protocol.completion_params import (
+    _ADDRESSES,
+    describe_params,
+    read_endpoint,
+)
 
 LOCAL = "http://127.0.0.1:9/v1"
 
@@ -127,3 +131,25 @@ def test_sampling_settings_keep_their_meaning() -> None:
 def test_unusable_values_are_refused(params: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read_endpoint(params)
+
+
+def test_rows_record_what_was_asked_for_without_secrets() -> None:
+    given = {
+        "model": "openai/gpt-5",
+        "temperature": 0.5,
+        "base_url": "http://user:hunter2hunter2@127.0.0.1:1/v1?token=hunter2hunter2",
+        "api_key": "hunter2hunter2",
+        "extra_headers": {"Authorization": "hunter2hunter2"},
+        "session_token": "hunter2hunter2",
+        "extra_body": {"min_p": 0.1, "api_token": "hunter2hunter2"},
+    }
+
+    written = describe_params(given)
+
+    assert "hunter2" not in str(written)
+    assert {name: written[name] for name in ("model", "temperature", "extra_body")} == {
+        "model": "openai/gpt-5",
+        "temperature": 0.5,
+        "extra_body": {"min_p": 0.1},
+    }
+    assert describe_params(None) == {}

@@ -221,6 +221,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         },
         "does not support 'speed'",
     ),
+    (
+        {
+            **MODEL,
+            "rollout_processor": MCPGymRolloutProcessor(),
+            "server_script_path": "s.py",
+            "rollout_processor_kwargs": {"start_server": False},
+        },
+        "does not support 'start_server' with the value False",
+    ),
+    (
+        {"completion_params": [{"model": "a"}, {"model": "b"}]},
+        "NoOpRolloutProcessor with several `completion_params` of",
+    ),
 ]
 
 

@@ -3,7 +3,7 @@
 Imported when a test file uses one of them, never when pytest starts.
 """
 
-from .completion_params import CompletionParams
+from .completion_params import CompletionParams, describe_params
 from .dataset import default_dataset_adapter
 from .options import EvaluationThreshold, translate_options
 from .processors import (
@@ -25,5 +25,6 @@ __all__ = [
     "RolloutProcessorConfig",
     "SingleTurnRolloutProcessor",
     "default_dataset_adapter",
+    "describe_params",
     "translate_options",
 ]

@@ -84,6 +84,21 @@ def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
         raise ConfigError(f"{place}: {first['msg']}", where=_WHERE) from None
 
 
+def describe_params(params: Mapping[str, Any] | None) -> CompletionParams:
+    """The `completion_params` as a row records them: without what may be secret."""
+    given = dict(params or {})
+    written = read_endpoint({**given, "model": given.get("model") or "none"}).to_dict()
+    withheld = {name.removeprefix("extra_params.") for name in written.get("withheld", ())}
+    body = given.get("extra_body")
+    if isinstance(body, Mapping):
+        given["extra_body"] = {key: body[key] for key in body if key not in withheld}
+    for name in ("api_base", "base_url"):
+        if given.get(name):
+            given[name] = written.get("api_base")
+    hidden = {"api_key", "extra_headers", *withheld}
+    return {key: value for key, value in given.items() if key not in hidden}
+
+
 def _find_address(provider: str | None) -> str | None:
     """The address in the environment for models of this provider."""
     names = ("EP_LLM_API_BASE", "EP_LLM_BASE_URL", *_ADDRESSES.get(provider or "", ()))

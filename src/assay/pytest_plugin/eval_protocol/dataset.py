@@ -37,6 +37,8 @@ class DatasetRows:
         if self.preprocess is not None:
             rows = _checked_rows(self.preprocess(rows), "preprocess_fn")
         for row in rows:
+            # Those of the evaluation replace what the row has, as in eval-protocol.
+            row.metadata.pop("completion_params", None)
             given = row.metadata.get("row_id")
             if given is not None:
                 row.id = str(given)

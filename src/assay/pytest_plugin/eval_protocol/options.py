@@ -1,6 +1,6 @@
 """The options of eval-protocol's `evaluation_test` as those of assay's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,7 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
         )
     kwargs = options.get("rollout_processor_kwargs") or {}
     if isinstance(processor, NoOpRolloutProcessor):
+        _only_params(processor, options)
         return {}
     if isinstance(processor, MCPGymRolloutProcessor):
         script = options.get("server_script_path")
@@ -194,24 +195,39 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
 def _translate_custom(
     processor: RolloutProcessor, options: Mapping[str, Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    given = [params for params in options.get("completion_params") or () if params]
-    if len(given) > 1:
-        raise _unsupported(
-            f"{type(processor).__name__} with several `completion_params`",
-            "write one test for each",
-        )
+    given = _only_params(processor, options)
     rollouts = CustomRollouts(
         processor,
         {
-            "completion_params": dict(given[0]) if given else {},
+            "completion_params": given,
             "mcp_config_path": options.get("mcp_config_path") or "",
             "server_script_path": options.get("server_script_path"),
             "steps": options.get("steps", 30),
             "kwargs": dict(kwargs),
         },
     )
-    asked = _endpoints(options) if given and given[0].get("model") else {}
+    asked = _endpoints(options) if given.get("model") else {}
     return {**asked, "environment": rollouts, "rollout_fn": rollouts.roll_out}
+
+
+def _only_params(processor: RolloutProcessor, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The one `completion_params` of a processor that does not run once for each."""
+    given = _list_params(options)
+    if len(given) > 1:
+        raise _unsupported(
+            f"{type(processor).__name__} with several `completion_params`",
+            "write one test for each",
+        )
+    return dict(given[0]) if given else {}
+
+
+def _list_params(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    given: Any = options.get("completion_params") or ()
+    # None is eval-protocol's way to give none.
+    each = [] if isinstance(given, Mapping | str) else [params or {} for params in given]
+    if (given and not each) or not all(isinstance(params, Mapping) for params in each):
+        raise ConfigError("`completion_params` is not a list of dictionaries", where=_WHERE)
+    return each
 
 
 def _refuse_kwargs(kwargs: Mapping[str, Any]) -> None:
@@ -221,13 +237,7 @@ def _refuse_kwargs(kwargs: Mapping[str, Any]) -> None:
 
 def _endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
     """One endpoint, or one test for each of several."""
-    given: Sequence[Any] = options.get("completion_params") or ()
-    if isinstance(given, Mapping) or not all(isinstance(each, Mapping) for each in given):
-        raise ConfigError(
-            "`completion_params` is not a list of dictionaries that name a `model`",
-            where=_WHERE,
-            hint="use NoOpRolloutProcessor() to score the rows as they are",
-        )
+    given = _list_params(options)
     if not given:
         raise ConfigError(
             "no model is asked: `completion_params` is missing",
