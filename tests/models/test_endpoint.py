@@ -233,6 +233,38 @@ def test_parameters_that_the_user_allows_come_back(kept_by: str) -> None:
     assert Endpoint.from_dict(written, extra_params={"user": "team"}) == endpoint
 
 
+def test_every_parameter_of_a_model_in_this_process_comes_back() -> None:
+    parameters = {
+        "chat_template_kwargs": {"enable_thinking": False},
+        "device": "cpu",
+        "dtype": "bfloat16",
+        "stop_token_ids": [1, 2],
+        "threads": 1,
+        "tool_format": "hermes",
+        "top_k": 5,
+    }
+    endpoint = Endpoint(provider="local", model="m", extra_params=parameters)
+
+    assert endpoint.to_dict()["extra_params"] == parameters
+    assert Endpoint.from_dict(endpoint.to_dict()) == endpoint
+
+
+def test_properties_of_a_json_schema_come_back_whatever_their_names() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"key": {"type": "string"}, "session": {"$ref": "#/$defs/session"}},
+        "$defs": {"session": {"type": "object", "properties": {"token": {"type": "integer"}}}},
+        "required": ["key"],
+    }
+    endpoint = Endpoint(provider="p", model="m", extra_params={"guided_json": schema})
+    leaking = {"properties": {"api_key": "sk-1", "auth": {"token": "sk-2", "type": "string"}}}
+
+    assert Endpoint.from_dict(endpoint.to_dict()) == endpoint
+    written = endpoint.model_copy(update={"extra_params": {"guided_json": leaking}}).to_dict()
+    assert written["extra_params"]["guided_json"] == {"properties": {"auth": {"type": "string"}}}
+    assert written["withheld"] == ["api_key", "token"]
+
+
 def test_a_parameter_to_keep_may_be_named_alone() -> None:
     endpoint = Endpoint(provider="p", model="m", extra_params={"route": "a"})
 

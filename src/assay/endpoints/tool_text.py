@@ -139,7 +139,7 @@ def knows_reasoning(template: str, style: CallStyle | None) -> bool:
     return "reasoning_content" in template or _thought_marks(style)[1] in template
 
 
-def read_turn(  # noqa: PLR0913  # what was written, how, and what was known before
+def read_turn(
     text: str,
     style: CallStyle | None,
     *,

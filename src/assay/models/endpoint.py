@@ -28,8 +28,8 @@ _PLAIN_PARAMETERS = frozenset(
     presence_penalty prompt_logprobs reasoning reasoning_effort repeat_penalty
     repetition_penalty response_format return_token_ids return_tokens_as_token_ids seed
     service_tier skip_special_tokens slots spaces_between_special_tokens stop stop_token_ids
-    stream_options strict temperature threads tool_calls tool_choice top_a top_k top_logprobs
-    top_p truncate_prompt_tokens typical_p use_beam_search verbosity
+    stream_options strict temperature threads tool_calls tool_choice tool_format top_a top_k
+    top_logprobs top_p truncate_prompt_tokens typical_p use_beam_search verbosity
     """.split()
 )
 _GUARDED = frozenset({"api_key", "oauth_token", "api_base", "headers", "extra_params", "thinking"})
@@ -38,6 +38,9 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_IN_A_QUERY = frozenset({"code", "pin", "pw", "pwd", "sig"})
 """Elsewhere, as in a JSON schema, these are ordinary names."""
+
+_SCHEMAS_BY_NAME = frozenset({"properties", "$defs", "definitions"})
+"""Keywords of JSON schemas whose keys are names that the user chose."""
 
 _HIDDEN_DIGITS = 8
 
@@ -276,14 +279,23 @@ def _certain(url: str) -> SplitResult | None:
     return None if "@" in f"{parts.path}{parts.query}{parts.fragment}" else parts
 
 
-def _scrubbed(value: Any, withheld: set[str]) -> Any:
-    """`value` without the entries of nested objects whose name sounds like a secret."""
+def _scrubbed(value: Any, withheld: set[str], *, names_schemas: bool = False) -> Any:
+    """`value` without the entries of nested objects whose name sounds like a secret.
+
+    `names_schemas`: the keys are the properties of a JSON schema, and a schema is no secret.
+    """
     if isinstance(value, dict):
         # `logit_bias` may have numbers for keys.
-        secret = {key for key in value if _SECRET_NAME.search(str(key))}
+        secret = {
+            key
+            for key, inner in value.items()
+            if _SECRET_NAME.search(str(key)) and not (names_schemas and isinstance(inner, dict))
+        }
         withheld.update(map(str, secret))
         return {
-            key: _scrubbed(inner, withheld) for key, inner in value.items() if key not in secret
+            key: _scrubbed(inner, withheld, names_schemas=key in _SCHEMAS_BY_NAME)
+            for key, inner in value.items()
+            if key not in secret
         }
     if isinstance(value, list | tuple):
         return [_scrubbed(inner, withheld) for inner in value]
