@@ -149,10 +149,12 @@ def test_the_summary_tells_what_was_run(session: Session) -> None:
 
 def test_every_sample_tells_its_dataset_its_row_and_its_test(session: Session) -> None:
     first, *_, last = session.rows("::test_prepared")
+    fingerprint = session.tests["test_prepared"]["dataset_fingerprint"]
 
+    assert len(fingerprint) == 64
     assert first.input_metadata == {
         "dataset": "list in memory",
-        "dataset_fingerprint": None,
+        "dataset_fingerprint": fingerprint,
         "row_id": "a",
         "test": "test_evals.py::test_prepared",
         "endpoint": "mock:echo",

@@ -14,6 +14,7 @@ from assay.pytest_plugin.records import Record
 from assay.pytest_plugin.summary import (
     check_rows,
     copy_summary,
+    digest_rows,
     read_rows,
     read_summary,
     rows_beside,
@@ -141,3 +142,19 @@ def test_the_earlier_file_stays_whole_when_writing_fails(
     monkeypatch.undo()
 
     assert read_summary(summary)["tests"][0]["test"] == ONE.test
+
+
+def test_the_digest_of_rows_in_memory_is_that_of_their_content() -> None:
+    rows = [{"id": "a", "n": 1}, Sample(id="b", input={"x": float("nan")})]
+    same = [{"id": "a", "n": 1}, Sample(id="b", input={"x": float("nan")})]
+
+    assert digest_rows(rows) == digest_rows(same)
+    assert digest_rows(rows) != digest_rows(rows[::-1])
+    assert digest_rows(rows) != digest_rows([{"id": "a", "n": 2}, rows[1]])
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800", {1, 2}])
+def test_rows_that_are_not_json_have_a_digest_too(value: object) -> None:
+    row: list[object] = [{"id": "a", "value": value}]
+
+    assert digest_rows(row) == digest_rows(row)

@@ -6,11 +6,13 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_json
 
 from assay import __version__
 from assay.errors import ConfigError
@@ -104,6 +106,21 @@ def digest_file(path: Path) -> str:
     """The SHA-256 of a file, by which its content is known."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_rows(rows: Iterable[object]) -> str:
+    """The SHA-256 of rows in memory, by which their content is known."""
+    digest = hashlib.sha256()
+    for row in rows:
+        # What is not JSON is known by its type: an address in memory differs in each session.
+        try:
+            plain = to_json(
+                row, inf_nan_mode="constants", fallback=lambda each: type(each).__name__
+            )
+        except ValueError:
+            plain = type(row).__name__.encode()  # reading the row will say what is wrong with it
+        digest.update(plain + b"\n")
+    return digest.hexdigest()
 
 
 def _git_commit(root: Path) -> str | None:

@@ -154,7 +154,7 @@ def _record(evaluation: Evaluation, run: TestRun) -> Record:
         run=run.report.run_id,
         skipped=plain(run.skipped, _LONGEST_LINE),
         dataset=spec.dataset,
-        dataset_fingerprint=spec.dataset_fingerprint,
+        dataset_fingerprint=spec.dataset_fingerprint or evaluation.dataset_fingerprint,
     )
     summary = run.report.summary
     asked_a_model = run.config.get("endpoint") is not None or asked.rollout_fn is not None
