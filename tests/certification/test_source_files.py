@@ -14,6 +14,7 @@ from assay.certification.source_files import (
     find_module_code,
     locate_code,
 )
+from assay.errors import ConfigError
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -56,6 +57,18 @@ IMPORTS = {
     "without __init__": ("import bare.part", ["bare/part.py"]),
     "of a circle": ("import round_one", ["round_one.py", "round_two.py"]),
     "of nothing there": ("import nowhere_at_all", []),
+    "by its function's name": (
+        "import importlib\ngetattr(importlib, 'import_module')('other')",
+        ["other.py"],
+    ),
+    "of a name with a function": ("pkgutil.resolve_name('other:thing')", ["other.py"]),
+    "in a text that is run": ("exec('x = 1; from other import thing')", ["other.py"]),
+    "in a program's text": ("run([python, '-c', 'import other as o, json'])", ["other.py"]),
+    "in a command line": ("os.system('python -m other')", ["other.py"]),
+    "by a name in two parts": ("__import__('oth' + 'er')", ["other.py"]),
+    "by a name with a gap": ("__import__(f'oth{x}')", ["other.py"]),
+    "by a name of a format": ("import_module('o{}r'.format(x))", ["other.py"]),
+    "in a folder without __init__": ("__import__('bare.' + x)", ["bare/part.py"]),
     "of a text": ("x = 'other'", []),
     "by a name that is chosen": (
         "import importlib\nN = 'other'\nimportlib.import_module(N)",
@@ -98,6 +111,73 @@ def test_modules_of_the_project_are_followed(tmp_path: Path, text: str, files: l
     )
 
     assert set(module(tmp_path, "main")) == {"main.py", *files}
+
+
+def test_code_that_imports_what_it_lists_has_all_modules_beside_it(tmp_path: Path) -> None:
+    lists = "import pkgutil\nfor m in pkgutil.iter_modules(['.']): __import__(m.name)\n"
+    write(tmp_path, {"top.py": lists, "one.py": "", "below/two.py": ""})
+
+    assert module(tmp_path, "top") == ["one.py", "top.py"]
+
+
+@pytest.mark.parametrize(
+    "text", ["match x:\n  case\nimport other\n", "import other\n" + "#" * 4_200_000]
+)
+def test_imports_are_found_in_code_that_is_not_parsed(tmp_path: Path, text: str) -> None:
+    """A command may run it with a newer Python."""
+    write(tmp_path, {"top.py": text, "other.py": ""})
+
+    assert module(tmp_path, "top") == ["other.py", "top.py"]
+
+
+def test_a_name_in_a_configuration_is_a_module_where_code_imports_by_name(tmp_path: Path) -> None:
+    reads = "import json\nname = json.load(open('setup.json'))['use']\n"
+    write(tmp_path, {"top.py": reads, "setup.json": '{"use": "other"}', "other.py": ""})
+
+    assert module(tmp_path, "top") == ["setup.json", "top.py"]
+    write(tmp_path, {"top.py": f"{reads}__import__(name)\n"})
+    assert module(tmp_path, "top") == ["other.py", "setup.json", "top.py"]
+
+
+@pytest.mark.parametrize(
+    "text", ["from sys import path\npath.append(x)", "import sys as s\ns.path"]
+)
+def test_a_path_by_another_name_is_followed(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"top.py": f"{text}\nLIB = 'lib'\nimport deep\n", "lib/deep.py": ""})
+
+    assert module(tmp_path, "top") == ["deep.py", "top.py"]
+
+
+def test_a_program_is_made_of_the_modules_beside_it(tmp_path: Path) -> None:
+    starts = "subprocess.run([sys.executable, 'tools/work.py'])\n"
+    tools = {"tools/work.py": "import part, json\n", "tools/part.py": "", "tools/json.py": ""}
+    write(tmp_path, {"top.py": starts, **tools})
+
+    # Beside a program, a file comes before Python's own module of its name.
+    assert module(tmp_path, "top") == ["json.py", "part.py", "tools/work.py", "top.py"]
+
+
+@pytest.mark.parametrize("argv", [["python", "top.py"], ["python", "-m", "top"]])
+def test_a_file_beside_a_command_can_take_the_place_of_a_module(
+    tmp_path: Path, argv: list[str]
+) -> None:
+    write(tmp_path, {"top.py": "import json, sys\n", "json.py": "", "sys.py": ""})
+
+    found = find_command_code(argv, (tmp_path,))
+
+    assert found is not None
+    assert list(found.files) == ["json.py", "top.py"]
+
+
+def test_more_files_than_can_be_read_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.certification.source_files._MOST_FILES", 5)
+    data = {f"data/{n}.txt": "" for n in range(9)}
+    write(tmp_path, {"top.py": "import os, last\nos.listdir('data')\n", "last.py": "", **data})
+
+    with pytest.raises(ConfigError, match="names more than 5 files"):
+        find_module_code("top", (tmp_path,))
 
 
 def test_relative_imports_lead_through_the_package(tmp_path: Path) -> None:

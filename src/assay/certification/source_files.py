@@ -22,7 +22,7 @@ from .digests import code_of, file_sha256, sha256_of
 from .source_text import References, read_code, read_python, split_words
 
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
-_MOST_FILES = 5000
+_MOST_FILES = 20_000
 _MOST_FOLDERS = 50
 _FOLDERS_DEEP = 3
 """Names joined to one path: `HERE / "data" / "words" / "en.txt"` has two folders."""
@@ -73,9 +73,11 @@ def find_command_code(
     for before, word in zip(["", *words], words, strict=False):
         if before == "-m" or word.startswith("-m"):
             module = word if before == "-m" else word.removeprefix("-m")
+            scan.add_script_folder(scan.folders[0])
             scan.add_module(module, root=True)
             scan.add_module(f"{module}.__main__", root=True)
         if before == "-c":
+            scan.add_script_folder(scan.folders[0])
             scan.add_imports(read_python(word), "")
         # `sh -c "python agent.py"` has a command line in a word.
         for each in dict.fromkeys([word, word.rpartition("=")[2], *split_words(word)]):
@@ -168,6 +170,14 @@ class _Scan:
     asked: set[str] = field(default_factory=set)
     """Modules that were looked for."""
 
+    scripts: list[str] = field(default_factory=list)
+    """Folders of programs: there Python looks before its standard library."""
+
+    configured: set[str] = field(default_factory=set)
+    """Words of configurations, which are modules where code imports by name."""
+
+    imports_by_name: bool = False
+
     def __post_init__(self) -> None:
         self.folders = tuple(dict.fromkeys(Path(os.path.abspath(each)) for each in self.folders))
         self.path = import_path(self.folders)
@@ -177,23 +187,36 @@ class _Scan:
     def collect(self) -> CodeFiles:
         """Read what is left to read, and digest all of it."""
         self.read_all()
+        if len(self.found) >= _MOST_FILES:
+            raise ConfigError(
+                f"the code names more than {_MOST_FILES} files, which is too many to certify",
+                hint="keep data that is not a part of it out of the folders that it lists",
+            )
         digests = {name: _digest(file) for file, name in self.found.items()}
         names = frozenset(name for file, name in self.found.items() if file in self.modules)
         return CodeFiles(dict(sorted(digests.items())), names)
 
     def read_all(self) -> None:
         """Follow the references of all files that were found."""
-        while self.todo and len(self.found) < _MOST_FILES:
-            self._read(*self.todo.pop())
+        while len(self.found) < _MOST_FILES:
+            if self.todo:
+                self._read(*self.todo.pop())
+                continue
+            named = self.configured - self.asked if self.imports_by_name else set()
+            if not named:
+                return
+            self._add_modules(sorted(named))
 
     def add_module(self, name: str, *, root: bool = False) -> bool:
         """Add a module of the project; whether it has a file."""
         top = name.partition(".")[0]
+        self.asked.add(name)
         if root:
             self.own.add(top)
         elif top == "assay" or _is_of_python(top):
-            return False
-        self.asked.add(name)
+            folders = [] if top in ("assay", *sys.builtin_module_names) else self.scripts
+            found = [self._add_located(name, *_locate(name, [each])) for each in folders]
+            return any(found)
         places = [_locate(name, self.path), *(_locate(name, [each]) for each in self.more)]
         # All of them: which comes first is only known when the code runs.
         return sum(self._add_located(name, *place) for place in places) > 0
@@ -230,6 +253,7 @@ class _Scan:
             if is_file and file not in self.found and file.resolve() not in self.leave_out:
                 # A script's own folder is where Python looks for its modules.
                 self.path = [str(file.parent), *self.path]
+                self.add_script_folder(file.parent)
                 self.add_file(file, entry=file.parent, package="")
                 self.found[file] = self._name(file, folder)
                 return
@@ -244,7 +268,13 @@ class _Scan:
             # `__all__` names submodules, which `from package import *` imports.
             self._add_modules(f"{package}.{name}" for name in references.module_names)
         if references.imports_by_name:
+            self.imports_by_name = True
             self._add_named_modules(references, package)
+        self._add_computed_modules(file, entry, references.module_patterns)
+        if file.suffix in _CONFIGURATION:
+            tops = {name.partition(".")[0] for each in self.folders for name in self._listing(each)}
+            names = references.module_names
+            self.configured |= {each for each in names if each.partition(".")[0] in tops}
         self._add_data(file, entry, references, folders)
 
     def add_imports(self, references: References, package: str) -> None:
@@ -260,6 +290,21 @@ class _Scan:
     def _add_modules(self, names: Iterable[str]) -> None:
         for name in names:
             self.add_module(name)
+
+    def add_script_folder(self, folder: Path) -> None:
+        """Look for modules in the folder of a program, also for those of Python's own names."""
+        if str(folder) not in self.scripts:
+            self.scripts.append(str(folder))
+            self._extend_path([folder])
+            self._add_modules(sorted(self.asked))
+
+    def _add_computed_modules(self, file: Path, entry: Path, patterns: Iterable[str]) -> None:
+        for pattern in patterns:
+            folders = [file.parent] if pattern[0] in "*." else [entry, *self.folders]
+            path = pattern.strip(".").replace(".", "/")
+            for folder in folders:
+                for found in (f"{path}.py", f"{path}/__init__.py"):
+                    self._add_modules(_module_names(folder.glob(found), entry))
 
     def _extend_path(self, folders: Iterable[Path]) -> None:
         new = [str(each) for each in folders if str(each) not in (*self.path, *self.more)]
@@ -370,6 +415,8 @@ class _Scan:
         if file in self.found or file.resolve() in self.leave_out:
             return
         if file.suffix in _CODE:
+            if file.suffix == ".py":
+                self.add_script_folder(file.parent)
             self.add_file(file, entry=file.parent, package="")
         elif file.suffix in _CONFIGURATION and file.stat().st_size <= _LARGEST_CONFIGURATION:
             self.todo.append((file, entry, ""))
@@ -396,6 +443,13 @@ def _without_errors(files: Iterable[Path]) -> Iterator[Path]:
     """What a pattern gives; nothing for a text that only looks like one."""
     with suppress(ValueError, NotImplementedError, OSError):
         yield from files
+
+
+def _module_names(files: Iterable[Path], entry: Path) -> list[str]:
+    """The dotted names of modules below the folder that they are imported from."""
+    inside = sorted(file for file in _without_errors(files) if file.is_relative_to(entry))
+    parts = [file.relative_to(entry).with_suffix("").parts for file in inside]
+    return [".".join(part for part in each if part != "__init__") for each in parts]
 
 
 def _digest(file: Path) -> str:

@@ -11,8 +11,18 @@ _LARGEST = 4 * 1024 * 1024
 """Bytes of a file that is searched. Generated tables of more name no other files."""
 
 _LONGEST_PATH = 255
-_IMPORTERS = frozenset({"import_module", "__import__", "run_module", "find_spec", "get_data"})
-_LISTERS = frozenset({"glob", "iglob", "rglob", "iterdir", "listdir", "scandir", "walk", "fnmatch"})
+_IMPORTERS = frozenset(
+    {
+        *("import_module", "__import__", "run_module", "find_spec", "get_data"),
+        *("resolve_name", "import_string", "import_from_string", "import_object"),
+    }
+)
+_LISTERS = frozenset(
+    {
+        *("glob", "iglob", "rglob", "iterdir", "listdir", "scandir", "walk", "fnmatch"),
+        *("iter_modules", "walk_packages"),
+    }
+)
 _WORD = re.compile(r"[^\s\"'`=;|&<>(){}$,]+")
 _CODE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 """`module:function`, as check files and manifests write it."""
@@ -22,6 +32,17 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PLACEHOLDER = re.compile(r"^(?:%s|\*)?/+")
 """What stands before a name that is put behind a folder: `"%s/words.txt" % here`."""
 
+_IMPORT_IN_TEXT = re.compile(
+    r"""(?:^|[;:\n])[ \t]*from[ \t]+(?P<dots>\.*)(?P<module>[^\W\d][\w.]*|)
+        [ \t]+import\b(?P<names>[\w ,\t(]*)
+    |(?:^|[;:\n])[ \t]*import[ \t]+(?P<modules>[\w., \t]+)
+    |(?:^|[ \t])-m[ \t]*(?P<program>[\w.]+)
+    |(?:__import__|import_module)\([ \t]*["'](?P<called>[\w.]+)""",
+    re.VERBOSE,
+)
+"""Imports in code that is not parsed: `exec("import helper")`, `"python -m helper"`."""
+
+_FIELD = re.compile(r"\{[^{}]*\}|%\(\w+\)s|%\w")
 _MODULES_OF_NODE = (".js", ".mjs", ".cjs", ".ts", ".json", "/index.js")
 _MOST_WORDS = 2000
 _LONGEST_TEXT = 100_000
@@ -48,6 +69,9 @@ class References:
     imports_by_name: bool = False
     """Whether it imports modules whose names are put together or chosen when it runs."""
 
+    module_patterns: tuple[str, ...] = ()
+    """Names of modules that are put together when it runs, such as `plugins.*`."""
+
     extends_path: bool = False
     """Whether it changes where modules are looked for."""
 
@@ -59,42 +83,59 @@ class References:
     @property
     def module_names(self) -> list[str]:
         """Texts that can be names of modules, or of packages before a dot."""
-        names = (text.strip(".") for text in self.texts)
-        return [name for name in names if _MODULE.fullmatch(name)]
+        whole = (t.partition(":")[0] if _CODE_NAME.fullmatch(t) else t for t in self.texts)
+        return [name for text in whole if _MODULE.fullmatch(name := text.strip("."))]
 
 
 def read_code(file: Path) -> References:
     """The references of a file of code. One that cannot be read has none: it cannot run either."""
     try:
-        data = _head(file)
-    except (ValueError, OSError):
+        with file.open("rb") as opened:
+            data = opened.read(_LARGEST + 1)
+            is_large = len(data) > _LARGEST
+            if is_large and file.suffix == ".py":
+                # Not parsed: that takes a hundred times the memory.
+                data += opened.read()
+    except OSError:
         return References()
+    if is_large:
+        text = data.decode(errors="replace") if file.suffix == ".py" else ""
+        return References(tuple(_imports_in(text)))
     first = data.partition(b"\n")[0]
     is_python = file.suffix == ".py" or (first.startswith(b"#!") and b"python" in first)
     return read_python(data) if is_python else read_script(data)
 
 
 def read_python(code: bytes | str) -> References:
-    """The references of Python code. What cannot be parsed has none: it cannot run either."""
+    """The references of Python code, by its words where it cannot be parsed.
+
+    A command may run it with a newer Python.
+    """
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return References()
+        text = code if isinstance(code, str) else code.decode(errors="replace")
+        words = read_script(text.encode(errors="replace")).texts
+        return References(tuple(_imports_in(text)), words)
     imports: list[Import] = []
     texts: dict[str, None] = {}
     patterns: dict[str, None] = {}
     used: list[str] = []
     called: list[Import] = []
+    computed: dict[str, None] = {}
     unused: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports += [(0, alias.name, ()) for alias in node.names]
+            used += ["sys.path" for alias in node.names if alias.name == "sys" and alias.asname]
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names if alias.name != "*")
             imports.append((node.level, node.module or "", names))
             used += [alias.name for alias in node.names if alias.asname]
+            used += ["sys.path"] if node.module == "sys" and "path" in names else []
         elif isinstance(node, ast.Call):
             called += _called_import(node)
+            computed |= dict.fromkeys(_computed_import(node))
         elif isinstance(node, ast.Attribute | ast.Name):
             used.append(_name(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -103,14 +144,20 @@ def read_python(code: bytes | str) -> References:
             patterns[_pattern(node)] = None
         elif isinstance(node, ast.Constant) and id(node) not in unused:
             texts |= dict.fromkeys(_names_in(node.value))
+            imports += _imports_in(node.value)
     made = tuple(each for each in patterns if _FILE_PATTERN.search(each) and _may_be_path(each))
-    by_name = sum(name in _IMPORTERS for name in used) > len(called) or "-m" in texts
+    by_name = sum(name in _IMPORTERS for name in used) > len(called)
+    by_name = by_name or not {"-m", *_IMPORTERS}.isdisjoint(texts)
+    lists_folders = not _LISTERS.isdisjoint(used)
+    if lists_folders and by_name:
+        computed["*"] = None
     return References(
         imports=(*imports, *called),
         texts=tuple(texts),
         patterns=made,
-        lists_folders=not _LISTERS.isdisjoint(used),
+        lists_folders=lists_folders,
         imports_by_name=by_name,
+        module_patterns=tuple(computed),
         extends_path="sys.path" in used or "addsitedir" in used or "PYTHONPATH" in texts,
     )
 
@@ -145,15 +192,9 @@ def _names_in(value: object) -> list[str]:
     words = (each.removeprefix("file:").partition("?")[0] for each in _WORD.findall(text))
     found = [text, *[word for word in words if "." in word or "/" in word][:_MOST_WORDS]]
     found += [_PLACEHOLDER.sub("", each) for each in found]
+    if _MODULE.fullmatch(text):
+        found.append(text.replace(".", "/"))  # a package as a folder of data
     return [each for each in dict.fromkeys(found) if _may_be_path(each)]
-
-
-def _head(file: Path) -> bytes:
-    with file.open("rb") as opened:
-        data = opened.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ValueError("too large to be searched")
-    return data
 
 
 def _pattern(node: ast.JoinedStr) -> str:
@@ -173,8 +214,67 @@ def _called_import(node: ast.Call) -> list[Import]:
     first = node.args[0]
     if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
         return []
-    name = first.value.lstrip(".")
-    return [(len(first.value) - len(name), name, ())] if name else []
+    whole = first.value.partition(":")[0]
+    name = whole.lstrip(".")
+    return [(len(whole) - len(name), name, ())] if name else []
+
+
+def _computed_import(node: ast.Call) -> list[str]:
+    """The pattern of a module's name that is put together in the call which imports it."""
+    if _called(node) not in _IMPORTERS or not node.args:
+        return []
+    if isinstance(node.args[0], ast.Constant):
+        return []
+    try:
+        pattern = re.sub(r"\*+", "*", _text_pattern(node.args[0]))
+    except RecursionError:
+        return []
+    return [pattern] if re.fullmatch(r"[\w.*]*\w[\w.*]*", pattern) else []
+
+
+def _text_pattern(node: ast.expr) -> str:
+    """What an expression can come to, with `*` for what is not known."""
+    if isinstance(node, ast.Constant):
+        return _FIELD.sub("*", str(node.value))
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text_pattern(each) for each in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _text_pattern(node.left) + _text_pattern(node.right)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return _text_pattern(node.left)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "format":
+            return _text_pattern(node.func.value)
+        if (
+            node.func.attr == "join"
+            and node.args
+            and isinstance(node.args[0], ast.List | ast.Tuple)
+        ):
+            between = _text_pattern(node.func.value)
+            return between.join(_text_pattern(each) for each in node.args[0].elts)
+    return "*"
+
+
+def _imports_in(value: object) -> list[Import]:
+    """The imports in a text that is code, or in the command line of a program."""
+    if not isinstance(value, str) or not ("import" in value or "-m" in value):
+        return []
+    found: list[Import] = []
+    for each in _IMPORT_IN_TEXT.finditer(value):
+        if each["dots"] is not None:
+            names = tuple(_first_words(each["names"].replace("(", " ")))
+            found.append((len(each["dots"]), each["module"].strip("."), names))
+        elif each["program"] is not None:
+            found.append((0, each["program"].strip("."), ("__main__",)))
+        else:
+            found += [(0, name, ()) for name in _first_words(each["modules"] or each["called"])]
+    return [each for each in found if each[0] or _MODULE.fullmatch(each[1])]
+
+
+def _first_words(text: str) -> list[str]:
+    """The modules of `a.b as c, d`."""
+    words = (part.split() for part in text.split(","))
+    return [each[0] for each in words if each and _MODULE.fullmatch(each[0])]
 
 
 def _called(node: ast.Call) -> str:
