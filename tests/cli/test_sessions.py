@@ -88,6 +88,37 @@ def test_a_branch_goes_on_and_the_session_stays(store: Path) -> None:
     assert (loaded("other").parent_id, len(loaded("other").messages)) == ("chat", 4)
 
 
+def test_a_branch_whose_question_fails_can_be_asked_again(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    words = ["sessions", "continue", "chat", "again", "--branch", "other"]
+    closed = ["--model", "openai:m@http://127.0.0.1:9/v1", "--key-env", "NO_SUCH_KEY"]
+
+    assert main([*words, *closed]) == 2
+    with Store.open(create=False) as opened:
+        assert not opened.has_session("other")
+    assert main(words) == 0
+    assert main(words) == 2
+
+    assert "there is already a session 'other'" in capsys.readouterr().err
+    assert len(loaded("other").messages) == 4
+
+
+def test_a_session_in_an_environment_is_not_continued_without_it(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = AgentSession(id="desk", endpoint=ECHO, environment={"environment": "Desk"})
+    with Store.open() as opened:
+        opened.save_session(session)
+
+    assert main(["sessions", "continue", "desk", "hi", "--branch", "other"]) == 2
+
+    assert "runs in an environment" in capsys.readouterr().err
+    with Store.open(create=False) as opened:
+        assert not opened.has_session("other")
+
+
 def test_a_model_that_fails_leaves_the_session_as_it_is(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,14 @@ def test_each_rollout_is_stored_as_a_session_that_can_be_continued(tmp_path: Pat
     assert session.tags == {"run": report.run_id, "sample": "a"}
 
 
+def test_a_session_names_the_environment_that_it_ran_in(tmp_path: Path) -> None:
+    report = run(tmp_path / "s.db", save_sessions=True, environment_factory="calculator")
+
+    with Store.open(tmp_path / "s.db") as store:
+        session = store.load_session(f"{report.run_id}/a")
+    assert session.environment == {"environment": "CalculatorEnvironment"}
+
+
 def test_repeats_are_sessions_of_their_own(tmp_path: Path) -> None:
     report = run(tmp_path / "s.db", ROWS[:1], save_sessions=True, repeats=2)
 

@@ -465,6 +465,7 @@ def test_a_session_is_begun_and_then_continued() -> None:
     asyncio.run(run_agent(again, Corridor(rewards=(1.0,)), [asked("And now?")], session=session))
 
     assert begun == ["Go.", "place 0", "", "place 1"]
+    assert session.environment == {"environment": "Corridor"}
     # The environment is opened anew, and does not say again how it opens.
     assert [message.text for message in again.asked[0]] == [*begun, "And now?"]
     assert [m.text for m in session.messages] == [*begun, "And now?", "Done.", "place 1"]

@@ -117,8 +117,8 @@ def _message_lines(number: int, message: Message) -> list[str]:
 
 def _continue(store: Store, args: Namespace) -> int:
     session = store.load_session(args.session)
-    if args.branch is not None:
-        session = store.branch_session(session.id, args.branch)
+    if args.branch is not None and store.has_session(args.branch):
+        raise ConfigError(f"there is already a session {args.branch!r}", where=store.where)
     endpoint = session.endpoint if args.model is None else parse_model(args.model)
     session.endpoint = with_key(allow_plain_http(endpoint, args), args)
     seen = len(session.messages)
@@ -131,11 +131,14 @@ def _continue(store: Store, args: Namespace) -> int:
         asyncio.run(_ask(session, args.message))
     except RolloutFailed as error:
         raise CouldNotTell(f"the session was left as it is: {error}") from error
-    added = session.messages[seen:]
-    store.continue_session(session.id, added, after=seen, status=session.status)
+    added, continued = session.messages[seen:], session.id
+    if args.branch is not None:
+        # Only now: a question without an answer leaves no branch behind.
+        continued = store.branch_session(session.id, args.branch, at=seen).id
+    store.continue_session(continued, added, after=seen, status=session.status)
     if args.json:
         plain_added = [message.to_dict() for message in added]
-        print_json({"session": session.id, "messages": plain_added, "status": session.status})
+        print_json({"session": continued, "messages": plain_added, "status": session.status})
     else:
         print(plain_lines(added[-1].text))
     return 0

@@ -23,10 +23,12 @@ def session_id(run_id: str, sample: Sample) -> str:
 def _session_of(sample: Sample, run_id: str, config: EvalConfig) -> AgentSession:
     parent = config.session
     assert config.endpoint is not None
+    assert sample.trajectory is not None
     return AgentSession(
         id=session_id(run_id, sample),
         endpoint=config.endpoint,
         messages=sample.messages,
+        environment=sample.trajectory.session,
         parent_id=None if parent is None else parent.id,
         branch_point=None if parent is None else len(parent.messages),
         status=sample.status,

@@ -63,6 +63,15 @@ class Sessions:
             row = self._session_row(connection, session_id)
             return self._loaded(connection, row)
 
+    def has_session(self, session_id: str) -> bool:
+        """Whether a session of this id is stored."""
+        import sqlalchemy as sa
+
+        session = tables().session
+        with self._database.reading() as connection:
+            found = connection.execute(sa.select(session.c.id).where(session.c.id == session_id))
+            return found.first() is not None
+
     def list_sessions(
         self,
         *,

@@ -119,6 +119,8 @@ async def run_agent(  # noqa: PLR0913  # who acts where, from what on, and how f
 
 def _note(session: AgentSession, trajectory: Trajectory, status: Status) -> None:
     session.messages, session.status = list(trajectory.messages), status
+    if trajectory.session is not None:
+        session.environment = dict(trajectory.session)
 
 
 _FAULTS = (Exception, SystemExit, asyncio.CancelledError)
