@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from assay.endpoints.in_process import LocalModel
-from assay.errors import ConfigError, StoreError
+from assay.errors import ConfigError, StoreError, TrainingError
 from assay.evaluation import Stop
+from assay.models import Sample
 from assay.record import Run, Store
 from assay.rollout import BasicEnvironment
 from assay.training.events import Saved, Stepped, TrainingEvent
@@ -87,14 +88,14 @@ class Killed(BaseException):
     """As sudden as the end of a process."""
 
 
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
 def test_rollouts_that_a_killed_process_recorded_are_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = trained(tmp_path / "whole", num_steps=2)
-
-    def killed(*_: object, **__: object) -> None:
-        raise Killed
-
     with monkeypatch.context() as patched:
         patched.setattr("assay.training.policy.Policy.update", killed)
         with pytest.raises(Killed):
@@ -116,6 +117,70 @@ def test_rollouts_that_a_killed_process_recorded_are_not_made_again(
     turns = rest.steps[1].turns
     assert turns is not None
     assert generated == pytest.approx(12 * turns)
+
+
+class Judge:
+    """A scorer that raises for a reason outside of its code."""
+
+    broken: frozenset[int] = frozenset()
+
+    def __call__(self, sample: Sample) -> float:
+        if int((sample.rollout_id or "").rpartition("#")[2]) in self.broken:
+            raise ConnectionError("the judge is down")
+        return looked_and_said(sample)
+
+
+def count_answers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for each batch of answers that a model is asked for."""
+    asked: list[int] = []
+    generate = LocalModel.generate
+
+    def counted(self: LocalModel, prompts: Any, *rest: Any, **named: Any) -> Any:
+        asked.append(len(prompts))
+        return generate(self, prompts, *rest, **named)
+
+    monkeypatch.setattr(LocalModel, "generate", counted)
+    return asked
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_rollouts_whose_scorer_failed_are_scored_again_and_not_made_again(
+    lockstep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, asked = Judge(), count_answers(monkeypatch)
+    monkeypatch.setattr(Judge, "broken", frozenset({1, 2}))
+    with monkeypatch.context() as patched:
+        patched.setattr("assay.training.policy.Policy.update", killed)
+        with pytest.raises(Killed):
+            trained(tmp_path, num_steps=1, score_fn=judge, lockstep=lockstep)
+    made = sum(asked)
+    monkeypatch.setattr(Judge, "broken", frozenset())
+
+    session = TrainingSession(store=tmp_path / "store.db", resume=True)
+    rest = trained(tmp_path, num_steps=1, score_fn=judge, lockstep=lockstep, session=session)
+
+    assert made > 0
+    assert sum(asked) == made
+    assert [(step.found, step.valid) for step in rest.steps] == [(12, 12)]
+
+
+def all_raise(sample: Sample) -> float:
+    raise KeyError("no such column")
+
+
+def test_a_repaired_scorer_judges_the_rollouts_of_a_training_without_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, asked = trained(tmp_path / "whole", num_steps=1), count_answers(monkeypatch)
+    with pytest.raises(TrainingError, match="its rollouts are kept"):
+        trained(tmp_path, num_steps=1, score_fn=all_raise)
+    made = sum(asked)
+
+    session = TrainingSession(store=tmp_path / "store.db", resume=True)
+    repaired = trained(tmp_path, num_steps=1, session=session)
+
+    assert sum(asked) == made
+    assert numbers(repaired.steps) == numbers(whole.steps)
 
 
 def test_steps_after_the_checkpoint_do_not_stay_when_they_are_done_again(tmp_path: Path) -> None:

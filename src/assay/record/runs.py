@@ -283,7 +283,7 @@ def refuse_other_config(
     if ignore and differing and _without(stored_config, ignore) == _without(given_config, ignore):
         return
     listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
-    rolled_out = stored.config.get("endpoint") is not None
+    rolled_out = any(stored.config.get(name) is not None for name in ("endpoint", "rollout_fn"))
     rescore = rolled_out and differs_in_scorer_only(stored, given)
     raise ConfigError(
         f"the configuration is not the one it was started with:\n{listed}",

@@ -14,7 +14,7 @@ from assay.evaluation import EvalConfig, Progress, Stop
 from assay.evaluation.engine import Engine
 from assay.evaluation.progress import Oversight
 from assay.evaluation.unit import Unit
-from assay.models import Sample, Status, Trajectory
+from assay.models import Boundary, Sample, Status, Trajectory
 from assay.record import Run, Writer, sample_key
 
 from .batches import Group
@@ -68,6 +68,9 @@ class Recording:
     fingerprint: str
     done: Container[str]
     """Keys of rollouts that an earlier process recorded."""
+
+    kept: Container[str] = frozenset[str]()
+    """Keys of rollouts that an earlier process could not score."""
 
 
 @dataclass
@@ -127,11 +130,14 @@ class Collector:
             return
         reasons = Counter((str(each.boundary), each.kind, each.message) for each in known)
         (boundary, kind, message), count = reasons.most_common(1)[0]
+        kept = boundary == Boundary.SCORER
         raise EveryRolloutFailed(
             f"nothing was learned: all {len(known)} rollouts of step {step} failed, {count} of "
             f"them at the {boundary}: {kind}: {message}",
             rollouts=len(known),
-            hint="correct the cause and resume: failed rollouts are made again",
+            hint="correct the scorer and resume: its rollouts are kept"
+            if kept
+            else "correct the cause and resume: failed rollouts are made again",
         )
 
     async def _rolled_out(self, drawn: Sequence[Drawn], step: int) -> list[Group]:
@@ -139,6 +145,7 @@ class Collector:
         recorded = await asyncio.to_thread(self._recorded, units)
         self._found += len(recorded)
         todo = [unit for unit in units if unit.key not in recorded]
+        self._found += await asyncio.to_thread(self._take_kept, todo)
         progress = Progress(total=len(units), already_done=len(recorded))
         # In waves: whoever begins when another ends would make batches depend on timing.
         for start in range(0, len(todo), self.config.concurrency):
@@ -157,7 +164,7 @@ class Collector:
         engine.group_size = self.config.group_size
         if self.lockstep is not None:
             engine.lockstep = self.lockstep
-            self.lockstep.expect(len(units))
+            self.lockstep.expect(sum(unit.kept is None for unit in units))
         await engine.run(iter(units))
 
     @property
@@ -194,6 +201,13 @@ class Collector:
             for sample in self.recording.run.samples(sample_id=sample_id, failed=False)
             if sample.rollout_id in keys
         }
+
+    def _take_kept(self, units: Sequence[Unit]) -> int:
+        """Fill in the rollouts that are only to be scored. Returns how many there are."""
+        for unit in units:
+            if unit.key in self.recording.kept:
+                unit.kept = self.recording.run.kept(unit.key)
+        return sum(unit.kept is not None for unit in units)
 
     def _watched(self, progress: Progress) -> None:
         if self.watch is not None and progress.total is not None:

@@ -234,9 +234,11 @@ class _Training:
         try:
             await asyncio.to_thread(self._restore)
             self._tell(Began(run.id, self._progressed.step, self._config.num_steps))
-            done = run.done() if self._session.resume else frozenset[str]()
+            done = kept = frozenset[str]()
+            if self._session.resume:
+                done, kept = run.done(), run.kept_keys()
             async with run.writer() as writer:
-                recording = Recording(run, writer, run.spec.config_fingerprint, done)
+                recording = Recording(run, writer, run.key_fingerprint, done, kept)
                 collector = self._collector(recording, client)
                 if self._trl is None:
                     whole = await self._all_steps(collector)

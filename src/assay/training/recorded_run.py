@@ -8,7 +8,7 @@ from assay.errors import ConfigError
 from assay.evaluation.running import new_run_id
 from assay.models import stable_id
 from assay.record import Run, RunSpec, Store
-from assay.record.runs import refuse_other_config
+from assay.record.runs import SCORER_SETTINGS, refuse_other_config
 
 from .output import Output
 
@@ -44,13 +44,18 @@ def begin_run(
             where=str(output.folder),
             hint="give the original weights, not the trained ones: checkpoints hold the rest",
         )
-    spec = _spec(begun.run_id, plan)
-    _refuse_other_prompts(store.run(begun.run_id).spec, spec)
-    return store.resume_run(begun.run_id, spec, take_over=session.take_over)
+    spec, stored = _spec(begun.run_id, plan), store.run(begun.run_id)
+    _refuse_other_training(stored, spec)
+    # Without a single score, a repaired scorer judges the rollouts that are there.
+    return store.resume_run(
+        begun.run_id, spec, allow_changed_scorer=True, take_over=session.take_over
+    )
 
 
-def _refuse_other_prompts(stored: RunSpec, given: RunSpec) -> None:
-    refuse_other_config(stored, given)
+def _refuse_other_training(run: Run, given: RunSpec) -> None:
+    stored = run.spec
+    ignore = frozenset[str]() if run.totals.recorded else SCORER_SETTINGS
+    refuse_other_config(stored, given, ignore=ignore)
     if stored.dataset_fingerprint != given.dataset_fingerprint:
         raise ConfigError(
             f"the dataset changed since it was started: {given.dataset!r} has other prompts, "
