@@ -234,9 +234,9 @@ class _Training:
         try:
             await asyncio.to_thread(self._restore)
             self._tell(Began(run.id, self._progressed.step, self._config.num_steps))
-            done = kept = frozenset[str]()
-            if self._session.resume:
-                done, kept = run.done(), run.kept_keys()
+            resumed = self._session.resume
+            done = run.done() if resumed else frozenset[str]()
+            kept = run.kept_keys() if resumed else frozenset[str]()
             async with run.writer() as writer:
                 recording = Recording(run, writer, run.key_fingerprint, done, kept)
                 collector = self._collector(recording, client)
