@@ -72,6 +72,42 @@ def test_async_fixtures_of_pytest_asyncio_are_used_in_their_loop(mode: str, tmp_
     assert "test_fails: score 0.000" in session.output
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_async_fixtures_that_outlive_a_test_are_used_in_their_loop(
+    mode: str, tmp_path: Path
+) -> None:
+    _, options = MODES[mode]
+    write_tests(
+        tmp_path,
+        """
+        import pytest_asyncio
+
+        @pytest_asyncio.fixture(scope="session", loop_scope="session")
+        async def shared():
+            made_in = asyncio.get_running_loop()
+            return lambda: made_in is asyncio.get_running_loop()
+
+        @pytest_asyncio.fixture(scope="module")
+        async def of_module():
+            made_in = asyncio.get_running_loop()
+            return lambda: made_in is asyncio.get_running_loop()
+
+        @evaluation_test(rows(a="yes", b="yes"), threshold=1)
+        async def test_shared(reply, shared):
+            return shared()
+
+        @evaluation_test(rows(a="yes", b="yes"), threshold=1)
+        async def test_of_module(reply, of_module):
+            return of_module()
+        """,
+    )
+
+    # Unset, the loop of a fixture lives as long as the fixture; the plugin warns of that.
+    session = run(tmp_path, *options, "-W", "default")
+
+    assert set(session.outcomes.values()) == {"passed"}, session.output
+
+
 def test_async_fixtures_of_anyio_are_used_in_their_loop(tmp_path: Path) -> None:
     write_tests(tmp_path, ASYNC % ANYIO)
 

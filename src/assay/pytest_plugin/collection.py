@@ -10,6 +10,7 @@ from .decorator import ENDPOINT, Asked
 if TYPE_CHECKING:
     import pytest
 
+_SCOPES = ("function", "class", "module", "package", "session")
 _ALWAYS_THE_SAMPLES = frozenset({"messages", "ground_truth", "sample", "row"})
 
 
@@ -35,19 +36,30 @@ def visible_signature(asked: Asked, collector: "pytest.Collector", name: str) ->
 def mark_for_asyncio(
     function: Callable[..., Any], collector: "pytest.Collector", signature: inspect.Signature
 ) -> None:
-    """Have pytest-asyncio run a test that needs async fixtures, in any of its modes."""
+    """Have pytest-asyncio run a test that needs async fixtures, in any of its modes.
+
+    In the loop of its fixtures, as far as they share one: where some live longer, in theirs.
+    """
     import pytest
 
     marks = [*getattr(function, "pytestmark", ()), *collector.iter_markers()]
     if any(mark.name in ("asyncio", "anyio") for mark in marks):
         return
-    if _needs_async_fixture(signature.parameters, collector, set()):
-        pytest.mark.asyncio(function)
+    fixtures = list(_find_async_fixtures(signature.parameters, collector, set()))
+    if not fixtures:
+        return
+    try:
+        usual = collector.config.getini("asyncio_default_fixture_loop_scope")
+    except (KeyError, ValueError):
+        pytest.mark.asyncio(function)  # a version of the plugin that has one loop for each test
+        return
+    scopes = {getattr(each.func, "_loop_scope", None) or usual or each.scope for each in fixtures}
+    pytest.mark.asyncio(loop_scope=max(scopes, key=_SCOPES.index))(function)
 
 
-def _needs_async_fixture(
+def _find_async_fixtures(
     names: Iterable[str], collector: "pytest.Collector", seen: set[str]
-) -> bool:
+) -> "Iterator[pytest.FixtureDef[Any]]":
     manager = collector.session._fixturemanager
     for name in names:
         if name in seen:
@@ -56,10 +68,8 @@ def _needs_async_fixture(
         for definition in (manager.getfixturedefs(name, collector) or ())[-1:]:
             made = definition.func
             if inspect.iscoroutinefunction(made) or inspect.isasyncgenfunction(made):
-                return True
-            if _needs_async_fixture(definition.argnames, collector, seen):
-                return True
-    return False
+                yield definition
+            yield from _find_async_fixtures(definition.argnames, collector, seen)
 
 
 def receiver(owner: type | None, name: str) -> str | None:
