@@ -140,6 +140,16 @@ def test_the_debugger_stops_in_the_scorer(kind: str, tmp_path: Path) -> None:
             marker = "at the assertion"
             assert reply == "yes"
             return 1.0
+
+        @evaluation_test(rows(a="no"))
+        {kind} test_fails(reply):
+            marker = "at pytest.fail"
+            pytest.fail("no")
+
+        @evaluation_test(rows(a="no"))
+        {kind} test_exits(reply):
+            marker = "at the exit"
+            raise SystemExit(3)
         """,
     )
 
@@ -147,7 +157,7 @@ def test_the_debugger_stops_in_the_scorer(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--pdb", *plugins],
         cwd=tmp_path,
-        input="p marker\nc\np marker\nc\n",
+        input="p marker\nc\n" * 4,
         capture_output=True,
         text=True,
         timeout=120,
@@ -155,5 +165,7 @@ def test_the_debugger_stops_in_the_scorer(kind: str, tmp_path: Path) -> None:
 
     assert "'in the scorer of b'" in done.stdout, done.stdout
     assert "'at the assertion'" in done.stdout
+    assert "'at pytest.fail'" in done.stdout
+    assert "'at the exit'" in done.stdout
     assert "without a valid score: 1 result" in done.stdout
-    assert "2 failed" in done.stdout
+    assert "4 failed" in done.stdout

@@ -54,11 +54,11 @@ class FailedAssertions:
     keep_error: bool = False
     """Whether the first exception of any kind is kept with its frames, for a debugger."""
 
-    error: Exception | None = None
+    error: BaseException | None = None
 
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def note(self, error: Exception) -> None:
+    def note(self, error: BaseException) -> None:
         """Keep the first exception of the function, if a debugger is to be shown it."""
         if self.keep_error and self.error is None:
             self.error = error

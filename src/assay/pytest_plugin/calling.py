@@ -81,6 +81,8 @@ def _as_faults(assertions: FailedAssertions) -> Iterator[None]:
         assertions.note(error)
         raise
     except (pytest.fail.Exception, pytest.skip.Exception, SystemExit) as error:
+        if not isinstance(error, pytest.skip.Exception):
+            assertions.note(error)  # raised for a debugger, a skip would skip the test
         raise ScorerFault(f"the function ended with {type(error).__name__}: {error}") from error
 
 

@@ -67,7 +67,7 @@ class TestVerdict:
     problem: str | None = None
     """Why the test fails; None when it passes."""
 
-    error: Exception | None = None
+    error: BaseException | None = None
     """The first exception of the test's function, with its frames."""
 
 
