@@ -81,6 +81,29 @@ def test_a_wrong_option_is_refused_before_anything_is_run(
     assert not Path(".assay").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("agent.yaml", "-o", "out", "--no-such-option"),
+        ("--limit", "0", "agent.yaml", "--output=out"),
+        ("agent.yaml", "-oout", "--seed", "1", "--seed", "2"),
+        ("-o", "out"),
+    ],
+)
+def test_a_wrong_command_line_leaves_no_earlier_certificate(
+    words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in ("out", "out/helper"):
+        Path(place).mkdir()
+        Path(place, "certificate.json").write_text("{}")
+
+    assert main(["certify", "run", *words]) == 2
+
+    assert not Path("out/certificate.json").exists()
+    assert Path("out/helper/certificate.json").exists() is ("agent.yaml" not in words)
+    assert "out/certificate.json.previous is the earlier certificate" in capsys.readouterr().err
+
+
 def test_a_weaker_manifest_than_the_baseline_is_not_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

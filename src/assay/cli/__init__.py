@@ -147,7 +147,12 @@ def _run(argv: Sequence[str]) -> int:
         parser = kind(prog=f"assay {args.command}", allow_abbrev=False)
         parser.description = f"{COMMANDS[args.command].capitalize()}."
         command.configure(parser)
-        parsed = _parsed(parser, args.arguments)
+        try:
+            parsed = _parsed(parser, args.arguments)
+        except ConfigError:
+            if refuse := getattr(command, "refuse", None):
+                refuse(args.arguments)
+            raise
     except SystemExit:
         # What is left of argparse's exits are those after `--help` and `--version`.
         return 0

@@ -1,6 +1,7 @@
 """`assay certify`: hold an agent to the definition of done in its manifest."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from . import certify_diff, certify_keygen, certify_plan, certify_run, certify_verify
 
@@ -28,3 +29,9 @@ def main(args: Namespace) -> int:
     """Do what the action does; each has its own exit status."""
     status: int = ACTIONS[args.action][0].main(args)
     return status
+
+
+def refuse(words: Sequence[str]) -> None:
+    """Leave no earlier certificate behind when the command line of a run is wrong."""
+    if words and words[0] == "run":
+        certify_run.refuse(words[1:])

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentError, ArgumentParser, Namespace
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,10 +99,25 @@ def main(args: Namespace) -> int:
     try:
         return _run(args)
     finally:
-        for path in aside:
-            if path.name.startswith("certificate") and not path.with_suffix("").exists():
-                message = f"{path} is the earlier certificate; this run did not renew it"
-                print(plain_lines(message), file=sys.stderr)
+        _tell_aside(aside)
+
+
+def refuse(words: Sequence[str]) -> None:
+    """Rename earlier results also where the command line is wrong, as far as it can be read."""
+    known = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    known.add_argument("-o", "--output", type=Path)
+    known.add_argument("--agent")
+    with suppress(ArgumentError):
+        args, others = known.parse_known_args(words)
+        args.manifest = next((each for each in others if os.path.isfile(each)), "")
+        _tell_aside(_set_aside(args))
+
+
+def _tell_aside(aside: list[Path]) -> None:
+    for path in aside:
+        if path.name.startswith("certificate") and not path.with_suffix("").exists():
+            message = f"{path} is the earlier certificate; this run did not renew it"
+            print(plain_lines(message), file=sys.stderr)
 
 
 def _set_aside(args: Namespace) -> list[Path]:
