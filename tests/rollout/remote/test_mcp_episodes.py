@@ -1,10 +1,12 @@
 """Episodes by the names that clients give them: opened late, kept apart, forgotten when idle."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from pydantic_core import from_json
 
 from assay.errors import EnvironmentFault
 from assay.models import Message, ToolSpec
@@ -254,3 +256,35 @@ def test_a_reset_that_is_refused_leaves_the_episode(monkeypatch: pytest.MonkeyPa
         assert episode.seed == 7
 
     played(play)
+
+
+def test_a_waiting_task_takes_no_more_memory_than_its_text() -> None:
+    text = b'{"config": {"a": [%s]}}' % b",".join([b"{}"] * 20_000)
+
+    async def play(told: Told) -> int:
+        tracemalloc.start()
+        try:
+            for number in range(5):
+                told.episodes.named(str(number), from_json(text))
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    assert played(play) < 2 * 5 * len(text)
+
+
+def test_a_task_is_the_same_when_its_session_opens() -> None:
+    task = {
+        "text": "Zürich ☕",
+        "numbers": [1, 2.5, -0.0, 10**30],
+        "none": None,
+        "deep": {"a": [{}]},
+    }
+
+    async def play(told: Told) -> list[Any]:
+        await told.episodes.named("a", {"config": task}).session()
+        await told.episodes.reset("a", 1)
+        await told.episodes.named("a").session()
+        return told.notes
+
+    assert played(play) == [("open", None, task), "close", ("open", 1, task)]
