@@ -79,9 +79,10 @@ def test_four_hundred_half_open_requests_are_hung_up_on(sent: bytes) -> None:
     serving(play, header_s=0.2)
 
 
-def test_only_so_many_connections_may_bring_nothing() -> None:
+@pytest.mark.parametrize("sent", [HALF_A_HEAD, HALF_A_BODY], ids=["half a head", "half a body"])
+def test_only_so_many_connections_may_bring_no_whole_request(sent: bytes) -> None:
     async def play(server: EnvironmentServer) -> None:
-        halves = await half_open(server, 30)
+        halves = await half_open(server, 30, sent)
         watched = [asyncio.create_task(half.ended()) for half in halves]
         async with asyncio.timeout(PATIENCE_S):
             while sum(task.done() for task in watched) < 25:
@@ -130,6 +131,29 @@ def test_those_that_never_brought_a_request_are_closed_first() -> None:
     assert [each.closed for each in (served, older, newer, busy)] == [False, True, False, False]
 
 
+def test_those_whose_body_is_awaited_are_closed_before_those_that_were_served() -> None:
+    watched = Connections(header_s=10.0, most_idle=2)
+    served, older, newer = (FakeConnection() for _ in range(3))
+    watched._served.add(id(served))
+    watched._idle_since = {id(served): 0.0}
+    watched._awaiting_body = {id(older): 1.0, id(newer): 2.0}
+
+    watched.sweep([older, served, newer], now=50.0)
+
+    assert [each.closed for each in (served, older, newer)] == [False, True, False]
+
+
+def test_a_refused_caller_is_answered_before_its_body_comes() -> None:
+    async def play(server: EnvironmentServer) -> None:
+        (half,) = await half_open(server, 1, HALF_A_BODY)
+
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await half.reader.readline()).startswith(b"HTTP/1.1 401 ")
+        await close([half])
+
+    serving(play, token="0123456789abcdef")
+
+
 def test_a_connection_that_is_used_is_kept_longer() -> None:
     watched = Connections(header_s=10.0, most_idle=100)
     served, silent = FakeConnection(), FakeConnection()
@@ -147,10 +171,12 @@ def test_a_connection_that_is_used_is_kept_longer() -> None:
 def test_what_is_gone_is_forgotten() -> None:
     watched = Connections(header_s=10.0, most_idle=100)
     watched.sweep([FakeConnection() for _ in range(5)], now=0.0)
+    watched._awaiting_body[7] = 0.0
 
     watched.sweep([], now=1.0)
 
     assert (watched._busy, watched._served, watched._idle_since) == ({}, set(), {})
+    assert watched._awaiting_body == {}
 
 
 def test_a_request_under_way_is_not_hung_up_on() -> None:

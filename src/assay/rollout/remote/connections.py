@@ -1,6 +1,7 @@
 """Connections to a server that bring no request: closed after a while, and first when many wait."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -23,24 +24,32 @@ class Connections:
     """Watches the connections of one server.
 
     One that has not brought a whole head of a request within `header_s` is closed; one that has,
-    after `KEEP_ALIVE_S` without another request. Where more than `most_idle` bring nothing, those
-    that never brought anything are closed first, then the oldest.
+    after `KEEP_ALIVE_S` without another request. Where more than `most_idle` have no request under
+    way, those that never brought anything are closed first, then those whose body is still
+    awaited, then the others, the oldest first.
     """
 
     def __init__(self, *, header_s: float, most_idle: int) -> None:
         self._header_s = header_s
         self._most_idle = most_idle
         self._busy: dict[int, int] = {}
+        self._awaiting_body: dict[int, float] = {}
         self._idle_since: dict[int, float] = {}
         self._served: set[int] = set()
 
     def middleware(self) -> "Middleware":
-        """Notes which connections have a request under way."""
+        """Reads the body of each request, and notes which connections have one under way."""
         from aiohttp import web
 
         @web.middleware
         async def note(request: web.Request, handler: "Handler") -> web.StreamResponse:
             connection = id(request.protocol)
+            # Half a body is no request yet: it must not hold a connection that others wait for.
+            self._awaiting_body[connection] = time.monotonic()
+            try:
+                await read_body(request)
+            finally:
+                self._awaiting_body.pop(connection, None)
             self._busy[connection] = self._busy.get(connection, 0) + 1
             try:
                 return await handler(request)
@@ -73,16 +82,27 @@ class Connections:
         idle = [each for each in connections if not self._busy.get(id(each))]
         for each in idle:
             self._idle_since.setdefault(id(each), now)
-        # Those that brought nothing come last, the longest idle behind the others.
-        idle.sort(key=lambda each: (id(each) not in self._served, -self._idle_since[id(each)]))
+        # The first to be closed come last.
+        idle.sort(key=lambda each: self._rank(id(each)))
         for place, each in enumerate(idle):
-            limit_s = KEEP_ALIVE_S if id(each) in self._served else self._header_s
-            if place >= self._most_idle or now - self._idle_since[id(each)] >= limit_s:
+            late = now - self._idle_since[id(each)] >= self._limit_s(id(each))
+            if place >= self._most_idle or late:
                 each.force_close()
+
+    def _rank(self, connection: int) -> tuple[int, float]:
+        if (since := self._awaiting_body.get(connection)) is not None:
+            return 1, -since
+        return 0 if connection in self._served else 2, -self._idle_since[connection]
+
+    def _limit_s(self, connection: int) -> float:
+        if connection in self._awaiting_body:
+            return math.inf  # `read_body` has a limit of its own, and answers
+        return KEEP_ALIVE_S if connection in self._served else self._header_s
 
     def _forget(self, there: set[int]) -> None:
         """Let go of connections that are gone: another one may get the same id."""
         self._busy = {key: count for key, count in self._busy.items() if key in there}
+        self._awaiting_body = {key: at for key, at in self._awaiting_body.items() if key in there}
         self._idle_since = {key: at for key, at in self._idle_since.items() if key in there}
         self._served &= there
 

@@ -170,10 +170,11 @@ class EnvironmentServer:
 
         application = web.Application(
             client_max_size=LARGEST_BODY,
+            # The guard comes before the body is read: nothing is awaited of those it refuses.
             middlewares=[
-                self._connections.middleware(),
                 web.middleware(_refusals),
                 _Guard(self.settings).middleware(),
+                self._connections.middleware(),
             ],
         )
         application.add_routes(_Handlers(self.sessions, self.settings).routes())
