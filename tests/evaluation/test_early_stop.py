@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from assay.endpoints import ClientSettings
-from assay.errors import ConfigError, RunStopped
+from assay.errors import ConfigError, RunStopped, ScorerFault
 from assay.evaluation import EvalConfig, EvalReport, evaluate
 from assay.evaluation.early_stop import exceeds
 from assay.models import Endpoint, Sample
+from assay.models.redaction import Redactor
 from assay.record import Store
 from endpoints.model_server import OK, Behaviour, ModelServer, answers
 from evaluation.runs import ECHO, NO_RETRIES, right, rows, run, scripted
@@ -431,3 +432,17 @@ def test_a_refused_key_still_ends_the_run_at_once(store: Path) -> None:
         run(rows(50), EvalConfig(endpoint=denied, score_fn=right), store=store)
 
     assert attempts(store) == 0
+
+
+def test_the_reason_on_screen_shows_no_secret_that_a_scorer_quotes(store: Path) -> None:
+    key = "quoted-77-key-88"
+
+    def quoting(sample: Sample) -> float:
+        raise ScorerFault(f"the judge refused {key}", where=f"key {key}", hint=f"renew {key}")
+
+    held = Redactor([key])
+    told = str(stopped(rows(30), EvalConfig(endpoint=ECHO, score_fn=quoting), store=store))
+
+    assert key not in told
+    assert "the judge refused [redacted]" in told
+    del held

@@ -10,6 +10,7 @@ from assay.endpoints import ModelClient, Reply
 from assay.endpoints.speaker import check_tools
 from assay.errors import AccessDenied, AssayError, EndpointError, RunStopped
 from assay.models import Boundary, Failure, Message, ToolSpec, Usage
+from assay.models.redaction import redact
 
 FailOnError = bool | float | int | None
 
@@ -138,8 +139,8 @@ class EarlyStop:
         stopped = RunStopped(
             f"the run was stopped: none of the first {count} samples succeeded, all failed at the "
             f"{boundary}: {text}{_place(error)}",
-            where=error.where if isinstance(error, AssayError) else None,
-            hint=hint or _FIXES[boundary],
+            where=redact(error.where) if isinstance(error, AssayError) and error.where else None,
+            hint=redact(hint) if hint else _FIXES[boundary],
         )
         stopped.__cause__ = error
         return stopped
@@ -268,7 +269,7 @@ def _is_outage(error: BaseException) -> bool:
 
 def _describe(error: BaseException, failure: Failure) -> str:
     if isinstance(error, AssayError):
-        return error.message
+        return redact(error.message)
     return f"{failure.kind}: {failure.message}"
 
 
