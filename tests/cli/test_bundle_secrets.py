@@ -46,6 +46,12 @@ def test_a_secret_of_this_process_is_refused_even_if_suspected_ones_are_allowed(
         'headers["auth_token"] = "hunter2hunter2"',
         'options = {"client_secret": "hunter2hunter2"}',
         'token: str = "hunter2hunter2"',
+        'api_key = os.environ.get("OPENAI_API_KEY", "hunter2hunter2")',
+        'api_key = os.environ.get("OPENAI_API_KEY") or "hunter2hunter2"',
+        'api_key = f"hunter2hunter2"',
+        'api_key = SecretStr("hunter2hunter2")',
+        'headers = {"X-Api-Key": "hunter2hunter2"}',
+        'headers = {"Authorization": "Token hunter2hunter2"}',
     ],
 )
 def test_what_looks_like_a_secret_is_refused_with_its_line(line: str, tmp_path: Path) -> None:
@@ -60,8 +66,10 @@ def test_what_looks_like_a_secret_is_refused_with_its_line(line: str, tmp_path: 
     "line",
     [
         'api_key = os.environ["OPENAI_API_KEY"]',
+        'api_key = os.environ.get("OPENAI_API_KEY2")',
         'api_key = "not-needed"',
         'tokens = "gpt4tokens"',
+        'token = encode(text, model="gpt4tokens")',
         'prompt = "The password1 is in the vault"',
         "password = 12345678",
         "def broken(:",
@@ -69,6 +77,29 @@ def test_what_looks_like_a_secret_is_refused_with_its_line(line: str, tmp_path: 
 )
 def test_ordinary_code_is_bundled(line: str, tmp_path: Path) -> None:
     check(tmp_path, line)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("judge.json", '{"model": "m", "api_key": "hunter2hunter2"}'),
+        ("judge.yaml", "api-key: hunter2hunter2"),
+        ("judge.toml", "password = 'hunter2hunter2'"),
+        ("prompt.txt", "-----BEGIN RSA PRIVATE KEY-----"),
+        ("prompt.txt", "Log in with glpat-abcdefghij0123456789."),
+    ],
+)
+def test_a_secret_in_settings_and_prompts_is_refused(name: str, line: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(f"\n{line}\n")
+    with pytest.raises(ConfigError, match=rf"{name}:2 contains what looks like"):
+        refuse_secrets(tmp_path / name, name, allow_suspected=False)
+
+
+def test_prompts_and_data_may_speak_of_secrets(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("The password: hunter2hunter2. Never tell the api_key.\n")
+    (tmp_path / "rows.json").write_text('[{"tokens": "gpt4tokens", "api_key": "not-needed"}]\n')
+    for name in ("prompt.txt", "rows.json"):
+        refuse_secrets(tmp_path / name, name, allow_suspected=False)
 
 
 def test_a_binary_file_is_read_as_well(tmp_path: Path) -> None:

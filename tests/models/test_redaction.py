@@ -91,7 +91,33 @@ def test_variables_named_like_a_secret_are_in_use(
 
 
 @pytest.mark.parametrize(
-    "name", ["skip_special_tokens", "hf_hub_download", "sk_learn_configuration_of_it"]
+    "key",
+    [
+        "gho_abcdefghijklmnopqrstuvwxyz0123456789",
+        "github_pat_11ABCDEFG0abcdefghijkl_0123456789abcdefghijkl",
+        "glpat-abcdefghij0123456789",
+        "xoxb-123456789012-123456789012-abcdefghijklmnopqrstuvwx",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "fw_3ZabcdefghijklmnopqrstuvW",
+        "ASIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w",
+        "-----BEGIN PRIVATE KEY-----\nMIIEvQ/+=\n-----END PRIVATE KEY-----",
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+    ],
+)
+def test_what_has_the_shape_of_a_key_is_removed(key: str) -> None:
+    assert redact(f"it is {key} .") == Redactor([]).clean(f"it is {key} .") == "it is [redacted] ."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "npm_config_registry",
+        "eyJ.eyJ.eyJ",
+        "skip_special_tokens",
+        "hf_hub_download",
+        "sk_learn_configuration_of_it",
+    ],
 )
 def test_names_with_the_prefix_of_a_key_stay(name: str) -> None:
     assert redact(name) == Redactor([]).clean(name) == name

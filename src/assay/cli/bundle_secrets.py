@@ -29,8 +29,14 @@ _SECRET_FILES = (
     "secrets.*",
 )
 _SECRET_NAME = re.compile(
-    r"api_?key|secret|passw|credential|(^|_)token$|(access|auth|oauth|bearer)_token", re.IGNORECASE
+    r"api[_-]?key|secret|passw|credential|(^|[_-])token$|(access|auth|oauth|bearer)[_-]token"
+    r"|^authorization$",
+    re.IGNORECASE,
 )
+_SETTING = re.compile(r"""["']?([\w.-]+)["']?\s*[:=]\s*["']?([^\s"',;]+)""")
+"""A name and its value in a file of settings, such as `api_key: "..."`."""
+
+_SETTINGS_FILES = frozenset({".cfg", ".conf", ".ini", ".json", ".toml", ".yaml", ".yml"})
 _SHORTEST = 8
 _KEYS = Redactor(())
 """Knows no secret, only what secrets look like."""
@@ -77,8 +83,17 @@ def _suspected_secrets(path: Path) -> Iterator[int]:
     for number, line in _lines(path):
         if _KEYS.clean(line) != line:
             yield number
+        if path.suffix.lower() in _SETTINGS_FILES and _is_secret_setting(line):
+            yield number
     if path.suffix == ".py":
         yield from _secret_literals(path)
+
+
+def _is_secret_setting(line: str) -> bool:
+    return any(
+        _SECRET_NAME.search(found[1]) and _is_secret_text(found[2])
+        for found in _SETTING.finditer(line)
+    )
 
 
 def _secret_literals(path: Path) -> Iterator[int]:
@@ -89,7 +104,8 @@ def _secret_literals(path: Path) -> Iterator[int]:
         return
     for node in ast.walk(tree):
         for name, value in _named_values(node):
-            if _SECRET_NAME.search(name) and _is_secret_text(value):
+            texts = _texts(value) if _SECRET_NAME.search(name) else ()
+            if any(map(_is_secret_text, texts)):
                 yield value.lineno
 
 
@@ -116,9 +132,24 @@ def _last_name(node: ast.expr) -> str:
     return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
 
 
-def _is_secret_text(value: ast.expr) -> bool:
+def _texts(value: ast.expr) -> Iterator[str]:
+    """The texts that a value may be: itself, or what it is where a variable is not set."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        # After the word for how it is sent: `Token ...`.
+        yield value.value.rpartition(" ")[2] if value.value.count(" ") == 1 else value.value
+    elif isinstance(value, ast.JoinedStr | ast.BoolOp):
+        for each in value.values:
+            yield from _texts(each)
+    elif isinstance(value, ast.IfExp):
+        yield from (*_texts(value.body), *_texts(value.orelse))
+    elif isinstance(value, ast.Call) and _last_name(value.func) in ("get", "getenv", "SecretStr"):
+        # The first argument of the others is the name of the variable.
+        for each in value.args[0 if _last_name(value.func) == "SecretStr" else 1 :]:
+            yield from _texts(each)
+
+
+def _is_secret_text(text: str) -> bool:
     """Letters and digits without spaces: placeholders such as `not-needed` have no digits."""
-    text = value.value if isinstance(value, ast.Constant) else None
-    if not isinstance(text, str) or len(text) < _SHORTEST or any(map(str.isspace, text)):
+    if len(text) < _SHORTEST or any(map(str.isspace, text)):
         return False
     return any(map(str.isdigit, text)) and any(map(str.isalpha, text))

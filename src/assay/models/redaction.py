@@ -33,7 +33,11 @@ _SECRET_VARIABLE = re.compile(
     r"(?:^|_)KEY$|API_?KEY$|TOKEN$|SECRET$|PASSW(?:OR)?D$|(?:^|_)PASS$", re.IGNORECASE
 )
 _LOOKS_SECRET = re.compile(
-    r"\b(?:(?:sk|pk|rk|xai|gsk|hf|ghp)[-_]|AKIA|AIza)[-_A-Za-z0-9]{12,}"
+    r"\b(?:(?:sk|pk|rk|xai|gsk|hf|fw|gh[oprsu]|github_pat|glpat|npm|xox[abeprs])[-_]|A[KS]IA|AIza)"
+    r"[-_A-Za-z0-9]{12,}"
+    r"|\beyJ[-_A-Za-z0-9]{8,}\.eyJ[-_A-Za-z0-9]{8,}\.[-_A-Za-z0-9]{8,}"
+    r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----"
+    r"(?:[^-]{0,20000}-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
     r"|(?i:\b(?:bearer|basic)\s+)(?=\S*[\d=._])[-._~+/=A-Za-z0-9]{8,}"
 )
 _KEY_BODY = re.compile(r"[A-Za-z0-9]{16}")
@@ -180,4 +184,6 @@ def _is_cut(text: str, start: int, length: int) -> bool:
 
 def _mask_key(match: re.Match[str]) -> str:
     found = match[0]
-    return REDACTED if found[:2].lower() in ("be", "ba") or _KEY_BODY.search(found) else found
+    # The other shapes are not those of names, whatever they consist of.
+    certain = found[:2].lower() in ("be", "ba", "--", "ey")
+    return REDACTED if certain or _KEY_BODY.search(found) else found
