@@ -120,6 +120,20 @@ def test_a_bundle_has_results_used_rows_code_and_prompts(
     assert "assay eval --bundle x.tar.gz" in capsys.readouterr().out
 
 
+def test_a_run_is_bundled_from_another_folder(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    here = names(bundle())
+    monkeypatch.chdir(elsewhere)
+    store = project / ".assay" / "assay.db"
+
+    there = names(bundle("--store", str(store)))
+
+    assert there == here
+    assert main(["eval", "--bundle", "x.tar.gz", "--trust", "--quiet"]) == 0
+
+
 def test_the_same_run_gives_the_same_bytes(project: Path) -> None:
     run()
     first, second = bundle(), bundle(name="y.tar.gz")

@@ -18,8 +18,8 @@ from .bundle_summary import Summary, dataset_name, summary_runs
 from .check import is_file
 from .eval_file import split_target
 from .export_input import rows_of_summary
-from .run_code import read_code
-from .store_option import open_store
+from .run_code import RunCode, read_code
+from .store_option import open_store, store_location
 
 _PYTEST_SETTINGS = {
     "pytest.ini": "[pytest]",
@@ -92,8 +92,8 @@ def _describe(row: RunRow) -> BundledRun:
 
 
 def _request(args: Namespace, row: RunRow) -> CodeRequest:
-    start = Path.cwd()
     recorded = read_code(row.spec.config)
+    start = _start_folder(args, recorded)
     if args.code is not None:
         path, config = split_target(args.code)
     elif recorded is not None:
@@ -118,6 +118,16 @@ def _request(args: Namespace, row: RunRow) -> CodeRequest:
         allow_changed=args.allow_changed_code,
         allow_suspected=frozenset(args.allow_suspected_secret),
     )
+
+
+def _start_folder(args: Namespace, recorded: RunCode | None) -> Path:
+    """The folder where the run was made: the current one, or the one that has the store."""
+    here, where = Path.cwd(), os.fspath(store_location(args) or "")
+    if args.code is not None or recorded is None or not where or "://" in where:
+        return here
+    around = Path(os.path.abspath(where)).parent
+    project = around.parent if around.name == ".assay" else around
+    return next((each for each in (here, project) if (each / recorded.file).is_file()), here)
 
 
 def _left_out(start: Path, dataset: str | None) -> frozenset[Path]:
