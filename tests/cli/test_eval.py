@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
+from assay.models import AgentSession, Endpoint
 from assay.record import Store
 
 FILE = """
@@ -257,6 +258,26 @@ def test_a_prompt_file_that_was_edited_is_2_and_names_the_sample(
         assert store.run().totals.recorded == 2
     (tmp_path / "prompt.txt").write_text("Be brief.")
     assert main(["eval", write(PROMPTED), "--resume"]) == 0
+
+
+def test_prompts_without_an_endpoint_take_the_model_of_the_command_line(
+    write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "prompt.txt").write_text("Be brief.")
+    without = PROMPTED.replace("endpoint=endpoint, ", "")
+    with Store.open() as store:
+        store.save_session(
+            AgentSession(id="chat", endpoint=Endpoint(provider="mock", model="echo"))
+        )
+
+    assert main(["eval", write(without)]) == 2
+    assert "`prepare_messages` has no effect without an `endpoint`" in capsys.readouterr().err
+    for named in (["--model", "mock:echo"], ["--session", "chat"]):
+        assert main(["eval", write(without), *named, "--quiet"]) == 0
+        with newest() as store:
+            sample = next(iter(store.run().samples()))
+        assert sample.trajectory is not None
+        assert sample.trajectory.messages[0].text == "Be brief."
 
 
 def test_a_repaired_scorer_scores_the_rollouts_that_are_there(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import AssayError, ConfigError
 from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate
+from assay.evaluation.config import expect_endpoint
 from assay.record import Run, RunSpec, Store
 from assay.report.wording import plural
 
@@ -23,6 +24,7 @@ from .overrides import (
     count,
     dollars,
     failure_limit,
+    names_model,
     overridden,
     resume_from,
     seconds,
@@ -176,8 +178,9 @@ def _run_file(args: Namespace) -> int:
     resume = resume_from(args)
     with users_output_on_stderr():
         loaded = frozenset(sys.modules)
-        file = load_eval_file(args.file)
-        session = _Session(file, overridden(file.config, args), args, resume)
+        with expect_endpoint(names_model(args)):
+            file = load_eval_file(args.file)
+            session = _Session(file, overridden(file.config, args), args, resume)
         with _NotingStore.open(store_location(args), create=resume is None) as store:
             store.provenance = {"code": describe_code(file, args, loaded)}
             ending = _ending(session, store, "OTHER_RUN")
@@ -190,7 +193,8 @@ def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
     resume, location = resume_from(args), fixed_location(args)
     with users_output_on_stderr(), trusted.extract() as file:
         settings = Namespace(**{**vars(trusted.args), "limit": None})
-        session = _Session(file, overridden(file.config, settings), args, resume)
+        with expect_endpoint(names_model(settings)):
+            session = _Session(file, overridden(file.config, settings), args, resume)
         with _NotingStore.open(location, create=resume is None) as store:
             baseline, *_ = trusted.import_results(store)
             store.provenance = {"bundle": {"sha256": trusted.bundle.sha256}}

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assay.errors import ConfigError
+from assay.evaluation.config import expect_endpoint
 from assay.models import Sample
 from assay.record import Store
 from assay.sources import load_samples
@@ -20,6 +21,7 @@ from assay.sources.bundle_archive import CODE, DATASET
 from .bundle import manifest_lines
 from .bundle_import import import_bundle
 from .eval_file import EvalFile, load_eval_file
+from .overrides import names_model
 from .resumption import eval_words
 from .run_code import OPTIONS
 from .store_option import store_location
@@ -51,8 +53,10 @@ class TrustedBundle:
             start = code / self.code.folder
             start.mkdir(mode=0o700, parents=True, exist_ok=True)
             stack.enter_context(chdir(start))
-            file = load_eval_file(f"{code / self.code.files[0]}:{self.code.config}")
-            yield self._with_rows(file, folder / DATASET)
+            with expect_endpoint(names_model(self.args)):
+                file = load_eval_file(f"{code / self.code.files[0]}:{self.code.config}")
+                file = self._with_rows(file, folder / DATASET)
+            yield file
 
     def _with_rows(self, file: EvalFile, rows: Path) -> EvalFile:
         # The rows are those that were used: a limit of the file was applied to them already.

@@ -56,6 +56,11 @@ def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
     return replace(config, **changes)
 
 
+def names_model(args: Namespace) -> bool:
+    """Whether the command line names a model, itself or by a session."""
+    return args.model is not None or getattr(args, "session", None) is not None
+
+
 def add_plain_http_option(parser: ArgumentParser) -> None:
     """Declare `--allow-plain-http`."""
     parser.add_argument(

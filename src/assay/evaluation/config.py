@@ -2,7 +2,9 @@
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +23,18 @@ PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 EnvironmentFactory = Callable[[Sample], Environment]
 RolloutFunction = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 
+_ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
 _ENDPOINT_HINT = "give an Endpoint, or a model string such as 'provider:model'"
+
+
+@contextmanager
+def expect_endpoint(expected: bool = True) -> Iterator[None]:
+    """Make configurations whose endpoint is given later, such as by `--model`."""
+    token = _ENDPOINT_FOLLOWS.set(expected)
+    try:
+        yield
+    finally:
+        _ENDPOINT_FOLLOWS.reset(token)
 
 
 class _EndpointField:
@@ -107,7 +120,8 @@ class EvalConfig:
             value = getattr(self, name)
             if value is not None and not (name == "environment_factory" and isinstance(value, str)):
                 _check_takes_a_sample(name, value)
-        if self.prepare_messages is not None and self.endpoint is None:
+        unasked = self.endpoint is None and not _ENDPOINT_FOLLOWS.get()
+        if self.prepare_messages is not None and unasked:
             raise ConfigError(
                 "`prepare_messages` has no effect without an `endpoint`: no model is asked",
                 where="EvalConfig",
