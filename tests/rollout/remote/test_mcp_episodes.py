@@ -274,7 +274,7 @@ def test_a_waiting_task_takes_no_more_memory_than_its_text() -> None:
 
 
 def test_a_task_is_the_same_when_its_session_opens() -> None:
-    task = {
+    task: dict[str, Any] = {
         "text": "Zürich ☕",
         "numbers": [1, 2.5, -0.0, 10**30],
         "none": None,
