@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,35 @@ def test_a_changed_file_is_named(certified: Path, file: str, check: str) -> None
         changed.write("# another\n")
 
     assert named(verified(certified)) == {check: file}
+
+
+@pytest.mark.parametrize("inside", [".", "manifests/deep"])
+def test_it_is_verified_from_any_folder_and_in_any_copy(
+    folder: Path,
+    inside: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The code lies in the folder in which it is run, and its prompt too; the manifest below."""
+    (folder / inside).mkdir(parents=True, exist_ok=True)
+    golden(folder / inside, rows=3)
+    path = sys.path.copy()
+    issued(folder / inside, profile(RIGHT), runner="agent_here:answer")
+    sys.path[:] = path  # as in another process
+    copy = tmp_path_factory.mktemp("another place") / "copy"
+    shutil.copytree(folder, copy)
+    # A file in the folder of the verifier is not the agent's.
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("agent_here.py", "prompt.txt"):
+        (elsewhere / name).write_text("# of something else\n")
+
+    for place in (folder, elsewhere, copy / inside):
+        monkeypatch.chdir(place)
+        assert verified(folder / inside).verified
+        assert verified(copy / inside).verified
+
+    (copy / "prompt.txt").write_text("ramble\n")
+    assert named(verified(copy / inside)) == {"runner code": "prompt.txt"}
 
 
 def test_no_code_is_imported(certified: Path) -> None:

@@ -19,8 +19,12 @@ COMMAND = "cmd:"
 class CodeIndex:
     """The code that a manifest and a command line name. Each part is read once, and kept."""
 
-    def __init__(self, root: Path, manifest: Manifest | None = None) -> None:
+    def __init__(
+        self, root: Path, manifest: Manifest | None = None, *, run_from: Path | None = None
+    ) -> None:
+        """`run_from`: the folder in which the agent is run, by default the current one."""
         self._root = root
+        self._run_from = run_from or Path.cwd()
         self._manifest = manifest
         self._leave_out = frozenset() if manifest is None else _certified_files(root, manifest)
         self._read: dict[tuple[str, str], CodeFiles | None] = {}
@@ -50,7 +54,7 @@ class CodeIndex:
 
     def runner(self, name: str) -> CodeFiles | None:
         """The code of `module:function` or of a command; None for other runners."""
-        folders = (Path.cwd(), self._root)
+        folders = (self._run_from, self._root)
         if name.startswith(COMMAND):
             command = name.removeprefix(COMMAND)
             return self._once(
@@ -58,7 +62,7 @@ class CodeIndex:
                 name,
                 lambda: find_command_code(_words(command), folders, self._leave_out),
             )
-        return self._once("runner", name, lambda: self._module(name, Path.cwd()))
+        return self._once("runner", name, lambda: self._module(name, self._run_from))
 
     def code_sha256(self) -> str:
         """The digest of all code, without data: an agent may write to its own data files."""
@@ -78,7 +82,7 @@ class CodeIndex:
 
     def changed(self) -> tuple[set[str], set[str]]:
         """Files of code, then files of data, that are not as they were when they were read."""
-        again = CodeIndex(self._root, self._manifest)
+        again = CodeIndex(self._root, self._manifest, run_from=self._run_from)
         code: set[str] = set()
         data: set[str] = set()
         for (kind, name), before in self._read.items():

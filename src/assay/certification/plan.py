@@ -1,5 +1,6 @@
 """A certification that can be run: every question settled, every mistake found. Calls nothing."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,6 +116,7 @@ def plan_certifications(
         path=path.name if path.is_absolute() else path.as_posix(),
         sha256=loaded.files[0].sha256,
         references={_within(root, each.path): each.sha256 for each in loaded.files[1:]},
+        run_from=_run_from(root),
         skipped=_skipped(loaded, agents, agent),
     )
     source = _Source(loaded, file, root, folder, _read_code(loaded, agents, settings, root))
@@ -242,6 +244,13 @@ def _planned(
 
 def _within(root: Path, path: Path) -> str:
     return path.resolve().relative_to(root.resolve()).as_posix()
+
+
+def _run_from(root: Path) -> str | None:
+    """The current folder from the manifest's, where that tells nothing about this machine."""
+    here, root = Path.cwd().resolve(), root.resolve()
+    related = here.is_relative_to(root) or root.is_relative_to(here)
+    return Path(os.path.relpath(here, root)).as_posix() if related else None
 
 
 def _where(file: CertifiedManifest, definition: AgentDefinition) -> str:

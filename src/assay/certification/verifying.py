@@ -229,7 +229,11 @@ def _runner_code(certification: Certification, manifest: Manifest) -> Mapping[st
 
     None for a runner that is not code.
     """
-    agent, index = certification.agent, CodeIndex(manifest.root or Path.cwd(), manifest)
+    agent, root = certification.agent, manifest.root or Path.cwd()
+    named = certification.manifest.run_from
+    # Wherever `verify` is called: the files are those beside which the agent was run.
+    run_from = None if named is None else root.resolve() / named
+    index = CodeIndex(root, manifest, run_from=run_from)
     name = agent.tools or agent.runner
     if not (agent.tools or name.startswith(COMMAND) or is_code_name(name)):
         return None

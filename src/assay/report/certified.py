@@ -67,6 +67,12 @@ class CertifiedManifest(Figure):
     references: dict[str, str] = Field(default_factory=dict)
     """The files that it refers to, from its folder, with the sha256 of each."""
 
+    run_from: str | None = None
+    """The folder in which the agent was run, from the manifest's: `..` where that is a part of it.
+
+    None where neither of them is a part of the other.
+    """
+
     skipped: dict[str, str] = Field(default_factory=dict)
     """Agents of the manifest that were not certified with this one, and why."""
 
