@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from assay.errors import EnvironmentFault
+from assay.errors import ConfigError, EnvironmentFault
 from assay.models import Message, Sample
 from assay.models.redaction import redact
 from assay.pytest_plugin import evaluation_test
@@ -89,6 +89,26 @@ def test_the_token_is_that_of_the_test_or_of_the_variable(monkeypatch: pytest.Mo
     assert (token_of(plain), token_of(own)) == (None, TOKEN)
     monkeypatch.setenv("ASSAY_ENV_TOKEN", "of-the-variable")
     assert (token_of(plain), token_of(own)) == ("of-the-variable", TOKEN)
+
+
+def test_a_token_of_the_variable_is_not_sent_over_plain_http_to_another_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse_all(url: str, **_: Any) -> None:
+        raise ConnectionError("the server was asked")
+
+    monkeypatch.setattr("assay.rollout.remote.wait_until_ready", refuse_all)
+    monkeypatch.setenv("ASSAY_ENV_TOKEN", "of-the-variable")
+
+    with pytest.raises(ConfigError, match="ASSAY_ENV_TOKEN is not sent to "):
+        made(asked(env_url="http://games.test:8000"))
+    for reached in (
+        asked(env_url="https://games.test"),
+        asked(env_url="http://127.0.0.1:9"),
+        asked(env_url="http://games.test:8000", env_token=TOKEN),
+    ):
+        with pytest.raises(ConnectionError):
+            made(reached)
 
 
 def test_the_token_is_not_shown() -> None:

@@ -8,6 +8,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from assay.endpoints.address import is_loopback
+from assay.errors import ConfigError
 from assay.models import Sample
 from assay.models.redaction import Redactor
 
@@ -33,6 +35,7 @@ async def environment_of(asked: Asked, *, rolled_out: bool) -> AsyncIterator[Any
     if asked.env_url is None:
         yield _factory(asked.environment)
         return
+    _refuse_plain_http(asked, asked.env_url)
     from assay.rollout.remote import RemoteEnvironments, launched, wait_until_ready
 
     async with AsyncExitStack() as stack:
@@ -55,6 +58,19 @@ async def environment_of(asked: Asked, *, rolled_out: bool) -> AsyncIterator[Any
 def token_of(asked: Asked) -> str | None:
     """The token for the server of a test; None for a server that needs none."""
     return asked.env_token or os.environ.get("ASSAY_ENV_TOKEN") or None
+
+
+def _refuse_plain_http(asked: Asked, url: str) -> None:
+    """Raise `ConfigError` where a token of the environment could be read on the way."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if asked.env_token or not token_of(asked) or parts.scheme != "http" or is_loopback(host):
+        return
+    raise ConfigError(
+        f"ASSAY_ENV_TOKEN is not sent to {host!r} over plain http, which does not encrypt it",
+        where="env_url",
+        hint="use an https address; `env_token` of @evaluation_test is sent to any address",
+    )
 
 
 def redactor_for(asked: Asked) -> Redactor:
