@@ -81,3 +81,21 @@ def test_a_variable_for_the_key_may_follow() -> None:
 def test_a_model_in_this_process_needs_no_key() -> None:
     with pytest.raises(ConfigError, match="a mock model needs no key"):
         parse_model("mock:echo#key_env=MY_KEY")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "openai-compatible:m@https://host/v1#key-env=MY_KEY",
+        "openai-compatible:m@https://host/v1#key_env=MY-KEY",
+        "openai-compatible:m@https://host/v1#api_key=canary",
+        "openai-compatible:m@https://host/v1#key_env=A#key_env=B",
+        "openai-compatible:m@https://host/v1#",
+        "openai:gpt-5#keyenv=canary",
+    ],
+)
+def test_a_misspelt_setting_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(ConfigError, match="what is after # is not a setting") as refusal:
+        parse_model(text)
+
+    assert "canary" not in str(refusal.value)

@@ -12,6 +12,8 @@ _HINT = "write provider:model or provider:model@http://host/v1"
 _KEY_ENV = re.compile(r"#key_env=([A-Za-z_][A-Za-z0-9_]*)$")
 """Names the environment variable of the key, behind everything else."""
 
+_SETTING = re.compile(r"#[A-Za-z_-]+=")
+
 
 def parse_model(text: str) -> Endpoint:
     """The endpoint that a model string names. Raises `ConfigError` for any other string.
@@ -33,6 +35,15 @@ def parse_model(text: str) -> Endpoint:
     if not provider_named(provider).in_process and _holds_an_address(model):
         # Not shown: there may be a password in it.
         raise ConfigError("what is after @ is not an address", where="model string", hint=_HINT)
+    known = provider_named(provider)
+    if not known.in_process and ("#" in (api_base or "") or _SETTING.search(model)):
+        # A fragment is not sent, so the request would go out without its key. Not shown: it may
+        # be the key itself.
+        raise ConfigError(
+            "what is after # is not a setting",
+            where="model string",
+            hint="the one setting is #key_env=NAME, an environment variable that holds the key",
+        )
     if not model or model.isspace():
         raise ConfigError(f"no model after {provider + ':'!r}", where="model string", hint=_HINT)
     endpoint = Endpoint(
