@@ -62,6 +62,24 @@ FAILING = """
     def test_batch_raises(reply):
         raise RuntimeError("boom")
 
+    @evaluation_test(
+        rows(**{f"s{n}": "yes" for n in range(30)}, silent=""),
+        endpoint=Endpoint(provider="mock", model="script", extra_params={"replies": ["yes"] * 30}),
+        max_concurrent=1,
+        batch=True,
+    )
+    def test_part_of_batch(response):
+        raise RuntimeError("bang")
+
+    @evaluation_test(rows(**{f"s{n}": "yes" for n in range(40)}))
+    def test_never_scores(reply):
+        raise KeyError("no key")
+
+    @evaluation_test(rows(a="yes", b="no"), threshold=0.9)
+    def test_asserted_threshold(reply):
+        assert reply == "yes"
+        return 1.0
+
     @evaluation_test(rows(a="yes", b="no"), threshold=1)
     def test_whole_number(reply, ground_truth):
         return reply == ground_truth
@@ -222,6 +240,37 @@ def test_a_fault_of_the_whole_batch_is_one_line(session: Session) -> None:
     assert f"{told} (test_evals.py:{line})" in session.output.splitlines()
     assert session.tests["test_batch_raises"]["reason"].startswith(told)
     assert session.output.count("RuntimeError: boom") <= 4
+
+
+def test_a_fault_of_the_whole_batch_is_one_line_beside_rollouts_that_failed(
+    session: Session,
+) -> None:
+    run_id = session.tests["test_part_of_batch"]["run"]
+    report = session.output.partition("__ test_part_of_batch __")[2].partition("\n__")[0]
+    all_of_them = "  all 30 results that came to be judged: scorer: RuntimeError: bang"
+
+    assert "31 of 31 results without a valid score:" in report
+    assert f"{all_of_them} (test_evals.py:" in report
+    assert "  sample silent: endpoint: " in report
+    assert f"    transcript: assay show {run_id} silent" in report
+    assert len(report.splitlines()) == 6, report
+
+
+def test_a_run_that_is_stopped_tells_the_place_of_the_exception(session: Session) -> None:
+    report = session.output.partition("__ test_never_scores __")[2].partition("\n__")[0]
+    code = (session.folder / "test_evals.py").read_text().splitlines()
+    line = 2 + code.index("def test_never_scores(reply):")
+
+    assert "the run was stopped" in report
+    assert f"  raised at: test_evals.py:{line}" in report.splitlines()
+
+
+def test_the_worst_samples_tell_the_place_of_an_assertion(session: Session) -> None:
+    report = session.output.partition("__ test_asserted_threshold __")[2].partition("\n__")[0]
+    code = (session.folder / "test_evals.py").read_text().splitlines()
+    line = 2 + code.index("def test_asserted_threshold(reply):")
+
+    assert f"    raised at: test_evals.py:{line}\n    question: b?" in report
 
 
 def test_a_missed_threshold_names_the_worst_samples(session: Session) -> None:

@@ -72,6 +72,7 @@ class Engine:
         self._fatal: BaseException | None = None
         self._hopeless = False
         self._woken = asyncio.Event()
+        self._probes = self._probes and oversight.stops_early
         self._early = EarlyStop(
             is_watching=self._probes,
             fail_on_error=config.fail_on_error,

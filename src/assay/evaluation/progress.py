@@ -109,3 +109,6 @@ class Oversight:
     stop: Stop
     spent_usd: float = 0.0
     """What the run had cost when it was resumed."""
+
+    stops_early: bool = True
+    """Whether a run in which nothing succeeds is stopped."""

@@ -41,6 +41,9 @@ class Rescoring:
     resume: Resume | str | None = None
     """Which rescoring to go on with: what it has scored is not scored again."""
 
+    stops_early: bool = True
+    """Whether the new run is stopped when nothing of it succeeds."""
+
 
 async def rescore(
     run_id: str,
@@ -73,7 +76,8 @@ async def rescore(
         def todo(done: Container[str]) -> Iterator[Unit]:
             return _stripped(old, run, how, done)
 
-        oversight = Oversight(Progress(total=total), watch, stop)
+        progress = Progress(total=total)
+        oversight = Oversight(progress, watch, stop, stops_early=how.stops_early)
         with rare_collections():
             await work_through(run, todo, config, client=None, oversight=oversight)
         return report_on(run, opened, reopen=store, interrupted=stop.requested)

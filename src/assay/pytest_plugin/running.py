@@ -256,7 +256,12 @@ class Evaluation:
             run.report.run_id,
             _as_users(lambda sample: said.of(run.endpoint, sample), self.asked),
             store=self.evaluations.store,
-            how=Rescoring(name=self.item.name, keep_failed=True, bounds=self.asked.bounds),
+            how=Rescoring(
+                name=self.item.name,
+                keep_failed=True,
+                bounds=self.asked.bounds,
+                stops_early=False,  # all results are there already, or one fault for all of them
+            ),
         )
 
 

@@ -3,8 +3,9 @@
 import heapq
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from assay.models import Sample
+from assay.models import Boundary, Sample
 from assay.models.redaction import redact
 from assay.report.wording import number, plain, plural
 
@@ -26,10 +27,12 @@ def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | Non
     if not count:
         return []
     lines = [f"{plural(count, 'result')} below {number(below)}, the worst:"]
+    places = {each.judged: each.place for each in run.assertions.first}
     for sample in worst:
         reason = (sample.score.reason if sample.score is not None else None) or "no reason given"
         score = number(sample.reward or 0.0)
         lines.append(f"  sample {_name(sample)}: score {score}: {_cut(reason)}")
+        lines += _describe_place(places.get(sample_name(sample)))
         lines += (f"    {label}: {_cut(text)}" for label, text in _describe_answer(sample))
         lines.append(f"    transcript: {_show(run, evaluations, sample_name(sample))}")
     return lines
@@ -87,41 +90,72 @@ def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
 def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     """Each sample without a valid score: which, why, and where its transcript is.
 
-    One fault of all samples, as a function that judges them in one call has, is one line.
+    One fault of all samples, as a function that judges them in one call has, is one line; so is
+    one of all samples that came to be judged, beside those whose rollout failed.
     """
     summary = run.report.summary
     bad = summary.not_judged_results
-    unscored, reasons = _find_unscored(run.report.samples)
-    if bad == summary.results > 1 and len(reasons) == 1:
-        ((fault, place),) = reasons
-        where = "" if place is None else f" ({place})"
-        return [f"all {plural(bad, 'result')} without a valid score: {_cut(fault)}{where}"]
+    found = _find_unscored(run.report.samples)
+    if bad == summary.results > 1 and len(found.faults) == 1:
+        return [f"all {plural(bad, 'result')} without a valid score: {_join(*found.faults)}"]
     lines = [f"{bad} of {plural(summary.results, 'result')} without a valid score:"]
-    for sample in unscored:
+    listed = found.first
+    if bad == summary.results and found.in_scorer > 1 and len(found.scorer_faults) == 1:
+        shared = f"all {found.in_scorer} results that came to be judged"
+        lines.append(f"  {shared}: {_join(*found.scorer_faults)}")
+        listed, bad = found.outside, bad - found.in_scorer
+    for sample in listed:
         lines.append(f"  sample {_name(sample)}: {_cut(_describe_fault(sample))}")
         lines += _describe_place(_place_of(sample))
         lines.append(f"    transcript: {_show(run, evaluations, sample_name(sample))}")
-    if bad > len(unscored):
-        lines.append(f"  and {bad - len(unscored)} more: {_show(run, evaluations)}")
+    if bad > len(listed):
+        lines.append(f"  and {bad - len(listed)} more: {_show(run, evaluations)}")
     return lines
 
 
-def _find_unscored(
-    samples: Iterable[Sample],
-) -> tuple[list[Sample], set[tuple[str, str | None]]]:
-    """The first samples without a score, and their reasons: no more of them than two."""
-    first: list[Sample] = []
-    reasons: set[tuple[str, str | None]] = set()
+_Fault = tuple[str, str | None]
+"""What went wrong, and where in the user's code."""
+
+
+@dataclass
+class _Unscored:
+    """The samples without a score."""
+
+    first: list[Sample] = field(default_factory=list)
+    outside: list[Sample] = field(default_factory=list)
+    """The first of those that did not fail in the scorer."""
+
+    in_scorer: int = 0
+    faults: set[_Fault] = field(default_factory=set)
+    """No more of them than two, as of those in the scorer: only one alone is told of all."""
+
+    scorer_faults: set[_Fault] = field(default_factory=set)
+
+    def add(self, sample: Sample) -> None:
+        fault = _describe_fault(sample), _place_of(sample)
+        if len(self.faults) < 2:
+            self.faults.add(fault)
+        if len(self.first) < _MOST_LISTED:
+            self.first.append(sample)
+        if sample.failure is not None and sample.failure.boundary is Boundary.SCORER:
+            self.in_scorer += 1
+            if len(self.scorer_faults) < 2:
+                self.scorer_faults.add(fault)
+        elif len(self.outside) < _MOST_LISTED:
+            self.outside.append(sample)
+
+
+def _find_unscored(samples: Iterable[Sample]) -> _Unscored:
+    found = _Unscored()
     for sample in samples:
-        if sample.reward is not None:
-            continue
-        if len(reasons) < 2:
-            reasons.add((_describe_fault(sample), _place_of(sample)))
-        if len(first) < _MOST_LISTED:
-            first.append(sample)
-        elif len(reasons) > 1:
-            break
-    return first, reasons
+        if sample.reward is None:
+            found.add(sample)
+    return found
+
+
+def _join(fault: _Fault) -> str:
+    text, place = fault
+    return _cut(text) if place is None else f"{_cut(text)} ({place})"
 
 
 def _name(sample: Sample) -> str:

@@ -1,11 +1,12 @@
 """Whether a test passes, decided after all of its samples are recorded."""
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assay.errors import AssayError
+from assay.errors import AssayError, RunStopped
 from assay.models.failure import describe_error, error_message
 from assay.models.redaction import redact
 from assay.report import GateRule, Outcome, Verdict, judge_gate
@@ -14,6 +15,7 @@ from assay.report.wording import join_wrapped, plain, plural
 from .assertions import FailedAssertions
 from .decorator import Asked
 from .environments import redactor_for
+from .places import find_place
 from .records import Record, blank_record, count_unknown, failed, with_config, with_numbers
 from .running import Evaluation, TestRun
 from .sample_lines import describe_assertions, describe_unscored, describe_worst
@@ -82,7 +84,7 @@ def _recorded(evaluation: Evaluation) -> Iterator[TestVerdict]:
         except AssayError as error:
             reason = error_message(error)
             _stop(evaluation, reason)
-            verdict.problem = f"{evaluation.item.name}: {reason}"
+            verdict.problem = f"{evaluation.item.name}: {reason}{_describe_cause(error)}"
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             _stop(evaluation, "interrupted" if interrupted else describe_error(error))
@@ -91,6 +93,14 @@ def _recorded(evaluation: Evaluation) -> Iterator[TestVerdict]:
             verdict.problem = _conclude(evaluation, verdict.rule)
         if evaluation.function is not None:
             verdict.error = evaluation.function.assertions.error
+
+
+def _describe_cause(error: AssayError) -> str:
+    """Where the user's code raised the failure that stopped a run, on a line of its own."""
+    if not isinstance(error, RunStopped) or error.__cause__ is None:
+        return ""
+    place = find_place("".join(traceback.format_exception(error.__cause__)))
+    return "" if place is None else f"\n  raised at: {place}"
 
 
 def record_setup(
