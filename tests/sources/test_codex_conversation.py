@@ -360,3 +360,71 @@ def test_an_error_that_ends_a_turn_is_that_of_its_model_call(error: Any) -> None
 
     assert [call.error for call in found.calls] == ["no credits left"]
     assert (found.messages[-1].details or {})["error"] == error
+
+
+MANY = 20_000
+"""Records of a small file, with which quadratic work takes minutes."""
+
+
+def test_very_many_turns_are_taken_back_one_by_one() -> None:
+    turn = [says("user", "Hi"), says("assistant", "Hello")]
+    undo = event("thread_rolled_back", num_turns=1)
+
+    found = talk(*turn * MANY, *[undo] * (MANY - 1), *[event("thread_rolled_back")] * MANY)
+
+    assert [message.text for message in found.messages] == ["Hi", "Hello"]
+    assert len(found.calls) == 1
+    assert len(found.reverted) == 2 * (MANY - 1)
+
+
+def test_very_many_turns_can_be_taken_back_where_none_is_the_users() -> None:
+    undo = event("thread_rolled_back", num_turns=1)
+
+    found = talk(*[each for _ in range(MANY) for each in (says("assistant", "Hello"), undo)])
+
+    assert len(found.messages) == MANY
+
+
+def test_very_many_compactions_take_back_their_own_reply_only() -> None:
+    found = talk(
+        *(
+            record
+            for number in range(MANY)
+            for record in (
+                says("user", "Hi"),
+                says("assistant", f"Summary {number}"),
+                {"type": "compacted", "payload": {"message": f"Summary {number}"}},
+            )
+        )
+    )
+
+    assert {message.role for message in found.messages} == {"user"}
+    assert {each.message_index for each in found.calls} == {None}
+    assert found.compactions == len(found.calls) == MANY
+
+
+def test_counts_after_very_many_errors_are_of_the_last_answer() -> None:
+    errors = [event("error", message=f"refused {number}") for number in range(MANY)]
+    counts = [
+        event("token_count", info={"total_token_usage": n, "last_token_usage": {"input_tokens": n}})
+        for n in range(1, MANY)
+    ]
+
+    found = talk(says("user", "Hi"), says("assistant", "Hello"), *errors, *counts)
+
+    assert found.calls[0].usage is not None
+    assert found.calls[0].usage.input_tokens == 1
+    assert all(each.usage is None for each in found.calls[1:])
+
+
+def test_an_output_names_one_of_very_many_subagents() -> None:
+    children = [f"{number:08x}-0000-7000-8000-000000000000" for number in range(MANY)]
+    reader = CodexConversation(SampleOptions(), {}, children)
+    for number, child in enumerate(children):
+        reader.take(call(str(number)))
+        output = "word " * 40 + f"started thread-{child}"
+        reader.take(item("function_call_output", call_id=str(number), output=output))
+
+    answers = [each for each in reader.finished().messages if each.role == "tool"]
+
+    assert [(each.details or {}).get("subagent") for each in answers] == children

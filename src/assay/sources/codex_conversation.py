@@ -19,6 +19,8 @@ _INJECTED = re.compile(
 )
 _ABORTED = re.compile(r"\s*<turn_aborted>")
 _SHELL = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>\s*(?:<result>)?(.*)", re.S)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WORD = re.compile(r"[\w.-]+")
 _CLOSING = re.compile(r"(?:</result>\s*)?(?:</user_shell_command>\s*)?$")
 _CALLS = (
     *("function_call", "custom_tool_call", "local_shell_call", "web_search_call"),
@@ -88,8 +90,14 @@ class CodexConversation:
     _model: str | None = None
     _total: Any = None
     _begun: bool = False
+    _turns: list[tuple[int, int]] = field(default_factory=list)
+    """How many messages and calls there were before each turn of the user."""
+
+    _counted: list[int] = field(default_factory=list)
+    """The places of the calls that gave an answer: what they consumed can be counted."""
 
     def __post_init__(self) -> None:
+        self._places = {child: place for place, child in enumerate(self.children)}
         base = self.info.get("base_instructions")
         text = base.get("text") if isinstance(base, dict) else base
         if isinstance(text, str) and text:
@@ -215,13 +223,18 @@ class CodexConversation:
         if step.compaction:
             self._skip_summary(answer)
             return
-        self.talk.calls.append(ModelCall(model=self._model, message_index=len(self.talk.messages)))
+        self._add_call(ModelCall(model=self._model, message_index=len(self.talk.messages)))
         self.talk.messages.append(answer)
         self.talk.messages += step.answers
 
+    def _add_call(self, call: ModelCall) -> None:
+        if call.error is None:
+            self._counted.append(len(self.talk.calls))
+        self.talk.calls.append(call)
+
     def _skip_summary(self, answer: Message) -> None:
         """Put the model's summary beside the conversation; the tokens it took stay counted."""
-        self.talk.calls.append(ModelCall(model=self._model))
+        self._add_call(ModelCall(model=self._model))
         self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
 
     def _take_back_summary(self, summary: str) -> None:
@@ -234,10 +247,13 @@ class CodexConversation:
             return
         del self.talk.messages[place]
         self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
-        self.talk.calls = [
-            call.model_copy(update={"message_index": None}) if call.message_index == place else call
-            for call in self.talk.calls
-        ]
+        # Calls are in the order of their messages, so the answer's is among the last ones.
+        for number in range(len(self.talk.calls) - 1, -1, -1):
+            call = self.talk.calls[number]
+            if call.message_index == place:
+                self.talk.calls[number] = call.model_copy(update={"message_index": None})
+            if call.message_index is not None:
+                break
 
     def _take_said(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         blocks = _blocks(item.get("content"))
@@ -256,6 +272,7 @@ class CodexConversation:
         details: dict[str, Any] = {"synthetic": True} if why is not None else {}
         if why is None:
             self.talk.interrupted = False
+            self._turns.append((len(self.talk.messages), len(self.talk.calls)))
         self.talk.messages.append(
             Message(
                 role=str(item.get("role") or "user"),
@@ -282,8 +299,8 @@ class CodexConversation:
         if outcome is None:
             outcome = outcome_of_text(text) if success is not False else Outcome(failed=True)
         details = outcome.to_details()
-        if started := [child for child in self.children if child in text]:
-            details["subagent"] = started[0]
+        if (started := self._find_child(text)) is not None:
+            details["subagent"] = started
         plain = all(isinstance(block, TextBlock) for block in blocks)
         self._answered[call_id] = len(self.talk.messages)
         self.talk.messages.append(
@@ -296,6 +313,14 @@ class CodexConversation:
                 details=details,
             )
         )
+
+    def _find_child(self, text: str) -> str | None:
+        """The first of the subagents that an output names."""
+        if not self._places:
+            return None
+        # One pass over the text, however many subagents there are.
+        words = {*_UUID.findall(text), *_WORD.findall(text)}
+        return min(words & self._places.keys(), key=self._places.__getitem__, default=None)
 
     def _take_event(self, record: dict[str, Any], event: dict[str, Any]) -> None:
         kind = event.get("type")
@@ -340,7 +365,7 @@ class CodexConversation:
         self._close()
         if self.talk.calls and self.talk.calls[-1].error == text and self._ends_with_error():
             return True
-        self.talk.calls.append(
+        self._add_call(
             ModelCall(model=self._model, message_index=len(self.talk.messages), error=text)
         )
         self.talk.messages.append(Message(role="assistant", content="", details={"error": event}))
@@ -356,7 +381,7 @@ class CodexConversation:
         if not isinstance(stored, dict):
             return
         if not self.talk.calls or self.talk.calls[-1].usage or self.talk.calls[-1].error:
-            self.talk.calls.append(ModelCall(model=self._model))
+            self._add_call(ModelCall(model=self._model))
         self.talk.calls[-1] = self.talk.calls[-1].model_copy(update={"usage": _usage(stored)})
 
     def _count(self, event: dict[str, Any]) -> None:
@@ -370,33 +395,26 @@ class CodexConversation:
             return
         self._total = total
         self._close()
-        for place in range(len(self.talk.calls) - 1, -1, -1):
-            call = self.talk.calls[place]
-            if call.error is None:
-                if call.usage is None:
-                    update = {"usage": _usage(stored)}
-                    self.talk.calls[place] = call.model_copy(update=update)
-                return
+        place = self._counted[-1] if self._counted else None
+        if place is not None and self.talk.calls[place].usage is None:
+            update = {"usage": _usage(stored)}
+            self.talk.calls[place] = self.talk.calls[place].model_copy(update=update)
 
     def _roll_back(self, turns: object) -> None:
         """Take back the last turns of the user, as the user did."""
-        asked = [
-            place
-            for place, message in enumerate(self.talk.messages)
-            if message.role == "user" and not (message.details or {}).get("synthetic")
-        ]
-        count = min(count_at(turns) or 0, len(asked))
+        count = min(count_at(turns) or 0, len(self._turns))
         if count and not self.options.keep_reverted:
-            place = asked[-count]
-            self._undo(place)
-            calls = self.talk.calls
-            self.talk.calls = [call for call in calls if (call.message_index or 0) < place]
+            self._undo(*self._turns[-count])
             self.talk.interrupted = False
 
-    def _undo(self, place: int) -> None:
-        """Take back all messages from a place on."""
-        self.talk.reverted += [message.to_dict() for message in self.talk.messages[place:]]
-        del self.talk.messages[place:]
+    def _undo(self, messages: int, calls: int) -> None:
+        """Take back all messages and calls after the first so many."""
+        self.talk.reverted += [message.to_dict() for message in self.talk.messages[messages:]]
+        del self.talk.messages[messages:], self.talk.calls[calls:]
+        while self._turns and self._turns[-1][0] >= messages:
+            self._turns.pop()
+        while self._counted and self._counted[-1] >= calls:
+            self._counted.pop()
 
     def mark(self) -> Mark:
         """The end of the conversation so far."""
@@ -408,8 +426,7 @@ class CodexConversation:
         """Go back to an earlier place, as the user did: what came after it was undone."""
         self._close()
         if not self.options.keep_reverted:
-            self._undo(mark.messages)
-            del self.talk.calls[mark.calls :]
+            self._undo(mark.messages, mark.calls)
         self._model, self._total = mark.model, mark.total
         self.talk.interrupted = mark.interrupted
 

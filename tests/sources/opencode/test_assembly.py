@@ -291,3 +291,19 @@ def test_a_fork_says_the_same() -> None:
 
     assert one.metadata["content_id"] == fork.metadata["content_id"]
     assert one.metadata["content_id"] != other.metadata["content_id"]
+
+
+def test_a_message_of_very_many_texts_is_joined_in_one_pass() -> None:
+    many = 100_000
+
+    sample = read(user(*[text(" some words ")] * many), agent(text("Done.")))
+
+    assert sample.messages[0].text == "\n\n".join(["some words"] * many)
+
+
+def test_texts_around_a_blank_one_are_neighbours() -> None:
+    blank = agent(text("a "), text(" "), text(" b"), attached("a.txt"))
+
+    sample = read(user(text("Hi")), blank)
+
+    assert sample.messages[1].text == "a\n\nb"

@@ -90,3 +90,11 @@ def test_other_parts_are_kept_as_they_are() -> None:
 def test_a_part_that_is_no_object_is_refused() -> None:
     with pytest.raises(BadRow, match="here: part 0 is not an object"):
         with_parts_apart(message("text"), where="here")
+
+
+def test_a_text_in_very_many_pieces_is_joined_in_one_pass() -> None:
+    many = 200_000
+
+    stored = with_parts_apart(message(*[{"type": "text", "text": "word "}] * many), where="here")
+
+    assert [part["text"] for part in stored.parts] == ["word " * many]

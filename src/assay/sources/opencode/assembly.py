@@ -300,13 +300,28 @@ Blocks = list[TextBlock | DataBlock]
 def _content(said: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
     """Blocks in their order. Texts without a file between them are one text."""
     joined: Blocks = []
+    texts: list[str] = []
     for block in said:
-        before = joined[-1] if joined else None
-        if isinstance(block, TextBlock) and isinstance(before, TextBlock):
-            text = f"{before.text.rstrip()}\n\n{block.text.lstrip()}"
-            joined[-1] = TextBlock(type="text", text=text)
-        else:
-            joined.append(block)
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+            continue
+        joined += _paragraphs(texts)
+        joined.append(block)
+        texts = []
+    joined += _paragraphs(texts)
+    return _trimmed(joined)
+
+
+def _paragraphs(texts: list[str]) -> Blocks:
+    """Texts as one; the spaces around all of them stay."""
+    if len(texts) > 1:
+        inner = [text.strip() for text in texts[1:-1] if text.strip()]
+        texts = ["\n\n".join([texts[0].rstrip(), *inner, texts[-1].lstrip()])]
+    return [TextBlock(type="text", text=text) for text in texts]
+
+
+def _trimmed(joined: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
+    """The blocks, or the text where there is nothing else."""
     texts = [block for block in joined if isinstance(block, TextBlock)]
     if len(texts) == 1:
         # Between files, the spaces around a text are part of the sentence.

@@ -26,16 +26,26 @@ def with_parts_apart(message: dict[str, Any], *, where: str) -> StoredMessage:
     if isinstance(assistant, dict):
         info |= assistant
     parts: list[dict[str, Any]] = []
+    pieces: list[str] = []
     for number, part in enumerate(message["parts"]):
         if not isinstance(part, dict):
             raise BadRow(f"part {number} is not an object", where=where)
         own = {"id": f"{info['id']}:{number:05}", **_part(part, tools)}
         if parts and own.get("type") == parts[-1].get("type") == "text":
             # A text was stored in the pieces in which it was streamed.
-            parts[-1]["text"] = f"{parts[-1].get('text', '')}{own.get('text', '')}"
+            pieces.append(str(own.get("text", "")))
         else:
+            _close_text(parts, pieces)
+            pieces = [str(own.get("text", ""))]
             parts.append(own)
+    _close_text(parts, pieces)
     return StoredMessage(info, parts)
+
+
+def _close_text(parts: list[dict[str, Any]], pieces: list[str]) -> None:
+    """Put the pieces of a text into its part, the last one."""
+    if len(pieces) > 1:
+        parts[-1]["text"] = "".join(pieces)
 
 
 def _part(part: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class ExportFiles:
         # A file that is named after its session goes before other files with the same session.
         self._files = sorted(files, key=lambda path: (not path.name.startswith("ses_"), path.name))
         self._found: dict[str, tuple[Head, Path]] = {}
+        self._children: dict[str, list[Head]] = {}
         self._unreadable: list[Unreadable] = []
         self._indexed = False
 
@@ -37,8 +38,7 @@ class ExportFiles:
 
     def children_of(self, session_id: str) -> list[str]:
         self._index()
-        own = [head for head, _ in self._found.values() if head.parent_id == session_id]
-        return [head.id for head in sorted(own, key=_moment)]
+        return [head.id for head in sorted(self._children.get(session_id, ()), key=_moment)]
 
     def has(self, session_id: str) -> bool:
         self._index()
@@ -65,6 +65,8 @@ class ExportFiles:
                 self.notes.append(f"{path.name} and {read} hold the same session; read: {read}")
                 continue
             self._found[head.id] = (head, path)
+            if head.parent_id is not None:
+                self._children.setdefault(head.parent_id, []).append(head)
 
 
 def _moment(head: Head) -> tuple[int, str]:
