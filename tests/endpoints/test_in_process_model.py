@@ -118,6 +118,27 @@ def test_prompts_samplings_and_seeds_must_be_as_many() -> None:
     assert local.generate([], Sampling(), seeds=[]) == []
 
 
+def test_the_context_of_a_model_that_also_reads_images_is_known() -> None:
+    import transformers
+
+    tokenizer = tiny_tokenizer("plain")
+    layers = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    config = transformers.Gemma3Config(
+        text_config={
+            **layers,
+            "vocab_size": len(tokenizer),
+            "num_hidden_layers": 1,
+            "num_key_value_heads": 1,
+            "head_dim": 8,
+            "max_position_embeddings": 64,
+        },
+        vision_config={**layers, "num_hidden_layers": 1, "image_size": 28, "patch_size": 14},
+    )
+    weights = transformers.AutoModelForCausalLM.from_config(config)
+
+    assert LocalModel(weights, tokenizer).context == 64
+
+
 def test_the_ends_that_the_settings_name_all_end_a_completion() -> None:
     weights = tiny_weights("llama3")
     weights.generation_config.eos_token_id = [3, 4]

@@ -111,7 +111,10 @@ class LocalModel:
     @property
     def context(self) -> int | None:
         """How many tokens prompt and completion may have together, where the model says so."""
-        limit = getattr(self.model.config, "max_position_embeddings", None)
+        # Models that also read images keep the settings of their language model apart.
+        config = self.model.config
+        text = config.get_text_config() if hasattr(config, "get_text_config") else config
+        limit = getattr(text, "max_position_embeddings", None)
         return limit if isinstance(limit, int) and limit > 0 else None
 
     def generate(
