@@ -41,10 +41,13 @@ def test_299_copies_are_one_question(form: str) -> None:
 
 
 def test_case_spaces_and_marks_make_no_other_question() -> None:
-    questions = found("What is 2 + 2?", "what  is 2 + 2", "WHAT IS\t2 + 2 !", "“What is 2 + 2”")
+    unseen = "What is\u200b 2 + 2?\u2060"
+    questions = found(
+        "What is 2 + 2?", "what  is 2 + 2", "WHAT IS\t2 + 2 !", "“What is 2 + 2”", unseen
+    )
 
     assert questions.distinct == 1
-    assert questions.same_as == {"1": "0", "2": "0", "3": "0"}
+    assert questions.same_as == {"1": "0", "2": "0", "3": "0", "4": "0"}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,19 @@ def test_near_duplicates_are_counted_and_count() -> None:
 
     assert (numbered.distinct, numbered.near) == (3, 2)
     assert (reworded.distinct, reworded.near) == (3, 1)
+
+
+@pytest.mark.parametrize(("words", "others"), [(12, 1), (20, 4), (60, 12)])
+def test_one_other_word_in_five_makes_a_near_duplicate(words: int, others: int) -> None:
+    one = [f"word{n}" for n in range(words)]
+    for start in range(0, words - others, 3):
+        other = one.copy()
+        other[start : start + others] = [f"else{n}" for n in range(others)]
+        unlike = [f"{word}s" for word in one[: words // 2]] + one[words // 2 :]
+
+        near = found(*(" ".join(each) for each in (one, other, unlike)), truths=["a", "b", "c"])
+
+        assert (near.distinct, near.near) == (3, 1)
 
 
 def copies(folder: Path, rows: int) -> None:

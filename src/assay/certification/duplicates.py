@@ -6,10 +6,10 @@ and shown only, because a short difference may be the whole question.
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import pairwise
 from zlib import crc32
 
 from assay.models import Sample
@@ -24,15 +24,18 @@ _AT_START = re.compile(rf"^(?:{_NUMBER}|{_LABEL}\W{{0,3}}\d+(?=\W)|\d+(?=\s*[.):
 _AT_END = re.compile(rf"\s+(?:{_NUMBER}|{_LABEL}\W{{0,3}}\d+)[\s.]*$")
 _RANDOM_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{24,}\b")
 _PUNCTUATION = re.compile(r"[.,:;](?!\d)|(?<!\d)[.,:;]|[?!¿¡\"'“”‘’„«»…`]")
-_BINS, _BAND = 16, 4
+_BINS, _BAND = 16, 2
 _ALIKE = 0.8
-"""The share of words, in pairs, that near-duplicates have in common."""
+"""The share of words that near-duplicates have in common."""
+_MOST_COMPARED = 8
+"""Texts of a bucket that a text is compared with: with the first ones, or time would be squared."""
 _FEWEST_WORDS = 12
 """In a shorter question one word makes another question of it, unless the answer is the same."""
 _SHORTEST = 5
 """Words, the role among them. With fewer, one of them is half of the question."""
 
 Signature = tuple[int | None, ...]
+Words = frozenset[int]
 
 
 @dataclass
@@ -74,10 +77,13 @@ def find_duplicates(samples: Iterable[Sample]) -> Questions:
 
 
 class _Alike:
-    """Finds texts that have most of their words in common: minimum hashes, looked up in bands."""
+    """Finds texts that have most of their words in common.
+
+    Those that may be alike are looked up by bands of minimum hashes, and then compared.
+    """
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[int, Signature], Signature] = {}
+        self._buckets: dict[tuple[int, Signature], list[Words]] = {}
         self._without_numbers: set[bytes] = set()
         self._without_a_word: set[bytes] = set()
 
@@ -89,13 +95,16 @@ class _Alike:
         shorter = {_key(f"{each}\0{truth}") for each in _without_a_word(plain) if truth != "none"}
         near = near or not self._without_a_word.isdisjoint(shorter)
         self._without_a_word |= shorter
-        signature = _signature(plain)
+        words = _hashed_words(plain)
+        signature = _signature(words)
         for band in range(0, _BINS, _BAND):
             part = signature[band : band + _BAND]
             if part.count(None) == _BAND:
                 continue
-            other = self._buckets.setdefault((band, part), signature)
-            near = near or (other is not signature and _share(signature, other) >= _ALIKE)
+            others = self._buckets.setdefault((band, part), [])
+            near = near or any(_share(words, each) >= _ALIKE for each in others)
+            if len(others) < _MOST_COMPARED:
+                others.append(words)
         return near
 
 
@@ -124,6 +133,9 @@ def _texts(value: object) -> Iterator[str]:
 def _plain(text: str) -> str:
     """A text without what makes no other question of it: case, spaces, marks, running numbers."""
     # One space each: a search for what stands behind spaces tries a long run at every place.
+    if not text.isascii():
+        # Without characters that are not seen, such as a space without width.
+        text = "".join(each for each in text if unicodedata.category(each) != "Cf")
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     role, colon, rest = text.partition(": ")
     text = f"{role}{colon}{_AT_START.sub('', rest.lstrip())}" if colon else text
@@ -139,22 +151,30 @@ def _without_a_word(plain: str) -> list[str]:
     return [plain, *(" ".join(words[:n] + words[n + 1 :]) for n in range(1, len(words)))]
 
 
-def _signature(plain: str) -> Signature:
+def _hashed_words(plain: str) -> Words:
+    """The words of a long question, each with how often it came before; none of a short one."""
     words = plain.split()
-    bins: list[int | None] = [None] * _BINS
     if len(words) < _FEWEST_WORDS:
-        return tuple(bins)
-    for pair in (*pairwise(words), *((word,) for word in words)):
-        value = crc32(" ".join(pair).encode("utf-8", "replace"))
+        return frozenset()
+    seen: Counter[str] = Counter()
+    found = set()
+    for word in words:
+        seen[word] += 1
+        found.add(crc32(f"{seen[word]} {word}".encode("utf-8", "replace")))
+    return frozenset(found)
+
+
+def _signature(words: Words) -> Signature:
+    bins: list[int | None] = [None] * _BINS
+    for value in words:
         place = value % _BINS
         known = bins[place]
         bins[place] = value if known is None else min(known, value)
     return tuple(bins)
 
 
-def _share(one: Signature, other: Signature) -> float:
-    used = [(a, b) for a, b in zip(one, other, strict=True) if a is not None or b is not None]
-    return sum(a == b for a, b in used) / len(used)
+def _share(one: Words, other: Words) -> float:
+    return len(one & other) / max(len(one), len(other))
 
 
 def _key(text: str) -> bytes:
