@@ -19,6 +19,8 @@ from assay.certification.lower_is_better import is_lower_better
     in_domain_error_rate on_topic_hallucinations toxicity_detected errors_reported nsfw sycophancy
     harassment threats obscenity dishonesty untruthfulness irrelevance inconsistency incoherence
     confabulation disinformation mistakes defect_rate mer eer asr redundancy flakiness
+    danger rudeness aggression manipulation swearing lies nll cross_entropy escalation_rate
+    fallback_rate abstention tokens tokens_used ttft hostility dropped_turns off_topic
     """.split(),
 )
 def test_rates_and_scores_of_harm_are_better_when_lower(name: str) -> None:
@@ -34,6 +36,7 @@ def test_rates_and_scores_of_harm_are_better_when_lower(name: str) -> None:
     faithfulness lossless mission costume leaking_prevention zero_errors on_time conciseness
     attention_to_detail relevance f1 rouge_l bleu pass_at_1 timeliness failure_handling
     in_time on_time_rate fault_tolerance threat_detection bug_fixing noise_robustness
+    on_topic topic_coverage token_efficiency cursor_position recursive_depth
     """.split(),
 )
 def test_other_names_are_better_when_higher(name: str) -> None:

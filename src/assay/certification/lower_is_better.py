@@ -4,29 +4,31 @@ A guess would certify the worst agents, so a name like these needs an explicit `
 """
 
 import re
+from itertools import pairwise
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _STEMS = tuple(
     """
-    abandon abus anomal antisemit attack bigot breach bully cheat confabulat contradict crash
-    cruel csam dangerous deceiv decept defect deviat discriminat dishonest disinform dispar
-    distort diverg drift duplicat error exploit expos extremis fabricat fail fault flak fraud
-    gibberish hallucinat harass harm hate illegal inaccura incoheren incomplet inconsisten
-    incorrect infring inject insecur insult interrupt invalid irrelevan jailbreak latenc leak
-    malicious misinform mislead misogyn mistak misus negativ nondetermin nonsens nsfw obscen
-    offens outag overconfiden overrefus perplex plagiar porn prejudic privacyviolat profan racis
-    redundan refus regress reject repetit retri risk sexis slow slur stereotyp sycophan terroris
-    threat timeout toxic truncat unanswer undesir unethic unfair unfaithful ungrounded unhelpful
-    unresolv unsafe unsupported untruth unwanted violat violen vulgar vulnerab wrong
+    abandon abstain abstention abus aggress anomal antisemit attack bigot breach bully cheat
+    confabulat contradict crash cruel csam danger deceiv decept defect deviat discriminat
+    dishonest disinform dispar distort diverg drift duplicat entrop error escalat exploit expos
+    extremis fabricat fail fallback fault flak fraud gibberish hallucinat harass harm hate
+    hostil illegal impolite inaccura incoheren incomplet inconsisten incorrect infring inject
+    insecur insult interrupt invalid irrelevan jailbreak latenc leak malicious manipulat
+    misinform mislead misogyn mistak misus negativ nondetermin nonsens nsfw obscen offens outag
+    overconfiden overrefus perplex plagiar porn prejudic privacyviolat profan racis redundan
+    refus regress reject repetit retri risk rude sexis slow slur stereotyp swear sycophan
+    terroris threat timeout toxic truncat unanswer undesir unethic unfair unfaithful ungrounded
+    unhelpful unresolv unsafe unsupported untruth unwanted violat violen vulgar vulnerab wrong
     """.split()
 )
 _EXACT = frozenset(
     """
-    asr bad bias biased biases brier bug bugs cer complaint complaints cost costs damage delay
-    delays der distance distances duration ece eer empty false fnr fpr gore latency levenshtein
-    loss losses mae mape mer miss missed misses missing mse noise omission omissions penalties
-    penalty pii price prices regret rmse runtime seconds severity sexual spam ter time verbosity
-    wer wil
+    asr bad bias biased biases brier bug bugs cer complaint complaints cost costs curses cursing
+    damage delay delays der distance distances dropped duration ece eer empty false fnr fpr gore
+    latency levenshtein lie lies loss losses mae mape mer miss missed misses missing mse nll
+    noise offtopic omission omissions penalties penalty pii price prices regret rmse runtime
+    seconds severity sexual spam ter time tokens ttft verbosity wer wil
     """.split()
 )
 _GOOD_BEFORE = frozenset("no non zero without avoid avoids avoiding absence anti".split())
@@ -43,7 +45,7 @@ _COUNTED = frozenset({"detected", "reported"})
 def is_lower_better(name: str) -> bool:
     """Whether low values of a measure with this name are likely to be the good ones."""
     words = [word.casefold() for word in _WORDS.findall(name)]
-    return any(
+    return ("off", "topic") in pairwise(words) or any(
         _is_bad(word)
         and not (_is_good_before(words[:place], word) or _has_good(words[place + 1 :]))
         for place, word in enumerate(words)
