@@ -128,6 +128,9 @@ class RunStopped(AssayError):
     What was recorded is kept, and the run can be resumed.
     """
 
+    run_id: str | None = None
+    """The run; None before it has begun."""
+
 
 class StoreError(AssayError):
     """Results cannot be written or read back."""

@@ -263,6 +263,10 @@ def test_a_run_that_is_stopped_tells_the_place_of_the_exception(session: Session
 
     assert "the run was stopped" in report
     assert f"  raised at: test_evals.py:{line}" in report.splitlines()
+    test = session.tests["test_never_scores"]
+    assert test["run"] is not None
+    recorded = session.rows("::test_never_scores")
+    assert len(recorded) == test["results"] == test["failed"]["scorer"] > 0
 
 
 def test_the_worst_samples_tell_the_place_of_an_assertion(session: Session) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay.endpoints import ModelClient, connect
 from assay.endpoints.prices import price_of
-from assay.errors import ConfigError, StoreError
+from assay.errors import ConfigError, RunStopped, StoreError
 from assay.models import Sample, stable_id
 from assay.record import Run, RunSpec, Store
 from assay.record.runs import (
@@ -128,6 +128,8 @@ async def work_through(
         if not oversight.stop.requested:
             status = "completed"
     except Exception as error:
+        if isinstance(error, RunStopped):
+            error.run_id = run.id
         # A store that just broke is not told: one that is locked would be waited for once more.
         status = None if isinstance(error, StoreError) else "failed"
         raise

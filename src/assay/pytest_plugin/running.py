@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.endpoints import parse_model
+from assay.errors import RunStopped
 from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate
+from assay.evaluation.report import report_on
 from assay.evaluation.rescoring import Rescoring, rescore
 from assay.models import Endpoint, EvaluateResult, Sample
+from assay.record import Store
 from assay.rollout import Limits
 from assay.scoring import ScoreFunction
 from assay.sources import SampleStream, load_samples
@@ -131,13 +134,28 @@ class Evaluation:
             for name, endpoint in endpoints:
                 config = self._config(function, environment, endpoint)
                 stop = Stop()
-                with _stopped_by_ctrl_c(stop):
-                    run = await self._evaluated(config, stop, name)
-                run.endpoint, run.config = name, run.report.spec.config
-                run.assertions = function.assertions
-                self.runs.append(run)
+                try:
+                    with _stopped_by_ctrl_c(stop):
+                        run = await self._evaluated(config, stop, name)
+                except RunStopped as stopped:
+                    if stopped.run_id is not None:
+                        self._keep(self._read_stopped(stopped.run_id), name, function)
+                    raise
+                self._keep(run, name, function)
                 if self.interrupted:
                     return
+
+    def _keep(self, run: TestRun, name: str | None, function: UserFunction) -> None:
+        run.endpoint, run.config = name, run.report.spec.config
+        run.assertions = function.assertions
+        self.runs.append(run)
+
+    def _read_stopped(self, run_id: str) -> TestRun:
+        """What was recorded of a run until it was stopped."""
+        where = self.evaluations.store
+        with Store.open(where, create=False) as store:
+            run = store.run(run_id)
+            return TestRun(None, report_on(run, store, reopen=where, interrupted=False), "")
 
     def _config(
         self, function: UserFunction, environment: Any, endpoint: Endpoint | None
