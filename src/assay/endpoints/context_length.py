@@ -7,7 +7,10 @@ from assay.models import ModelCall
 
 _WORDS = re.compile(
     r"context[ _](length|window|size)"  # OpenAI and those that copy it, vLLM, llama.cpp
-    r"|prompt is too long"  # Anthropic
+    r"|prompt is too long|exceed context limit"  # Anthropic, without and with `max_tokens`
+    r"|longer than the maximum model length"  # vLLM's engine
+    r"|tokens \+ `?max_new_tokens`? must be <="  # text-generation-inference
+    r"|input is too long"  # Bedrock
     r"|input token count.{0,40}exceeds"  # Gemini
     r"|reduce the length of (the|your) (messages|prompt|input)"
     r"|tokens, and the model reads \d",  # models in this process
