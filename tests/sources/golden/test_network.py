@@ -21,6 +21,7 @@ from assay.sources.golden.network import Guard, Reach, reach_of
         ("198.18.0.1", "private"),
         ("::1", "private"),
         ("fd12::1", "private"),
+        ("fec0::1", "private"),
         ("0.0.0.0", "never"),
         ("::", "never"),
         ("169.254.169.254", "never"),

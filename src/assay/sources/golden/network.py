@@ -59,7 +59,8 @@ def _plain_reach(ip: IpAddress) -> Reach:
         return "never"
     if ip.is_unspecified or ip.is_multicast:
         return "never"
-    if ip.is_loopback or ip.is_private or not ip.is_global:
+    site_local = isinstance(ip, IPv6Address) and ip.is_site_local  # is_global does not know them
+    if ip.is_loopback or ip.is_private or site_local or not ip.is_global:
         return "private"
     return "public"
 
