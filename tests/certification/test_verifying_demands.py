@@ -87,6 +87,14 @@ def test_an_old_certificate_is_refused_where_its_age_is_limited(
     assert finding(found, "age") == ("ok" if verifies else "mismatch", f"{days} d")
 
 
+@pytest.mark.parametrize(("hours", "told"), [(0.5, "30 min"), (5, "5 h"), (60, "2.5 d")])
+def test_an_age_is_told_in_a_unit_that_shows_it(hours: float, told: str, tmp_path: Path) -> None:
+    found = verified(certified(tmp_path), days=hours / 24, max_age=timedelta(minutes=5))
+
+    assert finding(found, "age") == ("mismatch", told)
+    assert "at most 5 min" in [each.expected for each in found.mismatches]
+
+
 def test_the_host_of_the_judge_can_be_demanded(tmp_path: Path) -> None:
     certificate = certified(tmp_path)
     judged = ("predicate", "certification", "judge", "asked")
@@ -94,6 +102,7 @@ def test_the_host_of_the_judge_can_be_demanded(tmp_path: Path) -> None:
     assert finding(verified(certificate, judge_host="api.x.com"), "judge host")[0] == "mismatch"
     change(certificate, *judged, to="mock:script at api.x.com:8443")
     assert finding(verified(certificate, judge_host="api.x.com"), "judge host")[0] == "ok"
+    assert finding(verified(certificate, judge_host="API.x.com:8443"), "judge host")[0] == "ok"
     assert finding(verified(certificate, judge_host="x.com"), "judge host")[0] == "mismatch"
 
 

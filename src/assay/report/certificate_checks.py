@@ -175,8 +175,8 @@ def _about_the_tries(
 ) -> Iterator[Finding]:
     if expected.max_age is not None:
         age = now - certification.finished
-        most, is_old = f"at most {_days(expected.max_age)}", age > expected.max_age
-        yield _finding("age", most, _days(age), ok=not is_old)
+        most, is_old = f"at most {_span(expected.max_age)}", age > expected.max_age
+        yield _finding("age", most, _span(age), ok=not is_old)
     tries = certification.tries
     if expected.max_tries is not None:
         most = f"at most {plural(expected.max_tries, 'run')}"
@@ -187,8 +187,12 @@ def _about_the_tries(
         yield Finding(check="tries", status="ok", expected="any", found=tries.words)
 
 
-def _days(span: timedelta) -> str:
-    return f"{round(span / timedelta(days=1), 1):g} d"
+def _span(span: timedelta) -> str:
+    """A length of time in the unit that tells it from a little less."""
+    for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h")):
+        if span >= 2 * unit:
+            return f"{round(span / unit, 1):g} {name}"
+    return f"{round(span / timedelta(minutes=1), 1):g} min"
 
 
 def _about_the_dataset(dataset: CertifiedDataset, expected: Expected) -> Iterator[Finding]:
@@ -224,7 +228,8 @@ def _about_the_judge(certification: Certification, expected: Expected) -> Iterat
         return
     if expected.judge_host is not None:
         host = certification.judge.asked.partition(" at ")[2]
-        ok = expected.judge_host in (host, host.rpartition(":")[0])
+        names = (host.casefold(), host.casefold().rpartition(":")[0])
+        ok = expected.judge_host.casefold() in names
         yield _finding("judge host", expected.judge_host, host or NONE, ok=ok)
     yield _about_the_answers(model or "", certification.judge.returned, expected)
 
