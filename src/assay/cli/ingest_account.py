@@ -9,6 +9,7 @@ from assay.errors import AssayError, BadRow, StoreError
 from assay.models import Sample
 from assay.models.wire.output_cutting import cut_outputs
 from assay.sources.opencode import Unreadable
+from assay.sources.opencode.stream import UNSUITABLE
 from assay.sources.transcripts import TranscriptReading
 
 from .ingest_output import Output, line_of
@@ -67,7 +68,7 @@ class Account:
                     sample, cut = cut_outputs(sample, self.max_output_chars)
                     self.outputs_cut += cut
                 line, lost = line_of(sample, form)
-            except (AssayError, ValueError) as error:
+            except UNSUITABLE as error:
                 self.skip(sample.id, BadRow(f"cannot be written: {error}"))
                 return None
             self.unplaced += lost

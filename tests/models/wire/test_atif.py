@@ -201,3 +201,15 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_not_a_document_is_refused(broken: dict[str, Any], message: str) -> None:
     with pytest.raises(WireError, match=message):
         from_atif(broken)
+
+
+def test_very_many_calls_of_one_step_are_answered_in_one_pass() -> None:
+    many = 40_000
+    names = [f"call_{number}" for number in range(many)]
+    talk = sample(
+        said(None, *(called("wc", name) for name in names)), *(answered("4", n) for n in names)
+    )
+
+    (step,) = to_atif(talk).value["steps"]
+
+    assert [each["source_call_id"] for each in step["observation"]["results"]] == names

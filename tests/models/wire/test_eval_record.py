@@ -314,3 +314,24 @@ def test_a_damaged_subagent_is_named_and_reported_as_lost() -> None:
 
     assert written.value["metadata"]["subagents"] == [{"id": "ses_x"}]
     assert [lost.where for lost in written.lost] == ["metadata.subagents[0]"]
+
+
+@pytest.mark.parametrize("mark", ["yes", ["x"], {"a": 1}])
+def test_a_mark_of_an_error_that_is_no_truth_value_is_counted_as_one(mark: Any) -> None:
+    odd = Message(role="tool", content="4", tool_call_id="c", details={"is_error": mark})
+
+    written = record(asked("Count."), said(None, called("wc", "c")), odd)
+
+    assert written["intermediate_events"][0]["is_error"] is True
+    assert written["metadata"]["tool_errors"] == 1
+
+
+def test_the_turns_of_very_many_events_are_found_in_one_pass() -> None:
+    turn = asked("Count."), said(None, called("wc", "c")), answered("4", "c"), said("Four.")
+    written = record(*turn * 20_000)
+
+    roles = [message.role for message in from_eval_record(written).messages]
+    assert roles.count("tool") == 20_000
+    written["intermediate_events"][-1]["turn"] = "last"
+    with pytest.raises(WireError, match=r"turn 'last' is no turn of the model's"):
+        from_eval_record(written)

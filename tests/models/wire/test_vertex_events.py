@@ -160,3 +160,33 @@ def test_times_are_written_only_where_they_are_points_in_time() -> None:
     assert iso_moment("2026-03-01T09:00:00") is None
     assert iso_moment("yesterday") is None
     assert iso_moment(None) is None
+
+
+def test_very_many_calls_of_one_message_are_answered_in_any_order() -> None:
+    names = [f"call_{number}" for number in range(20_000)]
+    talk = sample(
+        *[asked("Count.")] * 20_000,
+        said(None, *(called("wc", name) for name in names)),
+        *(answered("4", name) for name in reversed(names)),
+    )
+
+    (turn,) = told(talk).turns
+
+    answers = [part["function_response"]["id"] for part in turn[-1]["content"]["parts"]]
+    assert answers == names[::-1]
+
+
+def test_an_answer_without_an_id_is_of_the_first_open_call() -> None:
+    calls = said(None, called("wc", "1"), called("wc", "2"), called("wc", "2"))
+    plain = Message(role="tool", content="a")
+
+    history = told(sample(calls, plain, answered("b", "2"), answered("c", "1"), plain))
+
+    parts = [event["content"]["parts"] for event in history.turns[0]][1:]
+    given = [part["function_response"] for each in parts for part in each]
+    assert [(one["id"], one["response"]["output"]) for one in given] == [
+        ("1", "a"),
+        ("2", "b"),
+        ("2", "a"),
+    ]
+    assert [lost.what for lost in history.lost] == ["answers no call; left out"]

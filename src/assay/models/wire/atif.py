@@ -79,6 +79,11 @@ class _Writer:
         self._calls = {call.message_index: call for call in calls}
         self._steps: list[dict[str, Any]] = []
         self._embedded: list[dict[str, Any]] = []
+        self._names: set[str] = set()
+        """The ids of the subagents that are embedded."""
+
+        self._asked: dict[str, None] = {}
+        """The ids of the calls of the last step, in their order."""
 
     def document(self) -> dict[str, Any]:
         self._embed_subagents()
@@ -111,6 +116,7 @@ class _Writer:
                 continue
             converted = to_atif(validated(Sample, each, where))
             self._embedded.append(converted.value)
+            self._names.add(converted.value["trajectory_id"])
             self.lost += [Lost(f"{where}.{loss.where}", loss.what) for loss in converted.lost]
 
     def _take(self, index: int, message: Message) -> None:
@@ -128,6 +134,7 @@ class _Writer:
             # A time in other words than ISO 8601 would make the document invalid.
             (step if _is_iso(message.timestamp) else extra)["timestamp"] = message.timestamp
         step["message"] = self._said(message, where, extra)
+        self._asked = {}
         if source == "agent":
             self._fill_agent(step, message, index)
         elif message.reasoning or message.tool_calls:
@@ -153,18 +160,19 @@ class _Writer:
                 _written_call(call, f"call_{len(self._steps) + 1}_{n}")
                 for n, call in enumerate(message.tool_calls)
             ]
+            self._asked = dict.fromkeys(call["tool_call_id"] for call in step["tool_calls"])
         call = self._calls.get(index)
         if call is not None:
             step |= {"llm_call_count": 1, "metrics": _metrics(call)}
 
     def _observe(self, message: Message, where: str) -> None:
         step = self._steps[-1] if self._steps else {}
-        known = [call["tool_call_id"] for call in step.get("tool_calls", ())]
+        calls = step.get("tool_calls", ())
         results = step.get("observation", {}).get("results", [])
         source = message.tool_call_id
-        if source is None and len(results) < len(known):
-            source = known[len(results)]
-        if source not in known:
+        if source is None and len(results) < len(calls):
+            source = calls[len(results)]["tool_call_id"]
+        if source not in self._asked:
             self.lost.append(Lost(where, "answers no call of the step before it; left out"))
             return
         extra = _extra_of(message)
@@ -173,7 +181,7 @@ class _Writer:
         if message.timestamp is not None:
             extra["timestamp"] = message.timestamp
         child = (message.details or {}).get("subagent")
-        if child is not None and any(child == each["trajectory_id"] for each in self._embedded):
+        if isinstance(child, str) and child in self._names:
             result["subagent_trajectory_ref"] = [{"trajectory_id": child, "session_id": child}]
         if extra:
             result["extra"] = {_OURS: extra}

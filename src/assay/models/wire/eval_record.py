@@ -262,13 +262,15 @@ def _places(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
     models = [place for place, role in enumerate(roles) if role == "model"]
     whole = [turn for turn in turns if type(turn) is int]
     if len(whole) == len(turns):
-        if all(turn - 1 in models for turn in whole):
+        place_of = set(models)
+        if all(turn - 1 in place_of for turn in whole):
             return [turn - 1 for turn in whole]
         if not known and all(0 < turn <= len(models) for turn in whole):
             return [models[turn - 1] for turn in whole]
-        if not known and all(turn in models for turn in whole):
+        if not known and all(turn in place_of for turn in whole):
             return whole
-    wrong = next((n for n, turn in enumerate(turns) if turn not in [m + 1 for m in models]), 0)
+    fitting = {place + 1 for place in models}
+    wrong = next((n for n, t in enumerate(turns) if type(t) is not int or t not in fitting), 0)
     raise WireError(
         f"turn {turns[wrong]!r} is no turn of the model's",
         where=f"intermediate_events[{wrong}].turn",

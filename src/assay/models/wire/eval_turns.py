@@ -82,7 +82,10 @@ class Turns:
         turn = self._turn("model")
         words = self._words(message, where)
         turn.texts += words
-        turn.after_tools = [] if message.tool_calls else [*turn.after_tools, *words]
+        if message.tool_calls:
+            turn.after_tools = []
+        else:
+            turn.after_tools += words
         if message.reasoning:
             self.lost.append(Lost(f"{where}.reasoning", "no place for it; left out"))
         if not message.tool_calls:
@@ -131,6 +134,8 @@ class Turns:
         event["function_response"]["response"] = dict(response)
         event |= {"status": "error" if failed else "completed", "is_error": failed}
         event |= {key: details[key] for key in OF_EVENT if details.get(key) is not None}
+        # Details may come from a file of somebody else.
+        event["is_error"] = bool(event["is_error"])
 
     def _next_open(self, call_id: str | None) -> dict[str, Any] | None:
         """The first call that an answer with this id may be of; it is open no longer."""

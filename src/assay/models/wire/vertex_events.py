@@ -5,6 +5,7 @@ its tools answered is the next. Events of a subagent stand under its own name, b
 the call that started it.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,6 +47,8 @@ class AgentHistory:
     instruction: list[str] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     _calls: int = 0
+    _user_speaks: bool = False
+    """Whether all events of the last turn are the user's."""
 
     def take_sample(self, sample: Sample) -> None:
         """Add everything that was said in a sample, and in those of its subagents."""
@@ -62,9 +65,10 @@ class AgentHistory:
 
     def add(self, event: dict[str, Any], *, begins: bool = False) -> None:
         """Append an event; `begins` when it opens a turn, unless the user is still speaking."""
-        speaking = bool(self.turns) and all(each["author"] == "user" for each in self.turns[-1])
-        if not self.turns or (begins and not speaking):
+        if not self.turns or (begins and not self._user_speaks):
             self.turns.append([])
+            self._user_speaks = True
+        self._user_speaks &= event["author"] == "user"
         self.turns[-1].append(event)
 
     def next_call_id(self) -> str:
@@ -83,8 +87,12 @@ class _Speaker:
     caller: str = "user"
     at: str = ""
     depth: int = 0
-    _open: list[tuple[ToolCall, str]] = field(default_factory=list)
+    _open: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
     """Calls that no tool has answered yet, with the ids they are written with."""
+
+    _open_by_id: dict[str | None, deque[int]] = field(default_factory=dict)
+    _asked: int = 0
+    """How many calls there were."""
 
     _author: str = ""
     """Who spoke last: a session may pass from one agent to another."""
@@ -136,7 +144,9 @@ class _Speaker:
             arguments = plain_arguments(call, at, self.history.lost)
             function = {"id": call_id, "name": call.name, "args": arguments}
             parts.append({"function_call": function})
-            self._open.append((call, call_id))
+            self._open[self._asked] = call, call_id
+            self._open_by_id.setdefault(call.id, deque()).append(self._asked)
+            self._asked += 1
         event = self._event(self._author, "model", parts or [{"text": ""}], message)
         self.history.add(event)
 
@@ -151,15 +161,11 @@ class _Speaker:
         return [{"text": "\n\n".join(words)}]
 
     def _answer(self, message: Message, where: str) -> None:
-        found = [
-            place
-            for place, (call, _) in enumerate(self._open)
-            if message.tool_call_id in (None, call.id)
-        ]
-        if not found:
+        found = self._next_open(message.tool_call_id)
+        if found is None:
             self.history.lost.append(Lost(where, "answers no call; left out"))
             return
-        call, call_id = self._open.pop(found[0])
+        call, call_id = found
         details = message.details or {}
         if child := _word(details.get("subagent")):
             self._delegate(child, where)
@@ -169,6 +175,18 @@ class _Speaker:
             text = "\n\n".join(part["text"] for part in self._words(message, where))
             response = {"error" if failed else "output": self._cut(text, where)}
         self._respond(call, call_id, dict(response), message)
+
+    def _next_open(self, call_id: str | None) -> tuple[ToolCall, str] | None:
+        """The first call that an answer with this id may be of; it is open no longer."""
+        if call_id is None:
+            return self._open.pop(next(iter(self._open))) if self._open else None
+        same = self._open_by_id.get(call_id, deque())
+        while same:
+            # One of them may have been answered without an id.
+            found = self._open.pop(same.popleft(), None)
+            if found is not None:
+                return found
+        return None
 
     def _cut(self, text: str, where: str) -> str:
         limit = self.history.max_output_chars
@@ -191,9 +209,9 @@ class _Speaker:
             self.history.add(self._event(self._author, "user", [part], message))
 
     def _close_calls(self) -> None:
-        for call, call_id in self._open:
+        for call, call_id in self._open.values():
             self._respond(call, call_id, {"error": UNANSWERED}, None)
-        self._open = []
+        self._open, self._open_by_id = {}, {}
 
     def _report_unlinked(self) -> None:
         found = self.sample.metadata.get("subagents")
