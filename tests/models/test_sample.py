@@ -374,3 +374,25 @@ def test_how_a_rollout_went_is_read_from_its_calls() -> None:
     unknown = Sample(trajectory=Trajectory(calls=[*calls, ModelCall()])).execution_metadata
     assert (unknown.usage, unknown.finish_reason, unknown.tool_call_count) == (None, None, None)
     assert Sample().execution_metadata.usage is None
+
+
+def test_steps_that_eval_protocol_recorded_in_messages_are_counted() -> None:
+    row = Sample(
+        prompt=[
+            {"role": "user", "content": "go"},
+            {"role": "tool", "content": "ice", "control_plane_step": {"reward": 0.25}},
+            {
+                "role": "tool",
+                "content": "goal",
+                "control_plane_step": {
+                    "reward": 0.5,
+                    "terminated": True,
+                    "termination_reason": "control_plane_signal",
+                },
+            },
+        ]
+    )
+
+    assert (row.get_total_reward(), row.get_steps(), row.get_terminated()) == (0.75, 2, True)
+    assert row.get_termination_reason() == "control_plane_signal"
+    assert Sample.from_json(row.to_json()).get_total_reward() == 0.75

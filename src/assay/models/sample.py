@@ -233,8 +233,14 @@ class Sample(Written):
 
     def get_termination_reason(self) -> str:
         """Why the rollout ended; "unknown" where that is not recorded."""
-        reason = self.trajectory.termination_reason if self.trajectory is not None else None
-        return reason or "unknown"
+        if self.trajectory is not None and self.trajectory.termination_reason:
+            return self.trajectory.termination_reason
+        told = [
+            step["termination_reason"]
+            for step in self._steps_in_messages()
+            if step.get("termination_reason")
+        ]
+        return str(told[-1]) if told else "unknown"
 
     def _step_outputs(self) -> Sequence[StepOutput]:
         """The steps of the environment, wherever they are recorded."""
@@ -242,7 +248,20 @@ class Sample(Written):
         for result in (own, self.score):
             if result is not None and result.step_outputs:
                 return result.step_outputs
-        return ()
+        return [
+            StepOutput(
+                step_index=index,
+                base_reward=reward if isinstance(reward, int | float) else None,
+                terminated=bool(step.get("terminated")),
+            )
+            for index, step in enumerate(self._steps_in_messages())
+            for reward in (step.get("reward", 0.0),)
+        ]
+
+    def _steps_in_messages(self) -> list[dict[str, Any]]:
+        """The steps of a row that eval-protocol recorded: its messages carry them."""
+        found = ((each.model_extra or {}).get("control_plane_step") for each in self.messages)
+        return [step for step in found if step and isinstance(step, dict)]
 
     def is_trajectory_evaluation(self) -> bool:
         """Whether the result has per-step rewards, rather than one number for one answer."""

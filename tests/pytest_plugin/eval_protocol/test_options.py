@@ -245,6 +245,9 @@ def test_what_is_not_supported_is_refused_by_name(options: dict[str, Any], probl
 
 def test_options_without_an_effect_are_accepted() -> None:
     assert translate(**NO_OP, disable_browser_open=True).keys() == translate(**NO_OP).keys()
+    # A benchmark of eval-protocol gives this to a processor that does not read it.
+    body = {"extra_body": {"reasoning_effort": "low"}}
+    assert translate(**MODEL, rollout_processor_kwargs=body).keys() == translate(**MODEL).keys()
 
 
 def test_the_documentation_has_a_line_for_every_option() -> None:

@@ -231,8 +231,9 @@ def _list_params(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _refuse_kwargs(kwargs: Mapping[str, Any]) -> None:
-    if kwargs:
-        raise _unsupported(f"rollout_processor_kwargs={sorted(kwargs)}")
+    # `extra_body` has no effect on these processors in eval-protocol either.
+    if others := sorted(kwargs.keys() - {"extra_body"}):
+        raise _unsupported(f"rollout_processor_kwargs={others}")
 
 
 def _endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
