@@ -89,6 +89,42 @@ def test_arguments_in_a_string_are_kept_as_the_model_wrote_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("style", "text", "raw"),
+    [
+        (
+            "hermes",
+            '<tool_call>\n{"name": "f", "arguments": {"x": }}\n</tool_call>',
+            '{"name": "f", "arguments": {"x": }}',
+        ),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"x": "a', None),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}}}</tool_call>', None),
+        ("qwen3.5", '<tool_call>{"name": "f", "arguments": {"x": }}</tool_call>', None),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"x": }', '{"x": }'),
+    ],
+)
+def test_a_named_call_with_broken_arguments_is_a_malformed_call(
+    style: CallStyle, text: str, raw: str | None
+) -> None:
+    (call,) = read_calls(text, style).calls
+
+    assert (call.name, call.malformed, call.arguments) == ("f", True, {})
+    assert raw is None or call.raw_arguments == raw
+
+
+def test_calls_beside_a_malformed_one_are_read() -> None:
+    text = f'{HERMES}<tool_call>{{"name": "f", "arguments": {{"x": }}}}</tool_call>{HERMES}Done.'
+
+    written = read_calls(text, "hermes")
+
+    assert [(call.name, call.malformed) for call in written.calls] == [
+        ("lookup", False),
+        ("f", True),
+        ("lookup", False),
+    ]
+    assert written.content == "\nDone."
+
+
+@pytest.mark.parametrize(
     ("style", "text"),
     [
         ("hermes", "<tool_call>{broken</tool_call>"),
@@ -115,6 +151,7 @@ def test_what_is_no_call_stays_what_the_model_said(style: CallStyle | None, text
 
 MARKS = (
     "<tool_call>",
+    '<tool_call>{"name": "f", "arguments": {"x": "',
     "</tool_call>",
     "[TOOL_CALLS]",
     "{",

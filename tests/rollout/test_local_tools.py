@@ -96,7 +96,9 @@ def test_an_episode_goes_on_after_a_call_of_any_known_template(name: str, style:
     assert happened.calls[0].finish_reason == "tool_calls"
 
 
-@pytest.mark.parametrize("name", ["qwen3_5_think", "glm4moe", "gemma4_v5", "lfm2_v2", "gptoss"])
+@pytest.mark.parametrize(
+    "name", ["qwen3", "qwen3_5_think", "glm4moe", "gemma4_v5", "lfm2_v2", "gptoss"]
+)
 def test_a_call_with_arguments_that_cannot_be_read_is_answered_in_words(name: str) -> None:
     called = calls_lookup(name)
     broken = called.replace("007", "007</arg_value><parameter=x")

@@ -13,6 +13,7 @@ from .written_turn import Written, join_words, make_call
 _DECODER = json.JSONDecoder(strict=False)
 _BLANK = re.compile(r"\s*+")
 _HERMES, _HERMES_END = "<tool_call>", "</tool_call>"
+_HERMES_NAME = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\\n]++)"')
 _MISTRAL = "[TOOL_CALLS]"
 _MISTRAL_ARGUMENTS = "[ARGS]"
 _MISTRAL_ID = "[CALL_ID]"
@@ -24,7 +25,7 @@ _FENCE = "```"
 
 
 def read_hermes(text: str) -> Written | None:
-    """`<tool_call>{json}</tool_call>`. None if one of the calls cannot be read."""
+    """`<tool_call>{json}</tool_call>`. None if one of the calls has no name that can be read."""
     said: list[str] = []
     calls: list[ToolCall] = []
     at = 0
@@ -42,18 +43,35 @@ def read_hermes(text: str) -> Written | None:
 
 
 def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
-    """The JSON object at a place, as a call, and where it ends. Its closing tag may be missing."""
+    """The JSON object at a place, as a call, and where it ends. Its closing tag may be missing.
+
+    Broken JSON that begins with a name is a malformed call.
+    """
     start = _skip_blank(text, at)
     try:
         # Finds the end: text between tags may hold the closing tag in a string.
         end = _DECODER.raw_decode(text, start)[1]
-    except (ValueError, RecursionError):
+    except ValueError:
+        return _read_broken_hermes(text, start)
+    except RecursionError:
         return None, at
     calls = _read_objects([parse_arguments(text[start:end])])
     end = _skip_blank(text, end)
-    if not calls or (end < len(text) and not text.startswith(_HERMES_END, end)):
+    if not calls:
         return None, at
+    if end < len(text) and not text.startswith(_HERMES_END, end):
+        return _read_broken_hermes(text, start)
     return calls[0], min(len(text), end + len(_HERMES_END))
+
+
+def _read_broken_hermes(text: str, start: int) -> tuple[ToolCall | None, int]:
+    name = _HERMES_NAME.match(text, start)
+    if name is None:
+        return None, start
+    end = text.find(_HERMES_END, name.end())
+    if end < 0:
+        return make_call(name[1], text[start:]), len(text)
+    return make_call(name[1], text[start:end].rstrip()), end + len(_HERMES_END)
 
 
 def read_llama(text: str) -> Written | None:
@@ -113,10 +131,15 @@ def _read_named(text: str) -> dict[str, Any] | None:
     """Mistral's later form: `name[ARGS]{json}`, with the id of the call between in some."""
     head, mark, arguments = text.partition(_MISTRAL_ARGUMENTS)
     name, _, identifier = head.partition(_MISTRAL_ID)
-    read = parse_arguments(arguments) if mark else None
-    if read is None:
+    if not mark:
         return None
-    return {"name": name.strip(), "arguments": read, "id": identifier.strip() or None}
+    read = parse_arguments(arguments)
+    return {
+        "name": name.strip(),
+        # As the model wrote them where they cannot be read.
+        "arguments": arguments.strip() if read is None else read,
+        "id": identifier.strip() or None,
+    }
 
 
 def _read_objects(written: Iterable[Mapping[str, Any] | None]) -> tuple[ToolCall, ...]:
