@@ -102,3 +102,43 @@ def test_an_ingestion_is_listed_with_its_count_and_source(
 
     assert f"  {words}from " in line
     assert said["label"] == f"{words}from {folder}"
+
+
+def test_an_ingestion_is_listed_with_title_date_and_project_of_its_first_session(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "h"
+    for number in range(3):
+        stored = session(
+            user(text("Hi")),
+            id=f"ses_{number}",
+            title=f"Mend the fence {number}",
+            directory="/home/dev/garden",
+            time={"created": 1_794_832_100_000 + number},
+        )
+        write_export(folder / f"ses_{number}.json", stored)
+    run_command(["ingest", "opencode", str(folder), "--store", str(store)])
+    capsys.readouterr()
+
+    main(given(store))
+    lines = capsys.readouterr().out.splitlines()
+    main(given(store, json=True))
+    (said,) = json.loads(capsys.readouterr().out)["runs"]
+
+    assert lines[3:] == ["  2026-11-16 12:28 | /home/dev/garden | Mend the fence 0 and 2 more"]
+    assert said["first_session"]["title"] == "Mend the fence 0"
+    assert said["first_session"]["directory"] == "/home/dev/garden"
+    assert said["first_session"]["created"] == "2026-11-16T12:28:20Z"
+
+
+def test_an_ingestion_without_a_session_has_no_line_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, folder = tmp_path / "a.db", tmp_path / "h"
+    write_export(folder / "ses_1.json", session(id="ses_1"))
+    run_command(["ingest", "opencode", str(folder), "--store", str(store)])
+    capsys.readouterr()
+
+    main(given(store))
+
+    assert len(capsys.readouterr().out.splitlines()) == 3

@@ -1,17 +1,25 @@
 """`assay runs`: list, delete, prune, import and back up recorded runs."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
-from assay.record import RunRow
+from assay.errors import AssayError
+from assay.models import Sample
+from assay.record import RunRow, Store
 
 from . import runs_backup, runs_delete, runs_import, runs_prune
+from .labels import label_of, session_label
 from .option_numbers import count
 from .store_option import add_store_option, open_store
 from .terminal import cut, print_json
 
 _WIDTH = 80
+_PLACE_WIDTH = 30
+_SHORTEST_TITLE = 10
 ACTIONS = {
     "delete": (runs_delete, "delete recorded runs by id"),
     "prune": (runs_prune, "delete old runs; lists them unless --yes is given"),
@@ -39,7 +47,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """List the runs, two lines each, or do what the action does. Exit status 0."""
+    """List the runs, two or three lines each, or do what the action does. Exit status 0."""
     if getattr(args, "action", None) is not None:
         status: int = ACTIONS[args.action][0].main(args)
         return status
@@ -47,25 +55,61 @@ def main(args: Namespace) -> int:
         # One more than is shown, to know whether there are more.
         found = store.runs(limit=args.limit + 1)
         where = store.where
-    shown, more = found[: args.limit], len(found) > args.limit
+        shown, more = found[: args.limit], len(found) > args.limit
+        sessions = _first_sessions(store, shown)
     if args.json:
-        print_json({"store": where, "runs": [described(row) for row in shown], "more": more})
+        described_runs = [described(row) | _plain_session(sessions.get(row.id)) for row in shown]
+        print_json({"store": where, "runs": described_runs, "more": more})
     elif not shown:
         print("there are no runs yet: `assay eval FILE.py` makes one")
     else:
-        print("\n".join(table(shown)))
+        print("\n".join(table(shown, sessions)))
         if more:
             print("and older ones: --limit shows more")
     return 0
 
 
-def table(rows: list[RunRow]) -> list[str]:
-    """Lines of at most 80 columns. An id is never cut: other commands ask for it."""
+def _first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
+    """The first session of each ingestion that has one."""
+    found: dict[str, Sample] = {}
+    for row in rows:
+        if not isinstance(row.spec.config.get("ingest"), str):
+            continue
+        # One that was deleted meanwhile, or whose body is damaged, is listed without it.
+        with suppress(AssayError, StopIteration):
+            run = store.run(row.id)
+            first = next(iter(run.results()))
+            found[row.id] = next(iter(run.samples(sample_id=first.sample_id)))
+    return found
+
+
+def _plain_session(sample: Sample | None) -> dict[str, Any]:
+    label = None if sample is None else session_label(sample)
+    return {} if label is None else {"first_session": label.plain()}
+
+
+def table(rows: list[RunRow], sessions: Mapping[str, Sample] = MappingProxyType({})) -> list[str]:
+    """Lines of at most 80 columns. An id is never cut: other commands ask for it.
+
+    Ingestions whose first session is in `sessions`, by the id of the run, have a third line.
+    """
     heads = ("status", "results", "judged", "mean", "failed", "cost", "started (UTC)")
     lines = [_COLUMNS.format(*heads)]
     for row in rows:
         lines += [_title(row), _COLUMNS.format(*_cells(row))]
+        if row.id in sessions:
+            lines.append(_session_line(sessions[row.id], others=row.totals.recorded - 1))
     return lines
+
+
+def _session_line(sample: Sample, *, others: int) -> str:
+    """When the first session of an ingestion was begun, in which folder, and its title."""
+    label = session_label(sample)
+    more = f" and {others} more" if others > 0 else ""
+    place = "" if label is None else cut(label.place, _PLACE_WIDTH)
+    start = " | ".join(filter(None, ("" if label is None else label.date, place)))
+    title = cut(label_of(sample), max(_WIDTH - len(start) - len(more) - 5, _SHORTEST_TITLE))
+    return "  " + cut(" | ".join(filter(None, (start, title))) + more, _WIDTH - 2)
 
 
 def _title(row: RunRow) -> str:
