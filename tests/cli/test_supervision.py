@@ -48,6 +48,20 @@ def test_the_status_is_what_the_command_reports(work: str, status: int) -> None:
     assert ("aborted" in found.stderr) is (status == 3)
 
 
+def test_what_is_written_to_every_descriptor_is_no_status() -> None:
+    work = """for descriptor in range(3, 20):
+        try:
+            os.write(descriptor, b"0")
+        except OSError:
+            pass
+    os._exit(0)"""
+
+    found = run(work)
+
+    assert found.returncode == 3
+    assert "ended with exit status 0" in found.stderr
+
+
 def test_the_end_is_noticed_where_the_signal_for_it_is_ignored() -> None:
     program = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
     found = subprocess.run(

@@ -138,9 +138,8 @@ def test_an_exit_in_a_plan_is_no_success_either(folder: Path) -> None:
     (folder / "ender.py").write_text("import os\nos._exit(0)\n")
 
     plan = ("certify", "plan", "agent.yaml", "--judge", "judge.json")
-    found = assay(folder, *plan, "--runner", "ender:answer")
-
-    assert found.returncode == 3
+    for words in (plan, ("--", *plan)):
+        assert assay(folder, *words, "--runner", "ender:answer").returncode == 3
 
 
 def test_an_agent_that_exits_has_failed(folder: Path) -> None:

@@ -100,7 +100,8 @@ class _OnceParser(_Parser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names and return the exit status of the process."""
     _accept_every_character()
-    if argv is None and tuple(sys.argv[1:3]) in SUPERVISED:
+    words = [word for word in sys.argv[1:] if word != "--"]
+    if argv is None and tuple(words[:2]) in SUPERVISED:
         from .supervision import supervise
 
         return supervise(lambda: _finish(sys.argv[1:]))

@@ -29,6 +29,8 @@ def supervise(work: Callable[[], int]) -> int:
         if stream is not None:
             stream.flush()
     finished, report = os.pipe()
+    # Code that writes to every descriptor it finds does not report a status by it.
+    seal = os.urandom(16)
     watched, held = os.pipe()
     # Where the shell or a service manager ignores it, nobody would be told that the child ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -38,7 +40,7 @@ def supervise(work: Callable[[], int]) -> int:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(finished)
             os.close(held)
-            _run_and_exit(work, report, watched)
+            _run_and_exit(work, report, seal, watched)
         os.close(report)
         os.close(watched)
         ended = _wait(child)
@@ -46,16 +48,16 @@ def supervise(work: Callable[[], int]) -> int:
     # Not read to its end: processes that the agent left behind may still hold the other side.
     os.set_blocking(finished, False)
     with suppress(BlockingIOError), os.fdopen(finished, "rb", buffering=0) as reader:
-        said = reader.read(16)
-        if said:
-            return int(said)
+        _, is_sealed, status = (reader.read(65536) or b"").rpartition(seal)
+        if is_sealed:
+            return status[0]
     return _explain(ended)
 
 
-def _run_and_exit(work: Callable[[], int], report: int, watched: int) -> NoReturn:
+def _run_and_exit(work: Callable[[], int], report: int, seal: bytes, watched: int) -> NoReturn:
     threading.Thread(target=_stop_with_parent, args=[watched], daemon=True).start()
     status = work()
-    os.write(report, str(status).encode())
+    os.write(report, seal + bytes([status]))
     os.close(report)
     sys.exit(status)
 
