@@ -36,6 +36,7 @@ _SECRET_NAME = re.compile(
 _SETTING = re.compile(r"""["']?([\w.-]+)["']?\s*[:=]\s*["']?([^\s"',;]+)""")
 """A name and its value in a file of settings, such as `api_key: "..."`."""
 
+_PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@{}]*:[^\s/@{}<$]{4,}@")
 _SETTINGS_FILES = frozenset({".cfg", ".conf", ".ini", ".json", ".toml", ".yaml", ".yml"})
 _SHORTEST = 8
 _KEYS = Redactor(())
@@ -81,7 +82,7 @@ def _known_secrets(path: Path) -> Iterator[int]:
 
 def _suspected_secrets(path: Path) -> Iterator[int]:
     for number, line in _lines(path):
-        if _KEYS.clean(line) != line:
+        if _KEYS.clean(line) != line or _PASSWORD_IN_ADDRESS.search(line):
             yield number
         if path.suffix.lower() in _SETTINGS_FILES and _is_secret_setting(line):
             yield number
