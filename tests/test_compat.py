@@ -198,6 +198,7 @@ def test_the_modules_of_rollouts_are_answered() -> None:
         "from rollouts.agents import run_agent\n"
         "from rollouts.store import AgentSession, Endpoint, Message\n"
         "from rollouts.training.agent_integration import agent_rollout_to_sample\n"
+        "from rollouts.training.types import Sample, Score, Status, Trajectory\n"
     )
 
     assert names["AgentSession"] is models.AgentSession

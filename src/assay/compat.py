@@ -116,7 +116,7 @@ _MODULES = {
         **_of(_ROLLOUTS, "Sample", "Trajectory"),
         **_of(_TRAINING, "agent_rollout_to_sample"),
     },
-    "rollouts.training.types": _SAMPLES,
+    "rollouts.training.types": {**_SAMPLES, **_of(_ROLLOUTS, "Score", "Trajectory")},
 }
 """Importable name of each stand-in, and where each of its names really lives.
 
