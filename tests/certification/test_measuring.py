@@ -9,9 +9,10 @@ import pytest
 from assay.certification.agents import Agent, Answered
 from assay.certification.function_agent import FunctionAgent
 from assay.certification.grading import Grader
-from assay.certification.measuring import KEY, Measurer, measured_of, repeat_of, rollout_of
+from assay.certification.measuring import KEY, Measurer, measured_of, repeat_of
 from assay.errors import AccessDenied, ScorerFault
 from assay.models import EvaluateResult, Message, ModelCall, Sample, Trajectory
+from assay.record.prompts import Kept
 from assay.rollout import BasicEnvironment, Step, run_agent
 from bars import score_bar
 from make import said
@@ -174,7 +175,9 @@ def test_what_was_answered_before_is_graded_and_not_asked_again() -> None:
     with pytest.raises(ScorerFault):
         measure(measurer(agent, grader(metric), grader(len_of, "length")), failed)
     again = measurer(agent, grader(metric), grader(len_of, "length"))
-    again.earlier["a"] = failed
+    assert failed.trajectory is not None
+    kept = Kept(failed.trajectory, None, failed.metadata)
+    again.find_kept = lambda sample: kept
     result, sample = measure(again, Sample(id="a", prompt="2 + 2?"))
 
     assert calls == ["a"]
@@ -229,7 +232,6 @@ def test_a_dataset_cannot_bring_its_own_measurements() -> None:
 
 def test_repeats_are_told_apart() -> None:
     assert (repeat_of(Sample(id="a#1", rollout_id="a#1#3")), repeat_of(Sample(id="a"))) == (3, 0)
-    assert rollout_of(Sample(id="a", rollout_id="a#2")) == "a#2"
 
 
 def test_no_more_calls_are_in_flight_than_there_are_slots() -> None:

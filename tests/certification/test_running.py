@@ -118,6 +118,27 @@ def test_a_second_try_asks_only_the_judge(tmp_path: Path) -> None:
     assert second.judge.calls == 12 + 36
 
 
+def test_a_judge_that_refuses_the_key_costs_no_answer_of_the_agent(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def agent(sample: Sample) -> str:
+        calls.append(sample.id)
+        return right(sample)
+
+    evaluation = profile(RIGHT, JUDGED, evaluator_model="mock:script")
+    refusing = judge(1.0).model_copy(
+        update={"extra_params": {"replies": [{"error": {"status": 401}}], "loop": True}}
+    )
+    with pytest.raises(BrokeOff) as broken:
+        run(planned(tmp_path, evaluation, runner=agent, judge=refusing), tmp_path)
+    again = planned(tmp_path, evaluation, runner=agent, judge=judge(1.0))
+
+    result = run(again, tmp_path, resume=broken.value.run_id)
+
+    assert (result.run, result.verdict) == (broken.value.run_id, "PASSED")
+    assert len(calls) == len(set(calls)) == 6
+
+
 def test_a_run_of_another_agent_is_not_gone_on_with(tmp_path: Path) -> None:
     first = run(planned(tmp_path), tmp_path)
 

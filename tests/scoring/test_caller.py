@@ -1,8 +1,11 @@
 """Calling a scorer: async, fast or blocking, without stalling the loop."""
 
 import asyncio
+import inspect
 import threading
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -190,3 +193,32 @@ def test_calls_that_never_return_take_no_thread_from_the_others() -> None:
         assert asyncio.run(run()).reward == 1.0
     finally:
         never.set()
+
+
+def test_a_call_that_is_cancelled_leaves_no_coroutine_that_nobody_awaits() -> None:
+    made: list[Coroutine[Any, Any, float]] = []
+    goes, may_return = threading.Event(), threading.Event()
+
+    async def judged() -> float:
+        return 1.0
+
+    def score(sample: Sample) -> Coroutine[Any, Any, float]:
+        goes.set()
+        may_return.wait()
+        made.append(judged())
+        return made[0]
+
+    async def scenario() -> None:
+        caller = ScoreCaller(score)
+        task = asyncio.create_task(caller(Sample(id="a")))
+        await asyncio.to_thread(goes.wait)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        may_return.set()
+        while not made or inspect.getcoroutinestate(made[0]) != inspect.CORO_CLOSED:
+            await asyncio.sleep(0)
+        caller.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED

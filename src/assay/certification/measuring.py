@@ -11,6 +11,7 @@ from assay.errors import AccessDenied, ScorerFault
 from assay.models import EvaluateResult, Metric, Sample, Trajectory
 from assay.models.failure import describe_error
 from assay.models.redaction import redact
+from assay.record.prompts import Kept
 from assay.rollout import RolloutFailed
 from assay.scoring import ScoreCaller
 
@@ -52,10 +53,10 @@ class Measured(BaseModel):
     """None when one of the calls does not know."""
 
 
-def measured_of(sample: Sample) -> Measured | None:
+def measured_of(recorded: Sample | Kept) -> Measured | None:
     """What a recorded sample holds; None when it was not measured."""
     try:
-        return Measured.model_validate(sample.metadata.get(KEY))
+        return Measured.model_validate(recorded.metadata.get(KEY))
     except ValidationError:
         return None
 
@@ -98,8 +99,8 @@ class Measurer:
         data_sha256: str | None = None,
     ) -> None:
         self.seed_of: Callable[[Sample, int], int | None] = lambda sample, repeat: None
-        self.earlier: dict[str, Sample] = {}
-        """Samples whose answers are there already, by their rollout."""
+        self.find_kept: Callable[[Sample], Kept | None] = lambda sample: None
+        """Finds the answer that an earlier try could not grade."""
 
         self._name = name
         self._data_sha256 = data_sha256
@@ -131,18 +132,20 @@ class Measurer:
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
         """Measure one sample, and note it there. Raises `ScorerFault` when it is not whole."""
-        before = self.earlier.pop(rollout_of(sample), None)
-        if before is not None:
-            sample.trajectory = before.trajectory
-            known = measured_of(before) or Measured()
+        kept = self.find_kept(sample)
+        known = None if kept is None else measured_of(kept)
+        if kept is not None and known is not None:
+            sample.trajectory = kept.trajectory
             measured = await self._graded(sample, known, ask_models=False)
         else:
             async with self._slots:
                 # Metrics are code of this process: run beside a call, they would slow it down.
                 answered = await self._call(sample)
                 measured = await self._graded(sample, answered, ask_models=False)
+        # Already here: a judge that refuses the key must not cost the agent's answer.
+        _note(sample, measured)
         measured = await self._graded(sample, measured, ask_models=True)
-        sample.metadata[KEY] = measured.model_dump(mode="json", exclude_defaults=True)
+        _note(sample, measured)
         if measured.problems:
             raise ScorerFault("; ".join(f"{n}: {why}" for n, why in measured.problems.items()))
         return self._result(measured)
@@ -187,6 +190,7 @@ class Measurer:
                 cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             if isinstance(cause, AccessDenied) and not self._answered:
                 # Nothing was ever answered: this says nothing about the agent.
+                sample.trajectory = None
                 raise cause from None
             if isinstance(cause, TimeoutError) and timer.expired():
                 return None, f"no answer within {self._timeout_s:g} s"
@@ -266,9 +270,8 @@ class Measurer:
         )
 
 
-def rollout_of(sample: Sample) -> str:
-    """Tells the repeats of one sample apart."""
-    return sample.rollout_id or sample.id
+def _note(sample: Sample, measured: Measured) -> None:
+    sample.metadata[KEY] = measured.model_dump(mode="json", exclude_defaults=True)
 
 
 def repeat_of(sample: Sample) -> int:

@@ -11,8 +11,9 @@ from assay.endpoints import check_endpoint
 from assay.errors import AssayError, ConfigError, EndpointError
 from assay.evaluation import EvalConfig, Resume, Stop, evaluate
 from assay.evaluation.progress import Watch
-from assay.models import Boundary, Endpoint, stable_id
-from assay.record import Store
+from assay.models import Endpoint, Sample, stable_id
+from assay.record import Store, sample_key
+from assay.record.prompts import Kept
 from assay.report.certified import (
     CertificationResult,
     CertifiedAgent,
@@ -25,7 +26,7 @@ from assay.report.criterion_decisions import Timings, latency_figures
 from assay.report.wording import plural
 
 from .digests import certified_endpoint
-from .measuring import Measurer, measured_of, rollout_of
+from .measuring import Measurer, repeat_of
 from .plan import CertificationPlan, refuse_hopeless
 from .tallying import Tally, tally
 
@@ -170,9 +171,13 @@ def _keep_answers(
     run = store.run(resume.run_id if isinstance(resume, Resume) else resume)
     if run.spec.config_fingerprint != fingerprint:
         return  # refused by the store a moment later, which says why
-    for row, sample in zip(run.results(), run.samples(), strict=True):
-        if row.boundary == Boundary.SCORER and measured_of(sample) is not None:
-            measurer.earlier[rollout_of(sample)] = sample
+    keys = run.kept_keys()
+
+    def find_kept(sample: Sample) -> Kept | None:
+        key = sample_key(run.id, sample.id, repeat_of(sample), run.key_fingerprint)
+        return run.kept(key) if key in keys else None
+
+    measurer.find_kept = find_kept
 
 
 def _result(

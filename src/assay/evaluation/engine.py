@@ -83,7 +83,6 @@ class Engine:
         )
         self._admission = Admission(self._early)
         self._client = ObservedClient(client, self._early) if client and self._probes else client
-        self._rolls_out = client is not None or config.rollout_fn is not None
         self._finished: list[tuple[Unit, bool]] = []
 
     async def run(self, todo: Iterator[Unit]) -> None:
@@ -190,13 +189,15 @@ class Engine:
                 self._fatal = reason
                 return
             admission.start()
+            given = unit.sample.trajectory
             try:
                 failure = await self._attempt(unit)
             finally:
                 admission.end()
             # A refused key says nothing about the sample. Whatever else ended the run, what was
             # done until then is kept, and so is a rollout that only could not be scored.
-            paid = failure is not None and failure.boundary is Boundary.SCORER and self._rolls_out
+            unscored = failure is not None and failure.boundary is Boundary.SCORER
+            paid = unscored and _made_by_now(unit.sample, given)
             if paid or not isinstance(self._fatal, AccessDenied):
                 if self._writer.is_full:
                     await self._until_room()
@@ -207,7 +208,7 @@ class Engine:
         sample = unit.sample
         if sample.failure is not None:
             return sample.failure  # it came here failed, and is kept as it is
-        own = None if self._config.sample_timeout_s is None else OwnTime()
+        own, given = self._own_time(), sample.trajectory
         try:
             if unit.kept is not None:
                 self._take(unit, unit.kept)
@@ -250,7 +251,7 @@ class Engine:
             sample.id = unit.sample_id
             return self._failed(sample, error, Boundary.SCORER)
         except asyncio.CancelledError:
-            if not self._loses_rollout(unit):
+            if unit.kept is not None or not self._loses(sample, given):
                 raise
             # It is paid for: kept, it is scored when the run is resumed.
             unscored = RunStopped("the run was stopped before the sample was scored")
@@ -265,10 +266,13 @@ class Engine:
                 self._client = self._model
         return None
 
-    def _loses_rollout(self, unit: Unit) -> bool:
+    def _own_time(self) -> OwnTime | None:
+        return None if self._config.sample_timeout_s is None else OwnTime()
+
+    def _loses(self, sample: Sample, given: Trajectory | None) -> bool:
         """Whether the end of the run would throw away a rollout that waits for its score."""
-        rolled_out = self._rolls_out and unit.kept is None
-        return rolled_out and (self._stop.requested or isinstance(self._fatal, RunStopped))
+        ends = self._stop.requested or isinstance(self._fatal, RunStopped | AccessDenied)
+        return ends and _made_by_now(sample, given)
 
     def _take(self, unit: Unit, kept: Kept) -> None:
         """Take a rollout that was paid for instead of another one."""
@@ -434,6 +438,11 @@ _Note = tuple[float | None, float | None] | None
 
 _SAMPLE_TIMEOUT = "sample_timeout_s"
 _TOGETHER = 50
+
+
+def _made_by_now(sample: Sample, given: Trajectory | None) -> bool:
+    """Whether the sample has a rollout that it did not come with, and that was paid for."""
+    return sample.trajectory is not None and sample.trajectory is not given
 
 
 def _fail(sample: Sample, failure: Failure) -> Failure:

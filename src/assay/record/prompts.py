@@ -1,7 +1,7 @@
 """Which prompt each recorded rollout had, and the rollouts that are kept to be scored again."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.models import Boundary, Trajectory
@@ -24,6 +24,9 @@ class Kept:
     trajectory: Trajectory
     prompt_digest: str | None
     """None in a store of an older assay."""
+
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Of the sample, with what its scorer noted there before it failed."""
 
 
 def read_prompts(
@@ -72,7 +75,9 @@ def read_kept(database: Database, run_no: int, key: str) -> Kept | None:
     if row is None:
         return None
     sample = parse_body(row.codec, row.blob, where=f"{database.where}, key {key}")
-    return None if sample.trajectory is None else Kept(sample.trajectory, row.prompt_digest)
+    if sample.trajectory is None:
+        return None
+    return Kept(sample.trajectory, row.prompt_digest, sample.metadata)
 
 
 def _of(query: Any, table: "Table", run_no: int, key: str) -> Any:

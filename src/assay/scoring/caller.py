@@ -118,6 +118,8 @@ class _Threads:
         try:
             return await call.future
         except asyncio.CancelledError:
+            if call.future.done() and not call.future.cancelled() and not call.future.exception():
+                _discard(call.future.result())
             if call.begun and not call.ended and self._lost < _LOST:
                 # Another thread may take its place: 32 calls that never return would end all.
                 call.lost = True
@@ -156,7 +158,7 @@ class _Call:
         try:
             self._loop.call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:
-            return  # the loop ended before the call did: nobody waits for it
+            _discard(value)  # the loop ended before the call did: nobody waits for it
 
     def _outcome(self) -> tuple[object, BaseException | None]:
         try:
@@ -171,8 +173,15 @@ class _Call:
 
     def _settle(self, value: object, error: BaseException | None) -> None:
         if self.future.done():
+            _discard(value)
             return
         if error is None:
             self.future.set_result(value)
         else:
             self.future.set_exception(error)
+
+
+def _discard(value: object) -> None:
+    """Close the coroutine of an async scorer that is not awaited any more."""
+    if inspect.iscoroutine(value):
+        value.close()
