@@ -152,6 +152,7 @@ def test_what_is_no_call_stays_what_the_model_said(style: CallStyle | None, text
 MARKS = (
     "<tool_call>",
     '<tool_call>{"name": "f", "arguments": {"x": "',
+    '<tool_call>{"name": "f", "arguments": {"x": "</tool_call>',
     "</tool_call>",
     "[TOOL_CALLS]",
     "{",

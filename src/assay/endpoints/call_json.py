@@ -23,18 +23,25 @@ _DEEPSEEK_CALL, _DEEPSEEK_END = "<｜tool▁call▁begin｜>", "<｜tool▁call�
 _DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
 _FENCE = "```"
 
+MOST_BROKEN = 100
+"""Malformed JSON calls in one text, beyond which it is no turn with calls: finding each to be
+broken takes time by the length of the whole text."""
+
 
 def read_hermes(text: str) -> Written | None:
     """`<tool_call>{json}</tool_call>`. None if one of the calls has no name that can be read."""
     said: list[str] = []
     calls: list[ToolCall] = []
-    at = 0
+    at = broken = 0
     while (start := text.find(_HERMES, at)) >= 0:
         said.append(text[at:start])
         call, at = read_hermes_call(text, start + len(_HERMES))
         if call is None:
             return None
         calls.append(call)
+        broken += call.malformed
+        if broken > MOST_BROKEN:
+            return None
     if not calls:
         return None
     # Templates write one line break between the words and the first call.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from assay.models import ToolCall
 
 from .argument_types import ArgumentTypes
-from .call_json import read_hermes_call
+from .call_json import MOST_BROKEN, read_hermes_call
 from .written_turn import Written, join_words, make_call
 
 _BLANK = re.compile(r"\s*+")
@@ -79,14 +79,15 @@ def read_muse_tags(text: str, types: ArgumentTypes) -> Written | None:
 def _read(text: str, tags: _Tags, types: ArgumentTypes) -> Written | None:
     said: list[str] = []
     calls: list[ToolCall] = []
-    at = 0
+    at = broken = 0
     while start := tags.start.search(text, at):
         said.append(text[at : start.start()])
         if start[1] is None:
             call, at = read_hermes_call(text, start.end())
+            broken += call is not None and call.malformed
         else:
             call, at = _read_call(text, start, tags, types)
-        if call is None:
+        if call is None or broken > MOST_BROKEN:
             return None
         calls.append(call)
     said.append(text[at:])
