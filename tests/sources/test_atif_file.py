@@ -207,3 +207,46 @@ def test_documents_of_a_newer_version_are_read_and_noted(tmp_path: Path) -> None
 
     assert [each.id for each in stream] == ["s1"]
     assert stream.reading.untested_versions == {"1.9": 1}
+
+
+def test_unknown_fields_inside_a_step_are_counted_and_kept(tmp_path: Path) -> None:
+    later = document("s1")
+    step = later["steps"][1]
+    step["tool_calls"][0]["approved_by"] = "user"
+    step["observation"]["results"][0]["is_error"] = True
+    step["metrics"]["thinking_tokens"] = 4
+    (tmp_path / "a.json").write_text(json.dumps(later))
+
+    stream = read_atif(tmp_path)
+    (read,) = stream
+
+    assert dict(stream.reading.unknown_kinds) == {
+        "field steps[].tool_calls[].approved_by": 1,
+        "field steps[].observation.results[].is_error": 1,
+        "field steps[].metrics.thinking_tokens": 1,
+    }
+    assert '"is_error":true' in read.to_json()
+    assert '"approved_by":"user"' in read.to_json()
+    assert '"thinking_tokens":4' in read.to_json()
+
+
+def test_the_call_that_started_a_subagent_names_it(tmp_path: Path) -> None:
+    parent = document("s1", subagent_trajectories=[document("kid", trajectory_id="t2")])
+    reference = [{"trajectory_id": "t2", "session_id": "kid"}]
+    parent["steps"][1]["observation"]["results"][0]["subagent_trajectory_ref"] = reference
+    (tmp_path / "a.json").write_text(json.dumps(parent))
+
+    (read,) = read_atif(tmp_path)
+
+    assert read.messages[2].details == {"subagent": "t2"}
+    assert [each["id"] for each in read.metadata["subagents"]] == ["t2"]
+
+
+@pytest.mark.parametrize("inner", [[5, None], 5, "x", {"a": 1}])
+def test_subagents_that_are_no_documents_are_reported(inner: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(document("s1", subagent_trajectories=inner)))
+
+    stream = read_atif(tmp_path)
+
+    assert [each.id for each in stream] == ["s1"]
+    assert len(stream.reading.skipped) == (len(inner) if isinstance(inner, list) else 1)

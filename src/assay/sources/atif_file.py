@@ -9,7 +9,15 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, DatasetError
 from assay.models import Sample
-from assay.models.wire.atif import DOCUMENT_FIELDS, STEP_FIELDS, VERSION, from_atif
+from assay.models.wire.atif import (
+    CALL_FIELDS,
+    DOCUMENT_FIELDS,
+    METRIC_FIELDS,
+    RESULT_FIELDS,
+    STEP_FIELDS,
+    VERSION,
+    from_atif,
+)
 
 from .opencode import Children, SessionChoice
 from .session_heads import Head, Unreadable
@@ -98,7 +106,7 @@ def _recorded(document: Mapping[str, Any], where: str, name: str) -> Recorded:
     stamps = [step.get("timestamp") for step in _steps(document)]
     times = [at for at in map(milliseconds, stamps) if at is not None]
     inner = document.get("subagent_trajectories")
-    found = [each for each in inner if isinstance(each, dict)] if isinstance(inner, list) else []
+    found = inner if isinstance(inner, list) else [] if inner is None else [inner]
     head = Head(
         id=session_id or name,
         created=min(times, default=None),
@@ -117,11 +125,14 @@ def _steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
-def _children(documents: Iterable[dict[str, Any]], parent: str, where: str) -> list[Recorded]:
-    return [
-        _recorded(document, f"{where} subagent {place}", f"{parent}/{place}")
-        for place, document in enumerate(documents)
-    ]
+def _children(documents: Iterable[Any], parent: str, where: str) -> Iterator[Recorded | Unreadable]:
+    for place, document in enumerate(documents):
+        at, name = f"{where} subagent {place}", f"{parent}/{place}"
+        if isinstance(document, dict):
+            yield _recorded(document, at, name)
+        else:
+            problem = BadRow(f"is a {type(document).__name__}, not an object", where=at)
+            yield Unreadable(name, problem)
 
 
 def _sample(document: Mapping[str, Any], session_id: str, where: str) -> Sample:
@@ -147,8 +158,9 @@ def _count_unknown(document: Mapping[str, Any]) -> Counter[str]:
     for field in document.keys() - DOCUMENT_FIELDS:
         found[f"field {field[:_LONGEST]}"] += 1
     for step in _steps(document):
-        for field in step.keys() - STEP_FIELDS:
-            found[f"field steps[].{field[:_LONGEST]}"] += 1
+        for name, value, known in _objects(step):
+            for field in value.keys() - known:
+                found[f"field {name}.{field[:_LONGEST]}"] += 1
         for content in _contents(step):
             for part in content if isinstance(content, list) else ():
                 if isinstance(part, Mapping) and part.get("type") not in _PARTS:
@@ -156,10 +168,28 @@ def _count_unknown(document: Mapping[str, Any]) -> Counter[str]:
     return found
 
 
-def _contents(step: Mapping[str, Any]) -> Iterator[Any]:
-    yield step.get("message")
+def _objects(step: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
+    """A step and what is inside it, each with its name and the fields that it may have."""
+    yield "steps[]", step, STEP_FIELDS
+    inner = (
+        ("tool_calls[]", step.get("tool_calls"), CALL_FIELDS),
+        ("observation.results[]", _results(step), RESULT_FIELDS),
+        ("metrics", [step.get("metrics")], METRIC_FIELDS),
+    )
+    for name, values, known in inner:
+        for value in values if isinstance(values, list) else ():
+            if isinstance(value, Mapping):
+                yield f"steps[].{name}", value, known
+
+
+def _results(step: Mapping[str, Any]) -> list[Any]:
     observation = step.get("observation")
     results = observation.get("results") if isinstance(observation, Mapping) else None
-    for result in results if isinstance(results, list) else ():
+    return results if isinstance(results, list) else []
+
+
+def _contents(step: Mapping[str, Any]) -> Iterator[Any]:
+    yield step.get("message")
+    for result in _results(step):
         if isinstance(result, Mapping):
             yield result.get("content")

@@ -39,6 +39,12 @@ STEP_FIELDS = frozenset(
     "step_id timestamp source message reasoning_content reasoning_effort model_name tool_calls "
     "observation metrics llm_call_count is_copied_context extra".split()
 )
+CALL_FIELDS = frozenset("tool_call_id function_name arguments extra".split())
+RESULT_FIELDS = frozenset("source_call_id content subagent_trajectory_ref extra".split())
+METRIC_FIELDS = frozenset(
+    "prompt_tokens completion_tokens cached_tokens cost_usd prompt_token_ids "
+    "completion_token_ids logprobs extra".split()
+)
 _BESIDE = ("reasoning_effort", "is_copied_context")
 """Fields of a step that a message has no field for."""
 
@@ -295,6 +301,23 @@ def _ours(value: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[st
     return dict(mapping_at(own, f"{where}.extra.{_OURS}")), given
 
 
+def _beside(
+    value: Mapping[str, Any], known: frozenset[str], foreign: dict[str, Any]
+) -> dict[str, Any]:
+    """What an object holds that there is no field for: of later versions, and in its `extra`."""
+    rest = {key: each for key, each in value.items() if key not in known}
+    return {**rest, **({"extra": foreign} if foreign else {})}
+
+
+def _read_reference(reference: object) -> str | None:
+    """The name of the subagent whose trajectory a result refers to."""
+    first = reference[0] if isinstance(reference, list) and reference else None
+    if not isinstance(first, Mapping):
+        return None
+    names = (first.get(key) for key in ("trajectory_id", "session_id"))
+    return next((name for name in names if isinstance(name, str) and name), None)
+
+
 def _read_step(step: Mapping[str, Any], where: str) -> list[Message]:
     role = _ROLES.get(str(step.get("source")))
     if role is None:
@@ -343,8 +366,8 @@ def _read_call(call: Mapping[str, Any], where: str) -> ToolCall:
         "name": call.get("function_name"),
         "arguments": call.get("arguments"),
     }
-    if foreign:
-        data["atif"] = {"extra": foreign}
+    if beside := _beside(call, CALL_FIELDS, foreign):
+        data["atif"] = beside
     return validated(ToolCall, {**data, **own}, where)
 
 
@@ -368,8 +391,13 @@ def _read_results(step: Mapping[str, Any], calls: list[ToolCall], where: str) ->
             "content": None if content is None else _read_content(content, f"{at}.content"),
         }
         reference = result.get("subagent_trajectory_ref")
-        if foreign or (reference is not None and not own):
-            data["atif"] = {"extra": foreign, "subagent_trajectory_ref": reference}
+        beside = _beside(result, RESULT_FIELDS, foreign)
+        if reference is not None and not own:
+            beside["subagent_trajectory_ref"] = reference
+        if beside:
+            data["atif"] = beside
+        if (child := _read_reference(reference)) is not None:
+            data["details"] = {"subagent": child}
         messages.append(validated(Message, {**data, **own.pop("fields", {}), **own}, at))
     return messages
 
@@ -386,8 +414,8 @@ def _read_metrics(step: Mapping[str, Any], index: int, where: str) -> ModelCall 
     data |= {o: metrics[n] for o, n in _CALL_METRICS.items() if metrics.get(n) is not None}
     if usage or "usage" in own:
         data["usage"] = usage
-    if foreign:
-        data["atif"] = {"extra": foreign}
+    if beside := _beside(metrics, METRIC_FIELDS, foreign):
+        data["atif"] = beside
     return validated(ModelCall, data, where)
 
 
