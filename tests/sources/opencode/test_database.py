@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import BadRow, DatasetError
+from assay.sources.opencode import SessionChoice, read_opencode
 from assay.sources.opencode import database as database_module
 from assay.sources.opencode.archive import StoredMessage
 from assay.sources.opencode.database import READABLE, Database
@@ -329,3 +330,19 @@ def test_a_cell_beyond_the_limit_makes_its_session_unreadable(
         database.load("ses_1")
     assert database.load("ses_2").messages
     database.close()
+
+
+@pytest.mark.parametrize("column", ["title", "parent_id", "project_id", "directory"])
+@pytest.mark.parametrize("value", [b"\xff\x00", 5.5, 7])
+def test_a_value_of_another_type_costs_a_session_no_more_than_itself(
+    column: str, value: object, tmp_path: Path
+) -> None:
+    path = write_database(tmp_path / "opencode.db", [session(user(text("Hi")), title="Mine")])
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE session SET {column} = ?", (value,))
+    connection.close()
+
+    for choice in (None, SessionChoice(project="/home/dev"), SessionChoice(title="x")):
+        stream = read_opencode(path, choice)
+
+        assert sum(1 for _ in stream) + stream.reading.not_chosen == 1

@@ -284,13 +284,18 @@ def _broken(error: sqlite3.Error, where: str) -> DatasetError:
 def _head(row: dict[str, Any]) -> Head:
     return Head(
         id=str(row["id"]),
-        title=str(row.get("title") or ""),
-        parent_id=row.get("parent_id"),
+        title=_text(row.get("title")) or "",
+        parent_id=_text(row.get("parent_id")),
         created=millis(row.get("time_created")),
         updated=millis(row.get("time_updated")),
-        project=row.get("project_id"),
-        directory=row.get("directory"),
+        project=_text(row.get("project_id")),
+        directory=_text(row.get("directory")),
     )
+
+
+def _text(value: object) -> str | None:
+    """Text of a column. SQLite keeps values of any type in any column."""
+    return value if isinstance(value, str) else None
 
 
 def _object(data: object, where: str) -> dict[str, Any]:
