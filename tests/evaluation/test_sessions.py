@@ -8,11 +8,15 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.evaluation import EvalConfig, EvalReport, evaluate
-from assay.models import AgentSession, Endpoint, Message, Status
+from assay.models import AgentSession, Endpoint, Message, Sample, Status
 from assay.record import Store
 
 ECHO = Endpoint(provider="mock", model="echo", temperature=0.5)
 ROWS = [{"id": "a", "question": "one"}, {"id": "b", "question": "two"}]
+
+
+def one(sample: Sample) -> float:
+    return 1.0
 
 
 def run(store: Path, rows: Any = ROWS, **fields: Any) -> EvalReport:
@@ -38,6 +42,19 @@ def test_a_session_names_the_environment_that_it_ran_in(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         session = store.load_session(f"{report.run_id}/a")
     assert session.environment == {"environment": "CalculatorEnvironment"}
+
+
+def test_a_session_that_was_continued_outlives_a_resumed_run(tmp_path: Path) -> None:
+    config = EvalConfig(endpoint=ECHO, score_fn=one, save_sessions=True)
+    report = asyncio.run(evaluate(ROWS, config, store=tmp_path / "s.db"))
+    with Store.open(tmp_path / "s.db") as store:
+        store.continue_session(f"{report.run_id}/a", [Message(role="user", content="more")])
+
+    asyncio.run(evaluate(ROWS, config, store=tmp_path / "s.db", resume=report.run_id))
+
+    with Store.open(tmp_path / "s.db") as store:
+        texts = [message.text for message in store.load_session(f"{report.run_id}/a").messages]
+    assert texts == ["one", "one", "more"]
 
 
 def test_repeats_are_sessions_of_their_own(tmp_path: Path) -> None:

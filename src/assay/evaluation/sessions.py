@@ -7,12 +7,24 @@ from .config import EvalConfig
 
 
 def save_sessions(run: Run, store: Store, config: EvalConfig) -> None:
-    """Store each recorded rollout as a session, in place of what was stored of it before."""
+    """Store each recorded rollout as a session, in place of what was stored of it before.
+
+    A session that was continued since stays as it is.
+    """
     if config.endpoint is None:
         return
     for sample in run.samples():
         if sample.trajectory is not None and sample.trajectory.messages:
-            store.save_session(_session_of(sample, run.id, config))
+            session = _session_of(sample, run.id, config)
+            if not _was_continued(session, store):
+                store.save_session(session)
+
+
+def _was_continued(session: AgentSession, store: Store) -> bool:
+    if not store.has_session(session.id):
+        return False
+    stored, count = store.load_session(session.id).messages, len(session.messages)
+    return len(stored) > count and stored[:count] == session.messages
 
 
 def session_id(run_id: str, sample: Sample) -> str:
