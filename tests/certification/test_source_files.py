@@ -121,6 +121,22 @@ def test_code_that_imports_what_it_lists_has_all_modules_beside_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "TEXTS = list(Path(__file__).parent.rglob('*.txt'))",
+        "for _, _, names in os.walk(HERE):\n    found = [n for n in names if n.endswith('.txt')]",
+    ],
+)
+def test_files_in_folders_that_are_listed_to_their_depth_belong_to_the_code(
+    tmp_path: Path, text: str
+) -> None:
+    files = {"a/b/one.txt": "", "a/two.json": "", "out/certificate.json": "", ".git/x.txt": ""}
+    write(tmp_path, {"top.py": text, **files})
+
+    assert module(tmp_path, "top") == ["a/b/one.txt", "top.py"]
+
+
+@pytest.mark.parametrize(
     "text", ["match x:\n  case\nimport other\n", "import other\n" + "#" * 4_200_000]
 )
 def test_imports_are_found_in_code_that_is_not_parsed(tmp_path: Path, text: str) -> None:

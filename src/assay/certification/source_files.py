@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,9 @@ _MOST_FOLDERS = 50
 _FOLDERS_DEEP = 3
 """Names joined to one path: `HERE / "data" / "words" / "en.txt"` has two folders."""
 
+_NOT_OWN = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
+_REPORTS = ("certificate.json", "certificate.dsse.json", "result.json", "card.md", "junit.xml")
+_OUTPUTS = frozenset({*_REPORTS, *(f"{name}.previous" for name in _REPORTS)})
 _CODE = frozenset({".py", ".sh", ".js", ".mjs", ".cjs", ".ts"})
 _CONFIGURATION = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"})
 _LARGEST_CONFIGURATION = 256 * 1024
@@ -336,6 +340,10 @@ class _Scan:
         self._add_suffixed(file, entry, references, folders)
         if references.lists_folders:
             self._add_listed(folders, entry, references.texts)
+        if references.lists_deep:
+            patterns = [text for text in references.texts if text.startswith("*.")]
+            patterns += [f"*{suffix}" for suffix in sorted(references.suffixes)]
+            self._add_all(_files_below(file.parent, patterns), entry)
         named = self._base_folders(file, entry)
         for folder in folders:
             for pattern in references.patterns:
@@ -443,6 +451,16 @@ def _without_errors(files: Iterable[Path]) -> Iterator[Path]:
     """What a pattern gives; nothing for a text that only looks like one."""
     with suppress(ValueError, NotImplementedError, OSError):
         yield from files
+
+
+def _files_below(folder: Path, patterns: list[str]) -> Iterator[Path]:
+    """The files in a folder and in those below it whose names fit one of the patterns."""
+    for place, folders, names in os.walk(folder) if patterns else ():
+        folders[:] = [each for each in sorted(folders) if each[0] != "." and each not in _NOT_OWN]
+        # What certifications left here changes with each of them.
+        if not set(names) <= _OUTPUTS:
+            fitting = (n for n in sorted(names) if any(fnmatch(n, each) for each in patterns))
+            yield from (Path(place, name) for name in fitting)
 
 
 def _module_names(files: Iterable[Path], entry: Path) -> list[str]:

@@ -66,6 +66,9 @@ class References:
     lists_folders: bool = False
     """Whether it lists folders, and therefore reads files that it does not name."""
 
+    lists_deep: bool = False
+    """Whether it also lists the folders in them."""
+
     imports_by_name: bool = False
     """Whether it imports modules whose names are put together or chosen when it runs."""
 
@@ -156,6 +159,7 @@ def read_python(code: bytes | str) -> References:
         texts=tuple(texts),
         patterns=made,
         lists_folders=lists_folders,
+        lists_deep=not {"rglob", "walk"}.isdisjoint(used),
         imports_by_name=by_name,
         module_patterns=tuple(computed),
         extends_path="sys.path" in used or "addsitedir" in used or "PYTHONPATH" in texts,
