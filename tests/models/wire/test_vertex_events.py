@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from assay.models import DataBlock, Message, Sample, TextBlock
 from assay.models.wire.eval_turns import UNANSWERED
 from assay.models.wire.vertex import from_vertex, to_vertex
@@ -190,3 +192,36 @@ def test_an_answer_without_an_id_is_of_the_first_open_call() -> None:
         ("2", "a"),
     ]
     assert [lost.what for lost in history.lost] == ["answers no call; left out"]
+
+
+@pytest.mark.parametrize(("failed", "word"), [(False, "output"), (True, "error")])
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_exit_code_is_told_and_comes_back(failed: bool, word: str, code: int) -> None:
+    details = {"failed": failed, "exit_code": code}
+    answer = answered("no such file").model_copy(update={"details": details})
+    talk = sample(asked("Count."), said(None, called("bash")), answer, said("No."), id="s")
+
+    row = to_vertex(talk).value
+    told_of = row["agent_data"]["turns"][0]["events"][2]["content"]["parts"][0]
+    (back,) = [each for each in from_vertex(row).messages if each.role == "tool"]
+
+    response = told_of["function_response"]["response"]
+    assert response == {word: "no such file", "exit_code": code}
+    assert back.text == "no such file"
+    assert back.details == {
+        "status": "error" if failed else "completed",
+        "failed": failed,
+        "is_error": failed or code != 0,
+        "exit_code": code,
+    }
+
+
+@pytest.mark.parametrize("response", [{"output": 5, "exit_code": 1}, {"a": 1, "exit_code": "x"}])
+def test_an_answer_of_another_shape_is_kept_as_it_is(response: dict[str, Any]) -> None:
+    answer = answered("x").model_copy(update={"details": {"response": response}})
+    talk = sample(asked("Count."), said(None, called("bash")), answer, said("No."), id="s")
+
+    (back,) = [each for each in from_vertex(to_vertex(talk).value).messages if each.role == "tool"]
+
+    assert (back.details or {})["response"] == response
+    assert "exit_code" not in (back.details or {})

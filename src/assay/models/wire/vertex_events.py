@@ -174,6 +174,8 @@ class _Speaker:
             failed = bool(details.get("failed", details.get("is_error", False)))
             text = "\n\n".join(part["text"] for part in self._words(message, where))
             response = {"error" if failed else "output": self._cut(text, where)}
+            if type(code := details.get("exit_code")) is int:
+                response["exit_code"] = code
         self._respond(call, call_id, dict(response), message)
 
     def _next_open(self, call_id: str | None) -> tuple[ToolCall, str] | None:
@@ -358,16 +360,31 @@ def noted(message: Message, author: str | None, moment: str | None) -> Message:
     elif message.role == "tool":
         result = namespace_of(namespace_of(extra, "gemini"), "result")
         response = namespace_of(result, "response")
-        failed = response.keys() == {"error"} and isinstance(response["error"], str)
+        text, failed, code = _read_outcome(response)
         status = "error" if failed else "completed"
-        update["details"] = {"status": status, "failed": failed, "is_error": failed}
-        if failed:
-            update["content"] = response["error"]
+        update["details"] = {"status": status, "failed": failed, "is_error": failed or bool(code)}
+        if text is not None:
+            update["content"] = text
         elif response:
             update["details"]["response"] = dict(response)
+        if code is not None:
+            update["details"]["exit_code"] = code
     # How Gemini spells it is settled by this format.
     fields = message.model_dump(exclude_defaults=True, exclude={"gemini", "spelling"})
     return validated(Message, {**fields, **update}, "content")
+
+
+def _read_outcome(response: Mapping[str, Any]) -> tuple[str | None, bool, int | None]:
+    """What a tool answered in words, if it failed, and its exit code, as `_answer` writes them."""
+    code = response.get("exit_code")
+    known = type(code) is int and len(response) == 2
+    said = {key: text for key, text in response.items() if not known or key != "exit_code"}
+    failed = said.keys() == {"error"} and isinstance(said["error"], str)
+    if failed:
+        return said["error"], True, code if known else None
+    if known and isinstance(said.get("output"), str):
+        return said["output"], False, code
+    return None, False, None
 
 
 def opening(messages: list[Message]) -> list[Message]:
