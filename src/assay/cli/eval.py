@@ -128,7 +128,7 @@ def _add_resume_options(parser: ArgumentParser) -> None:
         "--take-over",
         action="store_true",
         help="resume although another process works on the run: model calls of samples that are "
-        "not recorded yet may be repeated, at most one for each",
+        "not recorded yet may be repeated, at most once each",
     )
     parser.add_argument(
         "--rescore",
