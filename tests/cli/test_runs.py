@@ -113,7 +113,7 @@ def test_an_ingestion_is_listed_with_title_date_and_project_of_its_first_session
             user(text("Hi")),
             id=f"ses_{number}",
             title=f"Mend the fence {number}",
-            directory="/home/dev/garden",
+            directory="/srv/garden",
             time={"created": 1_794_832_100_000 + number},
         )
         write_export(folder / f"ses_{number}.json", stored)
@@ -125,9 +125,9 @@ def test_an_ingestion_is_listed_with_title_date_and_project_of_its_first_session
     main(given(store, json=True))
     (said,) = json.loads(capsys.readouterr().out)["runs"]
 
-    assert lines[3:] == ["  2026-11-16 12:28 | /home/dev/garden | Mend the fence 0 and 2 more"]
+    assert lines[3:] == ["  2026-11-16 12:28 | /srv/garden | Mend the fence 0 and 2 more"]
     assert said["first_session"]["title"] == "Mend the fence 0"
-    assert said["first_session"]["directory"] == "/home/dev/garden"
+    assert said["first_session"]["directory"] == "/srv/garden"
     assert said["first_session"]["created"] == "2026-11-16T12:28:20Z"
 
 

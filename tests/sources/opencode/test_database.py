@@ -342,7 +342,7 @@ def test_a_value_of_another_type_costs_a_session_no_more_than_itself(
         connection.execute(f"UPDATE session SET {column} = ?", (value,))
     connection.close()
 
-    for choice in (None, SessionChoice(project="/home/dev"), SessionChoice(title="x")):
+    for choice in (None, SessionChoice(project="/srv/app"), SessionChoice(title="x")):
         stream = read_opencode(path, choice)
 
         assert sum(1 for _ in stream) + stream.reading.not_chosen == 1
