@@ -1,5 +1,6 @@
 """`assay bundle` and `assay eval --bundle` from the inside. Processes are in `tests/flows/`."""
 
+import io
 import json
 import os
 import re
@@ -67,6 +68,13 @@ def elsewhere(tmp_path: Path) -> Path:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     return folder
+
+
+class Terminal(io.StringIO):
+    """Standard input of somebody at a keyboard."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def run(*options: str) -> None:
@@ -247,7 +255,7 @@ def test_code_from_outside_the_project_is_imported_again(
     assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
 
 
-def test_without_trust_a_bundle_is_listed_and_nothing_runs(
+def test_a_bundle_that_the_user_declines_is_listed_and_nothing_runs(
     project: Path,
     elsewhere: Path,
     capsys: pytest.CaptureFixture[str],
@@ -260,14 +268,46 @@ def test_without_trust_a_bundle_is_listed_and_nothing_runs(
     monkeypatch.chdir(elsewhere)
     capsys.readouterr()
 
+    monkeypatch.setattr("sys.stdin", Terminal("no\n"))
+
     assert main(["eval", "--bundle", str(path), "--limit", "2"]) == 2
 
     printed = capsys.readouterr()
-    assert "evals/made_up_helper.py" in printed.out
-    assert "6 dataset rows" in printed.out
-    assert f"assay eval --bundle {path} --trust --limit 2" in printed.err
+    assert "evals/made_up_helper.py" in printed.err
+    assert "6 dataset rows" in printed.err
+    assert "Run it? [y/N] Nothing was run." in printed.err
     assert not list(elsewhere.iterdir())
     assert not (project / "ran").exists()
+
+
+def test_a_bundle_runs_when_the_user_agrees(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    path = bundle().absolute()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+
+    assert main(["eval", "--bundle", str(path), "--quiet"]) == 0
+
+    assert (elsewhere / ".assay" / "assay.db").exists()
+
+
+def test_a_script_that_names_a_bundle_runs_it(
+    project: Path,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run()
+    path = bundle().absolute()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    capsys.readouterr()
+
+    assert main(["eval", "--bundle", str(path)]) == 0
+
+    assert "The code of this bundle runs on this machine" in capsys.readouterr().err
 
 
 def test_a_trusted_bundle_is_repeated_beside_its_results(

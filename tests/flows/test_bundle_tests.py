@@ -1,5 +1,6 @@
 """A pytest session as a bundle: its evaluations, repeated in another folder."""
 
+import io
 import json
 import os
 import shutil
@@ -108,10 +109,15 @@ def test_the_tests_of_a_bundle_run_again_on_its_rows(project: Path, tmp_path: Pa
     assert sorted(os.listdir(elsewhere)) == [".assay", "x.tar.gz"]
 
 
-def test_without_trust_no_test_runs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_test_runs_when_the_user_declines(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert bundle() == 0
+    answer = io.StringIO("n\n")
+    monkeypatch.setattr(answer, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", answer)
     assert main(["eval", "--bundle", "x.tar.gz"]) == 2
-    assert "checks/test_made_up.py::test_sums" in capsys.readouterr().out
+    assert "checks/test_made_up.py::test_sums" in capsys.readouterr().err
     assert not (project / "ran").exists()
 
 

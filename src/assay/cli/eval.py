@@ -52,10 +52,12 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--bundle",
         metavar="FILE.tar.gz",
-        help="repeat the evaluation of a bundle; without --trust, list what it contains",
+        help="repeat the evaluation of a bundle: run its code on this machine",
     )
     parser.add_argument(
-        "--trust", action="store_true", help="run the code of the bundle on this machine"
+        "--trust",
+        action="store_true",
+        help="run the code of the bundle without asking in a terminal",
     )
     parser.add_argument(
         "--model",
@@ -146,8 +148,8 @@ def _add_resume_options(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 every sample was run, 2 the code of a bundle is not trusted, 3 some samples
-    failed or the run broke off, 130 interrupted.
+    """Exit status: 0 every sample was run, 2 the user declined to run the code of a bundle, 3 some
+    samples failed or the run was aborted, 130 interrupted.
     """
     if args.bundle is None:
         if args.trust:
@@ -160,11 +162,11 @@ def main(args: Namespace) -> int:
             )
         return _run_file(args)
     # Imported here: evaluations of files need none of it.
-    from .eval_bundle import ask_for_trust, open_bundle, trust_bundle
+    from .eval_bundle import confirm_code, open_bundle, trust_bundle
 
     bundle = open_bundle(args)
-    if bundle.manifest.code is not None and not args.trust:
-        ask_for_trust(bundle, args)
+    asks = bundle.manifest.code is not None and not args.trust
+    if asks and not confirm_code(bundle, quiet=args.quiet):
         return WRONG_REQUEST
     trusted = trust_bundle(bundle, args)
     if trusted.code.kind == "pytest":

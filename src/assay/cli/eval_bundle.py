@@ -1,7 +1,6 @@
 """`assay eval --bundle`: repeat an evaluation that somebody else bundled."""
 
 import os
-import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from .bundle import manifest_lines
 from .bundle_import import import_bundle
 from .eval_file import EvalFile, load_eval_file
 from .overrides import names_model
-from .resumption import eval_words
 from .run_code import OPTIONS
 from .store_option import store_location
 from .terminal import plain_lines
@@ -81,16 +79,24 @@ def open_bundle(args: Namespace) -> Bundle:
     return Bundle.open(path)
 
 
-def ask_for_trust(bundle: Bundle, args: Namespace) -> None:
-    """Show what a bundle contains and how to run it."""
-    print(plain_lines("\n".join(manifest_lines(bundle.manifest))))
-    sys.stdout.flush()
-    told = (
-        "The bundle contains code that would run on this machine, with your permissions. Nothing "
-        "was run.\nRead it (tar -xzf), and if you trust it, run it with:\n"
-        f"  {shlex.join(eval_words(args))}"
-    )
-    print(plain_lines(told), file=sys.stderr)
+def confirm_code(bundle: Bundle, *, quiet: bool) -> bool:
+    """List the code of a bundle, and ask in a terminal whether to run it.
+
+    Without a terminal the command itself is the consent.
+    """
+    interactive = sys.stdin is not None and sys.stdin.isatty()
+    if quiet and not interactive:
+        return True
+    listing = "\n".join(manifest_lines(bundle.manifest))
+    notice = "The code of this bundle runs on this machine with your permissions."
+    print(plain_lines(f"{listing}\n{notice}"), file=sys.stderr)
+    if not interactive:
+        return True
+    print("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("Nothing was run. Read the code with `tar -xzf`.", file=sys.stderr)
+    return False
 
 
 def trust_bundle(bundle: Bundle, args: Namespace) -> TrustedBundle:

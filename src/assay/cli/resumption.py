@@ -34,7 +34,7 @@ def resume_command(args: Namespace, run_id: str) -> str:
 def eval_words(args: Namespace) -> list[str]:
     """The command that asks for the same evaluation."""
     bundle = getattr(args, "bundle", None)
-    named = [args.file] if bundle is None else ["--bundle", bundle, "--trust"]
+    named = [args.file] if bundle is None else ["--bundle", bundle]
     words = ["assay", "eval", *named]
     for name in _REPEATED:
         value = getattr(args, name, None)
