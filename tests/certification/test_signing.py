@@ -239,7 +239,7 @@ def test_keys_are_in_the_form_that_openssl_reads(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/usr/bin/openssl", "pkey", "-in", str(made.private), "-pubout"],
         capture_output=True,
-        timeout=30,
+        timeout=180,
     )
 
     assert done.stdout == made.public.read_bytes()

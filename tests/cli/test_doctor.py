@@ -187,7 +187,7 @@ def test_endpoints_are_asked_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -
         barrier = asyncio.Barrier(2)
 
         async def asks(endpoint: Endpoint) -> EndpointCheck:
-            await asyncio.wait_for(barrier.wait(), 10)
+            await asyncio.wait_for(barrier.wait(), 180)
             return EndpointCheck("answers", "")
 
         monkeypatch.setattr(doctor, "check_endpoint", asks)

@@ -378,7 +378,7 @@ def test_a_call_that_is_given_up_stops_sampling_and_the_next_one_is_answered() -
             await endless
         return await brief.complete([asked("what")])
 
-    assert asyncio.run(asyncio.wait_for(giving_up(), 60)).call.finish_reason == "length"
+    assert asyncio.run(asyncio.wait_for(giving_up(), 180)).call.finish_reason == "length"
 
 
 def test_a_call_that_takes_too_long_says_so() -> None:

@@ -83,7 +83,7 @@ def test_a_caller_that_gives_up_while_others_gather_does_not_hold_them_up() -> N
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        return await asyncio.wait_for(second, 60)
+        return await asyncio.wait_for(second, 180)
 
     batches, engine = Batches(), Counting()
 

@@ -81,7 +81,7 @@ def told(server: Server, scenario: Callable[[Pool, Place], Coroutine[Any, Any, _
 
 async def turns_until(met: Callable[[], bool]) -> None:
     """Let the event loop run until something is so. The test hangs, and fails, if it never is."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(180):
         while not met():
             await asyncio.sleep(0.001)
 

@@ -350,7 +350,7 @@ def test_repeats_share_a_group_and_are_averaged_first(store: Path) -> None:
 
 
 def test_the_scorer_may_block_without_stalling_the_rollouts(store: Path) -> None:
-    together = threading.Barrier(4, timeout=10)
+    together = threading.Barrier(4, timeout=180)
 
     def score(sample: Sample) -> bool:
         together.wait()

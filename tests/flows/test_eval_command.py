@@ -168,7 +168,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed(
     wait_until_scored(tmp_path, 4, process)
 
     process.send_signal(number)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=180)
 
     assert process.returncode == 130, errors
     assert "stopping: samples in flight have 30 s to end; again to stop now\n" in errors
@@ -201,7 +201,7 @@ def test_a_second_signal_stops_now_and_the_store_stays_consistent(tmp_path: Path
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline().startswith("stopping: ")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=180)
 
     assert process.returncode == 130
     assert errors.startswith("stopping now\n")
@@ -221,7 +221,7 @@ def test_the_grace_time_ends_what_takes_too_long(tmp_path: Path) -> None:
     process.stderr.readline()
 
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=180)
 
     assert process.returncode == 130
     assert "samples in flight have 0.1 s to end" in errors
@@ -252,7 +252,7 @@ def test_a_killed_run_is_resumed_too(tmp_path: Path) -> None:
     process = started(tmp_path)
     wait_until_scored(tmp_path, 6, process)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=180)
     kept = recorded(tmp_path)
 
     done = run(tmp_path, "eval", "sums.py", "--resume")

@@ -296,7 +296,7 @@ def test_a_lone_sample_does_not_wait_for_others() -> None:
 
     async def work() -> None:
         async with recorder.writer(patient) as writer:
-            await asyncio.wait_for(writer.record("key", scored(0)), 5)
+            await asyncio.wait_for(writer.record("key", scored(0)), 180)
 
     asyncio.run(work())
 
@@ -315,7 +315,7 @@ def test_samples_that_nobody_waits_for_are_written_together() -> None:
                 writer.submit([result_entry(key, scored(0), 0) for key in keys], settled.append)
                 await asyncio.sleep(0.02)
             assert recorder.batches == []
-            await asyncio.wait_for(writer.flush(), 5)
+            await asyncio.wait_for(writer.flush(), 180)
             assert settled == [[True], [True, True]]
             await writer.flush()
 
@@ -331,7 +331,7 @@ def test_samples_that_nobody_waits_for_are_written_in_time() -> None:
         async with recorder.writer(WriterSettings(flush_s=0.02)) as writer:
             written = asyncio.Event()
             writer.submit([result_entry("key", scored(0), 0)], lambda _: written.set())
-            await asyncio.wait_for(written.wait(), 5)
+            await asyncio.wait_for(written.wait(), 180)
 
     asyncio.run(work())
 
@@ -350,7 +350,7 @@ def test_samples_that_keep_coming_are_written_in_time() -> None:
                 await asyncio.sleep(0.001)
             await asyncio.gather(*started)
 
-    asyncio.run(asyncio.wait_for(work(), 5))
+    asyncio.run(asyncio.wait_for(work(), 180))
 
     assert recorder.batches
 
@@ -404,7 +404,7 @@ def test_so_many_bytes_may_wait_and_no_more() -> None:
             await asyncio.sleep(0.05)
             assert not waiting.done()
             recorder.go.set()
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 180)
             assert not writer.is_full
 
     asyncio.run(work())
@@ -427,7 +427,7 @@ def test_those_who_wait_for_room_are_told_of_the_error_too() -> None:
             await writer.close()
         return outcomes
 
-    outcomes = asyncio.run(asyncio.wait_for(work(), 5))
+    outcomes = asyncio.run(asyncio.wait_for(work(), 180))
 
     assert [str(outcome) for outcome in outcomes] == ["here: ValueError: broken"] * 6
     assert len(set(map(id, outcomes))) == 6

@@ -75,7 +75,7 @@ def test_a_rollout_that_breaks_before_it_asks_does_not_hold_the_others_up() -> N
         lockstep.leave()
         await asyncio.gather(*waiting)
 
-    asyncio.run(asyncio.wait_for(step(), 30))
+    asyncio.run(asyncio.wait_for(step(), 180))
 
     assert engine.batches == [[0, 1]]
 
@@ -90,7 +90,7 @@ def test_a_cancelled_call_is_not_asked_for() -> None:
         gone.cancel()
         await asyncio.gather(gone, rollout(lockstep, engine, 1, turns=1), return_exceptions=True)
 
-    asyncio.run(asyncio.wait_for(step(), 30))
+    asyncio.run(asyncio.wait_for(step(), 180))
 
     assert engine.batches == [[1]]
 
@@ -105,6 +105,6 @@ def test_once_released_nobody_waits_for_those_that_do_not_come() -> None:
         lockstep.release()
         await waiting
 
-    asyncio.run(asyncio.wait_for(step(), 30))
+    asyncio.run(asyncio.wait_for(step(), 180))
 
     assert engine.batches == [[0], [0]]

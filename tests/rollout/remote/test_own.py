@@ -168,7 +168,7 @@ def run(
     async def served() -> None:
         settings = ServerSettings(token=token, capacity=capacity)
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(180),
             EnvironmentServer(make, settings) as server,
             RemoteEnvironments(server.url, kind="own", token=token, **options) as environments,
         ):

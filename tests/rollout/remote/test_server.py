@@ -54,7 +54,7 @@ def run(
 ) -> None:
     async def served() -> None:
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(180),
             EnvironmentServer(make, ServerSettings(**settings)) as server,
             aiohttp.ClientSession() as http,
         ):

@@ -39,7 +39,7 @@ def counting(task: Mapping[str, Any]) -> Environment:
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(180):
             await test()
 
     asyncio.run(bounded())

@@ -10,7 +10,7 @@ from assay.rollout.remote.waiting import WaitingRoom
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(180):
             await test()
 
     asyncio.run(bounded())
