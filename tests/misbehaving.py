@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 """How long a test waits for what must happen; reached only when it does not."""
 
 

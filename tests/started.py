@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 
 
 class Started:

@@ -18,7 +18,7 @@ from assay.record import Store
 from judge_answers import conversation, graded
 from recorded_runs import record
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 GRADES = graded("It says so.", "All done.", done=1, proven=0.5).text
 
 

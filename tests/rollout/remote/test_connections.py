@@ -14,7 +14,7 @@ from assay.rollout.remote.connections import KEEP_ALIVE_S, Connections
 
 HALF_A_HEAD = b"POST /sessions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 HALF_A_BODY = HALF_A_HEAD + b"Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class Half:
