@@ -335,3 +335,13 @@ def test_the_turns_of_very_many_events_are_found_in_one_pass() -> None:
     written["intermediate_events"][-1]["turn"] = "last"
     with pytest.raises(WireError, match=r"turn 'last' is no turn of the model's"):
         from_eval_record(written)
+
+
+def test_keys_of_another_writer_are_kept_and_written_back() -> None:
+    record = to_eval_record(sample(asked("Hello?"), said("Hello."))).value
+    record["reviewer"] = "Ada"
+
+    read = from_eval_record(record)
+
+    assert read.metadata["eval_record"] == {"reviewer": "Ada"}
+    assert to_eval_record(read).value["metadata"]["reviewer"] == "Ada"

@@ -28,6 +28,14 @@ _PASSED = ("parent_id", "skipped", "compactions", "user_shell", "reverted_messag
 _DEEPEST = 8
 """Subagents inside subagents. Of those further down, a record has the id and the title."""
 
+_KEYS = frozenset(
+    """
+    session_id title created request response intermediate_events prompt prompt_concat
+    response_concat conversation_history generated_trajectory metadata
+    """.split()
+)
+"""The keys of a record. Others come from another writer and are kept in `metadata`."""
+
 _COMPUTED = frozenset(
     """
     total_turns total_tools user_turns model_turns distinct_tools tool_errors turn_base
@@ -381,7 +389,8 @@ def _sample(
         (n for n, each in enumerate(messages) if each.role == "assistant"), len(messages)
     )
     kept = {key: metadata[key] for key in _PASSED if key in metadata}
-    rest = {k: v for k, v in metadata.items() if k not in _COMPUTED and k not in _PASSED}
+    rest = {key: value for key, value in data.items() if key not in _KEYS}
+    rest |= {k: v for k, v in metadata.items() if k not in _COMPUTED and k not in _PASSED}
     if rest:
         kept["eval_record"] = rest
     reason = metadata.get("finish_reason")
