@@ -17,9 +17,9 @@ from typing import Any
 
 from peak_memory import peak_bytes
 
-from assay.models import Message, ModelCall, Sample, ToolCall, Trajectory, Usage
-from assay.scoring.checks import Checks, checks_from
-from assay.sources import load_samples
+from assay.datasets import load_samples
+from assay.scorers import Checks, checks_from
+from assay.types import Message, ModelCall, Sample, ToolCall, Trajectory, Usage
 
 CHECKS: dict[str, Any] = {
     "checks": [

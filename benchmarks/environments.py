@@ -22,15 +22,16 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from assay.models import Message, ToolCall
-from assay.rollout import Environment, GymEnvironment
-from assay.rollout.remote import (
+from assay.environments import (
+    Environment,
     EnvironmentServer,
+    GymEnvironment,
     Kind,
     RemoteEnvironments,
     ServerSettings,
     launched,
 )
+from assay.types import Message, ToolCall
 
 PATHS = ("in process", "own", "mcp", "openenv")
 LOADS = "1:90,50:40,200:10"

@@ -15,10 +15,10 @@ from itertools import product
 import numpy
 from numpy.typing import NDArray
 
-from assay.report import sign_flip_test
-from assay.report.multiplicity import adjust_p_values
-from assay.report.pairing import PairedScores
-from assay.scoring.judges.calibration import calibrate
+from assay.scorers.judges.calibration import calibrate
+from assay.stats import sign_flip_test
+from assay.stats.multiplicity import adjust_p_values
+from assay.stats.sample_pairs import PairedScores
 
 Numbers = NDArray[numpy.float64]
 Generator = numpy.random.Generator

@@ -78,9 +78,10 @@ class Clock:
 
 
 def with_assay(task: str, folder: Path, steps: int) -> Measured:
-    from assay.models import Sample
-    from assay.rollout import Limits, ToolEnvironment, tool
-    from assay.training import GRPOConfig, TrainingSession, grpo_train
+    from assay.agents import Limits
+    from assay.environments import ToolEnvironment, tool
+    from assay.train import GRPOConfig, TrainingSession, grpo_train
+    from assay.types import Sample
 
     class Lamp(ToolEnvironment):
         def __init__(self, sample: Sample) -> None:
@@ -129,8 +130,9 @@ def with_assay(task: str, folder: Path, steps: int) -> Measured:
 
 def with_trl(task: str, folder: Path, steps: int) -> Measured:
     import transformers
-    from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
+
+    from datasets import Dataset
 
     class Lamp:
         def reset(self, answer: str, **_: Any) -> None:

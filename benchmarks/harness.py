@@ -27,9 +27,9 @@ from urllib.request import urlopen
 import aiohttp
 from peak_memory import peak_bytes
 
-from assay.endpoints import ClientSettings
-from assay.evaluation import EvalConfig, evaluate
-from assay.models import Endpoint, Sample
+from assay.providers import ClientSettings
+from assay.runner import EvalConfig, evaluate
+from assay.types import Endpoint, Sample
 
 PARTS = ("throughput", "cpu", "memory")
 RATIO_BUDGET = {10: 0.95, 100: 0.95, 500: 0.85}

@@ -120,7 +120,7 @@ def bare(path: Path) -> tuple[int, int]:
 def through_assay(path: Path) -> tuple[int, int]:
     """Make and write a sample of every session; how many sessions and bytes came out."""
     # Here, so that the memory of a bare pass is not assay's.
-    from assay.sources.opencode import read_opencode
+    from assay.sessions import read_opencode
 
     stream = read_opencode(path)
     size = sum(len(sample.to_json()) for sample in stream)

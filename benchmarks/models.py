@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from assay.models import Sample
+from assay.types import Sample
 
 BUDGET_US = {"load": 30.0, "dump": 15.0}
 MESSAGES: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import Message, Sample, load_samples
-from assay.scoring import exact_answer
+from assay.scorers import exact_answer
 
 
 def read_row(row: dict[str, Any]) -> Sample:

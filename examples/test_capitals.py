@@ -7,7 +7,7 @@ could not be judged.
 """
 
 from assay import EvaluateResult, Message, Sample, evaluation_test
-from assay.scoring import exact_answer
+from assay.scorers import exact_answer
 
 judge = exact_answer()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from assay.models import EvaluateResult, Metric, StepOutput
+from assay.types import EvaluateResult, Metric, StepOutput
 
 any_text = st.text(st.characters())
 """Any code point, lone surrogates among them."""

@@ -3,14 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.report.certified import CertificationResult
-from assay.report.criteria import Bar, CriterionOutcome
-from assay.report.criterion_decisions import (
-    Counts,
-    Timings,
-    decide_score,
-    latency_figures,
-)
+from assay.certify.certified import CertificationResult
+from assay.certify.criteria import Bar, CriterionOutcome
+from assay.certify.criterion_decisions import Counts, Timings, decide_score, latency_figures
 
 SHA = "ab" * 32
 

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assay.certification import CertifySettings, certify, plan_certifications
-from assay.certification.reports import Issuing, write_reports
-from assay.certification.signing import generate_key, read_signing_key
-from assay.report.certificate import Resource
+from assay.certify import CertifySettings, certify, plan_certifications
+from assay.certify.certificate import Resource
+from assay.certify.report_files import Issuing, write_reports
+from assay.certify.signatures import generate_key, read_signing_key
 from certifying import manifest, profile, right
 
 

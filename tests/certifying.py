@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assay.certification import CertificationPlan, CertifySettings, plan_certifications
-from assay.models import Endpoint, Sample
+from assay.certify import CertificationPlan, CertifySettings, plan_certifications
+from assay.types import Endpoint, Sample
 
 RIGHT = {"name": "exact_answer", "description": "It is right.", "threshold": 0.9}
 JUDGED = {"name": "polite", "description": "It is polite.", "threshold": 0.5}

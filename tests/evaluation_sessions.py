@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.models import Sample
+from assay.types import Sample
 
 HEAD = """
 import asyncio, os, pytest
 from assay import Endpoint, EvaluateResult, Message, Metric, Sample, evaluation_test
-from assay.report import GateRule
+from assay.stats import GateRule
 
 def rows(**replies):
     return [

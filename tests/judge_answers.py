@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Sequence
 
-from assay.endpoints import Reply
-from assay.models import Endpoint, Message, ModelCall, Sample, ToolSpec, Usage
-from assay.scoring.judges import Rubric
+from assay.providers import Reply
+from assay.scorers import Rubric
+from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec, Usage
 from make import asked, said, sample
 
 DONE = Rubric.model_validate(

@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from assay.models import EvaluateResult, Message, Sample, StepOutput, ToolCall, Trajectory
+from assay.types import (
+    EvaluateResult,
+    Message,
+    Sample,
+    StepOutput,
+    ToolCall,
+    Trajectory,
+)
 
 
 def asked(text: str) -> Message:

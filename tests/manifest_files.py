@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import ManifestError
-from assay.models.manifest import Manifest
+from assay.types.manifest import Manifest
 
 GOOD = """\
 definitions:

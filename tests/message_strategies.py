@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from assay.models import ContentBlock, DataBlock, Message, TextBlock, ToolCall
-from assay.models.wire.conversion import HOMELESS, Lost
+from assay.formats.conversion import HOMELESS, Lost
+from assay.types import ContentBlock, DataBlock, Message, TextBlock, ToolCall
 
 words = st.text(max_size=12)
 names = st.text(min_size=1, max_size=8)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.sources.opencode.archive import StoredMessage, StoredSession
+from assay.sessions.opencode.archive import StoredMessage, StoredSession
 
 RECORDED = Path(__file__).parent / "fixtures" / "opencode"
 VERSIONS = ("0.1.174", "0.5.29", "1.1.65", "1.18.33")

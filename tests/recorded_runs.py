@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assay.evaluation import EvalConfig, EvalReport, Stop, evaluate
-from assay.models import EvaluateResult, Sample
+from assay.runner import EvalConfig, EvalReport, Stop, evaluate
+from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 
 

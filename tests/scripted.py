@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from assay.endpoints import Reply
-from assay.models import Endpoint, Message, ModelCall, ToolSpec, Usage
+from assay.providers import Reply
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
 
 class Scripted:

@@ -14,9 +14,8 @@ from typing import Any
 
 from aiohttp import web
 
-from assay.models import Message, ToolSpec
-from assay.rollout import BasicEnvironment, Step
-from assay.rollout.remote import EnvironmentServer, ServerSettings
+from assay.environments import BasicEnvironment, EnvironmentServer, ServerSettings, Step
+from assay.types import Message, ToolSpec
 
 FAULTY_STEP = 5
 

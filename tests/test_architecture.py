@@ -241,34 +241,34 @@ def test_the_package_keeps_every_rule() -> None:
 def test_the_package_is_really_read() -> None:
     read = {module.path for module in modules_under(SOURCE)}
 
-    assert {"__init__.py", "errors.py", "models/sample.py"} <= read
+    assert {"__init__.py", "errors.py", "types/sample.py"} <= read
 
 
 REFUSED = {
-    "absolute": ("models/a.py", "import assay.scoring"),
-    "absolute from": ("sources/a.py", "from assay.scoring import exact_answer"),
+    "absolute": ("models/a.py", "import assay.scorers"),
+    "absolute from": ("sources/a.py", "from assay.scorers import exact_answer"),
     "from assay": ("scoring/a.py", "from assay import sources"),
     "relative": ("scoring/a.py", "from ..sources import load_samples"),
     "relative, deep": ("models/wire/a.py", "from ...sources import load_samples"),
     "relative, bare": ("models/a.py", "from .. import endpoints"),
-    "in a function": ("models/a.py", "def f():\n    from assay.sources import g"),
+    "in a function": ("models/a.py", "def f():\n    from assay.datasets import g"),
     "in a method": ("models/a.py", "class A:\n    async def f(self):\n        import assay.cli"),
     "in a try": ("models/a.py", "try:\n    import assay.cli\nexcept ImportError:\n    pass"),
     "for type checkers": ("models/a.py", "if TYPE_CHECKING:\n    from assay.cli import main"),
     "import_module": ("models/a.py", "importlib.import_module('assay.cli')"),
     "import_module, relative": ("models/a.py", "import_module('..cli', __package__)"),
     "__import__": ("models/a.py", "__import__('assay.cli')"),
-    "up from errors": ("errors.py", "import assay.models"),
+    "up from errors": ("errors.py", "import assay.types"),
     "face to face": ("pytest_plugin/a.py", "from assay.cli import main"),
-    "level 5 to level 5": ("certification.py", "import assay.training.loop"),
-    "below to evaluation": ("report/a.py", "from assay.evaluation import evaluate"),
-    "entry to a unit": ("__main__.py", "import assay.models"),
+    "level 5 to level 5": ("certification.py", "import assay.train.loop"),
+    "below to evaluation": ("report/a.py", "from assay.runner import evaluate"),
+    "entry to a unit": ("__main__.py", "import assay.types"),
     "through the table": ("scoring/a.py", "from assay import Sample"),
     "everything": ("scoring/a.py", "from assay import *"),
     "assay alone": ("scoring/a.py", "import assay"),
     "unknown unit": ("plugins/a.py", ""),
     "unknown file": ("runner.py", ""),
-    "eager table": ("__init__.py", "from assay.models import Sample"),
+    "eager table": ("__init__.py", "from assay.types import Sample"),
     "eager table, relative": ("__init__.py", "from .models import Sample"),
     "computed": ("models/a.py", "import_module(name)"),
     "torch elsewhere": ("scoring/a.py", "def f():\n    import torch.nn"),
@@ -285,26 +285,26 @@ REFUSED = {
     "utils": ("models/utils.py", ""),
     "helpers": ("scoring/helpers/a.py", ""),
     "base_": ("scoring/base_scorer.py", ""),
-    "namesake": ("scoring/answer.py", "def answer(): ..."),
+    "namesake": ("scorers/answer.py", "def answer(): ..."),
     "namesake of the unit": ("evaluation.py", "def evaluation(): ..."),
     "test name": ("scoring/a.py", "async def test_connection(): ..."),
 }
 
 ALLOWED = {
-    "down": ("scoring/a.py", "from assay.models import Sample\nimport assay.errors"),
+    "down": ("scoring/a.py", "from assay.types import Sample\nimport assay.errors"),
     "own unit": ("models/wire/a.py", "from ..message import Message\nfrom . import b"),
-    "joining": ("evaluation.py", "import assay.sources, assay.scoring, assay.record"),
-    "face": ("cli/a.py", "def f():\n    from assay.training import loop"),
+    "joining": ("evaluation.py", "import assay.datasets, assay.scorers, assay.store"),
+    "face": ("cli/a.py", "def f():\n    from assay.train import loop"),
     "entry": ("__main__.py", "from assay.cli import main"),
     "version": ("cli/a.py", "from assay import __version__"),
     "light": ("models/a.py", "import json, pydantic\nfrom pydantic_core import core_schema"),
     "heavy, late": ("sources/a.py", "def f():\n    import pyarrow.parquet"),
     "heavy for type checkers": ("web/a.py", "if typing.TYPE_CHECKING:\n    import starlette"),
     "torch at home": ("training/a.py", "def f():\n    import torch"),
-    "torch in process": ("endpoints/in_process.py", "def f():\n    import torch"),
-    "lazy table": ("__init__.py", "if TYPE_CHECKING:\n    from assay.models import Sample"),
+    "torch in process": ("providers/in_process.py", "def f():\n    import torch"),
+    "lazy table": ("__init__.py", "if TYPE_CHECKING:\n    from assay.types import Sample"),
     "print": ("cli/a.py", "print('scored', file=sys.stderr)"),
-    "private namesake": ("scoring/answer.py", "def _answer(): ..."),
+    "private namesake": ("scorers/answer.py", "def _answer(): ..."),
     "text": ("models/a.py", "'print: import assay.cli'"),
 }
 
@@ -329,7 +329,7 @@ def test_what_the_table_allows_passes(path: str, code: str, tmp_path: Path) -> N
 
 
 def test_a_namesake_in_another_file_of_the_unit_is_caught(tmp_path: Path) -> None:
-    tree(tmp_path, "scoring/answer.py", "")
+    tree(tmp_path, "scorers/answer.py", "")
 
     found = violations(tree(tmp_path, "scoring/exact.py", "\ndef answer(): ..."))
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from assay import compat, evaluation_test, models
-from assay.models.manifest import Manifest
-from assay.scoring import reward_function
+from assay import compat, evaluation_test
+from assay import types as models
+from assay.scorers import reward_function
+from assay.types.manifest import Manifest
 from manifest_files import written
 
 FOREIGN = ("coreason_manifest", "eval_protocol", "rollouts")

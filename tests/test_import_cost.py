@@ -81,17 +81,17 @@ def test_help_and_version_load_neither_the_models_nor_rich(arguments: list[str])
     loaded = loaded_by(f"from assay.cli import main\nassert main({arguments}) == 0")
 
     assert "assay.cli" in loaded
-    assert not {"pydantic", "pydantic_core", "rich", "assay.models"} & loaded
+    assert not {"pydantic", "pydantic_core", "rich", "assay.types"} & loaded
 
 
 _CONNECTED = """
-from assay.endpoints import connect, parse_model
+from assay.providers import connect, parse_model
 for name in ("mock:echo", "vllm:m", "openai-compatible:m@http://127.0.0.1:1/v1"):
     connect(parse_model(name))
 """
 _CHECKED = """
-from assay.endpoints import connect
-from assay.models import Endpoint
+from assay.providers import connect
+from assay.types import Endpoint
 connect(Endpoint(provider="local", model="MODEL"))
 """
 
@@ -146,7 +146,7 @@ def test_importing_every_module_is_silent() -> None:
 
     events, printed = watched("\n".join(f"import {name}" for name in names))
 
-    assert {"assay", "assay.errors", "assay.models.sample", "assay.__main__"} <= set(names)
+    assert {"assay", "assay.errors", "assay.types.sample", "assay.__main__"} <= set(names)
     assert (events, printed) == ([], "")
 
 

@@ -16,7 +16,7 @@ PUBLIC = {
         Endpoint EvalConfig EvaluateResult EvaluationRow Manifest Message Metric MetricResult
         Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test load_samples
     """,
-    "assay.certification": """
+    "assay.certify": """
         BrokeOff CertificationPlan CertifySettings Demands Interrupted Issuing KeyPair
         ManifestChange PlanReport PlannedCriterion SigningKey Verification VerifyingKey certify
         compare_manifests generate_key plan_certifications read_signing_key read_verifying_key
@@ -24,7 +24,7 @@ PUBLIC = {
     """,
     "assay.cli": "main",
     "assay.compat": "install",
-    "assay.endpoints": """
+    "assay.providers": """
         Client ClientSettings EndpointCheck Generated LocalClient LocalModel ModelClient Reply
         Sampling check_endpoint connect parse_model
     """,
@@ -33,14 +33,14 @@ PUBLIC = {
         EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError TokenError
         TrainingError WireError
     """,
-    "assay.evaluation": """
+    "assay.runner": """
         EvalConfig EvalReport Progress Rescoring Resume RunSamples Stop evaluate rescore
     """,
     "assay.export": """
         EvaluationTexts ExportOptions ExportReport FORMATS Format LeftOut Lengths Overlap Selection
         Split Tokenise export_samples format_named load_tokenizer
     """,
-    "assay.models": """
+    "assay.types": """
         AgentDefinition AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult
         EvaluationProfile EvaluationRow Failure InlineTool Manifest ManifestMetadata
         McpResourceDefinition Message Metric MetricResult ModelCall PlaceholderDefinition
@@ -50,16 +50,16 @@ PUBLIC = {
         from_eval_record from_vertex info_schema read_result read_trajectory_result stable_id
         to_atif to_eval_record to_vertex
     """,
-    "assay.models.wire": """
+    "assay.formats": """
         AnthropicChat Converted GeminiChat Lost from_anthropic from_gemini from_huggingface
         from_openai_chat to_anthropic to_gemini to_huggingface to_openai_chat
     """,
     "assay.pytest_plugin": "evaluation_test",
-    "assay.record": """
+    "assay.store": """
         AttemptRow DoneKeys Holder ResultRow Retried Run RunRow RunSpec SessionRow StepRow Store
         StoreSettings Totals Writer WriterSettings sample_key
     """,
-    "assay.report": """
+    "assay.stats": """
         Bar Certification CertificationResult CertificationVerdict CertifiedAgent CertifiedDataset
         CertifiedJudge CertifiedManifest Check Comparison Conclusion Cost CriterionOutcome
         CriterionStatus Distribution Evidence Expected Finding GateRule GradedBy Interval Latency
@@ -70,35 +70,35 @@ PUBLIC = {
         percentile_bounds read_certificate rows_for_percentile rows_to_prove samples_to_prove
         score_bounds sign_flip_test state summarise summary_markdown verdict_of
     """,
-    "assay.rollout": """
+    "assay.environments": """
         BasicEnvironment CalculatorEnvironment Environment GymEnvironment Limits RolloutFailed Step
         ToolEnvironment ToolError environment_by_name run_agent tool
     """,
-    "assay.rollout.remote": """
+    "assay.environments.remote": """
         EnvironmentServer Kind Launched MakeEnvironment RemoteEnvironments ServerSettings
         is_loopback launched wait_until_ready
     """,
-    "assay.scoring": """
+    "assay.scorers": """
         Checks METRICS RegisteredMetric ScoreCaller ScoreFunction Scorer Wanted checks_from
         exact_answer read_outcome registered_metric reward_function wanted
     """,
-    "assay.scoring.judges": """
+    "assay.scorers.judges": """
         Calibration Calibrator Criterion Judge JudgeSettings Label PairJudge PairTally Preference
         Rubric Spending VertexJudge calibrate judge prefer read_labels read_rubric rubric_names
         vertex_judge
     """,
-    "assay.sources": """
+    "assay.datasets": """
         Adapter FetchRules GoldenDataset OnBadRow ReadLimits SampleStream SkippedRows Source
         fetch_golden load_samples read_golden
     """,
-    "assay.sources.atif_file": "read_atif",
-    "assay.sources.claude_code": "read_claude_code",
-    "assay.sources.codex": "read_codex",
-    "assay.sources.inspect_logs": "read_inspect",
-    "assay.sources.opencode": """
+    "assay.sessions.atif_file": "read_atif",
+    "assay.sessions.claude_code": "read_claude_code",
+    "assay.sessions.codex": "read_codex",
+    "assay.sessions.inspect_logs": "read_inspect",
+    "assay.sessions.opencode": """
         Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_opencode
     """,
-    "assay.training": """
+    "assay.train": """
         ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
         Retokeniser SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
         agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens demonstrated
@@ -224,7 +224,7 @@ def test_a_unit_missing_from_the_table_is_caught(tmp_path: Path) -> None:
     (tmp_path / "report" / "__init__.py").touch()
     (tmp_path / "__pycache__").mkdir()
 
-    assert unpinned_units(tmp_path, {"assay.report": ""}) == ["evaluation"]
+    assert unpinned_units(tmp_path, {"assay.stats": ""}) == ["evaluation"]
 
 
 def test_a_missing_or_broken_docstring_is_caught() -> None:

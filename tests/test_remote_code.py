@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.training import trl_trainer
+from assay.train import trl_trainer
 
 SOURCE = Path(__file__).parents[1] / "src" / "assay"
 LOADERS = {"from_pretrained", "load_dataset", "from_config"}

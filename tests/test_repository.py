@@ -113,19 +113,24 @@ def repository(folder: Path, *paths: str) -> Path:
 
 
 def test_a_unit_missing_from_the_table_is_caught(tmp_path: Path) -> None:
-    repository(tmp_path, "src/assay/errors.py", "src/assay/report/gate.py", "src/assay/__main__.py")
+    repository(
+        tmp_path, "src/assay/errors.py", "src/assay/stats/gate_verdict.py", "src/assay/__main__.py"
+    )
 
     assert table_mistakes("| 0 | `errors.py` | all |", tmp_path) == ["report/ is not in the table"]
 
 
 @pytest.mark.parametrize(
-    "path", ["errors.py", "report/", "report/<name>.py", "docs/page.md", "src/assay/report/gate.py"]
+    "path",
+    ["errors.py", "report/", "report/<name>.py", "docs/page.md", "src/assay/stats/gate_verdict.py"],
 )
 def test_a_path_that_leads_nowhere_is_caught(path: str, tmp_path: Path) -> None:
     repository(tmp_path, "src/assay/__init__.py")
     assert table_mistakes(f"see `{path}`", tmp_path) == [f"{path} does not exist"]
 
-    whole = repository(tmp_path, "docs/page.md", "src/assay/errors.py", "src/assay/report/gate.py")
+    whole = repository(
+        tmp_path, "docs/page.md", "src/assay/errors.py", "src/assay/stats/gate_verdict.py"
+    )
     listed = "| 0 | `errors.py` | a |\n| 3 | `report/` | b |\n"
 
     assert table_mistakes(f"{listed} see `{path}`", whole) == []

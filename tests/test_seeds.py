@@ -23,9 +23,20 @@ import jsonschema
 import pydantic
 import pytest
 
-from assay import compat, evaluation, models, rollout
-from assay.models import manifest
-from assay.training import character_model
+from assay import (
+    compat,
+)
+from assay import (
+    environments as rollout,
+)
+from assay import (
+    runner as evaluation,
+)
+from assay import (
+    types as models,
+)
+from assay.train import character_model
+from assay.types import manifest
 from evaluation_sessions import run as run_session
 from make import asked, said, sample
 from tiny_models import tiny_model, tiny_tokenizer

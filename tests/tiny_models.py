@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.endpoints.in_process import LocalModel
+from assay.providers.in_process import LocalModel
 
 Family = Literal["qwen2.5", "qwen3", "llama3", "mistral", "smollm2", "plain"]
 FAMILIES: tuple[Family, ...] = ("qwen2.5", "qwen3", "llama3", "mistral", "smollm2", "plain")

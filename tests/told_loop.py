@@ -35,6 +35,6 @@ class ToldLoop(asyncio.SelectorEventLoop):
 def in_told_time(work: Coroutine[Any, Any, Result], monkeypatch: pytest.MonkeyPatch) -> Result:
     """Run `work` in such a loop. Own time is read from the same clock."""
     loop = ToldLoop()
-    monkeypatch.setattr("assay.endpoints.own_time.time", SimpleNamespace(perf_counter=loop.time))
+    monkeypatch.setattr("assay.providers.active_time.time", SimpleNamespace(perf_counter=loop.time))
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(work)

@@ -6,9 +6,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.endpoints.tool_text import CallStyle, written_tools
-from assay.models import Message, ToolSpec
-from assay.models.wire.huggingface import to_huggingface
+from assay.formats.huggingface import to_huggingface
+from assay.providers.tool_text import CallStyle, written_tools
+from assay.types import Message, ToolSpec
 
 FORMATS: dict[str, CallStyle] = {
     "deepseekv3": "deepseek",

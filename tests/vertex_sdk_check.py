@@ -55,7 +55,7 @@ def described(case: Any) -> dict[str, Any]:
 
 def sent(types: Any, path: str) -> list[dict[str, Any]]:
     """The cases that `assay judge` makes of rows, as plain values."""
-    from assay.scoring.judges.vertex_service import case_of
+    from assay.scorers.judges.vertex_service import case_of
 
     with open(path, encoding="utf-8") as file:
         cases = [case_of(types, json.loads(line)) for line in file]

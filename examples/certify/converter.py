@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-from assay.models import Sample
+from assay.types import Sample
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _CONVERT = re.compile(rf"{_NUMBER} ?(°?[A-Za-z]+) (?:to|in) (°?[A-Za-z]+)")

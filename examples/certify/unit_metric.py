@@ -2,7 +2,7 @@
 
 import re
 
-from assay.models import Sample
+from assay.types import Sample
 
 _WANTED = re.compile(r" (?:to|in) (°?[A-Za-z]+)[.?]")
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from assay.endpoints.in_process import LocalModel
-from assay.models import EvaluateResult, Sample
-from assay.rollout import Limits, ToolEnvironment, tool
-from assay.training import (
+from assay.agents import Limits
+from assay.environments import ToolEnvironment, tool
+from assay.providers.in_process import LocalModel
+from assay.train import (
     GRPOConfig,
     GRPOResult,
     SFTConfig,
@@ -26,6 +26,7 @@ from assay.training import (
     grpo_train,
     sft_train,
 )
+from assay.types import EvaluateResult, Sample
 
 PLACES = ("dock", "shelf", "truck", "gate", "office")
 ORDERS = "0123456789"

@@ -12,17 +12,17 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-_MODELS, _ROLLOUT, _TRAIN = "assay.models", "assay.rollout", "assay.training"
+_MODELS, _ROLLOUT, _TRAIN = "assay.types", "assay.environments", "assay.train"
 _TRANSLATED = "assay.pytest_plugin.eval_protocol"
 
 _EVAL_PROTOCOL = {
-    "ChatCompletionContentPartParam": "assay.models:ContentBlock",
-    "ChatCompletionContentPartTextParam": "assay.models:TextBlock",
+    "ChatCompletionContentPartParam": "assay.types:ContentBlock",
+    "ChatCompletionContentPartTextParam": "assay.types:TextBlock",
     "CompletionParams": _TRANSLATED,
     "EvaluateResult": _MODELS,
     "EvaluationRow": _MODELS,
     "EvaluationThreshold": _TRANSLATED,
-    "InputMetadata": "assay.models.input_metadata",
+    "InputMetadata": "assay.types.input_metadata",
     "Message": _MODELS,
     "MetricResult": _MODELS,
     "StepOutput": _MODELS,
@@ -50,7 +50,7 @@ _ROLLOUTS = {
     "CalculatorEnvironment": _ROLLOUT,
     "ContentBlock": _MODELS,
     "Endpoint": _MODELS,
-    "EvalConfig": "assay.evaluation",
+    "EvalConfig": "assay.runner",
     "Message": _MODELS,
     "Metric": _MODELS,
     "Sample": _MODELS,
@@ -59,7 +59,7 @@ _ROLLOUTS = {
     "ToolCall": _MODELS,
     "Trajectory": _MODELS,
     "Usage": _MODELS,
-    "evaluate": "assay.evaluation",
+    "evaluate": "assay.runner",
     "run_agent": _ROLLOUT,
 }
 _COREASON = dict.fromkeys(
@@ -67,13 +67,13 @@ _COREASON = dict.fromkeys(
     AgentDefinition EvaluationProfile Manifest PlaceholderDefinition SkillDefinition
     SuccessCriterion ToolDefinition ToolPackDefinition
     """.split(),
-    "assay.models.manifest",
+    "assay.types.manifest",
 )
 _SAMPLES = _of(_ROLLOUTS, "Sample", "Status")
 _TRAINING = dict.fromkeys(("GRPOConfig", "agent_rollout_to_sample", "grpo_train"), _TRAIN)
 _EVALUATION = {
     **_of(_ROLLOUTS, "EvalConfig", "Metric", "Sample", "Score", "evaluate"),
-    "EvalReport": "assay.evaluation",
+    "EvalReport": "assay.runner",
 }
 _AGENTS = _of(_ROLLOUTS, "AgentSession", "Endpoint", "Message", "Trajectory", "run_agent")
 _MODULES = {
@@ -82,7 +82,7 @@ _MODULES = {
         **_EVAL_PROTOCOL,
         **_DECORATOR,
         **_of(_PROCESSORS, "SingleTurnRolloutProcessor"),
-        "reward_function": "assay.scoring",
+        "reward_function": "assay.scorers",
     },
     "eval_protocol.models": _EVAL_PROTOCOL,
     "eval_protocol.pytest": _PYTEST,
@@ -109,7 +109,7 @@ _MODULES = {
     "rollouts.evaluation": _EVALUATION,
     "rollouts.store": {
         **_of(_ROLLOUTS, "AgentSession", "Endpoint", "Message"),
-        "Store": "assay.record",
+        "Store": "assay.store",
     },
     "rollouts.training": {**_SAMPLES, **_TRAINING},
     "rollouts.training.agent_integration": {

@@ -14,14 +14,14 @@ import pytest
 
 from assay.cli import main
 from assay.cli.bundle_samples import SampleFiles
-from assay.record import Store
-from assay.sources.bundle import Bundle
+from assay.datasets.bundle_file import Bundle
+from assay.store import Store
 
 FILE = """
 from pathlib import Path
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 import made_up_helper
 
@@ -398,7 +398,7 @@ def test_a_dataset_that_the_code_opens_by_itself_is_bundled(
     project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = FILE.replace('"rows.jsonl"', 'load_samples(Path(__file__).parent / "rows.jsonl", 2)')
-    text = text.replace("import made_up", "from assay.sources import load_samples\nimport made_up")
+    text = text.replace("import made_up", "from assay.datasets import load_samples\nimport made_up")
     (project / "evals" / "made_up_evaluation.py").write_text(text)
     run()
     path = bundle().absolute()
@@ -426,7 +426,7 @@ def test_a_bundle_that_could_not_be_read_again_is_not_written(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run()
-    monkeypatch.setattr("assay.sources.bundle_archive.MAX_MEMBERS", 2)
+    monkeypatch.setattr("assay.datasets.bundle_archive.MAX_MEMBERS", 2)
     assert "more than 2 members" in refused(capsys)
     assert not [name for name in os.listdir(project) if name.endswith(".tar.gz")]
 

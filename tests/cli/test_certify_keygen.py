@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.certification.signing import read_signing_key
+from assay.certify.signatures import read_signing_key
 from assay.cli import main
 
 

@@ -2,8 +2,8 @@
 
 import math
 
+from assay.certify.criterion_decisions import Timings, decide_latency, latency_figures
 from assay.cli.certify_lines import result_lines
-from assay.report.criterion_decisions import Timings, decide_latency, latency_figures
 from bars import certification, latency_bar, outcome
 
 

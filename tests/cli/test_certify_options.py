@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.certification import CertifySettings
+from assay.certify import CertifySettings
 from assay.cli.certify_options import add_certify_options, settings_from
-from assay.models import Endpoint
+from assay.types import Endpoint
 
 
 def settings(*options: str) -> CertifySettings:

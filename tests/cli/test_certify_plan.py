@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.certification import report_plan
+from assay.certify import report_plan
 from assay.cli import main
 from assay.cli.certify_plan import bar_words, plan_lines
 from bars import latency_bar, score_bar

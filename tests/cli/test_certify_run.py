@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from assay.certify.certified import CertificationResult
 from assay.cli import main
-from assay.report.certified import CertificationResult
 from certifying import JUDGED, RIGHT, agent, golden, manifest, profile
 
 

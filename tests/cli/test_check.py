@@ -11,10 +11,10 @@ import pytest
 
 from assay.cli.check import is_file, main
 from assay.cli.exit_status import CouldNotTell
+from assay.datasets import load_samples
 from assay.errors import ConfigError, DatasetError, StoreError
-from assay.models import Sample
-from assay.models.wire.eval_record import to_eval_record
-from assay.sources import load_samples
+from assay.formats.eval_record import to_eval_record
+from assay.types import Sample
 from recorded_runs import conversation, record, samples, stopped
 
 YES_ONLY = "checks:\n  - name: polite\n    matches: (?i)please|yes\n"

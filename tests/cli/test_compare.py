@@ -9,7 +9,7 @@ import pytest
 
 from assay.cli.compare import main
 from assay.errors import ConfigError
-from assay.models import EvaluateResult, Metric, Sample
+from assay.types import EvaluateResult, Metric, Sample
 from recorded_runs import judged_by_metadata, record, samples
 
 NAMES = [f"s{number}" for number in range(8)]

@@ -20,9 +20,9 @@ from assay.cli.doctor import (
     installed_extras,
     main,
 )
-from assay.endpoints import EndpointCheck
 from assay.errors import ConfigError
-from assay.models import Endpoint
+from assay.providers import EndpointCheck
+from assay.types import Endpoint
 from recorded_runs import record, samples
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")

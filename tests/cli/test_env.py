@@ -7,9 +7,8 @@ import pytest
 
 from assay.cli import env, main
 from assay.cli.env import load_served, probed_tools
+from assay.environments import CalculatorEnvironment, GymEnvironment, ServerSettings
 from assay.errors import AssayError, ConfigError
-from assay.rollout import CalculatorEnvironment, GymEnvironment
-from assay.rollout.remote import ServerSettings
 from served_environments import Counting, NeedsTask
 
 

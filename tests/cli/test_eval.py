@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.models import AgentSession, Endpoint
-from assay.record import Store
+from assay.store import Store
+from assay.types import AgentSession, Endpoint
 
 FILE = """
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 def score(sample):
     print("a word of the scorer")
@@ -154,7 +154,7 @@ def test_a_bug_during_a_run_is_not_hidden(
     from assay.cli import eval as command
 
     async def broken(*args: object, store: Store, **options: object) -> None:
-        from assay.record import RunSpec
+        from assay.store import RunSpec
 
         store.start_run(RunSpec("r", "r", {}, "f", "rows"))
         raise ZeroDivisionError
@@ -226,8 +226,8 @@ def test_a_changed_dataset_is_resumed_only_on_demand(
 PROMPTED = """
 from pathlib import Path
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint, Message
+from assay.runner import EvalConfig
+from assay.types import Endpoint, Message
 
 def prompt(sample):
     return [Message(role="system", content=Path("prompt.txt").read_text()), *sample.messages]
@@ -342,7 +342,7 @@ def test_skipped_rows_are_told(
         rows.write("not json\n" * 2)
     text = FILE.replace('"rows.jsonl"', 'load_samples("rows.jsonl", on_bad_row="skip")')
 
-    assert main(["eval", write("from assay.sources import load_samples\n" + text)]) == 0
+    assert main(["eval", write("from assay.datasets import load_samples\n" + text)]) == 0
 
     printed = " ".join(capsys.readouterr().out.split())
     assert "samples 4, 4 judged not judged 0 of 4 results" in printed
@@ -352,10 +352,10 @@ def test_skipped_rows_are_told(
 PRICED = """
 import os
 
-from assay.endpoints import ClientSettings
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
-from assay.rollout import BasicEnvironment
+from assay.providers import ClientSettings
+from assay.runner import EvalConfig
+from assay.types import Endpoint
+from assay.environments import BasicEnvironment
 
 def mended(sample, part):
     return os.stat("mended" if (sample.id, part) == ("q2", "BROKEN") else "rows.jsonl")

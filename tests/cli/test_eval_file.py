@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from assay.cli.eval_file import load_eval_file, users_traceback
+from assay.datasets import load_samples
 from assay.errors import ConfigError, DatasetError
-from assay.sources import load_samples
 
 CONFIG = """
-from assay.evaluation import EvalConfig
+from assay.runner import EvalConfig
 
 def score(sample):
     return 1.0

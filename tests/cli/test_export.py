@@ -9,7 +9,7 @@ import pytest
 
 from assay.cli import main
 from assay.cli.export import number
-from assay.models import EvaluateResult, Sample
+from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 from recorded_runs import record, samples, stopped
 

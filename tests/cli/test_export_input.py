@@ -14,8 +14,8 @@ import pytest
 from assay.cli.exit_status import CouldNotTell
 from assay.cli.export_input import Input, open_input
 from assay.errors import ConfigError
-from assay.models import EvaluateResult, Sample
-from assay.models.wire.eval_record import to_eval_record
+from assay.formats.eval_record import to_eval_record
+from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 
 ROWS = [

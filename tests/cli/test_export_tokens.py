@@ -6,7 +6,7 @@ import pytest
 
 from assay.cli.export_tokens import Tokens
 from assay.errors import TokenError
-from assay.models import ModelCall, Sample, Trajectory
+from assay.types import ModelCall, Sample, Trajectory
 from make import asked, said
 from tiny_trainer import tiny_tokenizer
 

@@ -9,8 +9,8 @@ import pytest
 
 from assay.cli.gate import main
 from assay.errors import ConfigError
-from assay.evaluation import Stop
-from assay.models import Sample
+from assay.runner import Stop
+from assay.types import Sample
 from recorded_runs import record, samples, stopped
 
 NAMES = [f"s{number}" for number in range(10)]

@@ -9,10 +9,10 @@ import pytest
 
 from assay.cli import main
 from assay.cli.ingest_sources import default_path
-from assay.models import Sample
-from assay.models.wire.atif import from_atif
-from assay.models.wire.eval_record import from_eval_record
-from assay.record import Store
+from assay.formats.atif import from_atif
+from assay.formats.eval_record import from_eval_record
+from assay.store import Store
+from assay.types import Sample
 from opencode_archives import (
     RECORDED,
     agent,

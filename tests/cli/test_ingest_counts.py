@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.record import Store
+from assay.store import Store
 
 
 def write_sessions(path: Path, names: list[str]) -> Path:

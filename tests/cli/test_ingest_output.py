@@ -8,7 +8,7 @@ import pytest
 
 from assay.cli.ingest_output import line_of, write_file
 from assay.errors import ConfigError
-from assay.models import Message, Sample
+from assay.types import Message, Sample
 from make import asked, said, sample
 
 WHOLE = sample(asked("a"), said("b"), id="s")

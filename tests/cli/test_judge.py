@@ -10,9 +10,9 @@ import pytest
 from assay.cli.exit_status import CouldNotTell
 from assay.cli.judge import configure, main
 from assay.errors import ConfigError, DatasetError, StoreError
-from assay.models import Sample
-from assay.models.wire.eval_record import to_eval_record
-from assay.record import Store
+from assay.formats.eval_record import to_eval_record
+from assay.store import Store
+from assay.types import Sample
 from judge_answers import conversation, graded
 from recorded_runs import record, samples
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.cli.labels import label_of, session_label
-from assay.models import Message, Sample, TextBlock
+from assay.types import Message, Sample, TextBlock
 from make import asked, said, sample
 
 

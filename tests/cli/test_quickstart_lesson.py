@@ -1,10 +1,10 @@
 """What a lesson concludes from its two comparisons, and the curve in a terminal."""
 
 import pytest
+from report.made import run
 
 from assay.cli.quickstart_lesson import curve, shown_by
-from assay.report import Comparison, compare
-from report.made import run
+from assay.stats import Comparison, compare
 
 
 def compared(after: float) -> Comparison:

@@ -15,7 +15,7 @@ from assay.cli.quickstart_sums import (
     score_fn,
     sft_config,
 )
-from assay.sources import load_samples
+from assay.datasets import load_samples
 from make import asked, said, sample
 
 

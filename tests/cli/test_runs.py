@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from assay.cli import main as run_command
 from assay.cli.runs import main
-from assay.models import EvaluateResult, Sample
+from assay.types import EvaluateResult, Sample
 from opencode_archives import session, text, user, write_export
 from recorded_runs import evaluated, record, samples, stopped
 
@@ -75,7 +75,7 @@ def test_older_runs_are_left_out_with_a_note(
 
 
 def test_a_store_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from assay.record import Store
+    from assay.store import Store
 
     Store.open(tmp_path / "a.db").close()
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from record.stores import spec
 
 from assay.cli import main
-from assay.record import RunRow, Store
-from record.stores import spec
+from assay.store import RunRow, Store
 from recorded_runs import record, samples
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.models import AgentSession, Endpoint, Message, Status
-from assay.record import Store
+from assay.store import Store
+from assay.types import AgentSession, Endpoint, Message, Status
 
 ECHO = Endpoint(provider="mock", model="echo")
 BROKEN = Endpoint(
     provider="mock", model="script", extra_params={"replies": [{"error": "garbled"}], "loop": True}
 )
 FILE = """
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 config = EvalConfig(
     endpoint=Endpoint(provider="mock", model="echo"), score_fn=lambda sample: 1.0

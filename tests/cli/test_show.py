@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from assay.cli import main as run_command
 from assay.cli.show import main
 from assay.errors import ConfigError
-from assay.models import Sample
+from assay.types import Sample
 from opencode_archives import agent, session, text, user, write_export
 from recorded_runs import record, samples
 

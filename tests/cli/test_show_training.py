@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from assay.cli import main
 from assay.cli.show_training import read_training, reward_words, training_lines
-from assay.models import Boundary, EvaluateResult, Failure, Sample, Status
-from assay.record import RunSpec, Store
+from assay.store import RunSpec, Store
+from assay.types import Boundary, EvaluateResult, Failure, Sample, Status
 from recorded_runs import record, samples
 
 SETTINGS = {"prompts_per_step": 2, "group_size": 2, "zero_variance": "keep"}

@@ -7,7 +7,7 @@ import pytest
 
 from assay.cli.store_option import add_store_option, follow_up, open_store, store_location
 from assay.errors import StoreError
-from assay.record import Store
+from assay.store import Store
 
 
 def given(*words: str) -> Namespace:

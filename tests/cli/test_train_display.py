@@ -9,8 +9,8 @@ from io import StringIO
 import pytest
 
 from assay.cli.train_display import TrainDisplay, stopping_after_a_step
-from assay.evaluation import Stop
-from assay.training.precision import warn_if_unchanged
+from assay.runner import Stop
+from assay.train.precision import warn_if_unchanged
 
 
 class Terminal(StringIO):

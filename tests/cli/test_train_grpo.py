@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from training.lamps import lamp_model
 
 from assay.cli import main
 from assay.cli.train_grpo import step_words
-from assay.sources import SkippedRows
-from assay.training import GRPOResult
-from assay.training.metrics import StepMetrics
-from training.lamps import lamp_model
+from assay.datasets import SkippedRows
+from assay.train import GRPOResult
+from assay.train.step_statistics import StepMetrics
 
 TESTS = Path(__file__).parents[1]
 FILE = f"""
@@ -109,7 +109,7 @@ def test_one_that_breaks_off_says_how_to_go_on(
     def broken(*_: object, **__: object) -> None:
         raise TrainingError("the gradient is nan")
 
-    monkeypatch.setattr("assay.training.policy.Policy.update", broken)
+    monkeypatch.setattr("assay.train.policy.Policy.update", broken)
 
     assert run("--store", "postgresql://me:secret@127.0.0.1:1/db") == 3  # no such server
     assert run() == 3

@@ -9,7 +9,7 @@ from assay.cli.train_grpo_file import load_train_file
 from assay.errors import ConfigError
 
 WHOLE = """
-    from assay.training import GRPOConfig
+    from assay.train import GRPOConfig
 
     config = GRPOConfig(model_name="folder", num_steps=4)
     prompts = "prompts.jsonl"

@@ -8,7 +8,7 @@ import pytest
 
 from assay.cli import main
 from assay.cli.train_sft import resume_command, step_words
-from assay.training import SFTStep
+from assay.train import SFTStep
 from recorded_runs import record, samples
 from tiny_models import tiny_model
 

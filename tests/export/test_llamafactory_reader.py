@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.export import export_samples
-from assay.models import EvaluateResult, Message, Sample, Trajectory
+from assay.types import EvaluateResult, Message, Sample, Trajectory
 from llamafactory_reader import converter, render
 from make import answered, asked, called, said
 from tiny_trainer import tiny_tokenizer

@@ -4,7 +4,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.export.overlap import EvaluationTexts
-from assay.models import Message, Sample
+from assay.types import Message, Sample
 from make import asked, said, sample
 
 LONG = "A train leaves the old town at noon and arrives two hours later; how fast was it going?"

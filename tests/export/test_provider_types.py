@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from assay.export import export_samples
-from assay.models import EvaluateResult, Message, Sample, Trajectory
+from assay.types import EvaluateResult, Message, Sample, Trajectory
 from make import answered, asked, called, said
 
 TOOL = {

@@ -6,7 +6,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.export.selection import FAILED, NOT_JUDGED, TOO_LOW, Selection, Takes, refusal
-from assay.models import Boundary, EvaluateResult, Failure, Sample
+from assay.types import Boundary, EvaluateResult, Failure, Sample
 from make import asked, said, sample
 
 FAILURE = Failure(boundary=Boundary.ENDPOINT, kind="TimeoutError", message="gone")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assay.export import export_samples
-from assay.models import Message, Sample
+from assay.types import Message, Sample
 from tiny_trainer import tiny_tokenizer
 
 SAMPLES = [

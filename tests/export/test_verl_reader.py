@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.export import ExportReport, export_samples
-from assay.models import EvaluateResult, Message, Sample, ToolCall, Trajectory
+from assay.types import EvaluateResult, Message, Sample, ToolCall, Trajectory
 from make import answered, asked, said
 from tiny_trainer import tiny_tokenizer
 

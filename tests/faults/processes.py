@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.models import Sample
-from assay.record import AttemptRow, Store
+from assay.store import AttemptRow, Store
+from assay.types import Sample
 from misbehaving import PATIENCE_S
 
 PROGRAM = Path(__file__).parent / "program.py"

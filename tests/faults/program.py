@@ -20,13 +20,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from assay.endpoints import ClientSettings
 from assay.errors import AssayError
-from assay.evaluation import EvalConfig, EvalReport, Resume, evaluate
-from assay.models import Endpoint, EvaluateResult, Sample
-from assay.record import Store, StoreSettings, Writer
-from assay.record.entries import RESULT_COLUMNS, Entry
-from assay.record.writer import Settled
+from assay.providers import ClientSettings
+from assay.runner import EvalConfig, EvalReport, Resume, evaluate
+from assay.store import Store, StoreSettings, Writer
+from assay.store.insert_rows import RESULT_COLUMNS, Entry
+from assay.store.writer import Settled
+from assay.types import Endpoint, EvaluateResult, Sample
 from memory import peak_bytes
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from assay.endpoints import ClientSettings
+from assay.datasets import load_samples
 from assay.errors import BadRow, ConfigError
-from assay.evaluation import EvalConfig, EvalReport, Resume, evaluate
-from assay.models import Endpoint, Message, Sample
-from assay.sources import load_samples
+from assay.providers import ClientSettings
+from assay.runner import EvalConfig, EvalReport, Resume, evaluate
+from assay.types import Endpoint, Message, Sample
 from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import Exchange, MisbehavingServer
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.evaluation import EvalConfig, evaluate
-from assay.models import Boundary, Endpoint, Message
-from assay.rollout import BasicEnvironment, Step
+from assay.environments import BasicEnvironment, Step
+from assay.runner import EvalConfig, evaluate
+from assay.types import Boundary, Endpoint, Message
 
 CHATTY = Endpoint(
     provider="mock", model="script", extra_params={"replies": ["one", "two"], "loop": True}

@@ -22,8 +22,8 @@ DONE, HELD, NEVER = names(20, "done"), names(5, "held"), names(50, "never")
 ALL = [*DONE, *HELD, *NEVER]
 
 FILE = """
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 
 def right(sample):
@@ -138,8 +138,8 @@ STUCK = """
 import sys
 import time
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 
 def rows():

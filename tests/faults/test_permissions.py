@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from assay.endpoints import ClientSettings
-from assay.evaluation import EvalConfig
-from assay.export import ExportOptions, export_samples
-from assay.models import Endpoint, EvaluateResult
-from assay.record import Store, StoreSettings
 from evaluation.runs import ECHO, right, rows, run
+
+from assay.export import ExportOptions, export_samples
+from assay.providers import ClientSettings
+from assay.runner import EvalConfig
+from assay.store import Store, StoreSettings
+from assay.types import Endpoint, EvaluateResult
 from faults.processes import Evaluation, assay, write_rows
 from make import asked, said, sample
 

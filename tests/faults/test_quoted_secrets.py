@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint, Message, Sample
-from assay.record import Store
-from assay.rollout import BasicEnvironment, ToolEnvironment, tool
-from assay.rollout.environment import Step
-from assay.rollout.remote import RemoteEnvironments
-from assay.scoring.judges import judge
 from evaluation.runs import NO_RETRIES, rows, run
+
+from assay.environments import BasicEnvironment, RemoteEnvironments, ToolEnvironment, tool
+from assay.environments.environment import Step
+from assay.runner import EvalConfig
+from assay.scorers import judge
+from assay.store import Store
+from assay.types import Endpoint, Message, Sample
 from faults.processes import Evaluation, assay, write_rows
 
 Start = Callable[..., Evaluation]
@@ -108,8 +107,8 @@ def test_the_key_of_a_judge_is_in_no_failure_of_another_scorer(tmp_path: Path) -
 FILE = """
 import os
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 KEY = os.environ["THE_VALUE"]
 
@@ -130,7 +129,7 @@ import os
 
 import pytest
 
-from assay.models import Endpoint
+from assay.types import Endpoint
 from assay.pytest_plugin import evaluation_test
 
 KEY = os.environ["THE_VALUE"]

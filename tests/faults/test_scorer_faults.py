@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 import pytest
 
 from assay.errors import AssayError
-from assay.evaluation import EvalConfig, Progress, evaluate
-from assay.models import Endpoint, Sample
-from assay.record import Store
-from assay.report import GateRule, Outcome, judge_gate, summarise
+from assay.runner import EvalConfig, Progress, evaluate
+from assay.stats import GateRule, Outcome, judge_gate, summarise
+from assay.store import Store
+from assay.types import Endpoint, Sample
 from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import MisbehavingServer
 

@@ -147,8 +147,8 @@ def test_secrets_are_in_no_error_that_ends_a_run(
 FILE = """
 import os
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 config = EvalConfig(
     endpoint=Endpoint(

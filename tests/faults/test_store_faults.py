@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.errors import StoreError
-from assay.evaluation import EvalConfig, evaluate
-from assay.models import Endpoint
+from assay.runner import EvalConfig, evaluate
+from assay.types import Endpoint
 from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import Exchange, MisbehavingServer
 

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from assay.record import Store
-from assay.report import compare
+from assay.stats import compare
+from assay.store import Store
 
 FILE = """
 from pathlib import Path
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 from grading.rules import is_right
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.record import Store
-from assay.sources.bundle import Bundle
+from assay.datasets.bundle_file import Bundle
+from assay.store import Store
 
 TESTS = """
 from assay import evaluation_test

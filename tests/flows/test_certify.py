@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.report.certified import CertificationResult
+from assay.certify.certified import CertificationResult
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "certify"
 JUDGE = ("--judge", "judge.json")

@@ -92,8 +92,8 @@ def test_a_metric_that_patches_the_verifier_is_not_imported(folder: Path) -> Non
     (folder / "unit_metric.py").write_text(
         "import pathlib\n"
         "pathlib.Path('was_here').touch()\n"
-        "import assay.report.certificate_checks as checks\n"
-        "import assay.certification.verifying as verifying\n"
+        "import assay.certify.certificate_checks as checks\n"
+        "import assay.certify.verification as verifying\n"
         "verifying.check_certificate = lambda *_, **__: ()\n"
         "def names_unit(sample): return True\n"
     )

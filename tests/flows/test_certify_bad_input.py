@@ -297,7 +297,7 @@ def test_a_missing_bucket_or_key_is_named(
 def test_a_store_whose_package_is_missing_says_what_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("assay.sources.golden.object_store.find_spec", lambda name: None)
+    monkeypatch.setattr("assay.datasets.golden.object_store.find_spec", lambda name: None)
     bad = uri(
         "gs://bucket/golden.jsonl",
         "fetching from gs://bucket/golden.jsonl",

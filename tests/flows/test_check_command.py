@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.models import Sample
+from assay.types import Sample
 from make import answered, asked, called, said, sample
 from memory import peak_of
 
@@ -136,7 +136,7 @@ def test_memory_stays_flat(folder: Path) -> None:
 
 IN_PYTEST = """
 from assay import evaluation_test
-from assay.scoring.checks import checks_from
+from assay.scorers import checks_from
 
 keeps_the_rules = checks_from("checks.yaml")
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from assay.models import Message, Trajectory
-from assay.rollout import GymEnvironment, run_agent
-from assay.rollout.remote import RemoteEnvironments
+from assay.agents import run_agent
+from assay.environments import GymEnvironment, RemoteEnvironments
+from assay.types import Message, Trajectory
 from make import called, said
 from scripted import Scripted
 
 RIGHT = said(None, called("act", action="right"))
 DESK = '''
 """A desk clerk with one tool."""
-from assay.models import Message
-from assay.rollout import Step, ToolEnvironment, tool
+from assay.types import Message
+from assay.environments import Step, ToolEnvironment, tool
 
 
 class Desk(ToolEnvironment):

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.record import Store
+from assay.store import Store
 
 FILE = """
 import asyncio
 import os
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 async def score(sample):
     while os.path.exists("hold"):
@@ -96,7 +96,7 @@ def test_json_is_one_object_whatever_a_child_process_of_the_users_code_prints(
 ) -> None:
     (tmp_path / "graded.py").write_text(
         "import subprocess\n"
-        "from assay.evaluation import EvalConfig\n"
+        "from assay.runner import EvalConfig\n"
         "def score(sample):\n"
         "    subprocess.run(['echo', 'graded', sample.id], check=True)\n"
         "    return 1.0\n"

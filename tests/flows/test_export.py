@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 
 from assay.cli import main
+from assay.datasets import load_samples
 from assay.export import FORMATS
-from assay.models import EvaluateResult, Message, ModelCall, Sample, Trajectory
-from assay.models.wire.atif import from_atif
-from assay.models.wire.eval_record import from_eval_record
-from assay.models.wire.openenv_trace import from_openenv_trace
-from assay.models.wire.sharegpt import from_sharegpt
-from assay.models.wire.trl import from_trl
-from assay.models.wire.vertex import from_vertex
-from assay.sources import load_samples
+from assay.formats.atif import from_atif
+from assay.formats.eval_record import from_eval_record
+from assay.formats.openenv_trace import from_openenv_trace
+from assay.formats.sharegpt import from_sharegpt
+from assay.formats.trl import from_trl
+from assay.formats.vertex import from_vertex
+from assay.types import EvaluateResult, Message, ModelCall, Sample, Trajectory
 from make import answered, asked, called, said
 from openai_rules import check_row
 
 EVALUATION = """
 from assay import Endpoint
-from assay.evaluation import EvalConfig
-from assay.rollout import CalculatorEnvironment
-from assay.scoring import exact_answer
+from assay.runner import EvalConfig
+from assay.environments import CalculatorEnvironment
+from assay.scorers import exact_answer
 
 call = {"id": "1", "name": "calculate", "arguments": {"expression": "2 + 3"}}
 replies = [
@@ -119,7 +119,7 @@ import sys
 import assay.cli.export as export
 from assay.cli import main
 from assay.cli.export_input import Input
-from assay.models import EvaluateResult, Message, Sample, Trajectory
+from assay.types import EvaluateResult, Message, Sample, Trajectory
 
 
 def samples():
@@ -238,7 +238,7 @@ def test_prompts_are_read_again_as_a_dataset(tmp_path: Path, form: str) -> None:
 
 def test_the_summary_of_a_pytest_session_is_exported(tmp_path: Path) -> None:
     (tmp_path / "test_sums.py").write_text(
-        "from assay.models import EvaluateResult\n"
+        "from assay.types import EvaluateResult\n"
         "from assay.pytest_plugin import evaluation_test\n"
         "ROWS = [{'id': 'a', 'messages': [{'role': 'user', 'content': '?'},\n"
         "         {'role': 'assistant', 'content': 'x'}]}]\n"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.record import Store
+from assay.store import Store
 from evaluation_sessions import run as run_pytest
 from evaluation_sessions import write_tests
 from misbehaving import Exchange, MisbehavingServer
 
 FILE = """
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint
+from assay.runner import EvalConfig
+from assay.types import Endpoint
 
 def score(sample):
     SCORE

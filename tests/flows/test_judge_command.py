@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from assay.errors import StoreError
-from assay.models import Sample
-from assay.record import Store
+from assay.store import Store
+from assay.types import Sample
 from judge_answers import conversation, graded
 from recorded_runs import record
 

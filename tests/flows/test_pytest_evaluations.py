@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.record import Store
+from assay.store import Store
 from evaluation_sessions import Session, run, write_tests
 
 WORKING = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.record import Store
-from assay.sources import load_samples
+from assay.datasets import load_samples
+from assay.store import Store
 
 COMMAND = [sys.executable, "-m", "assay", "quickstart"]
 
@@ -85,7 +85,7 @@ def test_without_the_weights_nothing_is_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("assay.endpoints.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("assay.providers.embedded_model.find_spec", lambda name: None)
 
     assert main(["quickstart"]) == 2
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.record import Store
-from assay.training.metrics import StepMetrics
-from assay.training.metrics_file import MetricsFile
+from assay.store import Store
+from assay.train.metrics_file import MetricsFile
+from assay.train.step_statistics import StepMetrics
 
 SHORT = ["quickstart", "--train", "--steps", "2", "--limit", "8"]
 
@@ -140,7 +140,7 @@ def test_without_torch_nothing_is_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("assay.training.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("assay.train.packages.find_spec", lambda name: None)
 
     assert main(["quickstart", "--train"]) == 2
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from assay.cli.eval_file import import_file
-from assay.models import Message, Sample, Trajectory
-from assay.training import TrainingSession, grpo_train
-from assay.training.demonstrations import demonstrated
+from assay.train import TrainingSession, grpo_train
+from assay.train.demonstration import demonstrated
+from assay.types import Message, Sample, Trajectory
 from make import answered, asked, called, said
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train" / "order_desk.py"

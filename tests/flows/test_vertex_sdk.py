@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from assay.models import Message, Sample, ToolCall
-from assay.models.wire.vertex import to_vertex
-from assay.record import Store
-from assay.sources.claude_code import read_claude_code
-from assay.sources.codex import read_codex
-from assay.sources.opencode import read_opencode
+from assay.formats.vertex import to_vertex
+from assay.sessions import read_opencode
+from assay.sessions.claude_code import read_claude_code
+from assay.sessions.codex import read_codex
+from assay.store import Store
+from assay.types import Message, Sample, ToolCall
 from make import asked, said, sample
 from vertex_server import TOKEN, Service, refused, scored, serving
 

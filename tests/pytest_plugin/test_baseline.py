@@ -3,7 +3,7 @@
 import pytest
 
 from assay.pytest_plugin.baseline import Row, adjust_together, compare_test, judge_test
-from assay.report import Comparison, compare
+from assay.stats import Comparison, compare
 
 
 def rows(*scores: float | None) -> list[Row]:

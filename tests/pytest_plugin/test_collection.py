@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay.models import Endpoint
 from assay.pytest_plugin.collection import endpoint_names, receiver
+from assay.types import Endpoint
 
 
 class Methods:

@@ -9,10 +9,10 @@ import pytest
 
 from assay import evaluation_test as offered
 from assay.errors import ConfigError
-from assay.models import Endpoint
 from assay.pytest_plugin import evaluation_test
 from assay.pytest_plugin.decorator import Asked, Options, asked_of
-from assay.report import GateRule
+from assay.stats import GateRule
+from assay.types import Endpoint
 
 ROWS = [{"question": "1+1?", "answer": "2"}]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.pytest_plugin.parts import Parts
 from assay.pytest_plugin.pending_reports import PendingReports
+from assay.pytest_plugin.worker_files import Parts
 
 
 def reports(nodeid: str) -> list[pytest.TestReport]:

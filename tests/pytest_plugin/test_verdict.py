@@ -3,9 +3,9 @@
 import pytest
 
 from assay.errors import AssayError
-from assay.pytest_plugin.records import Record
+from assay.pytest_plugin.evaluation_record import Record
 from assay.pytest_plugin.verdict import has_invalid, rule_of
-from assay.report import GateRule
+from assay.stats import GateRule
 
 
 @pytest.mark.parametrize("threshold", [1, 1.0, True + 0])

@@ -213,6 +213,6 @@ def _abandon_output(status: int) -> int:
 def _complain(text: str) -> None:
     # An error may quote a dataset or a model, whose text never reaches a terminal as it is.
     # Imported here: `--help` stays instant.
-    from assay.models.redaction import redact
+    from assay.types import redact
 
     print(plain_lines(redact(text)), file=sys.stderr)

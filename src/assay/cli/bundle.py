@@ -9,12 +9,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assay import __version__
-from assay.certification.digests import file_sha256
+from assay.certify import file_sha256
+from assay.datasets import (
+    CODE,
+    DATASET,
+    MANIFEST,
+    RESULTS,
+    Bundle,
+    BundledFile,
+    BundleManifest,
+    is_bundle,
+    write_archive,
+)
 from assay.errors import ConfigError
-from assay.models.private_files import create_private, replace_private
-from assay.report.wording import plural
-from assay.sources.bundle import Bundle, BundledFile, BundleManifest, is_bundle
-from assay.sources.bundle_archive import CODE, DATASET, MANIFEST, RESULTS, write_archive
+from assay.stats import plural
+from assay.types import create_private, replace_private
 
 from .bundle_input import BundleInput, open_bundle_input
 from .bundle_samples import SampleFiles, redact_values

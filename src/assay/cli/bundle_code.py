@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from assay.certification.digests import file_sha256
-from assay.certification.source_files import locate_code
+from assay.certify import file_sha256, locate_code
+from assay.datasets import BundledCode
 from assay.errors import ConfigError
-from assay.sources.bundle import BundledCode
 
 from .bundle_secrets import is_secret_file, refuse_secrets
 

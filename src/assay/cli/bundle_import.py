@@ -5,12 +5,10 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from assay.datasets import Bundle, BundledRun, load_samples
 from assay.errors import ConfigError, DatasetError
-from assay.models import Sample
-from assay.record import Run, RunSpec, Store, sample_key
-from assay.record.runs import now
-from assay.sources import load_samples
-from assay.sources.bundle import Bundle, BundledRun
+from assay.store import Run, RunSpec, Store, now, sample_key
+from assay.types import Sample
 
 _BATCH = 200
 _LONGEST_ID = 150

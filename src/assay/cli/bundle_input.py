@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.datasets import BundledRun
 from assay.errors import ConfigError
-from assay.models import Sample
-from assay.record import RunRow
-from assay.record.runs import PROVENANCE
-from assay.sources.bundle import BundledRun
+from assay.store import PROVENANCE, RunRow
+from assay.types import Sample
 
 from .bundle_code import CodeRequest, SelectedCode, collect_code
 from .bundle_summary import Summary, dataset_name, summary_runs

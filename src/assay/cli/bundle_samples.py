@@ -7,10 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from assay.models import Sample, Status
-from assay.models.private_files import open_private
-from assay.models.redaction import redact
-from assay.sources.bundle_archive import DATASET, RESULTS
+from assay.datasets import DATASET, RESULTS
+from assay.types import Sample, Status, open_private, redact
 
 _OUTCOME: dict[str, Any] = {
     "score": None,

@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from assay.errors import ConfigError
-from assay.models.redaction import Redactor, redact
+from assay.types import Redactor, redact
 
 _SECRET_FILES = (
     ".env",

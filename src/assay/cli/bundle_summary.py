@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay.models import Sample
-from assay.sources import load_samples
-from assay.sources.bundle import BundledRun
+from assay.datasets import BundledRun, load_samples
+from assay.types import Sample
 
 
 class _Read(BaseModel):

@@ -3,7 +3,13 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from . import certify_diff, certify_keygen, certify_plan, certify_run, certify_verify
+from . import (
+    certify_diff,
+    certify_keygen,
+    certify_plan,
+    certify_run,
+    certify_verify,
+)
 
 ACTIONS = {
     "plan": (certify_plan, "show what a certification would run, prove and cost; calls nothing"),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.certification.manifest_changes import ChangeClass, ManifestChange, compare_manifests
-from assay.models.manifest import Manifest
+from assay.certify import ChangeClass, ManifestChange, compare_manifests
+from assay.types import Manifest
 
 from .exit_status import NO, YES
 from .terminal import cut, plain_lines, print_json

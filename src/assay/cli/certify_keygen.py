@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from assay.certification.signing import generate_key
+from assay.certify import generate_key
 from assay.errors import ConfigError
 
 from .exit_status import YES

@@ -2,9 +2,8 @@
 
 import textwrap
 
-from assay.report.certified import CertificationResult
-from assay.report.criteria import CriterionOutcome, LatencyFigures
-from assay.report.wording import number
+from assay.certify import CertificationResult, CriterionOutcome, LatencyFigures
+from assay.stats import number
 
 from .certify_plan import bar_words
 from .terminal import cut, padded, plain

@@ -3,12 +3,11 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from assay.certification import CertifySettings
-from assay.certification.settings import Runner
-from assay.sources.golden.rules import FetchRules
+from assay.certify import CertifySettings, Runner
+from assay.datasets import FetchRules
 
+from .eval_overrides import count, seconds
 from .judge_backends import read_endpoint
-from .overrides import count, seconds
 
 _DEFAULTS = CertifySettings()
 

@@ -6,20 +6,20 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from assay.certification import (
+from assay.certify import (
+    Bar,
     CertificationPlan,
+    CertifiedManifest,
     PlannedCriterion,
     PlanReport,
     plan_certifications,
     report_plan,
 )
-from assay.report.certified import CertifiedManifest
-from assay.report.criteria import Bar
 
 from .certify_options import add_certify_options, settings_from
 from .exit_status import YES
+from .redirect import users_output_on_stderr
 from .terminal import cut, padded, plain_lines, print_json
-from .users_output import users_output_on_stderr
 
 _NAME, _GRADED, _BAR, _NEEDED = 18, 24, 11, 24
 

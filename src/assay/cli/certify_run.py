@@ -14,24 +14,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from assay.certification import (
+from assay.certify import (
     BrokeOff,
     CertificationPlan,
+    CertificationResult,
     Interrupted,
+    Issuing,
     certify,
     plan_certifications,
     refuse_hopeless,
+    set_aside,
     write_reports,
 )
-from assay.certification.reports import Issuing, set_aside
 from assay.errors import AssayError, ConfigError
-from assay.evaluation import Stop
-from assay.models.manifest import Manifest
-from assay.record import Store
-from assay.report.certified import CertificationResult
+from assay.runner import Stop
+from assay.store import Store
+from assay.types import Manifest
 
 from .certify_diff import changes_as_json, refused
-from .certify_issuing import (
+from .certify_issue import (
     add_issuing_options,
     changes_since_baseline,
     issuing_from,
@@ -40,15 +41,15 @@ from .certify_issuing import (
 from .certify_lines import result_lines
 from .certify_options import add_certify_options, settings_from
 from .certify_plan import skipped_lines
+from .eval_overrides import seconds
 from .exit_status import COULD_NOT_TELL, INTERRUPTED, NO, YES, status_of
-from .github import tell_github
-from .interruption import leave_now, stopping_on_signals, ticking
-from .overrides import seconds
-from .progress import display_for
-from .resumption import without_secrets
+from .github_summary import tell_github
+from .progress_bar import display_for
+from .redirect import users_output_on_stderr
+from .resume import without_secrets
+from .signals import leave_now, stopping_on_signals, ticking
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
-from .users_output import users_output_on_stderr
 
 _REPEATED = (
     "agent runner tools judge dataset limit seed timeout concurrency latency-concurrency warmup "

@@ -7,17 +7,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from assay.certification.signing import read_verifying_key
-from assay.certification.verifying import Demands, Verification, verify_certificate
-from assay.models import Endpoint
-from assay.report.certificate_checks import Finding
-from assay.report.wording import plural
-from assay.sources.golden.rules import FetchRules
+from assay.certify import Demands, Finding, Verification, read_verifying_key, verify_certificate
+from assay.datasets import FetchRules
+from assay.stats import plural
+from assay.types import Endpoint
 
-from .certify_issuing import digest
+from .certify_issue import digest
+from .eval_overrides import count
 from .exit_status import NO, YES
 from .judge_backends import read_endpoint
-from .overrides import count
 from .terminal import cut, plain, plain_lines, print_json
 
 _SAID = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}

@@ -10,15 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
-from assay.models import Sample
-from assay.record import Run
-from assay.scoring.checks import Checks, checks_from
-from assay.sources import SampleStream, load_samples
+from assay.scorers import Checks, checks_from
+from assay.store import Run
+from assay.types import Sample
 
+from .eval_overrides import count
 from .exit_status import COULD_NOT_TELL, NO, YES, CouldNotTell
 from .ingest_output import write_file, write_stdout
-from .overrides import count
 from .store_option import add_store_option, open_store
 from .terminal import cut, padded, plain_lines, print_json
 

@@ -3,11 +3,9 @@
 import json
 from argparse import ArgumentParser, Namespace
 
-from assay.record import Run
-from assay.record.runs import PROVENANCE
-from assay.report import Comparison, Conclusion
-from assay.report import compare as compare_results
-from assay.report.scale import shared_bounds
+from assay.stats import Comparison, Conclusion, shared_bounds
+from assay.stats import compare as compare_results
+from assay.store import PROVENANCE, Run
 
 from .exit_status import COULD_NOT_TELL, NO, YES
 from .option_numbers import count

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from assay import __version__
-from assay.endpoints import EndpointCheck, check_endpoint, parse_model
-from assay.endpoints.providers import PROVIDERS
 from assay.errors import AssayError
-from assay.models import Endpoint
-from assay.record import Store
-from assay.report.wording import labelled
+from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, parse_model
+from assay.stats import labelled
+from assay.store import Store
+from assay.types import Endpoint
 
+from .eval_overrides import (
+    add_key_option,
+    add_plain_http_option,
+    allow_plain_http,
+    with_key,
+)
 from .exit_status import COULD_NOT_TELL, YES
-from .overrides import add_key_option, add_plain_http_option, allow_plain_http, with_key
-from .resumption import without_secrets
+from .resume import without_secrets
 from .store_option import add_store_option, open_store, store_location
 from .terminal import plain, plain_lines, print_json
 

@@ -13,10 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.environments import (
+    Environment,
+    EnvironmentServer,
+    MakeEnvironment,
+    ServerSettings,
+    environment_by_name,
+    is_loopback,
+)
 from assay.errors import AssayError, ConfigError
-from assay.models import ToolSpec
-from assay.rollout import Environment, environment_by_name
-from assay.rollout.remote import EnvironmentServer, MakeEnvironment, ServerSettings, is_loopback
+from assay.types import ToolSpec
 
 TOKEN_VARIABLE = "ASSAY_ENV_TOKEN"
 _SHIPPED = ("basic", "calculator")

@@ -9,16 +9,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import AssayError, ConfigError
-from assay.evaluation import EvalConfig, EvalReport, Resume, Stop, evaluate
-from assay.evaluation.config import expect_endpoint
-from assay.record import Run, RunSpec, Store
-from assay.report.wording import plural
+from assay.runner import EvalConfig, EvalReport, Resume, Stop, evaluate, expect_endpoint
+from assay.stats import plural
+from assay.store import Run, RunSpec, Store
 
-from .ending import Ending
 from .eval_file import EvalFile, load_eval_file, users_traceback
-from .exit_status import WRONG_REQUEST, CouldNotTell
-from .interruption import leave_now, stopping_on_signals, ticking
-from .overrides import (
+from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
     count,
@@ -29,12 +25,15 @@ from .overrides import (
     resume_from,
     seconds,
 )
-from .progress import Display, display_for
-from .resumption import resume_command
+from .exit_status import WRONG_REQUEST, CouldNotTell
+from .progress_bar import Display, display_for
+from .redirect import users_output_on_stderr
+from .resume import resume_command
 from .run_code import describe_code
+from .run_summary import Ending
+from .signals import leave_now, stopping_on_signals, ticking
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
-from .users_output import users_output_on_stderr
 
 if TYPE_CHECKING:
     from .eval_bundle import TrustedBundle

@@ -9,18 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from assay.datasets import CODE, DATASET, Bundle, BundledCode, load_samples
 from assay.errors import ConfigError
-from assay.evaluation.config import expect_endpoint
-from assay.models import Sample
-from assay.record import Store
-from assay.sources import load_samples
-from assay.sources.bundle import Bundle, BundledCode
-from assay.sources.bundle_archive import CODE, DATASET
+from assay.runner import expect_endpoint
+from assay.store import Store
+from assay.types import Sample
 
 from .bundle import manifest_lines
 from .bundle_import import import_bundle
 from .eval_file import EvalFile, load_eval_file
-from .overrides import names_model
+from .eval_overrides import names_model
 from .run_code import OPTIONS
 from .store_option import store_location
 from .terminal import plain_lines

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from assay.datasets import CODE, DATASET
 from assay.errors import ConfigError
-from assay.record import Store
-from assay.sources.bundle_archive import CODE, DATASET
+from assay.store import Store
 
 from .eval_bundle import TrustedBundle, fixed_location
 from .exit_status import COULD_NOT_TELL, INTERRUPTED, NO, YES, CouldNotTell

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from assay.datasets import SampleStream, Source
 from assay.errors import AssayError, ConfigError
-from assay.evaluation import EvalConfig
-from assay.sources import SampleStream, Source
+from assay.runner import EvalConfig
 
 _DATA_SUFFIXES = frozenset({".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz"})
 

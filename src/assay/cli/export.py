@@ -9,9 +9,13 @@ from contextlib import ExitStack
 from math import isfinite
 from pathlib import Path
 
+from assay.datasets import load_samples
 from assay.errors import ConfigError
 from assay.export import (
+    FAILED,
     FORMATS,
+    NOT_JUDGED,
+    TOO_LOW,
     EvaluationTexts,
     ExportOptions,
     ExportReport,
@@ -21,14 +25,12 @@ from assay.export import (
     export_samples,
     format_named,
 )
-from assay.export.selection import FAILED, NOT_JUDGED, TOO_LOW
-from assay.report.wording import plural
-from assay.sources import load_samples
+from assay.stats import plural
 
+from .eval_overrides import count
 from .exit_status import COULD_NOT_TELL, NO, YES
 from .export_input import Input, open_input
 from .export_tokens import Tokens
-from .overrides import count
 from .store_option import add_store_option
 from .terminal import cut, plain_lines, print_json
 

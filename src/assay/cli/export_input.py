@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
-from assay.models import Sample
-from assay.sources import SampleStream, load_samples
+from assay.types import Sample
 
 from .check import is_file
 from .exit_status import CouldNotTell

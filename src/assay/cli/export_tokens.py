@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from assay.errors import TokenError
 from assay.export import load_tokenizer
-from assay.models import Sample, ToolSpec
-from assay.models.wire.tool_schemas import tools_of
+from assay.formats import tools_of
+from assay.types import Sample, ToolSpec
 
 if TYPE_CHECKING:
-    from assay.training.retokenising import Retokeniser
+    from assay.train import Retokeniser
 
 
 class Tokens:
@@ -21,7 +21,7 @@ class Tokens:
         self.made = 0
 
     def __call__(self, sample: Sample) -> list[Sample]:
-        from assay.training.tokens import tokenised
+        from assay.train import tokenised
 
         try:
             return tokenised(sample)
@@ -40,6 +40,6 @@ class Tokens:
 
 
 def _retokeniser(folder: Path) -> "Retokeniser":
-    from assay.training.retokenising import Retokeniser
+    from assay.train import Retokeniser
 
     return Retokeniser(load_tokenizer(folder))

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from assay.record.reading import FailureGroup
+from assay.store import FailureGroup
 
 from .terminal import cut, line_width
 

@@ -4,9 +4,17 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from assay.errors import ConfigError
-from assay.record import Run, RunRow, Store
-from assay.report import Check, GateRule, Outcome, Verdict, compare, judge_gate
-from assay.report.scale import shared_bounds, summarise_recorded
+from assay.stats import (
+    Check,
+    GateRule,
+    Outcome,
+    Verdict,
+    compare,
+    judge_gate,
+    shared_bounds,
+    summarise_recorded,
+)
+from assay.store import Run, RunRow, Store
 
 from .store_option import add_store_option, open_store
 from .terminal import plain_lines, print_json

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import get_args
 
 from assay.errors import AssayError, BadRow, ConfigError
-from assay.models import Sample, stable_id
-from assay.record import Run, RunSpec, Store, sample_key
-from assay.sources.opencode import Children
+from assay.sessions import Children
+from assay.store import Run, RunSpec, Store, sample_key
+from assay.types import Sample, stable_id
 
 from .dates import moment
+from .eval_overrides import count
 from .exit_status import COULD_NOT_TELL, YES
-from .ingest_account import Account
 from .ingest_output import FORMATS, write_file, write_stdout
+from .ingest_report import Account
 from .ingest_sources import SOURCES, Stream, default_path, read_sessions
-from .overrides import count
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines
 

@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError
-from assay.models import Sample
-from assay.models.private_files import open_private, replace_private
-from assay.models.wire.atif import to_atif
-from assay.models.wire.conversion import Converted
-from assay.models.wire.eval_record import to_eval_record
-from assay.models.wire.vertex import to_vertex
+from assay.formats import Converted, to_atif, to_eval_record, to_vertex
+from assay.types import Sample, open_private, replace_private
 
 FORMATS = ("sample", "eval", "atif", "vertex")
 

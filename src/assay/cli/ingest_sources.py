@@ -5,12 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from assay.errors import ConfigError
-from assay.sources.atif_file import read_atif
-from assay.sources.claude_code import read_claude_code
-from assay.sources.codex import read_codex
-from assay.sources.inspect_logs import read_inspect
-from assay.sources.opencode import SampleOptions, SessionChoice, SessionStream, read_opencode
-from assay.sources.transcripts import TranscriptStream
+from assay.sessions import (
+    SampleOptions,
+    SessionChoice,
+    SessionStream,
+    TranscriptStream,
+    read_atif,
+    read_claude_code,
+    read_codex,
+    read_inspect,
+    read_opencode,
+)
 
 Stream = SessionStream | TranscriptStream
 

@@ -11,24 +11,21 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypedDict
 
+from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, EndpointError, RunStopped
-from assay.evaluation import EvalConfig, EvalReport, Progress, Stop, evaluate
-from assay.evaluation.progress import Watch
-from assay.evaluation.rescoring import Rescoring, rescore
-from assay.models import Sample
-from assay.record import Store
-from assay.scoring.judges import Calibrator, Judge, read_labels
-from assay.scoring.judges.vertex import VertexJudge
-from assay.sources import SampleStream, load_samples
+from assay.runner import EvalConfig, EvalReport, Progress, Rescoring, Stop, Watch, evaluate, rescore
+from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
+from assay.store import Store
+from assay.types import Sample
 
+from .eval_overrides import count
 from .exit_status import COULD_NOT_TELL, YES, CouldNotTell
 from .ingest_output import write_file, write_stdout
-from .interruption import leave_now, stopping_on_signals, ticking
-from .judge_account import JudgeAccount
 from .judge_backends import add_backend_options, judge_for
-from .overrides import count
-from .progress import display_for
-from .resumption import without_secrets
+from .judge_report import JudgeAccount
+from .progress_bar import display_for
+from .resume import without_secrets
+from .signals import leave_now, stopping_on_signals, ticking
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from assay.endpoints import parse_model
 from assay.errors import ConfigError
-from assay.models import Endpoint
-from assay.scoring.judges import Judge, judge, rubric_names
-from assay.scoring.judges.vertex import VertexJudge, vertex_judge
+from assay.providers import parse_model
+from assay.scorers import Judge, VertexJudge, judge, rubric_names, vertex_judge
+from assay.types import Endpoint
 
-from .overrides import (
+from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
     allow_plain_http,

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from assay.models import Sample
+from assay.types import Sample
 
 _LONGEST = 200
 """Characters of a label before it is cut to fit a line."""

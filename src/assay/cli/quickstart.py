@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.endpoints import connect, parse_model
 from assay.errors import ConfigError
-from assay.evaluation import EvalConfig, EvalReport
 from assay.export import ExportOptions, ExportReport, Selection, export_samples
-from assay.models.private_files import make_private_folder
-from assay.record import Store
-from assay.report import Comparison, GateRule, Verdict, compare, judge_gate
+from assay.providers import connect, parse_model
+from assay.runner import EvalConfig, EvalReport
+from assay.stats import Comparison, GateRule, Verdict, compare, judge_gate
+from assay.store import Store
+from assay.types import make_private_folder
 
-from .overrides import count
+from .eval_overrides import count
 from .quickstart_evaluation import shown_evaluation
 from .quickstart_task import DATASET, MODEL, from_its_head, with_a_tool
 from .store_option import add_store_option, follow_up, store_location

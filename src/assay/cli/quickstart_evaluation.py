@@ -3,12 +3,12 @@
 import asyncio
 from argparse import Namespace
 
-from assay.evaluation import EvalConfig, EvalReport, Stop, evaluate
-from assay.record import Store
-from assay.sources import Source
+from assay.datasets import Source
+from assay.runner import EvalConfig, EvalReport, Stop, evaluate
+from assay.store import Store
 
-from .interruption import leave_now, stopping_on_signals, ticking
-from .progress import display_for
+from .progress_bar import display_for
+from .signals import leave_now, stopping_on_signals, ticking
 
 
 def shown_evaluation(

@@ -8,11 +8,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from assay.evaluation import EvalReport
-from assay.report import Comparison, Conclusion
-from assay.report.figures import interval_words
-from assay.report.wording import WIDTH, labelled
-from assay.training import GRPOResult, SFTResult
+from assay.runner import EvalReport
+from assay.stats import WIDTH, Comparison, Conclusion, interval_words, labelled
+from assay.train import GRPOResult, SFTResult
 
 from .quickstart_sums import REPEATS
 

@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from assay.endpoints.in_process import LocalModel
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint, EvaluateResult, Sample
-from assay.training import GRPOConfig, SFTConfig, character_model
+from assay.providers import LocalModel
+from assay.runner import EvalConfig
+from assay.train import GRPOConfig, SFTConfig, character_model
+from assay.types import Endpoint, EvaluateResult, Sample
 
 CHARACTERS = "0123456789+="
 HELD_OUT = 100

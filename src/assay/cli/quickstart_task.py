@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.evaluation import EvalConfig
-from assay.models import Endpoint, EvaluateResult, Message, Sample
-from assay.rollout import BasicEnvironment, CalculatorEnvironment, Step
+from assay.environments import BasicEnvironment, CalculatorEnvironment, Step
+from assay.runner import EvalConfig
+from assay.types import Endpoint, EvaluateResult, Message, Sample
 
 DATASET = Path(__file__).with_name("quickstart.jsonl")
 MODEL = "smollm2-135m"

@@ -11,22 +11,22 @@ from itertools import count as counted
 from pathlib import Path
 from typing import Any, NoReturn
 
-from assay.evaluation import EvalReport, Stop
-from assay.record import Store
-from assay.report import ResultLike, compare
-from assay.training import (
+from assay.runner import EvalReport, Stop
+from assay.stats import ResultLike, compare
+from assay.store import Store
+from assay.train import (
     GRPOResult,
     SFTResult,
     SFTStep,
+    Stepped,
+    TrainingEvent,
     TrainingSession,
+    check_packages,
     grpo_train_async,
     sft_train,
 )
-from assay.training.events import Stepped, TrainingEvent
-from assay.training.packages import check_packages
 
-from .interruption import leave_now, stopping_on_signals
-from .progress import Silence
+from .progress_bar import Silence
 from .quickstart_evaluation import shown_evaluation
 from .quickstart_lesson import Lesson, Measured, Spent
 from .quickstart_sums import (
@@ -38,6 +38,7 @@ from .quickstart_sums import (
     score_fn,
     sft_config,
 )
+from .signals import leave_now, stopping_on_signals
 from .store_option import follow_up, store_location
 from .terminal import ascii_only, plain_lines, print_json
 from .train_display import TrainDisplay, stopping_after_a_step

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from assay.scoring.user_modules import loaded_files
+from assay.scorers import loaded_files
 
 from .eval_file import EvalFile
-from .resumption import without_secrets
+from .resume import without_secrets
 
 OPTIONS = ("model", "key_env", "repeats", "seed", "name")
 """Options that decide what a run is, and that the evaluation file does not know."""

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from assay.errors import AssayError
-from assay.models import Sample
-from assay.record import RunRow, Store
+from assay.store import RunRow, Store
+from assay.types import Sample
 
 from . import runs_backup, runs_delete, runs_import, runs_prune
 from .labels import label_of, session_label

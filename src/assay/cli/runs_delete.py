@@ -2,7 +2,7 @@
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
-from assay.record import RunRow, Store
+from assay.store import RunRow, Store
 
 from .store_option import add_store_option, open_store
 from .terminal import plain, print_json

@@ -3,9 +3,9 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
+from assay.datasets import Bundle
 from assay.errors import ConfigError
-from assay.record import Store
-from assay.sources.bundle import Bundle
+from assay.store import Store
 
 from .bundle_import import import_bundle
 from .store_option import add_store_option, follow_up, store_location

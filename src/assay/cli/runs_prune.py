@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from assay.errors import ConfigError
-from assay.record import RunRow
+from assay.store import RunRow
 
 from .dates import moment
 from .option_numbers import whole_number

@@ -4,15 +4,21 @@ import asyncio
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
-from assay.endpoints import connect, parse_model
+from assay.agents import RolloutFailed, run_agent
+from assay.environments import BasicEnvironment
 from assay.errors import ConfigError
-from assay.models import AgentSession, Message, Status
-from assay.record import SessionRow, Store
-from assay.rollout import BasicEnvironment, RolloutFailed, run_agent
+from assay.providers import connect, parse_model
+from assay.store import SessionRow, Store
+from assay.types import AgentSession, Message, Status
 
+from .eval_overrides import (
+    add_key_option,
+    add_plain_http_option,
+    allow_plain_http,
+    with_key,
+)
 from .exit_status import CouldNotTell
 from .option_numbers import count
-from .overrides import add_key_option, add_plain_http_option, allow_plain_http, with_key
 from .store_option import add_store_option, open_store
 from .terminal import cut, plain, plain_lines, print_json
 

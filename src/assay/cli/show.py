@@ -8,19 +8,27 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from assay.errors import ConfigError
-from assay.models import Sample
-from assay.record import ResultRow, Run
-from assay.report.scale import summarise_recorded
+from assay.stats import summarise_recorded
+from assay.store import ResultRow, Run
+from assay.types import Sample
 
-from .ending import retried_lines
 from .failures import failure_lines, failures_plain
 from .labels import SessionLabel, label_of, session_label
 from .option_numbers import count
+from .run_summary import retried_lines
 from .runs import described
+from .sample_transcript import Transcript
 from .show_training import read_training, training_lines, training_plain
 from .store_option import add_store_option, follow_up, open_store
-from .terminal import cut, line_width, padded, plain, plain_lines, print_json, render
-from .transcript import Transcript
+from .terminal import (
+    cut,
+    line_width,
+    padded,
+    plain,
+    plain_lines,
+    print_json,
+    render,
+)
 
 _ID_WIDTH = 26
 _SCORE_WIDTH = 18

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from assay.record import ResultRow, Run
-from assay.report import Interval, mean_interval
+from assay.stats import Interval, mean_interval
+from assay.store import ResultRow, Run
 
 _LINES = 12
 _COLUMNS = "  {:<11}{:>9}{:>9}  {:<16}{:>8}{:>12}{:>9}"

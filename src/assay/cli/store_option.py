@@ -5,9 +5,9 @@ import shlex
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
-from assay.record import Store
+from assay.store import Store
 
-from .resumption import without_secrets
+from .resume import without_secrets
 
 _HELP = "file or postgresql:// URL of the store (default: $ASSAY_STORE, else .assay/)"
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from assay.evaluation import Stop
-from assay.training.precision import WeightsUnchanged
+from assay.runner import Stop
+from assay.train import WeightsUnchanged
 
 from .terminal import plain
 

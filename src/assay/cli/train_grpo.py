@@ -8,24 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError, ConfigError
-from assay.evaluation import Stop
-from assay.training import GRPOResult, TrainingSession, grpo_train_async
-from assay.training.collecting import EveryRolloutFailed
-from assay.training.events import Began, RolledOut, Saved, Stepped, TrainingEvent
-from assay.training.metrics import StepMetrics
+from assay.runner import Stop
+from assay.train import (
+    Began,
+    EveryRolloutFailed,
+    GRPOResult,
+    RolledOut,
+    Saved,
+    StepMetrics,
+    Stepped,
+    TrainingEvent,
+    TrainingSession,
+    grpo_train_async,
+)
 
 from .eval_file import users_traceback
+from .eval_overrides import count, seconds
 from .exit_status import COULD_NOT_TELL, INTERRUPTED, YES, CouldNotTell
-from .interruption import leave_now, stopping_on_signals
-from .overrides import count, seconds
-from .progress import Silence
-from .resumption import without_secrets
+from .progress_bar import Silence
+from .redirect import users_output_on_stderr
+from .resume import without_secrets
 from .show_training import reward_words
+from .signals import leave_now, stopping_on_signals
 from .store_option import add_store_option, follow_up, store_location
 from .terminal import plain_lines, print_json
 from .train_display import TrainDisplay
 from .train_grpo_file import TrainFile, load_train_file
-from .users_output import users_output_on_stderr
 
 
 def configure(parser: ArgumentParser) -> None:

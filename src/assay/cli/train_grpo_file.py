@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.endpoints.in_process import LocalModel
+from assay.datasets import SampleStream, Source
 from assay.errors import ConfigError
-from assay.scoring import ScoreFunction
-from assay.sources import SampleStream, Source
-from assay.training import GRPOConfig
+from assay.providers import LocalModel
+from assay.scorers import ScoreFunction
+from assay.train import GRPOConfig
 
 from .eval_file import import_file, located_dataset
 

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.errors import ConfigError, TrainingError
-from assay.evaluation import Stop
-from assay.training import Lora, SFTConfig, SFTResult, SFTStep, sft_train
+from assay.runner import Stop
+from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
+from .eval_overrides import count
 from .exit_status import INTERRUPTED, YES, CouldNotTell
-from .overrides import count
 from .terminal import plain_lines, print_json
 from .train_display import TrainDisplay, stopping_after_a_step
 

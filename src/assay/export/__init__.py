@@ -1,12 +1,8 @@
-"""Out: choosing samples, and writing training and foreign files."""
+"""Samples out: selected, split, and written as training files and foreign formats."""
 
-from .account import ExportReport, LeftOut
-from .exporting import ExportOptions, Tokenise, export_samples
-from .formats import FORMATS, Format, format_named
-from .lengths import Lengths, load_tokenizer
-from .overlap import EvaluationTexts, Overlap
-from .selection import Selection
-from .splitting import Split
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "FORMATS",

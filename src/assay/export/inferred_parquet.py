@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import WireError
-from assay.models.private_files import create_private
+from assay.types import create_private
 
 from .inferred_columns import MAX_FIELDS, Shape, find_changes, fit, select, shape_of
-from .json_lines import json_line
+from .jsonl_file import json_line
 from .parquet_file import ParquetFile, parquet_schema
 
 _VALUES_AT_ONCE = 100_000

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from assay.errors import ConfigError
-from assay.models import Sample
-from assay.models.wire.agent_turns import asked_of
+from assay.formats import asked_of
+from assay.types import Sample
 
-from .digests import Seen
+from .content_digests import Seen
 
 WORDS = 13
 """Words in a row that are no coincidence."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MissingExtra, WireError
-from assay.models.private_files import create_private
+from assay.types import create_private
 
 if TYPE_CHECKING:
     import pyarrow

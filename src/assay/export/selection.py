@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.errors import ConfigError
-from assay.models import Sample, Status
+from assay.types import Sample, Status
 
 Takes = Literal["answers", "prompts", "pairs", "labels", "tokens", "samples"]
 """What a format takes of a sample: what the agent answered, what it was asked, or all of it."""

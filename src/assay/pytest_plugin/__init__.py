@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from .session import Evaluations
+    from .session_report import Evaluations
 
 __all__ = ["evaluation_test"]
 
@@ -89,7 +89,7 @@ def pytest_configure(config: "pytest.Config") -> None:
     )
     changed = config.getoption("--assay-summary") != SUMMARY
     if changed or any(config.getoption(option) not in (None, False) for option in asked):
-        from .settings import check_settings, read_settings
+        from .session_settings import check_settings, read_settings
 
         check_settings(read_settings(config))
 
@@ -242,7 +242,7 @@ def _evaluations(config: "pytest.Config") -> "Evaluations":
     """What this session evaluated so far. Made when the first evaluation runs."""
     found = getattr(config, "_assay_evaluations", None)
     if found is None:
-        from .session import Evaluations
+        from .session_report import Evaluations
 
         found = Evaluations(config, config._assay_session)  # type: ignore[attr-defined]  # ours
         config._assay_evaluations = found  # type: ignore[attr-defined]  # ours

@@ -4,10 +4,9 @@ import threading
 import traceback
 from dataclasses import dataclass, field
 
-from assay.models import EvaluateResult
-from assay.models.redaction import redact
+from assay.types import EvaluateResult, redact
 
-from .places import find_place
+from .source_lines import find_place
 
 _LONGEST_REASON = 1000
 _MOST_KEPT = 20

@@ -5,16 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import ConfigError
-from assay.models import Sample
-from assay.report import Comparison, Conclusion, compare
-from assay.report.figures import p_words
-from assay.report.multiplicity import adjust_p_values
-from assay.report.results import NOISE
-from assay.report.scale import shared_bounds
-from assay.report.wording import number, plural
+from assay.stats import (
+    NOISE,
+    Comparison,
+    Conclusion,
+    adjust_p_values,
+    compare,
+    number,
+    p_words,
+    plural,
+    shared_bounds,
+)
+from assay.types import Sample
 
-from .parts import Part
-from .summary import read_lines, read_rows, read_summary
+from .summary_file import read_lines, read_rows, read_summary
+from .worker_files import Part
 
 _ALPHA = 0.05
 """The chance with which a session may fail though no test changed."""

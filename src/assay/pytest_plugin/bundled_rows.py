@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.models import Sample
-from assay.sources import load_samples
+from assay.datasets import load_samples
+from assay.types import Sample
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,8 @@ def _translating(
         )
 
     def mark(function: Function) -> Function:
-        from .eval_protocol import describe_params, translate_options
+        from .eval_protocol.completion_params import describe_params
+        from .eval_protocol.options import translate_options
 
         code = getattr(inspect.unwrap(function), "__code__", None)
         folder = os.path.dirname(code.co_filename) if code is not None else ""
@@ -293,7 +294,7 @@ def _check_numbers(options: dict[str, Any]) -> None:
         raise ConfigError(
             f"threshold={threshold!r} is not a number",
             where=_WHERE,
-            hint="give a number, or a GateRule of assay.report",
+            hint="give a number, or a GateRule of assay.stats",
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from .decorator import Asked
-from .session import Evaluations
+from .session_report import Evaluations
 from .verdict import TestVerdict, fail_test, run_test_in_loop
 
 if TYPE_CHECKING:

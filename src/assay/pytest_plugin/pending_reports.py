@@ -8,7 +8,7 @@ cache) sees one outcome of each test, the final one.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .parts import Parts
+from .worker_files import Parts
 
 if TYPE_CHECKING:
     import pytest

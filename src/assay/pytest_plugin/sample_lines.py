@@ -5,14 +5,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from assay.models import Boundary, Sample
-from assay.models.redaction import redact
-from assay.report.wording import number, plain, plural
+from assay.stats import number, plain, plural
+from assay.types import Boundary, Sample, redact
 
-from .calling import sample_name
-from .places import find_place
-from .running import TestRun
-from .session import Evaluations
+from .evaluation_run import TestRun
+from .scorer_call import sample_name
+from .session_report import Evaluations
+from .source_lines import find_place
 
 _MOST_LISTED = 20
 _MOST_WORST = 5

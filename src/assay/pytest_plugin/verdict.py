@@ -7,19 +7,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, RunStopped
-from assay.models.failure import describe_error, error_message
-from assay.models.redaction import redact
-from assay.report import GateRule, Outcome, Verdict, judge_gate
-from assay.report.wording import join_wrapped, plain, plural
+from assay.stats import GateRule, Outcome, Verdict, join_wrapped, judge_gate, plain, plural
+from assay.types import describe_error, error_message, redact
 
 from .assertions import FailedAssertions
 from .decorator import Asked
-from .environments import redactor_for
-from .places import find_place
-from .records import Record, blank_record, count_unknown, failed, with_config, with_numbers
-from .running import Evaluation, TestRun
+from .environment_servers import redactor_for
+from .evaluation_record import (
+    Record,
+    blank_record,
+    count_unknown,
+    failed,
+    with_config,
+    with_numbers,
+)
+from .evaluation_run import Evaluation, TestRun
 from .sample_lines import describe_assertions, describe_unscored, describe_worst
-from .session import Evaluations
+from .session_report import Evaluations
+from .source_lines import find_place
 
 if TYPE_CHECKING:
     import pytest

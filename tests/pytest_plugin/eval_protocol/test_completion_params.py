@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.models import Endpoint
 from assay.pytest_plugin.eval_protocol.completion_params import (
     _ADDRESSES,
     describe_params,
     read_endpoint,
 )
+from assay.types import Endpoint
 
 LOCAL = "http://127.0.0.1:9/v1"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from assay.environments import BasicEnvironment
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Message, Sample
 from assay.pytest_plugin.eval_protocol.mcp_gym import GymEpisode, GymServer, check_imports
-from assay.rollout import BasicEnvironment
+from assay.types import Message, Sample
 from make import asked
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from assay.environments import ToolEnvironment, tool
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Message
 from assay.pytest_plugin.eval_protocol.mcp_servers import McpServers, ToolServers
-from assay.rollout import ToolEnvironment, tool
+from assay.types import Message
 from make import called, said
 
 

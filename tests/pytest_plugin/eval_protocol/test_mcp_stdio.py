@@ -9,10 +9,10 @@ import pytest
 
 import mcp_sdk_server
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Message, Sample
 from assay.pytest_plugin.eval_protocol import mcp_stdio
 from assay.pytest_plugin.eval_protocol.mcp_servers import McpServers
 from assay.pytest_plugin.eval_protocol.mcp_stdio import StdioServer
+from assay.types import Message, Sample
 from make import called, said
 
 SERVER = """

@@ -7,9 +7,7 @@ import pytest
 
 from assay import evaluation_test
 from assay.errors import ConfigError, DatasetError
-from assay.models import Endpoint, Message, Sample
-from assay.pytest_plugin.decorator import _EVAL_PROTOCOL, Asked, asked_of
-from assay.pytest_plugin.eval_protocol import (
+from assay.pytest_plugin import (
     AgentRolloutProcessor,
     EvaluationThreshold,
     MCPGymRolloutProcessor,
@@ -18,7 +16,9 @@ from assay.pytest_plugin.eval_protocol import (
     SingleTurnRolloutProcessor,
     translate_options,
 )
+from assay.pytest_plugin.decorator import _EVAL_PROTOCOL, Asked, asked_of
 from assay.pytest_plugin.eval_protocol.processors import RolloutProcessorConfig, Tasks
+from assay.types import Endpoint, Message, Sample
 from make import asked as question
 from make import said
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Sample, Trajectory
-from assay.pytest_plugin.eval_protocol import (
+from assay.pytest_plugin import (
     AgentRolloutProcessor,
     MCPGymRolloutProcessor,
     NoOpRolloutProcessor,
@@ -16,6 +15,7 @@ from assay.pytest_plugin.eval_protocol import (
     SingleTurnRolloutProcessor,
 )
 from assay.pytest_plugin.eval_protocol.custom import CustomRollouts
+from assay.types import Sample, Trajectory
 from make import asked, called, said
 from scripted import Scripted
 

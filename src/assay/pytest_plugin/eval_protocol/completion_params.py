@@ -8,10 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from assay.endpoints import parse_model
-from assay.endpoints.providers import PROVIDERS
 from assay.errors import ConfigError
-from assay.models import Endpoint
+from assay.providers import PROVIDERS, parse_model
+from assay.types import Endpoint
 
 CompletionParams = dict[str, Any]
 

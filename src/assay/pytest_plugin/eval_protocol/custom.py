@@ -6,10 +6,10 @@ from copy import deepcopy
 from types import TracebackType
 from typing import Any
 
-from assay.endpoints import ModelClient
+from assay.environments import BasicEnvironment
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Sample, Trajectory
-from assay.rollout import BasicEnvironment
+from assay.providers import ModelClient
+from assay.types import Sample, Trajectory
 
 from .processors import RolloutProcessor, RolloutProcessorConfig
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from assay.datasets import FetchRules, fetch_golden, load_samples
 from assay.errors import DatasetError
-from assay.models import Message, Sample
-from assay.sources import FetchRules, fetch_golden, load_samples
+from assay.types import Message, Sample
 
 Adapter = Callable[[list[dict[str, Any]]], list[Sample]]
 _URLS = ("http://", "https://")

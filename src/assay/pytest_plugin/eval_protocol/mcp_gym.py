@@ -9,10 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from assay.environments import Environment, RemoteEnvironments, Step, launched
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Message, Sample, ToolSpec
-from assay.rollout import Environment, Step
-from assay.rollout.remote import RemoteEnvironments, launched
+from assay.types import Message, Sample, ToolSpec
 
 from .dataset import find_beside
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from assay.environments import BasicEnvironment, Environment, RemoteEnvironments, Step
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Message, Sample, ToolSpec
-from assay.rollout import BasicEnvironment, Environment, Step
-from assay.rollout.remote import RemoteEnvironments
+from assay.types import Message, Sample, ToolSpec
 
 from .mcp_stdio import StdioServer
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from assay.environments import BasicEnvironment, Step
 from assay.errors import ConfigError, EnvironmentFault
-from assay.models import Message, ToolCall, ToolSpec
-from assay.rollout import BasicEnvironment, Step
+from assay.types import Message, ToolCall, ToolSpec
 
 _VERSION = "2025-06-18"
 _ANSWER_S = 30.0

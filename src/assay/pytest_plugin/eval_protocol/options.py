@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from assay.errors import ConfigError
-from assay.models import Sample
+from assay.types import Sample
 
 from .completion_params import read_endpoint
 from .custom import CustomRollouts

@@ -6,11 +6,12 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.endpoints import ModelClient, connect
+from assay.agents import Limits, run_agent
+from assay.environments import BasicEnvironment
 from assay.errors import ConfigError
-from assay.models import Message, Sample, ToolSpec
-from assay.models.wire.tool_schemas import read_tools
-from assay.rollout import BasicEnvironment, Limits, run_agent
+from assay.formats import read_tools
+from assay.providers import ModelClient, connect
+from assay.types import Message, Sample, ToolSpec
 
 from .completion_params import CompletionParams, read_endpoint
 

@@ -1,0 +1,128 @@
+"""An agent that is a model: the manifest's own, or one behind an address."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from assay.certify import NotingClient
+from assay.environments import BasicEnvironment, Environment, Step, Toolbox
+from assay.providers import REAL_TIME, ClientSettings, Timing, connect, shown_name
+from assay.types import (
+    AgentDefinition,
+    Endpoint,
+    InlineTool,
+    Message,
+    Sample,
+    ToolSpec,
+    stable_id,
+    thaw,
+)
+
+from .certified_agent import Answered
+from .turn_loop import run_agent
+
+_waited: ContextVar[list[float] | None] = ContextVar("waited", default=None)
+"""Seconds that the client waited between attempts, within a task."""
+
+
+class EndpointAgent:
+    """Asks a model, with the manifest's words before each sample and its tools beside it."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        definition: AgentDefinition | None,
+        tools: "ToolCode | None" = None,
+        settings: ClientSettings,
+    ) -> None:
+        self.endpoint = endpoint
+        self.name = ("own model " if definition else "") + shown_name(endpoint)
+        self.sha256 = None if tools is None else tools.sha256
+        self._system = None if definition is None else system_prompt(definition)
+        self._tools = tools
+        self.identity = stable_id(
+            [self.name, endpoint.to_dict(), self._system, self.sha256, endpoint.extra_params]
+        )
+        # The mock's own latency is made of the same sleep as waits are: it is left as it is.
+        timing = REAL_TIME if endpoint.provider == "mock" else Timing(sleep=_counted_sleep)
+        self._client = NotingClient(connect(endpoint, settings, timing=timing))
+
+    async def answer(self, sample: Sample, *, seed: int | None) -> Answered:
+        """The model's answer, after as many turns as its tools take."""
+        waited: list[float] = []
+        _waited.set(waited)
+        asked = sample.messages
+        messages = asked if self._system is None else [self._system, *asked]
+        environment: Environment = BasicEnvironment()
+        if self._tools is not None:
+            environment = self._tools.environment()
+        started = time.perf_counter()
+        trajectory = await run_agent(self._client, environment, messages, seed=seed)
+        seconds = time.perf_counter() - started
+        return Answered(trajectory, max(seconds - sum(waited), 0.0))
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.close()
+
+
+async def _counted_sleep(seconds: float) -> None:
+    started = time.perf_counter()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        waited = _waited.get()
+        if waited is not None:
+            waited.append(time.perf_counter() - started)
+
+
+def system_prompt(definition: AgentDefinition) -> Message:
+    """Who the agent is, in the manifest's own words."""
+    parts = [
+        f"You are {definition.name}. Your role: {definition.role}",
+        f"Your goal: {definition.goal}",
+    ]
+    if definition.backstory:
+        parts.append(definition.backstory)
+    return Message(role="system", content="\n\n".join(parts))
+
+
+class ToolCode:
+    """The tools that a manifest describes, and the functions that do what they say."""
+
+    def __init__(
+        self,
+        tools: Sequence[InlineTool],
+        functions: Sequence[Callable[..., Any]],
+        sha256: str | None,
+    ) -> None:
+        self.sha256 = sha256
+        self._toolbox = Toolbox(functions)
+        self._specs = tuple(
+            ToolSpec(
+                name=tool.name,
+                description=tool.description,
+                parameters=thaw(tool.parameters),
+            )
+            for tool in tools
+        )
+
+    def environment(self) -> Environment:
+        """A fresh environment for one sample."""
+        return _ToolRoom(self._specs, self._toolbox)
+
+
+class _ToolRoom(BasicEnvironment):
+    """Answers calls of tools; an answer without a call ends the episode."""
+
+    def __init__(self, specs: Sequence[ToolSpec], toolbox: Toolbox) -> None:
+        self.tools = specs
+        self._toolbox = toolbox
+
+    async def step(self, action: Message) -> Step:
+        if not action.tool_calls:
+            return Step(terminated=True, ended_by_agent=True)
+        return Step(replies=await self._toolbox.answer(action.tool_calls))

@@ -1,0 +1,133 @@
+"""An agent that is a function: it takes the sample, and returns text, messages or a trajectory."""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.certify import code_sha256
+from assay.types import Message, Sample, Trajectory, describe_error
+
+from .agent_thread import AgentLoop
+from .certified_agent import AgentFault, Answered, question_of
+
+
+class FunctionAgent:
+    """Calls a plain function in a thread of its own, and awaits an async one in another."""
+
+    def __init__(self, function: Callable[..., object], name: str) -> None:
+        self.name = name
+        self.sha256 = code_sha256(function)
+        self.identity = f"{name} {self.sha256}"
+        self._function = function
+        self._loop = AgentLoop()
+
+    async def answer(self, sample: Sample, *, seed: int | None) -> Answered:
+        """What the function returns, as a trajectory."""
+        question = question_of(sample)
+        if inspect.iscoroutinefunction(self._function):
+            value, seconds = await self._loop.run(self._function(question))
+        else:
+            value, seconds = await _in_thread(self._function, question)
+            if inspect.isawaitable(value):
+                value, longer = await self._loop.run(value)
+                seconds += longer
+        return Answered(trajectory_of(value, sample, seconds), seconds)
+
+    async def close(self) -> None:
+        """Let the thread of async functions end."""
+        self._loop.close()
+
+
+async def _in_thread(function: Callable[..., object], question: Sample) -> tuple[object, float]:
+    """The value and the seconds of one call. A function that never returns keeps nobody waiting:
+    its thread dies with the process.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[object, float]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: object, seconds: float, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result((value, seconds))
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        started, value = time.perf_counter(), None
+        error: BaseException | None = None
+        try:
+            value = context.run(function, question)
+        except BaseException as caught:
+            # StopIteration cannot be put into a future; an exit must not end the run.
+            error = AgentFault(describe_error(caught))
+            error.__cause__ = caught
+        seconds = time.perf_counter() - started
+        try:
+            loop.call_soon_threadsafe(settle, value, seconds, error)
+        except RuntimeError:
+            return  # the loop ended before the call did: nobody waits for it
+
+    threading.Thread(target=work, name="assay-agent", daemon=True).start()
+    return await done
+
+
+def trajectory_of(value: object, sample: Sample, seconds: float) -> Trajectory:
+    """What an agent returned, as a trajectory. Raises `AgentFault` for what is no answer."""
+    if isinstance(value, Trajectory):
+        return _asked_first(value, sample)
+    if isinstance(value, str):
+        said: list[Message] = [Message(role="assistant", content=value)]
+    elif isinstance(value, Message | dict):
+        said = _messages([value])
+    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray) and value:
+        said = _messages(value)
+    else:
+        kind = "None" if value is None else f"a {type(value).__name__}"
+        raise AgentFault(f"the agent returned {kind}", hint="return text, messages or a Trajectory")
+    asked = sample.messages
+    # A whole conversation begins with what was asked; anything else goes on from there.
+    whole = asked and len(said) > len(asked) and _same(said[: len(asked)], asked)
+    return Trajectory(
+        messages=said if whole else [*asked, *said],
+        duration=seconds,
+        terminated=True,
+        termination_reason="agent",
+    )
+
+
+def _asked_first(trajectory: Trajectory, sample: Sample) -> Trajectory:
+    """The trajectory with the question in it: an agent does not choose what it was asked."""
+    if not trajectory.messages:
+        raise AgentFault("the agent returned a trajectory without messages")
+    left = list(sample.messages)
+    for message in trajectory.messages:
+        if left and _same([message], left[:1]):
+            left.pop(0)
+    if not left:
+        return trajectory
+    return trajectory.model_copy(update={"messages": [*sample.messages, *trajectory.messages]})
+
+
+def _messages(values: Sequence[Any]) -> list[Message]:
+    try:
+        return [
+            each if isinstance(each, Message) else Message.model_validate(each) for each in values
+        ]
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise AgentFault(f"the agent returned what is no message: {first['msg']}") from None
+
+
+def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
+    return all(
+        one.role == other.role and one.text == other.text
+        for one, other in zip(some, others, strict=True)
+    )

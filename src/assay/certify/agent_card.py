@@ -1,0 +1,184 @@
+"""The agent card: a certification as a page of Markdown that a person reads."""
+
+from collections.abc import Iterable, Sequence
+
+from assay.stats import markdown_text, number, percent
+from assay.types import AgentDefinition, InlineTool, RemoteTool
+
+from .certified import CertificationResult
+from .criteria import CriterionOutcome, CriterionStatus, LatencyFigures
+
+_LONGEST = 4000
+"""Characters of what a manifest says. Where more was said, a `…` shows it."""
+
+_MARKS = {"PASSED": "✅", "WARNED": "⚠️", "FAILED": "❌", "ERROR": "❔"}
+
+
+def card_markdown(result: CertificationResult, definition: AgentDefinition | None = None) -> str:
+    """The whole card. Everything that others wrote stands in it as text."""
+    lines = [
+        f"# {markdown_text(result.agent.name)}",
+        "",
+        *_verdict_lines(result),
+        "",
+        *_table(("agent", ""), _about_the_agent(result, definition)),
+        "",
+        "## Criteria",
+        "",
+        *criteria_table(result.outcomes),
+        "",
+        *(f"- {_long(f'{each.name}: {each.description}')}" for each in result.outcomes),
+        "",
+        "## Response times",
+        "",
+        *_latency_table(result.latency),
+        "",
+        "## How it was measured",
+        "",
+        *_table(("", ""), _about_the_run(result)),
+    ]
+    if result.warnings:
+        lines += [
+            "",
+            "## Notes",
+            "",
+            *(f"- {markdown_text(each.text)}" for each in result.warnings),
+        ]
+    return "\n".join([*lines, ""])
+
+
+def summary_markdown(result: CertificationResult) -> str:
+    """What of a card fits on the page of a workflow run."""
+    name = markdown_text(result.agent.id)
+    lines = [f"### Certification of {name}", "", *_verdict_lines(result), ""]
+    return "\n".join([*lines, *criteria_table(result.outcomes), "", ""])
+
+
+def criteria_table(outcomes: Sequence[CriterionOutcome]) -> list[str]:
+    """One line for each criterion, with everything that decides it."""
+    head = ("criterion", "value", "bar", "strict", "interval", "evidence", "samples", "outcome")
+    return _table(head, (_criterion(outcome) for outcome in outcomes))
+
+
+def _verdict_lines(result: CertificationResult) -> list[str]:
+    lines = [f"{_MARKS[result.verdict]} **{result.verdict}**"]
+    if result.rehearsal:
+        reasons = "; ".join(result.rehearsal)
+        lines += ["", f"A rehearsal, which certifies nothing: {markdown_text(reasons)}"]
+    return lines
+
+
+def _criterion(outcome: CriterionOutcome) -> tuple[str, ...]:
+    sign = "≥" if outcome.direction == "max" else "≤"
+    passed = outcome.status is CriterionStatus.PASSED
+    mark = "✅" if passed else "❌" if outcome.strict else "⚠️"
+    left_out = f", {outcome.unscored} unscored" if outcome.unscored else ""
+    errors = f", {outcome.agent_errors} agent errors" if outcome.agent_errors else ""
+    return (
+        markdown_text(outcome.name),
+        "never" if "value" in outcome.infinite else number(outcome.value, beside=outcome.threshold),
+        f"{sign} {outcome.threshold:g}{' ms' if outcome.kind == 'latency' else ''}",
+        "yes" if outcome.strict else "no",
+        _interval(outcome),
+        f"{outcome.evidence or 'none'} at {percent(outcome.confidence)}, gate {outcome.gate}",
+        f"{outcome.samples}{left_out}{errors}",
+        f"{mark} {markdown_text(outcome.reason)}",
+    )
+
+
+def _interval(outcome: CriterionOutcome) -> str:
+    if outcome.lower is not None and outcome.upper is not None:
+        return f"{number(outcome.lower)} to {number(outcome.upper)}"
+    if outcome.at_most is not None:
+        return f"at most {number(outcome.at_most)}"
+    return ""
+
+
+def _about_the_agent(
+    result: CertificationResult, definition: AgentDefinition | None
+) -> list[tuple[str, str]]:
+    agent = result.agent
+    rows = [("id", agent.id), ("model", agent.model or "not named")]
+    if definition is not None:
+        rows += [("role", definition.role), ("goal", definition.goal)]
+        tools = ", ".join(_tool_name(tool) for tool in definition.tools)
+        optional = {
+            "description": definition.description,
+            "backstory": definition.backstory,
+            "tools": tools,
+            "skills": ", ".join(definition.skills),
+            "knowledge": ", ".join(definition.knowledge),
+        }
+        rows += [(name, text) for name, text in optional.items() if text]
+    rows += [
+        ("definition", f"sha256:{agent.definition_sha256}"),
+        ("tested as", agent.runner),
+        ("answered by", ", ".join(agent.models_returned) or "it does not say"),
+    ]
+    if agent.runner_sha256 is not None:
+        rows.append(("its code", f"sha256:{agent.runner_sha256}"))
+    return [(name, _long(text)) for name, text in rows]
+
+
+def _long(text: str) -> str:
+    return markdown_text(text, _LONGEST)
+
+
+def _tool_name(tool: str | RemoteTool | InlineTool) -> str:
+    if isinstance(tool, str):
+        return tool
+    return tool.name if isinstance(tool, InlineTool) else tool.uri
+
+
+def _about_the_run(result: CertificationResult) -> list[tuple[str, str]]:
+    judge = result.judge
+    rows = [
+        ("dataset", f"{result.dataset.uri}, {result.dataset.size}"),
+        ("dataset digest", f"sha256:{result.dataset.sha256}"),
+        ("judge", "none: code measures everything" if judge is None else judge.asked),
+    ]
+    if judge is not None:
+        rows.append(("judged by", ", ".join(judge.returned) or "it does not say"))
+    rows += [
+        (f"{each.name}", f"{each.graded_by.by} {each.graded_by.name}") for each in result.outcomes
+    ]
+    rows += [
+        ("repeats", str(result.repeats)),
+        ("seed", "none" if result.seed is None else str(result.seed)),
+        ("manifest", f"{result.manifest.path}, sha256:{result.manifest.sha256}"),
+        ("run", result.run),
+        ("measured", f"{result.started:%Y-%m-%d %H:%M} to {result.finished:%Y-%m-%d %H:%M} UTC"),
+        ("cost", f"agent {_dollars(result.cost.agent_usd)}, judge {_judge_cost(result)}"),
+        ("versions", ", ".join(f"{name} {each}" for name, each in result.versions.items())),
+    ]
+    return [(markdown_text(name), markdown_text(text)) for name, text in rows]
+
+
+def _latency_table(latency: LatencyFigures) -> list[str]:
+    names = ("p50", "p90", "p95", "p99", "max", "mean")
+    values = tuple(
+        "never" if name in latency.infinite else number(getattr(latency, name)) for name in names
+    )
+    counted = f"{latency.samples} calls at concurrency {latency.concurrency}"
+    told = [f"{latency.failed} failed", f"{latency.cached} cached", f"{latency.warmup} to warm up"]
+    return [
+        *_table(tuple(f"{name} ms" for name in names), [values]),
+        "",
+        f"{counted}, {', '.join(told)}. The limit is held against the {latency.statistic}.",
+    ]
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+def _judge_cost(result: CertificationResult) -> str:
+    return "none" if result.judge is None else _dollars(result.cost.judge_usd)
+
+
+def _dollars(value: float | None) -> str:
+    return "unknown" if value is None else f"${value:.4f}"

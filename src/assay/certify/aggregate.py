@@ -1,0 +1,201 @@
+"""From a recorded run to what each criterion came to."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from assay.runner import cost_of
+from assay.stats import average
+from assay.store import Run
+from assay.types import Sample
+
+from .certified import Cost
+from .criteria import Bar, CriterionOutcome
+from .criterion_decisions import Counts, Timings, decide_latency, decide_score
+from .measurement import Measured, measured_of
+
+
+@dataclass(frozen=True)
+class Called:
+    """One call of the agent, as it was recorded."""
+
+    sample_id: str
+    measured: Measured | None
+    """None when nothing was measured."""
+
+    cost_usd: float | None
+    failure: str | None
+    retried_requests: int | None = None
+    """None when the agent shows no requests."""
+
+
+@dataclass
+class Tally:
+    """Everything a result needs of a run."""
+
+    repeats: int
+    samples: int = 0
+    agent_errors: int = 0
+    why_failed: str | None = None
+    """Of the first call of the agent that failed."""
+
+    cached: int = 0
+    same_as: Mapping[str, str] = field(default_factory=dict)
+    """Samples that ask what another one asks: together they count as one sample."""
+
+    seconds: list[list[float]] = field(default_factory=list)
+    """Of the calls of each question."""
+
+    scores: dict[str, list[float]] = field(default_factory=dict)
+    """One for each question: repeats are averaged first, then the samples that ask it."""
+
+    unscored: dict[str, int] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    agent_models: set[str] = field(default_factory=set)
+    judge_models: set[str] = field(default_factory=set)
+    judge_calls: int = 0
+    retried_requests: int | None = None
+    """Of all calls of the agent that show their requests; None when none does."""
+
+    data_seen: set[str | None] = field(default_factory=set)
+    """Digests of the data files that the code named, one unless the run was resumed."""
+
+    cost: Cost = field(default_factory=lambda: Cost(agent_usd=0.0, judge_usd=0.0))
+
+    def __post_init__(self) -> None:
+        self._asked_again = frozenset(self.same_as.values())
+        self._times: dict[str, list[float]] = {}
+        self._places: dict[tuple[str, str | None], tuple[int, int]] = {}
+
+    def add(self, calls: list[Called], bars: Iterable[Bar]) -> None:
+        """Count the repeats of one sample."""
+        self.samples += 1
+        known = [call.measured for call in calls if call.measured is not None]
+        errors = [each.agent_error for each in known if each.agent_error is not None]
+        self.agent_errors += len(errors)
+        self.why_failed = self.why_failed or next(iter(errors), None)
+        self.cached += sum(each.cached for each in known)
+        times = [
+            math.inf if each.seconds is None else each.seconds for each in known if not each.cached
+        ]
+        question = self._shared_question(calls)
+        if times:
+            self._add_times(times, question)
+        for bar in bars:
+            self._add_score(bar, calls, question)
+        self._add_models(known, calls)
+
+    def _shared_question(self, calls: list[Called]) -> str | None:
+        """The id of the first sample that asks the same; None when no other sample does."""
+        sample = calls[0].sample_id if calls else ""
+        if sample in self.same_as:
+            return self.same_as[sample]
+        return sample if sample in self._asked_again else None
+
+    def _add_times(self, times: list[float], question: str | None) -> None:
+        if question is not None and question in self._times:
+            self._times[question].extend(times)
+            return
+        self.seconds.append(times)
+        if question is not None:
+            self._times[question] = times
+
+    def _keep(self, name: str, score: float, question: str | None) -> None:
+        scores = self.scores.setdefault(name, [])
+        place, before = self._places.get((name, question), (len(scores), 0))
+        if before:
+            scores[place] += (score - scores[place]) / (before + 1)
+        else:
+            scores.append(score)
+        if question is not None:
+            self._places[name, question] = (place, before + 1)
+
+    def _add_score(self, bar: Bar, calls: list[Called], question: str | None) -> None:
+        if bar.kind != "score":
+            return
+        scores = [
+            call.measured.scores[bar.name]
+            for call in calls
+            if call.measured is not None and bar.name in call.measured.scores
+        ]
+        mean = average(scores)
+        if mean is not None and len(scores) == self.repeats:
+            self._keep(bar.name, mean, question)
+            return
+        self.unscored[bar.name] = self.unscored.get(bar.name, 0) + 1
+        self.why.setdefault(bar.name, _why(bar.name, calls))
+
+    def _add_models(self, known: list[Measured], calls: list[Called]) -> None:
+        agent, judge = self.cost.agent_usd, self.cost.judge_usd
+        for call in calls:
+            if call.retried_requests is not None:
+                self.retried_requests = (self.retried_requests or 0) + call.retried_requests
+            agent = None if agent is None or call.cost_usd is None else agent + call.cost_usd
+        for each in known:
+            self.agent_models.update(each.agent_models)
+            self.judge_models.update(each.judge_models)
+            self.judge_calls += each.judge_calls
+            self.data_seen.add(each.data_sha256)
+            spent = each.judge_cost_usd
+            judge = None if judge is None or spent is None else judge + spent
+        self.cost = Cost(agent_usd=agent, judge_usd=judge)
+
+    def outcome(self, bar: Bar, timings: Timings) -> CriterionOutcome:
+        """What one criterion came to."""
+        if bar.kind == "latency":
+            return decide_latency(bar, timings, agent_errors=self.agent_errors)
+        counts = Counts(
+            unscored=self.unscored.get(bar.name, 0),
+            agent_errors=self.agent_errors,
+            why_unscored=self.why.get(bar.name),
+        )
+        return decide_score(bar, self.scores.get(bar.name, []), counts)
+
+
+def tally(
+    run: Run,
+    bars: tuple[Bar, ...],
+    *,
+    repeats: int,
+    rows: int,
+    same_as: Mapping[str, str] | None = None,
+) -> Tally:
+    """Count a run. Samples of the plan that it does not have are unscored."""
+    counted = Tally(repeats, same_as=same_as or {})
+    for _, group in groupby(_calls(run), key=lambda call: call.sample_id):
+        counted.add(list(group), bars)
+    while counted.samples < rows:
+        counted.add([], bars)
+    return counted
+
+
+def _calls(run: Run) -> Iterator[Called]:
+    for row, sample in zip(run.results(), run.samples(), strict=True):
+        failure = None if sample.failure is None else sample.failure.message
+        yield Called(
+            row.sample_id, measured_of(sample), _agent_cost(sample), failure, _retried(sample)
+        )
+
+
+def _agent_cost(sample: Sample) -> float | None:
+    """What the agent's model calls cost. An agent that shows none may have made some."""
+    if sample.trajectory is None or not sample.trajectory.calls:
+        return None
+    return cost_of(sample)
+
+
+def _retried(sample: Sample) -> int | None:
+    if sample.trajectory is None or not sample.trajectory.calls:
+        return None
+    return sum(max(call.attempts - 1, 0) for call in sample.trajectory.calls)
+
+
+def _why(name: str, calls: list[Called]) -> str:
+    for call in calls:
+        if call.measured is not None and name in call.measured.problems:
+            return call.measured.problems[name]
+    for call in calls:
+        if call.failure is not None:
+            return call.failure
+    return "it was not run"

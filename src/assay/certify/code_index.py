@@ -1,0 +1,124 @@
+"""The digests of all code that a certification runs, taken before any of it is imported.
+
+Imported code could change how the digests of the rest are taken, or the files themselves.
+"""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from assay.types import EvaluationProfile, Manifest
+
+from .code_digests import stable_sha256
+from .source_files import (
+    CodeFiles,
+    find_command_code,
+    find_file_code,
+    find_module_code,
+)
+
+CHECK = "check:"
+COMMAND = "cmd:"
+
+
+class CodeIndex:
+    """The code that a manifest and a command line name. Each part is read once, and kept."""
+
+    def __init__(
+        self, root: Path, manifest: Manifest | None = None, *, run_from: Path | None = None
+    ) -> None:
+        """`run_from`: the folder in which the agent is run, by default the current one."""
+        self._root = root
+        self._run_from = run_from or Path.cwd()
+        self._manifest = manifest
+        self._leave_out = frozenset() if manifest is None else _certified_files(root, manifest)
+        self._read: dict[tuple[str, str], CodeFiles | None] = {}
+
+    def add_rubric(self, profile: EvaluationProfile) -> None:
+        """Read the code of all criteria."""
+        for criterion in profile.grading_rubric:
+            named = criterion.metric or ""
+            if named.startswith(CHECK):
+                self.check(named.removeprefix(CHECK))
+            elif ":" in named:
+                self.metric(named)
+
+    def metric(self, name: str) -> CodeFiles | None:
+        """The code of `module:function`; None when the module has no file."""
+        return self._once("metric", name, lambda: self._module(name))
+
+    def check(self, text: str) -> CodeFiles | None:
+        """The check file of `FILE` or `FILE#NAME`, with the functions that it names."""
+        path = (self._root / text.partition("#")[0]).resolve()
+        inside = path.is_relative_to(self._root.resolve()) and path.is_file()
+        return self._once(
+            "check",
+            text,
+            lambda: find_file_code(path, (self._root,), self._leave_out) if inside else None,
+        )
+
+    def runner(self, name: str) -> CodeFiles | None:
+        """The code of `module:function` or of a command; None for other runners."""
+        folders = (self._run_from, self._root)
+        if name.startswith(COMMAND):
+            command = name.removeprefix(COMMAND)
+            return self._once(
+                "runner",
+                name,
+                lambda: find_command_code(_words(command), folders, self._leave_out),
+            )
+        return self._once("runner", name, lambda: self._module(name, self._run_from))
+
+    def code_sha256(self) -> str:
+        """The digest of all code, without data: an agent may write to its own data files."""
+        code = [
+            [*key, each and {name: each.files[name] for name in sorted(each.modules)}]
+            for key, each in sorted(self._read.items())
+        ]
+        return stable_sha256(code)
+
+    @property
+    def data(self) -> dict[str, str]:
+        """All data files that the code names, with the sha256 of each."""
+        found: dict[str, str] = {}
+        for each in self._read.values():
+            found |= {} if each is None else each.data
+        return found
+
+    def changed(self) -> tuple[set[str], set[str]]:
+        """Files of code, then files of data, that are not as they were when they were read."""
+        again = CodeIndex(self._root, self._manifest, run_from=self._run_from)
+        code: set[str] = set()
+        data: set[str] = set()
+        for (kind, name), before in self._read.items():
+            now = getattr(again, kind)(name)
+            old, new = (({} if each is None else dict(each.files)) for each in (before, now))
+            differ = {file for file in old.keys() | new.keys() if old.get(file) != new.get(file)}
+            modules = before.modules if before is not None else frozenset()
+            code |= differ & modules
+            data |= differ - modules
+        return code, data - code
+
+    def _module(self, name: str, *more: Path) -> CodeFiles | None:
+        return find_module_code(name.partition(":")[0], (*more, self._root), self._leave_out)
+
+    def _once(self, kind: str, name: str, read: Callable[[], CodeFiles | None]) -> CodeFiles | None:
+        key = (kind, name)
+        if key not in self._read:
+            self._read[key] = read()
+        return self._read[key]
+
+
+def _certified_files(root: Path, manifest: Manifest) -> frozenset[Path]:
+    """The files of a manifest and its local datasets, which are compared by themselves."""
+    profiles = [agent.evaluation for agent in manifest.agents.values()]
+    uris = [each.golden_dataset_uri for each in profiles if each and each.golden_dataset_uri]
+    datasets = [root / uri.removeprefix("file://") for uri in uris if "\0" not in uri]
+    return frozenset(path.resolve() for path in (*(f.path for f in manifest.files), *datasets))
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []

@@ -1,0 +1,327 @@
+"""How each criterion of a rubric is graded, settled before anything is run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from assay.errors import ConfigError
+from assay.scorers import Checks, ScoreFunction, checks_from, metric_named, registered_metric
+from assay.stats import Bounds, Direction, rows_for_percentile, rows_to_prove
+from assay.types import EvaluateResult, EvaluationProfile, Sample, SuccessCriterion
+
+from .code_digests import code_sha256
+from .code_index import CHECK, CodeIndex
+from .criteria import Bar, GradedBy
+from .criterion_decisions import PERCENTS
+from .import_ref import function_named, is_code_name
+from .judge_client import JudgeModel, prompt_sha256, rubric_for
+from .lower_is_better import is_lower_better
+from .source_files import CodeFiles
+
+JUDGE = "judge"
+
+
+@dataclass(frozen=True)
+class Grader:
+    """One criterion, and what scores a sample for it."""
+
+    bar: Bar
+    score: ScoreFunction
+
+    @property
+    def asks_model(self) -> bool:
+        return self.bar.graded_by.by == "judge"
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What criteria are settled with."""
+
+    root: Path
+    """The manifest's folder: metrics and check files are looked for in it."""
+
+    where: str
+    """The agent, as it is named in errors."""
+
+    judge: Callable[[], JudgeModel | None]
+    """Called when a criterion needs the judge."""
+
+    code: CodeIndex | None = None
+    """The digests of the code, where they were taken already."""
+
+    load: bool = True
+    """Whether code is imported. Without it nothing can be scored, only compared."""
+
+    @property
+    def index(self) -> CodeIndex:
+        return self.code or CodeIndex(self.root)
+
+
+def settle_criteria(profile: EvaluationProfile, settling: Settling) -> tuple[Grader, ...]:
+    """A grader for each criterion of the rubric. Raises `ConfigError` that names all mistakes."""
+    _refuse_names(profile, settling.where)
+    graders, mistakes = [], []
+    unjudged: list[str] = []
+    for criterion in profile.grading_rubric:
+        try:
+            grader = _settled(_Case(criterion, profile, settling))
+        except ConfigError as error:
+            mistakes.append(error)
+        else:
+            if grader is None:
+                unjudged.append(criterion.name)
+            else:
+                graders.append(grader)
+    if unjudged:
+        mistakes.append(_no_judge(unjudged, settling.where))
+    if len(mistakes) > 1:
+        raise ConfigError("\n".join(map(str, mistakes)))
+    if mistakes:
+        raise mistakes[0]
+    return tuple(graders)
+
+
+def latency_bar(profile: EvaluationProfile, *, where: str) -> Bar | None:
+    """The limit on times as a criterion like the others; None when there is none."""
+    if profile.expected_latency_ms is None:
+        return None
+    statistic = profile.latency_statistic
+    if profile.gate == "proven" and statistic not in PERCENTS:
+        raise ConfigError(
+            f"no number of samples can prove a limit on the {statistic} of times",
+            where=f"{where}: latency_statistic",
+            hint=f"hold a percentile against it ({', '.join(PERCENTS)}), or say gate: point",
+        )
+    return Bar(
+        name=latency_name(profile),
+        description=f"The {statistic} of the agent's response times, in milliseconds.",
+        kind="latency",
+        graded_by=GradedBy(by="clock", name=statistic),
+        direction="min",
+        threshold=profile.expected_latency_ms,
+        strict=True,
+        range=None,
+        gate=profile.gate,
+        confidence=_confidence(profile, where),
+    )
+
+
+def latency_name(profile: EvaluationProfile) -> str:
+    return f"latency_{profile.latency_statistic}_ms"
+
+
+def rows_needed(bar: Bar) -> int | None:
+    """How many samples can prove a bar, if all of them are as good as can be; None if none can."""
+    if bar.range is not None:
+        return rows_to_prove(
+            bar.threshold, direction=bar.direction, bounds=bar.range, confidence=bar.confidence
+        )
+    for statistic, percent in PERCENTS.items():
+        if statistic == bar.graded_by.name:
+            return rows_for_percentile(percent, confidence=bar.confidence)
+    return None
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One criterion that is being settled."""
+
+    criterion: SuccessCriterion
+    profile: EvaluationProfile
+    settling: Settling
+
+    @property
+    def where(self) -> str:
+        return f"{self.settling.where}: {self.criterion.name}"
+
+
+def _settled(case: _Case) -> Grader | None:
+    """The grader of one criterion; None when it needs a judge and there is none."""
+    named = case.criterion.metric
+    if named is None:
+        registered = registered_metric(case.criterion.name) is not None
+        return _by_metric(case, case.criterion.name) if registered else _by_judge(case)
+    if named == JUDGE:
+        return _by_judge(case)
+    if named.startswith(CHECK):
+        graded_by, score = _check(named.removeprefix(CHECK), case)
+    elif ":" in named:
+        graded_by, score = _own_metric(named, case)
+    else:
+        return _by_metric(case, named)
+    return Grader(_bar(case, graded_by, direction=_direction(case, None)), score)
+
+
+def _by_metric(case: _Case, name: str) -> Grader:
+    metric = metric_named(name, where=case.where)
+    graded_by = GradedBy(by="metric", name=name, sha256=code_sha256(metric.scorer))
+    direction = _direction(case, metric.direction)
+    return Grader(_bar(case, graded_by, direction=direction, bounds=metric.range), metric.scorer)
+
+
+def _by_judge(case: _Case) -> Grader | None:
+    direction = _direction(case, None)
+    if case.criterion.range not in (None, (0.0, 1.0)):
+        raise ConfigError("a judge grades from 0 to 1", where=f"{case.where}: range")
+    judge = case.settling.judge()
+    digest = prompt_sha256(rubric_for(case.criterion, direction))
+    name = "" if judge is None else judge.name
+    bar = _bar(case, GradedBy(by="judge", name=name, sha256=digest), direction=direction)
+    return None if judge is None else Grader(bar, judge.scorer(case.criterion, direction))
+
+
+def _own_metric(name: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
+    where = f"{case.where}: metric"
+    if not is_code_name(name):
+        raise ConfigError(
+            f"{name!r} is neither a metric's name nor module:function",
+            where=where,
+            hint="a check is written check:FILE.yaml or check:FILE.yaml#NAME",
+        )
+    # Before the import, which could change what is digested.
+    graded_by = _graded_by("metric", name, case.settling.index.metric(name))
+    if not case.settling.load:
+        return graded_by, _not_loaded
+    return graded_by, function_named(name, folders=(case.settling.root,), where=where)
+
+
+def _check(text: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
+    """`FILE` for the score of all checks of a file, `FILE#NAME` for one of them."""
+    where, root = f"{case.where}: metric", case.settling.root
+    file, _, name = text.partition("#")
+    path = (root / file).resolve()
+    if not path.is_relative_to(root.resolve()):
+        raise ConfigError(f"{file!r} is outside of the manifest's folder", where=where)
+    if not path.is_file():
+        raise ConfigError(f"there is no check file {file!r} beside the manifest", where=where)
+    graded_by = _graded_by("check", text, case.settling.index.check(text))
+    if not case.settling.load:
+        return graded_by, _not_loaded
+    checks = checks_from(path)
+    if not name:
+        return graded_by, checks
+    names = [check.name for check in checks.checks]
+    if name not in names:
+        raise ConfigError(
+            f"{file!r} has no check {name!r}", where=where, hint=f"it has {', '.join(names)}"
+        )
+    return graded_by, _one_check(checks, name)
+
+
+def _graded_by(by: Literal["metric", "check"], name: str, code: CodeFiles | None) -> GradedBy:
+    if code is None:
+        return GradedBy(by=by, name=name)
+    return GradedBy(by=by, name=name, sha256=code.sha256, files=dict(code.files))
+
+
+def _not_loaded(sample: Sample) -> EvaluateResult:
+    raise ConfigError("the code of this criterion was not imported")
+
+
+def _one_check(checks: Checks, name: str) -> ScoreFunction:
+    def score(sample: Sample) -> EvaluateResult:
+        metric = checks(sample).metrics[name]
+        if metric.score is None:
+            return EvaluateResult(is_score_valid=False, reason=metric.reason)
+        return EvaluateResult(score=metric.score, reason=metric.reason)
+
+    return score
+
+
+def _bar(
+    case: _Case, graded_by: GradedBy, *, direction: Direction, bounds: Bounds = (0.0, 1.0)
+) -> Bar:
+    criterion = case.criterion
+    bounds = criterion.range or bounds
+    bar = Bar(
+        name=criterion.name,
+        description=criterion.description,
+        kind="score",
+        graded_by=graded_by,
+        direction=direction,
+        threshold=criterion.threshold,
+        strict=criterion.strict,
+        range=bounds,
+        gate=case.profile.gate,
+        confidence=_confidence(case.profile, case.where),
+    )
+    _check_threshold(bar, bounds, case.where)
+    return bar
+
+
+def _check_threshold(bar: Bar, bounds: Bounds, where: str) -> None:
+    (low, high), threshold = bounds, bar.threshold
+    where = f"{where}: threshold"
+    if not low <= threshold <= high:
+        share = threshold / 100
+        hint = f"did you mean {share:g}?" if bounds == (0.0, 1.0) and 0 < share <= 1 else None
+        raise ConfigError(
+            f"{threshold:g} is not within the metric's range, {low:g} to {high:g}",
+            where=where,
+            hint=hint or "give the metric's own `range: [lowest, highest]`",
+        )
+    if bar.strict and threshold == bar.worst:
+        raise ConfigError(
+            f"every agent reaches {threshold:g}, the worst value there is",
+            where=where,
+            hint="raise the bar, say `direction: min` or `max`, or `strict: false` to only watch",
+        )
+    if bar.gate == "proven" and bar.strict and rows_needed(bar) is None:
+        raise ConfigError(
+            f"no number of samples can prove {threshold:g}, the best value there is", where=where
+        )
+
+
+def _direction(case: _Case, own: Direction | None) -> Direction:
+    """The manifest's, else the metric's own, else `max` where that is not doubtful."""
+    found = case.criterion.direction or own
+    metric = case.criterion.metric or ""
+    # The name of a check's file says nothing about the check.
+    names = (case.criterion.name, "" if metric.startswith(CHECK) else metric.rpartition(":")[2])
+    if found is None and any(map(is_lower_better, names)):
+        raise ConfigError(
+            "it is not clear whether high or low values are good",
+            where=case.where,
+            hint="say `direction: min` or `direction: max`",
+        )
+    return found or "max"
+
+
+def _confidence(profile: EvaluationProfile, where: str) -> float:
+    if not profile.confidence > 0.5:
+        raise ConfigError(
+            f"{profile.confidence:g} is a coin toss",
+            where=f"{where}: confidence",
+            hint="0.95 is usual",
+        )
+    return profile.confidence
+
+
+def _refuse_names(profile: EvaluationProfile, where: str) -> None:
+    names = [criterion.name for criterion in profile.grading_rubric]
+    if profile.expected_latency_ms is not None:
+        names.append(latency_name(profile))
+    for name in names:
+        if name.startswith("::"):
+            # Printed at the start of a line in CI, it would be a command to the runner.
+            raise ConfigError(
+                f"{name!r} begins with two colons",
+                where=f"{where}: grading_rubric",
+                hint="begin a criterion's name with a letter",
+            )
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"two criteria are named {name!r}",
+                where=f"{where}: grading_rubric",
+                hint="a certificate tells criteria apart by their names",
+            )
+
+
+def _no_judge(names: list[str], where: str) -> ConfigError:
+    listed = ", ".join(names)
+    return ConfigError(
+        f"no metric is named {listed}, and there is no `evaluator_model` to judge it",
+        where=where,
+        hint="name the judge, or a `metric` for each",
+    )

@@ -1,0 +1,101 @@
+"""The judge of a certification: one model, a rubric for each criterion, every answer noted."""
+
+import re
+from collections.abc import Sequence
+from contextvars import ContextVar
+
+from assay.providers import ClientSettings, ModelClient, Reply, connect, shown_name
+from assay.scorers import Criterion, Judge, JudgeSettings, Rubric, ask_to_grade, judge
+from assay.stats import Direction
+from assay.types import Endpoint, Message, SuccessCriterion, ToolSpec, canonical
+
+from .code_digests import sha256_of
+
+_NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
+_GUIDANCE = """\
+Grade the last answer of the assistant, beside the reference where one is given. What the
+assistant was not asked for does not count for or against it."""
+_LEVELS: dict[Direction, dict[float, str]] = {
+    "max": {0.0: "it does not meet the description at all", 1.0: "it meets it fully"},
+    "min": {0.0: "nothing of what is described occurs", 1.0: "what is described occurs throughout"},
+}
+
+models_noted: ContextVar[set[str] | None] = ContextVar("models_noted", default=None)
+"""Where the models that answer within a task are noted."""
+
+
+class NotingClient:
+    """A client that notes what the API called the model that answered."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self.endpoint = client.endpoint
+        self._client = client
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        """The model's next message."""
+        reply = await self._client.complete(messages, tools=tools, seed=seed)
+        noted = models_noted.get()
+        if noted is not None and reply.call.model:
+            noted.add(reply.call.model)
+        return reply
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.close()
+
+
+class JudgeModel:
+    """The judge's model, and the scorers that ask it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        # Connected now: a missing key is found before the agent is called.
+        self.endpoint = endpoint
+        self.name = shown_name(endpoint)
+        self._client = NotingClient(connect(endpoint, ClientSettings()))
+
+    def scorer(self, criterion: SuccessCriterion, direction: Direction) -> Judge:
+        """A scorer that grades one criterion by its description."""
+        # A mock gives the answer that it was told to, and cannot copy a key.
+        settings = JudgeSettings(require_key=self.endpoint.provider != "mock")
+        return judge(rubric_for(criterion, direction), self._client, settings=settings)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.close()
+
+
+def rubric_for(criterion: SuccessCriterion, direction: Direction) -> Rubric:
+    """The rubric of one criterion. What is low at its best is graded by how far it occurs."""
+    name = _NOT_A_NAME.sub("_", criterion.name.lower()).strip("_0123456789")[:64] or "criterion"
+    return Rubric(
+        name=criterion.name[:100],
+        description=criterion.description,
+        guidance=_GUIDANCE,
+        criteria=(
+            Criterion(name=name, description=criterion.description, levels=_LEVELS[direction]),
+        ),
+        reference=True,
+    )
+
+
+def prompt_sha256(rubric: Rubric) -> str:
+    """The digest of everything that a judge is told beside the transcript."""
+    asked = ask_to_grade(rubric, ())
+    texts = [
+        message.text.replace(asked.code, "<code>").replace(asked.key, "<key>")
+        for message in asked.messages
+    ]
+    return sha256_of(canonical(texts))
+
+
+def prompt_characters() -> int:
+    """About how much a judge is told beside the transcript and the description."""
+    criterion = Criterion(name="criterion", description="?")
+    asked = ask_to_grade(Rubric(name="criterion", description="?", criteria=(criterion,)), ())
+    return sum(len(message.text) for message in asked.messages)

@@ -1,0 +1,284 @@
+"""What changed between two manifests, and whether the bar was lowered by it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from assay.errors import ConfigError
+from assay.scorers import registered_metric
+from assay.stats import Figure
+from assay.types import (
+    AgentDefinition,
+    EvaluationProfile,
+    Manifest,
+    SuccessCriterion,
+)
+
+from .graders import JUDGE
+
+ChangeClass = Literal["weakened", "moved", "strengthened", "other"]
+"""`moved`: the bar is somewhere else, and nobody can say whether it is lower."""
+
+_STATISTICS = ("p50", "p90", "p95", "p99", "max")
+"""From the most lenient to the strictest. The mean has no place among them."""
+
+
+class ManifestChange(Figure):
+    """One thing that is not what it was."""
+
+    agent: str | None
+    """None for what belongs to no agent."""
+
+    path: str
+    change: ChangeClass
+    old: Any
+    new: Any
+    """As in the manifest; null where there is nothing."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Place:
+    agent: str | None
+    path: str
+
+    def change(self, kind: ChangeClass, old: Any, new: Any, note: str = "") -> ManifestChange:
+        return ManifestChange(
+            agent=self.agent, path=self.path, change=kind, old=old, new=new, note=note
+        )
+
+    def at(self, name: str) -> "_Place":
+        return _Place(self.agent, f"{self.path}.{name}" if self.path else name)
+
+
+def compare_manifests(
+    old: Manifest, new: Manifest, *, agent: str | None = None
+) -> tuple[ManifestChange, ...]:
+    """All changes, those that lower the bar first.
+
+    Agents and criteria are known by their names: a new name is one removed and one added. Raises
+    `ConfigError` when neither manifest has the `agent`.
+    """
+    found = list(_changes(old, new, agent))
+    order: dict[ChangeClass, int] = {"weakened": 0, "moved": 1, "strengthened": 2, "other": 3}
+    return tuple(sorted(found, key=lambda each: order[each.change]))
+
+
+def _changes(old: Manifest, new: Manifest, agent: str | None) -> Iterator[ManifestChange]:
+    before, after = _named(old.agents, agent), _named(new.agents, agent)
+    if agent is not None and not before and not after:
+        known = ", ".join({**old.agents, **new.agents}) or "none"
+        raise ConfigError(f"neither manifest has an agent {agent!r}", hint=f"agents are: {known}")
+    for key in {**before, **after}:
+        yield from _agent_changes(key, before.get(key), after.get(key))
+    if agent is None:
+        yield from _surroundings(old, new)
+
+
+def _named(agents: dict[str, AgentDefinition], wanted: str | None) -> dict[str, AgentDefinition]:
+    if wanted is None:
+        return agents
+    return {key: each for key, each in agents.items() if wanted in (key, each.id)}
+
+
+def _surroundings(old: Manifest, new: Manifest) -> Iterator[ManifestChange]:
+    """What stands around the agents."""
+    before, after = _plain(old), _plain(new)
+    agents = {**old.agents, **new.agents}
+    for values in (before, after):
+        defined = values.pop("definitions", {})
+        values.update({f"definitions.{key}": defined[key] for key in defined if key not in agents})
+    yield from _other_fields(_Place(None, ""), before, after)
+
+
+def _agent_changes(
+    key: str, old: AgentDefinition | None, new: AgentDefinition | None
+) -> Iterator[ManifestChange]:
+    place = _Place(key, "")
+    if old is None or new is None:
+        given = old or new
+        assert given is not None
+        weaker = old is not None and old.evaluation is not None
+        kind: ChangeClass = "weakened" if weaker else "other"
+        note = "the agent is gone, and its definition of done with it" if weaker else ""
+        here, there = (_name_of(old), _name_of(new))
+        yield _Place(key, "agent").change(kind, here, there, note)
+        return
+    before, after = _plain(old), _plain(new)
+    before.pop("evaluation", None)
+    after.pop("evaluation", None)
+    yield from _other_fields(place, before, after)
+    yield from _evaluation_changes(place.at("evaluation"), old.evaluation, new.evaluation)
+
+
+def _name_of(agent: AgentDefinition | None) -> str | None:
+    return None if agent is None else agent.name
+
+
+def _evaluation_changes(
+    place: _Place, old: EvaluationProfile | None, new: EvaluationProfile | None
+) -> Iterator[ManifestChange]:
+    if old is None or new is None:
+        if old is not None:
+            yield place.change("weakened", _plain(old), None, "nothing is asked of the agent")
+        elif new is not None:
+            yield place.change("strengthened", None, _plain(new))
+        return
+    yield from _latency_changes(place, old, new)
+    yield from _dataset_changes(place, old, new)
+    yield from _strength_changes(place, old, new)
+    if old.evaluator_model != new.evaluator_model:
+        models = (old.evaluator_model, new.evaluator_model)
+        yield place.at("evaluator_model").change("moved", *models, "another judge")
+    yield from _rubric_changes(place.at("grading_rubric"), old, new)
+
+
+def _latency_changes(
+    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+) -> Iterator[ManifestChange]:
+    limit, other = old.expected_latency_ms, new.expected_latency_ms
+    if limit != other:
+        # No limit is the most lenient one.
+        lower = other is None or (limit is not None and other > limit)
+        kind: ChangeClass = "weakened" if lower else "strengthened"
+        yield place.at("expected_latency_ms").change(kind, limit, other)
+    was, now = old.latency_statistic, new.latency_statistic
+    if was != now:
+        kind, note = _statistic_change(was, now)
+        if limit is None:
+            kind, note = "other", "there was no limit that it was held against"
+        yield place.at("latency_statistic").change(kind, was, now, note)
+
+
+def _statistic_change(old: str, new: str) -> tuple[ChangeClass, str]:
+    if old in _STATISTICS and new in _STATISTICS:
+        later = _STATISTICS.index(new) > _STATISTICS.index(old)
+        return ("strengthened" if later else "weakened"), ""
+    if old == "mean" and new not in ("p50", "mean"):
+        return "strengthened", "a tail counts that the mean hides"
+    return "weakened", "it hides slow answers, or cannot be compared"
+
+
+def _dataset_changes(
+    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+) -> Iterator[ManifestChange]:
+    uri, other = old.golden_dataset_uri, new.golden_dataset_uri
+    if uri != other:
+        kind: ChangeClass = "moved"
+        if uri is None or other is None:
+            kind = "strengthened" if uri is None else "weakened"
+        yield place.at("golden_dataset_uri").change(kind, uri, other)
+    pin, now = old.golden_dataset_sha256, new.golden_dataset_sha256
+    if pin != now:
+        kind, note = "moved", "another dataset"
+        if pin is None:
+            kind, note = "strengthened", "the dataset cannot change any more"
+        elif now is None:
+            kind, note = "weakened", "the dataset can change under its address"
+        yield place.at("golden_dataset_sha256").change(kind, pin, now, note)
+
+
+def _strength_changes(
+    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+) -> Iterator[ManifestChange]:
+    if old.gate != new.gate:
+        kind: ChangeClass = "weakened" if new.gate == "point" else "strengthened"
+        yield place.at("gate").change(kind, old.gate, new.gate)
+    for name in ("confidence", "repeats"):
+        was, now = getattr(old, name), getattr(new, name)
+        if was != now:
+            yield place.at(name).change("weakened" if now < was else "strengthened", was, now)
+
+
+def _rubric_changes(
+    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+) -> Iterator[ManifestChange]:
+    before, after = _by_name(old, place), _by_name(new, place)
+    for name in {**before, **after}:
+        was, now = before.get(name), after.get(name)
+        if was is not None and now is not None:
+            yield from _criterion_changes(place.at(name), was, now)
+        elif was is not None:
+            note = "a criterion is gone, or has another name"
+            yield place.at(name).change("weakened", _plain(was), None, note)
+        elif now is not None:
+            yield place.at(name).change("strengthened", None, _plain(now))
+    kept = [name for name in before if name in after]
+    if kept != [name for name in after if name in before]:
+        yield place.change("other", list(before), list(after), "the order of the criteria")
+
+
+def _by_name(profile: EvaluationProfile, place: _Place) -> dict[str, SuccessCriterion]:
+    found = {criterion.name: criterion for criterion in profile.grading_rubric}
+    if len(found) != len(profile.grading_rubric):
+        raise ConfigError("two criteria have one name", where=f"{place.agent}: {place.path}")
+    return found
+
+
+def _criterion_changes(
+    place: _Place, old: SuccessCriterion, new: SuccessCriterion
+) -> Iterator[ManifestChange]:
+    if old.strict != new.strict:
+        kind: ChangeClass = "strengthened" if new.strict else "weakened"
+        yield place.at("strict").change(kind, old.strict, new.strict)
+    yield from _threshold_changes(place, old, new)
+    for name, note in (("metric", "measured by something else"), ("range", "another scale")):
+        was, now = _plain(old).get(name), _plain(new).get(name)
+        if was != now:
+            yield place.at(name).change("moved", was, now, note)
+    if old.description != new.description:
+        judged = _is_judged(old) or _is_judged(new)
+        kind, note = ("moved", "the judge grades by it") if judged else ("other", "")
+        yield place.at("description").change(kind, old.description, new.description, note)
+
+
+def _threshold_changes(
+    place: _Place, old: SuccessCriterion, new: SuccessCriterion
+) -> Iterator[ManifestChange]:
+    was, now = _direction(old), _direction(new)
+    if was != now:
+        note = "what was good is bad: nobody can be held to both"
+        yield place.at("direction").change("weakened", was, now, note)
+    elif old.direction != new.direction:
+        note = "as it was taken to be before"
+        yield place.at("direction").change("other", old.direction, new.direction, note)
+    if old.threshold != new.threshold:
+        stronger = (new.threshold > old.threshold) == (now == "max")
+        kind: ChangeClass = "strengthened" if stronger else "weakened"
+        note = ""
+        if stronger and (old.range != new.range or was != now):
+            kind, note = "moved", "on another scale, or in another direction"
+        yield place.at("threshold").change(kind, old.threshold, new.threshold, note)
+
+
+def _direction(criterion: SuccessCriterion) -> str:
+    """Which way is good: the manifest's word, else the metric's, else up."""
+    if criterion.direction is not None:
+        return criterion.direction
+    metric = registered_metric(criterion.metric or criterion.name)
+    return "max" if metric is None else metric.direction
+
+
+def _is_judged(criterion: SuccessCriterion) -> bool:
+    if criterion.metric is not None:
+        return criterion.metric == JUDGE
+    return registered_metric(criterion.name) is None
+
+
+def _other_fields(
+    place: _Place, old: dict[str, Any], new: dict[str, Any]
+) -> Iterator[ManifestChange]:
+    for name in {**old, **new}:
+        was, now = old.get(name), new.get(name)
+        if was != now:
+            yield place.at(name).change("other", was, now)
+
+
+def _plain(
+    value: Manifest | AgentDefinition | EvaluationProfile | SuccessCriterion,
+) -> dict[str, Any]:
+    written = value.model_dump_json(by_alias=True, exclude_defaults=True)
+    found: dict[str, Any] = json.loads(written)
+    return found

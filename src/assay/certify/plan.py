@@ -1,0 +1,312 @@
+"""A certification that can be run: every question settled, every mistake found. Calls nothing."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.stats import plural
+from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest
+
+from .agent_choice import Chosen, choose_agent
+from .asked_models import bare_model, manifest_endpoint
+from .certified import CertifiedManifest, Notice
+from .certify_settings import CertifySettings
+from .code_digests import definition_sha256, named_definitions, stable_sha256
+from .code_index import COMMAND, CodeIndex
+from .criteria import Bar
+from .golden_dataset import Golden, open_golden
+from .graders import Grader, Settling, latency_bar, rows_needed, settle_criteria
+from .import_ref import is_code_name
+from .judge_client import JudgeModel
+
+
+@dataclass(frozen=True)
+class CertificationPlan:
+    """What will be run for one agent, and what it is held to."""
+
+    definition: AgentDefinition
+    profile: EvaluationProfile
+    manifest: CertifiedManifest
+    settings: CertifySettings
+    chosen: Chosen
+    graders: tuple[Grader, ...]
+    latency: Bar | None
+    judge: JudgeModel | None
+    golden: Golden
+    code: CodeIndex
+    """The digests of all code, as they were before any of it was imported."""
+
+    definitions: Mapping[str, str]
+    """The other definitions that the agent names, with their digests."""
+
+    rehearsal: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def bars(self) -> tuple[Bar, ...]:
+        """What the agent is held to, in the order of the rubric."""
+        scores = tuple(grader.bar for grader in self.graders)
+        return scores if self.latency is None else (*scores, self.latency)
+
+    @property
+    def definition_sha256(self) -> str:
+        return definition_sha256(self.definition)
+
+    @property
+    def data_sha256(self) -> str | None:
+        """The digest of the data files that the code names; None where it names none."""
+        return stable_sha256(self.code.data) if self.code.data else None
+
+    @property
+    def slots(self) -> int:
+        """Calls of the agent at once."""
+        return slots_for(self.profile, self.settings)
+
+    @property
+    def warmup(self) -> int:
+        """Calls before the first that counts."""
+        if self.settings.warmup is not None:
+            return self.settings.warmup
+        return 0 if self.latency is None else 1
+
+    @property
+    def agent_calls(self) -> int:
+        """Without those to warm up."""
+        return self.golden.rows * self.profile.repeats
+
+    @property
+    def judge_calls(self) -> int:
+        """As long as each answer can be read the first time."""
+        return self.agent_calls * sum(grader.asks_model for grader in self.graders)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.chosen.agent.close()
+        if self.judge is not None:
+            await self.judge.close()
+
+
+def plan_certifications(
+    manifest: str | Path,
+    settings: CertifySettings | None = None,
+    *,
+    agent: str | None = None,
+    folder: Path,
+) -> tuple[CertificationPlan, ...]:
+    """Plans for one agent of a manifest, or for all that have an `evaluation`.
+
+    Datasets are fetched into `folder`, which stays until the plans have been run. Raises for
+    whatever can be known to be wrong, before any agent or judge is called.
+    """
+    settings = settings or CertifySettings()
+    loaded = Manifest.load(manifest)
+    path = Path(manifest)
+    agents = _chosen_agents(loaded, agent, where=str(manifest))
+    if settings.runner is not None and len(agents) > 1:
+        raise ConfigError(
+            f"--runner is one agent, and the manifest has {', '.join(agents)}",
+            where=str(manifest),
+            hint="say which with --agent",
+        )
+    root = loaded.root or path.parent
+    file = CertifiedManifest(
+        path=path.name if path.is_absolute() else path.as_posix(),
+        sha256=loaded.files[0].sha256,
+        references={_within(root, each.path): each.sha256 for each in loaded.files[1:]},
+        run_from=_run_from(root),
+        skipped=_skipped(loaded, agents, agent),
+    )
+    source = _Source(loaded, file, root, folder, _read_code(loaded, agents, settings, root))
+    return tuple(_planned(definition, settings, source) for definition in agents.values())
+
+
+def _read_code(
+    manifest: Manifest, agents: dict[str, AgentDefinition], settings: CertifySettings, root: Path
+) -> CodeIndex:
+    """Read the code of all agents before the first of it is imported."""
+    index = CodeIndex(root, manifest)
+    for agent in agents.values():
+        if agent.evaluation is not None:
+            index.add_rubric(agent.evaluation)
+    runner = settings.runner
+    if isinstance(runner, str) and (runner.startswith(COMMAND) or is_code_name(runner)):
+        index.runner(runner)
+    if settings.tools is not None:
+        index.runner(settings.tools)
+    return index
+
+
+def refuse_hopeless(plan: CertificationPlan) -> None:
+    """Refuse to pay for what cannot be proven with so few samples. A rehearsal proves nothing."""
+    if plan.rehearsal:
+        return
+    for bar in plan.bars:
+        needed = rows_needed(bar)
+        questions = plan.golden.questions.distinct
+        if bar.gate == "proven" and bar.strict and (needed is None or needed > questions):
+            copies = plan.golden.rows - questions
+            raise ConfigError(
+                f"to prove {bar.threshold:g} takes at least {needed} samples, and the dataset has "
+                f"{questions}{f' without {copies} copies of questions' if copies else ''}",
+                where=f"{_where(plan.manifest, plan.definition)}: {bar.name}",
+                hint="add samples, lower the threshold, or say gate: point",
+            )
+
+
+def slots_for(profile: EvaluationProfile, settings: CertifySettings) -> int:
+    """Calls of an agent at once: times mean something only at a stated number of them."""
+    limited = profile.expected_latency_ms is not None
+    return settings.latency_concurrency if limited else settings.concurrency
+
+
+def _chosen_agents(
+    manifest: Manifest, wanted: str | None, *, where: str
+) -> dict[str, AgentDefinition]:
+    agents = manifest.agents
+    if wanted is not None:
+        found = {key: each for key, each in agents.items() if wanted in (key, each.id)}
+        if not found:
+            raise ConfigError(
+                f"there is no agent {wanted!r}",
+                where=where,
+                hint=f"its agents are: {', '.join(agents) or 'none'}",
+            )
+    else:
+        found = {key: each for key, each in agents.items() if each.evaluation is not None}
+    for key, each in found.items():
+        if each.evaluation is None:
+            raise ConfigError("has no `evaluation`: nothing to certify", where=f"{where}: {key}")
+    if not found:
+        raise ConfigError("no agent has an `evaluation`: nothing to certify", where=where)
+    return found
+
+
+def _skipped(
+    manifest: Manifest, chosen: dict[str, AgentDefinition], wanted: str | None
+) -> dict[str, str]:
+    """The agents that are not certified, and why."""
+    reasons = {}
+    for key, each in manifest.agents.items():
+        if each.evaluation is None:
+            reasons[key] = "it has no `evaluation`"
+        elif key not in chosen:
+            reasons[key] = f"only {wanted} was asked for"
+    return reasons
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where plans are made from."""
+
+    manifest: Manifest
+    file: CertifiedManifest
+    root: Path
+    folder: Path
+    code: CodeIndex
+
+
+def _planned(
+    definition: AgentDefinition, settings: CertifySettings, source: _Source
+) -> CertificationPlan:
+    profile, where = definition.evaluation, _where(source.file, definition)
+    root, code = source.root, source.code
+    assert profile is not None  # chosen for having one
+    if not profile.grading_rubric and profile.expected_latency_ms is None:
+        raise ConfigError(
+            "`evaluation` has neither criteria nor a latency: nothing to certify", where=where
+        )
+    judge = _LazyJudge(profile, settings, where)
+    graders = settle_criteria(profile, Settling(root, where, judge.get, code))
+    latency = latency_bar(profile, where=where)
+    slots = slots_for(profile, settings)
+    chosen = choose_agent(definition, settings, root=root, where=where, slots=slots, code=code)
+    golden = open_golden(profile, settings, root=root, folder=source.folder, where=where)
+    rehearsal = (*judge.rehearsal, *chosen.rehearsal, *golden.rehearsal)
+    plan = CertificationPlan(
+        definition=definition,
+        profile=profile,
+        manifest=source.file,
+        settings=settings,
+        chosen=chosen,
+        graders=graders,
+        latency=latency,
+        judge=judge.made,
+        golden=golden,
+        code=code,
+        definitions=named_definitions(definition, source.manifest),
+        rehearsal=rehearsal,
+    )
+    return _with_notices(plan)
+
+
+def _within(root: Path, path: Path) -> str:
+    return path.resolve().relative_to(root.resolve()).as_posix()
+
+
+def _run_from(root: Path) -> str | None:
+    """The current folder from the manifest's, where that tells nothing about this machine."""
+    here, root = Path.cwd().resolve(), root.resolve()
+    related = here.is_relative_to(root) or root.is_relative_to(here)
+    return Path(os.path.relpath(here, root)).as_posix() if related else None
+
+
+def _where(file: CertifiedManifest, definition: AgentDefinition) -> str:
+    return f"{file.path}: {definition.id}"
+
+
+class _LazyJudge:
+    """The judge, connected to when the first criterion asks for it."""
+
+    def __init__(self, profile: EvaluationProfile, settings: CertifySettings, where: str) -> None:
+        self.made: JudgeModel | None = None
+        self.rehearsal: tuple[str, ...] = ()
+        self._profile = profile
+        self._given = settings.judge
+        self._where = f"{where}: evaluator_model"
+
+    def get(self) -> JudgeModel | None:
+        if self.made is None:
+            endpoint = self._endpoint()
+            self.made = None if endpoint is None else JudgeModel(endpoint)
+        return self.made
+
+    def _endpoint(self) -> Endpoint | None:
+        named = self._profile.evaluator_model
+        if self._given is None:
+            if named is None:
+                return None
+            return manifest_endpoint(named, where=self._where, option="--judge")
+        if named is None or bare_model(named) != self._given.model:
+            self.rehearsal = (f"the judge is {self._given.model}, not {named}",)
+        return self._given
+
+
+def _with_notices(plan: CertificationPlan) -> CertificationPlan:
+    found = []
+    own = bare_model(plan.definition.model or "")
+    if plan.judge is not None and plan.judge.endpoint.model == own:
+        found.append(Notice(code="self_judge", text=f"{own} is judged by itself"))
+    if plan.profile.golden_dataset_sha256 is None and plan.settings.dataset is None:
+        text = "`golden_dataset_sha256` is not given: the dataset can change under its address"
+        found.append(Notice(code="dataset_not_pinned", text=text))
+    if not any(bar.strict for bar in plan.bars):
+        text = "no criterion is strict: nothing can block"
+        found.append(Notice(code="nothing_blocks", text=text))
+    if plan.golden.without_truth:
+        text = f"{plan.golden.without_truth} of {plan.golden.rows} samples have no ground truth"
+        found.append(Notice(code="no_ground_truth", text=text))
+    found += _duplicate_notices(plan.golden)
+    return replace(plan, notices=tuple(found))
+
+
+def _duplicate_notices(golden: Golden) -> list[Notice]:
+    found, questions = [], golden.questions
+    if copies := len(questions.same_as):
+        text = f"{copies} of {plural(golden.rows, 'sample')} repeat a question, which counts once"
+        found.append(Notice(code="duplicate_questions", text=text))
+    if questions.near:
+        text = f"near-duplicates of other questions: {questions.near}"
+        found.append(Notice(code="near_duplicates", text=text))
+    return found

@@ -1,0 +1,103 @@
+"""The files that a certification leaves behind."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.types import AgentDefinition, replace_private
+
+from .agent_card import card_markdown
+from .certificate import Resource, state
+from .certified import CertificationResult
+from .junit import junit_xml
+from .signatures import SigningKey
+
+RESULT = "result.json"
+CARD = "card.md"
+JUNIT = "junit.xml"
+CERTIFICATE = "certificate.json"
+SIGNED = "certificate.dsse.json"
+LONGEST_DAYS = 3650
+
+
+@dataclass(frozen=True)
+class Issuing:
+    """How a certificate is issued."""
+
+    valid_days: int = 90
+    """Counted from the last measurement."""
+
+    subjects: tuple[Resource, ...] = ()
+    """Further artifacts that were tested: an image, a commit."""
+
+    key: SigningKey | None = None
+    """None: the certificate is not signed."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.valid_days <= LONGEST_DAYS:
+            raise ConfigError(
+                f"valid_days={self.valid_days!r} is not from 1 to {LONGEST_DAYS}",
+                hint="models change under their names: certify again from time to time",
+            )
+
+
+def write_reports(
+    result: CertificationResult,
+    out: Path,
+    *,
+    definition: AgentDefinition | None = None,
+    issuing: Issuing | None = None,
+) -> tuple[Path, ...]:
+    """Write what is reported of a result into the folder `out`; the files that were written.
+
+    A certificate is among them only where the result can have one. One of an earlier run does not
+    stay beside the results of this.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (CERTIFICATE, SIGNED):
+        (out / name).unlink(missing_ok=True)
+    texts = {
+        RESULT: result.model_dump_json(indent=2) + "\n",
+        CARD: card_markdown(result, definition),
+        JUNIT: junit_xml(result),
+        **_certificate(result, issuing or Issuing()),
+    }
+    for name, text in texts.items():
+        write_whole(out / name, text)
+    return tuple(out / name for name in texts)
+
+
+def set_aside(out: Path) -> tuple[Path, ...]:
+    """Rename the certificates and reports in a folder to `NAME.previous`; their new names.
+
+    Called before a run: whatever becomes of it, earlier results are not taken for its own.
+    """
+    found = []
+    for name in (CERTIFICATE, SIGNED, RESULT, CARD, JUNIT):
+        path = out / name
+        if path.is_file() or path.is_symlink():
+            found.append(path.replace(out / f"{name}.previous"))
+    return tuple(found)
+
+
+def _certificate(result: CertificationResult, issuing: Issuing) -> dict[str, str]:
+    if not result.attestable:
+        return {}
+    statement = state(result, valid_days=issuing.valid_days, subjects=issuing.subjects).to_json()
+    if issuing.key is None:
+        return {CERTIFICATE: statement}
+    return {CERTIFICATE: statement, SIGNED: issuing.key.sign(statement)}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file such that a reader finds all of it, or what was there before."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        # As the umask has it: reports are for others to read, and hold no conversations.
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(text)
+        replace_private(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,266 @@
+"""`certify`: a plan run as a recorded evaluation, and held to its criteria."""
+
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from assay import __version__
+from assay.errors import AssayError, ConfigError, EndpointError
+from assay.providers import check_endpoint
+from assay.runner import EvalConfig, Resume, Stop, Watch, evaluate
+from assay.stats import plural
+from assay.store import Kept, Store, sample_key
+from assay.types import Endpoint, Sample, stable_id
+
+from .aggregate import Tally, tally
+from .certified import (
+    CertificationResult,
+    CertifiedAgent,
+    CertifiedJudge,
+    Notice,
+    Tries,
+)
+from .code_digests import certified_endpoint
+from .criteria import Bar
+from .criterion_decisions import Timings, latency_figures
+from .measurement import Measurer, repeat_of
+from .plan import CertificationPlan, refuse_hopeless
+
+_SHOWN_RUNS = 20
+
+
+class Interrupted(Exception):
+    """A certification was stopped. What was measured is kept in the run."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
+class BrokeOff(AssayError):
+    """A certification ended in the middle; `__cause__` is why. What was measured is kept."""
+
+    def __init__(self, message: str, run_id: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+async def certify(
+    plan: CertificationPlan,
+    *,
+    store: Store | str | Path | None = None,
+    resume: Resume | str | None = None,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+) -> CertificationResult:
+    """Run the agent on its golden dataset, grade it, and hold it to its definition of done.
+
+    The run is recorded; resumed, it goes on with what is missing, and grades answers that were
+    given already without asking for others. Raises `Interrupted` when `stop` was asked for, and
+    `BrokeOff` when a run that was begun could not go on.
+    """
+    refuse_hopeless(plan)
+    await _check_reach(plan)
+    opened = store if isinstance(store, Store) else Store.open(store)
+    measurer = _measurer(plan)
+    try:
+        config = EvalConfig(
+            score_fn=measurer.scorer(),
+            name=f"certify {plan.definition.id}",
+            repeats=plan.profile.repeats,
+            concurrency=max(plan.settings.concurrency, plan.slots),
+            seed=plan.settings.seed,
+        )
+        measurer.seed_of = config.sampling_seed_of
+        _keep_answers(measurer, opened, resume, config.fingerprint())
+        problem = await _warm_up(plan, measurer)
+        try:
+            report = await evaluate(
+                plan.golden.samples, config, store=opened, resume=resume, watch=watch, stop=stop
+            )
+        except AssayError as error:
+            _tell_begun(opened, config.fingerprint(), error)
+            raise
+        if report.interrupted:
+            raise Interrupted(report.run_id)
+        return _result(plan, opened, report.run_id, warmup_problem=problem)
+    finally:
+        measurer.close()
+        await plan.close()
+        if opened is not store:
+            opened.close()
+
+
+def _tell_begun(store: Store, fingerprint: str, error: AssayError) -> None:
+    """Raise `BrokeOff` when a run was begun that can be gone on with."""
+    if isinstance(error, ConfigError):
+        return
+    try:
+        newest = store.run("latest")
+    except AssayError:
+        return
+    if newest.spec.config_fingerprint == fingerprint:
+        raise BrokeOff(str(error), newest.id) from error
+
+
+async def _warm_up(plan: CertificationPlan, measurer: Measurer) -> str | None:
+    problem = None
+    for sample in plan.golden.first(plan.warmup):
+        problem = await measurer.warm_up(sample) or problem
+    return problem
+
+
+async def _check_reach(plan: CertificationPlan) -> None:
+    """Ask the agent's and the judge's servers for their models, which costs nothing.
+
+    Raises `EndpointError` when one is out of reach: that says nothing about the agent.
+    """
+    judge = None if plan.judge is None else plan.judge.endpoint
+    for endpoint, what in ((judge, "the judge"), (plan.chosen.endpoint, "the agent's model")):
+        if endpoint is not None:
+            await _check_one(endpoint, what)
+
+
+async def _check_one(endpoint: Endpoint, what: str) -> None:
+    found = await check_endpoint(endpoint)
+    if found.verdict in ("unreachable", "unauthorised"):
+        raise EndpointError(
+            f"{what} cannot be asked: {found.detail}",
+            where=f"{endpoint.provider}:{endpoint.model}",
+            hint=found.hint,
+        )
+
+
+def _measurer(plan: CertificationPlan) -> Measurer:
+    """The scorer of the run. Its name says everything that decides what a result means."""
+    about = [
+        plan.definition_sha256,
+        [plan.chosen.agent.identity, plan.code.code_sha256(), dict(plan.definitions)],
+        [_told_apart(bar) for bar in plan.bars],
+        None if plan.judge is None else plan.judge.endpoint.to_dict(),
+        plan.settings.timeout_s,
+        plan.slots,
+    ]
+    name = f"certify({plan.definition.id}, {plan.chosen.agent.name}, {stable_id(about)})"
+    return Measurer(
+        plan.chosen.agent,
+        plan.graders,
+        slots=plan.slots,
+        timeout_s=plan.settings.timeout_s,
+        name=name,
+        data_sha256=plan.data_sha256,
+    )
+
+
+def _told_apart(bar: Bar) -> dict[str, Any]:
+    """A bar without the digests of its files, which the digest of all code has already."""
+    code = {"sha256": True, "files": True} if bar.graded_by.files else {"files": True}
+    return bar.model_dump(mode="json", exclude={"graded_by": code})
+
+
+def _keep_answers(
+    measurer: Measurer, store: Store, resume: Resume | str | None, fingerprint: str
+) -> None:
+    """Take over the answers of a run that could not be graded: the agent is not asked twice."""
+    if resume is None:
+        return
+    run = store.run(resume.run_id if isinstance(resume, Resume) else resume)
+    if run.spec.config_fingerprint != fingerprint:
+        return  # refused by the store a moment later, which says why
+    keys = run.kept_keys()
+
+    def find_kept(sample: Sample) -> Kept | None:
+        key = sample_key(run.id, sample.id, repeat_of(sample), run.key_fingerprint)
+        return run.kept(key) if key in keys else None
+
+    measurer.find_kept = find_kept
+
+
+def _result(
+    plan: CertificationPlan, store: Store, run_id: str, *, warmup_problem: str | None
+) -> CertificationResult:
+    run = store.run(run_id)
+    counted = tally(
+        run,
+        plan.bars,
+        repeats=plan.profile.repeats,
+        rows=plan.golden.rows,
+        same_as=plan.golden.questions.same_as,
+    )
+    timings = Timings(
+        counted.seconds, cached=counted.cached, concurrency=plan.slots, warmup=plan.warmup
+    )
+    finished = run.row().finished_at
+    code, data = plan.code.changed()
+    if counted.data_seen - {plan.data_sha256}:
+        data.update(plan.code.data)  # resumed, and they were others before
+    return CertificationResult.model_validate(
+        {
+            "agent": _agent(plan, counted),
+            "manifest": plan.manifest,
+            "dataset": plan.golden.certified(),
+            "judge": _judge(plan, counted),
+            "repeats": plan.profile.repeats,
+            "tries": _tries(plan, store, run_id, counted),
+            "seed": plan.settings.seed,
+            "outcomes": tuple(counted.outcome(bar, timings) for bar in plan.bars),
+            "latency": latency_figures(timings, plan.profile.latency_statistic),
+            "rehearsal": (*plan.rehearsal, *(f"{file} changed during the run" for file in code)),
+            "warnings": (*plan.notices, *_failures(plan, counted, warmup_problem)),
+            "unpinned": tuple(sorted(data)),
+            "run": run_id,
+            "started": run.spec.created_at,
+            "finished": datetime.now(UTC) if finished is None else finished,
+            "cost": counted.cost,
+            "versions": {"assay": __version__, "python": platform.python_version()},
+        }
+    )
+
+
+def _tries(plan: CertificationPlan, store: Store, run_id: str, counted: Tally) -> Tries:
+    earlier = store.earlier_runs(run_id)
+    return Tries(
+        earlier_runs=len(earlier),
+        earlier=tuple(earlier[:_SHOWN_RUNS]),
+        retried_requests=counted.retried_requests,
+        warmup_calls=plan.warmup,
+    )
+
+
+def _failures(
+    plan: CertificationPlan, counted: Tally, warmup_problem: str | None
+) -> Iterator[Notice]:
+    if warmup_problem is not None:
+        text = f"a call to warm up failed: {warmup_problem}"
+        yield Notice(code="warmup_failed", text=text)
+    if counted.agent_errors:
+        text = f"{counted.agent_errors} of {plural(plan.agent_calls, 'call')} of the agent failed"
+        yield Notice(code="agent_failed", text=f"{text}, the first: {counted.why_failed}")
+
+
+def _agent(plan: CertificationPlan, counted: Tally) -> CertifiedAgent:
+    return CertifiedAgent(
+        id=plan.definition.id,
+        name=plan.definition.name,
+        definition_sha256=plan.definition_sha256,
+        model=plan.definition.model,
+        runner=plan.chosen.agent.name,
+        runner_sha256=plan.chosen.code_sha256,
+        files={} if plan.chosen.code is None else dict(plan.chosen.code.files),
+        tools=plan.settings.tools,
+        definitions=dict(plan.definitions),
+        endpoint=certified_endpoint(plan.chosen.endpoint),
+        models_returned=tuple(sorted(counted.agent_models)),
+    )
+
+
+def _judge(plan: CertificationPlan, counted: Tally) -> CertifiedJudge | None:
+    if plan.judge is None:
+        return None
+    return CertifiedJudge(
+        asked=plan.judge.name,
+        returned=tuple(sorted(counted.judge_models)),
+        calls=counted.judge_calls,
+    )

@@ -1,0 +1,213 @@
+"""Keys, and signatures of certificates: ed25519 in a DSSE envelope.
+
+What is signed is the certificate's own bytes together with their type; a signature fits nothing
+else. Who may sign is decided by the verifier's keys alone: the id in an envelope is not believed.
+"""
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError, MissingExtra
+
+from .certificate_file import PAYLOAD_TYPE, Envelope, decoded
+
+LARGEST_KEY = 64 * 1024
+"""Bytes of a key file."""
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A private key. It is shown nowhere."""
+
+    key_id: str
+    _signer: Any = field(repr=False)
+
+    def sign(self, statement: str) -> str:
+        """The envelope of a statement, as it is written."""
+        dsse = _dsse()
+        envelope = dsse.Envelope(statement.encode(), PAYLOAD_TYPE, {})
+        envelope.sign(self._signer)
+        return json.dumps(envelope.to_dict(), indent=2) + "\n"
+
+
+@dataclass(frozen=True)
+class VerifyingKey:
+    """A public key that certificates may be signed with."""
+
+    path: Path
+    key_id: str
+    _key: Any = field(repr=False)
+
+    def fits(self, signature: bytes, signed: bytes) -> bool:
+        """Whether a signature over these bytes was made with the private half."""
+        from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
+
+        given = _keys().Signature(self.key_id, signature.hex())
+        try:
+            self._key.verify_signature(given, signed)
+        except (UnverifiedSignatureError, VerificationError):
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """Two files that were just written."""
+
+    private: Path
+    public: Path
+    key_id: str
+
+
+def signer_of(envelope: Envelope, keys: tuple[VerifyingKey, ...], *, where: str) -> str | None:
+    """The id of the key that signed an envelope; None when none of these did."""
+    payload = decoded(envelope.payload, where=where)
+    signed = _dsse().Envelope(payload, envelope.payload_type, {}).pae()
+    for each in envelope.signatures:
+        signature = decoded(each.sig, where=where)
+        for key in keys:
+            if key.fits(signature, signed):
+                return key.key_id
+    return None
+
+
+def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
+    """Write a new private key, readable by its owner only, and the public key beside it.
+
+    Never writes over a file: a key that is gone cannot be made again.
+    """
+    if passphrase == "":
+        raise ConfigError("the passphrase is empty", hint="leave it out, or say one")
+    serialization, ed25519 = _cryptography()
+    private = ed25519.Ed25519PrivateKey.generate()
+    public_path = path.with_name(f"{path.stem}.pub{path.suffix or '.pem'}")
+    protection = (
+        serialization.NoEncryption()
+        if passphrase is None
+        else serialization.BestAvailableEncryption(passphrase.encode())
+    )
+    secret = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection
+    )
+    public = private.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    _create(public_path, public, mode=0o644)
+    try:
+        _create(path, secret, mode=0o600)
+    except BaseException:
+        public_path.unlink()
+        raise
+    return KeyPair(path, public_path, _key_id(private.public_key()))
+
+
+def read_signing_key(path: Path, *, passphrase: str | None = None) -> SigningKey:
+    """A private key that `generate_key` or openssl wrote."""
+    serialization, ed25519 = _cryptography()
+    data = _read(path)
+    try:
+        key = serialization.load_pem_private_key(
+            data, None if passphrase is None else passphrase.encode()
+        )
+    except TypeError as error:
+        # Said of a passphrase that is missing, and of one too many.
+        needed = "is protected by a passphrase" if passphrase is None else "has no passphrase"
+        hint = "name the variable that holds it with --passphrase-env" if not passphrase else None
+        raise ConfigError(f"the key {needed}", where=str(path), hint=hint) from error
+    except ValueError:
+        # The message of the library may quote the file.
+        wrong = "the passphrase is wrong, or " if passphrase is not None else ""
+        message = f"{wrong}this is not a private key in PEM form"
+        raise ConfigError(message, where=str(path)) from None
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN)
+    return SigningKey(_key_id(key.public_key()), _keys().CryptoSigner(key))
+
+
+def read_verifying_key(path: Path) -> VerifyingKey:
+    """A public key. A private one is refused: it does not belong where certificates are checked."""
+    serialization, ed25519 = _cryptography()
+    data = _read(path)
+    if b"PRIVATE KEY" in data:
+        raise ConfigError(
+            "is a private key", where=str(path), hint="give the public one: NAME.pub.pem"
+        )
+    try:
+        key = serialization.load_pem_public_key(data)
+    except ValueError:
+        raise ConfigError("is not a public key in PEM form", where=str(path)) from None
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN)
+    return VerifyingKey(path, _key_id(key), _keys().SSlibKey.from_crypto(key))
+
+
+_KEYGEN = "make one with `assay certify keygen`"
+
+
+def _key_id(public: Any) -> str:
+    found: str = _keys().SSlibKey.from_crypto(public).keyid
+    return found
+
+
+def _create(path: Path, data: bytes, *, mode: int) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise ConfigError(
+            "is there already, and is not written over", where=str(path), hint="give another name"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_KEY + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if len(data) > LARGEST_KEY:
+        raise ConfigError(f"is no key: it has more than {LARGEST_KEY:,} bytes", where=str(path))
+    return data
+
+
+def _dsse() -> Any:
+    try:
+        from securesystemslib import dsse
+    except ImportError:
+        raise _missing() from None
+    return dsse
+
+
+def _keys() -> Any:
+    from securesystemslib import signer
+
+    return signer
+
+
+def _cryptography() -> tuple[Any, Any]:
+    """What keys are made and read with. Raises `MissingExtra`."""
+    _dsse()
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise _missing() from None
+    return serialization, ed25519
+
+
+def _missing() -> MissingExtra:
+    return MissingExtra.needed("sign", by="signing certificates", package="securesystemslib")

@@ -1,0 +1,266 @@
+"""Whether a certificate still says what a manifest asks for. Names all that does not match.
+
+The judge is not asked, the agent not called, and no code that the manifest or the certificate names
+is imported: digests are taken from the files.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from assay.datasets import FetchRules, fetch_golden, read_address
+from assay.errors import ConfigError
+from assay.stats import Figure
+from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest
+
+from .asked_models import bare_model
+from .certificate import Certification, Statement
+from .certificate_checks import Expected, Finding, check_certificate
+from .certificate_file import (
+    LARGEST,
+    Envelope,
+    decoded,
+    read_certificate,
+    read_statement,
+)
+from .code_digests import certified_endpoint, definition_sha256, named_definitions
+from .code_index import COMMAND, CodeIndex
+from .criteria import Bar
+from .graders import Settling, latency_bar, settle_criteria
+from .import_ref import is_code_name
+from .judge_client import JudgeModel
+from .signatures import VerifyingKey, signer_of
+
+SignatureState = Literal["signed", "unsigned", "not checked", "wrong"]
+"""`signed` only of a signature that one of the given keys fits; `wrong` of one that none fits."""
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What is asked of a certificate beside what the manifest says."""
+
+    keys: tuple[VerifyingKey, ...] = ()
+    """One of them must have signed it. None given: nobody can tell who wrote it."""
+
+    allow_unsigned: bool = False
+    """Whether the content alone may verify."""
+
+    refetch_dataset: bool = False
+    fetch: FetchRules = field(default_factory=FetchRules)
+    subjects: tuple[tuple[str, str], ...] = ()
+    """Algorithm and digest of artifacts that must be among those tested."""
+
+    runner: str | None = None
+    """How the agent must have been called."""
+
+    max_age: timedelta | None = None
+    """How long ago the last measurement may be."""
+
+    max_tries: int | None = None
+    """How many runs of the agent on the dataset there may have been, the certified one included."""
+
+    judge_host: str | None = None
+    """Where the judge must have been."""
+
+    judge_models: tuple[str, ...] = ()
+    """Names under which the judge's API may have answered, beside the one that was asked for."""
+
+    endpoint: Endpoint | None = None
+    """The model that must have been asked, with all its settings."""
+
+    def __post_init__(self) -> None:
+        if self.keys and self.allow_unsigned:
+            raise ConfigError("a key is given, and unsigned certificates are allowed: which?")
+
+
+class Verification(Figure):
+    """What came of holding a certificate against a manifest."""
+
+    verified: bool
+    signature: SignatureState
+    key_id: str | None
+    findings: tuple[Finding, ...]
+    certification: Certification | None
+    """None when the signature is wrong: then nothing in it is to be believed, or shown."""
+
+    @property
+    def mismatches(self) -> tuple[Finding, ...]:
+        return tuple(each for each in self.findings if each.status == "mismatch")
+
+
+def verify_certificate(
+    certificate: Path,
+    manifest: str | Path,
+    *,
+    agent: str | None = None,
+    demands: Demands | None = None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Verification:
+    """Hold a certificate against one agent of a manifest.
+
+    Raises `WireError` for a file that is no certificate, `ConfigError` for a manifest that could
+    not be certified, and `DatasetError` when the dataset was to be fetched and could not be.
+    """
+    demands = demands or Demands()
+    where = str(certificate)
+    found = read_certificate(_read(certificate), where=where)
+    signature, key_id = _signature(found, demands, where=where)
+    first = _about_the_signature(signature, key_id, demands)
+    if signature == "wrong":
+        return Verification(
+            verified=False,
+            signature=signature,
+            key_id=None,
+            findings=(first,),
+            certification=None,
+        )
+    statement = _opened(found, where=where)
+    loaded = Manifest.load(manifest)
+    definition = _definition(loaded, agent, where=str(manifest))
+    expected = _expected(definition, loaded, demands, where=f"{manifest}: {definition.id}")
+    expected = replace(expected, code=_runner_code(statement.certification, loaded))
+    findings = (first, *check_certificate(statement, expected, now=now()))
+    return Verification(
+        verified=all(each.status != "mismatch" for each in findings),
+        signature=signature,
+        key_id=key_id,
+        findings=findings,
+        certification=statement.certification,
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _signature(
+    found: Statement | Envelope, demands: Demands, *, where: str
+) -> tuple[SignatureState, str | None]:
+    if isinstance(found, Statement) or not found.signatures:
+        return ("unsigned", None)
+    if not demands.keys:
+        return ("not checked", None)
+    key_id = signer_of(found, demands.keys, where=where)
+    return ("wrong", None) if key_id is None else ("signed", key_id)
+
+
+def _about_the_signature(state: SignatureState, key_id: str | None, demands: Demands) -> Finding:
+    ids = " or ".join(key.key_id for key in demands.keys)
+    expected = f"signed with {ids}" if demands.keys else "signed with a given key"
+    said = {
+        "signed": f"signed with {key_id}",
+        "unsigned": "unsigned",
+        "not checked": "signature not checked: no key was given",
+        "wrong": "no signature that fits",
+    }[state]
+    if state == "signed":
+        return Finding(check="signature", status="ok", expected=expected, found=said)
+    if demands.allow_unsigned:
+        allowed = "nothing: --allow-unsigned"
+        return Finding(check="signature", status="unchecked", expected=allowed, found=said)
+    return Finding(check="signature", status="mismatch", expected=expected, found=said)
+
+
+def _opened(found: Statement | Envelope, *, where: str) -> Statement:
+    if isinstance(found, Statement):
+        return found
+    return read_statement(decoded(found.payload, where=where), where=where)
+
+
+def _definition(manifest: Manifest, wanted: str | None, *, where: str) -> AgentDefinition:
+    """The agent that is to be deployed. Several, and none named: any certificate would do."""
+    agents = manifest.agents
+    if wanted is None:
+        found = [each for each in agents.values() if each.evaluation is not None]
+    else:
+        found = [each for key, each in agents.items() if wanted in (key, each.id)]
+    listed = f"its agents are: {', '.join(agents) or 'none'}"
+    if len(found) > 1:
+        raise ConfigError("say which agent with --agent", where=where, hint=listed)
+    if not found or found[0].evaluation is None:
+        what = "no agent" if wanted is None else f"no agent {wanted!r}"
+        raise ConfigError(f"{what} has an `evaluation`", where=where, hint=listed)
+    return found[0]
+
+
+def _expected(
+    definition: AgentDefinition, manifest: Manifest, demands: Demands, *, where: str
+) -> Expected:
+    profile = definition.evaluation
+    assert profile is not None  # chosen for having one
+    root = manifest.root or Path.cwd()
+    if profile.golden_dataset_uri is None:
+        raise ConfigError("there is no `golden_dataset_uri`", where=f"{where}: evaluation")
+    bars = _bars(profile, CodeIndex(root, manifest), root=root, where=where)
+    judged = any(bar.graded_by.by == "judge" for bar in bars)
+    return Expected(
+        agent=definition.id,
+        definition_sha256=definition_sha256(definition),
+        definitions=named_definitions(definition, manifest),
+        model=bare_model(definition.model or definition.id),
+        bars=bars,
+        repeats=profile.repeats,
+        dataset_uri=read_address(profile.golden_dataset_uri, demands.fetch).shown,
+        dataset_sha256=profile.golden_dataset_sha256,
+        fetched_sha256=_fetched(profile.golden_dataset_uri, root, demands),
+        judge=bare_model(profile.evaluator_model or "") if judged else None,
+        subjects=demands.subjects,
+        runner=demands.runner,
+        endpoint=certified_endpoint(demands.endpoint),
+        max_age=demands.max_age,
+        max_tries=demands.max_tries,
+        judge_host=demands.judge_host,
+        judge_models=demands.judge_models,
+    )
+
+
+def _runner_code(certification: Certification, manifest: Manifest) -> Mapping[str, str] | None:
+    """The files of the runner as they are now, by the name that the certificate has for it.
+
+    None for a runner that is not code.
+    """
+    agent, root = certification.agent, manifest.root or Path.cwd()
+    named = certification.manifest.run_from
+    # Wherever `verify` is called: the files are those beside which the agent was run.
+    run_from = None if named is None else root.resolve() / named
+    index = CodeIndex(root, manifest, run_from=run_from)
+    name = agent.tools or agent.runner
+    if not (agent.tools or name.startswith(COMMAND) or is_code_name(name)):
+        return None
+    code = index.runner(name)
+    # Where the code names the manifest that was certified, that may have another name here.
+    said = certification.manifest
+    known = {said.path, *said.references, certification.dataset.uri}
+    files = {} if code is None else code.files
+    return {file: sha256 for file, sha256 in files.items() if file not in known}
+
+
+def _fetched(uri: str, root: Path, demands: Demands) -> str | None:
+    if not demands.refetch_dataset:
+        return None
+    with TemporaryDirectory(prefix="assay-") as folder:
+        # Without the pin: what is there is compared, and told with its digest.
+        return fetch_golden(uri, root=root, rules=demands.fetch, cache=Path(folder)).sha256
+
+
+def _bars(
+    profile: EvaluationProfile, code: CodeIndex, *, root: Path, where: str
+) -> tuple[Bar, ...]:
+    settling = Settling(root, where, lambda: _stand_in(profile), code, load=False)
+    graders = settle_criteria(profile, settling)
+    latency = latency_bar(profile, where=where)
+    scores = tuple(grader.bar for grader in graders)
+    return scores if latency is None else (*scores, latency)
+
+
+def _stand_in(profile: EvaluationProfile) -> JudgeModel | None:
+    """In the place of the judge, which is not asked, and for which a verifier has no key."""
+    named = profile.evaluator_model is not None
+    return JudgeModel(Endpoint(provider="mock", model="echo")) if named else None

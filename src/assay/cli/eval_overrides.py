@@ -1,0 +1,169 @@
+"""Options of `assay eval` that take the place of what the file says."""
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import replace
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.providers import parse_model
+from assay.runner import EvalConfig, Resume, parse_fail_on_error
+from assay.types import Endpoint
+
+# Also for the options here; commands that do not evaluate import them from their own module.
+from .option_numbers import count as count
+from .option_numbers import whole_number as whole_number
+
+_OF_THE_SERVER = (
+    "api_base",
+    "api_key",
+    "key_env",
+    "oauth_token",
+    "headers",
+    "extra_params",
+    "allow_plain_http",
+)
+"""What of an endpoint belongs to its server; the rest says how a model is to answer."""
+
+
+def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
+    """The file's configuration with the options that were given."""
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("repeats", args.repeats),
+            ("max_samples", args.limit),
+            ("seed", args.seed),
+            ("name", args.name),
+            ("fail_on_error", getattr(args, "fail_on_error", None)),
+            ("max_cost_usd", getattr(args, "max_cost_usd", None)),
+            ("save_sessions", getattr(args, "save_sessions", None)),
+        )
+        if value is not None
+    }
+    if args.model is not None:
+        changes["endpoint"] = other_model(config.endpoint, parse_model(args.model))
+    endpoint = changes.get("endpoint", config.endpoint)
+    if endpoint is not None:
+        changes["endpoint"] = with_key(allow_plain_http(endpoint, args), args)
+    elif getattr(args, "key_env", None) is not None:
+        raise ConfigError(
+            "--key-env has no effect: the file has no endpoint", hint="name one with --model"
+        )
+    if args.concurrency is not None:
+        changes["concurrency"] = args.concurrency
+        changes["client"] = replace(config.client, concurrency=args.concurrency)
+    return replace(config, **changes)
+
+
+def names_model(args: Namespace) -> bool:
+    """Whether the command line names a model, itself or by a session."""
+    return args.model is not None or getattr(args, "session", None) is not None
+
+
+def add_plain_http_option(parser: ArgumentParser) -> None:
+    """Declare `--allow-plain-http`."""
+    parser.add_argument(
+        "--allow-plain-http",
+        action="store_true",
+        help="send a key from the environment also to an http:// address of another machine",
+    )
+
+
+def add_key_option(parser: ArgumentParser) -> None:
+    """Declare `--key-env`."""
+    parser.add_argument(
+        "--key-env",
+        metavar="NAME",
+        type=_variable,
+        help="read the endpoint's key from this environment variable",
+    )
+
+
+def with_key(endpoint: Endpoint, args: Namespace) -> Endpoint:
+    """The endpoint, with its key from the variable that was named on the command line."""
+    name = getattr(args, "key_env", None)
+    if name is None:
+        return endpoint
+    # In place of every other key, which may be meant for another address.
+    return endpoint.model_copy(update={"key_env": name, "api_key": "", "oauth_token": ""})
+
+
+def _variable(text: str) -> str:
+    if not text.isidentifier() or not text.isascii():
+        # Not shown: it may be the key itself.
+        raise ArgumentTypeError("give the name of an environment variable, not the key")
+    return text
+
+
+def allow_plain_http(endpoint: Endpoint, args: Namespace) -> Endpoint:
+    """The endpoint, with the permission that was given on the command line."""
+    if not getattr(args, "allow_plain_http", False):
+        return endpoint
+    return endpoint.model_copy(update={"allow_plain_http": True})
+
+
+def other_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
+    """`wanted`, asked with the sampling settings of `own`.
+
+    The same provider without another address: only the model changes. Otherwise nothing that
+    belongs to the old server goes to the new one, its keys least of all.
+    """
+    if own is None:
+        return wanted
+    if wanted.provider == own.provider and wanted.api_base is None:
+        return own.model_copy(update={"model": wanted.model})
+    server = {name: getattr(wanted, name) for name in _OF_THE_SERVER}
+    changed = {"provider": wanted.provider, "model": wanted.model, **server}
+    known = {name: getattr(own, name) for name in Endpoint.model_fields}
+    # Made anew: fields that this version does not know may be secrets of the old server.
+    return Endpoint.model_validate(known | changed)
+
+
+def resume_from(args: Namespace) -> Resume | None:
+    """Which run to go on with. Raises `ConfigError` for options that only a resumed run has."""
+    if args.resume is not None:
+        return Resume(
+            args.resume,
+            allow_changed_dataset=args.allow_changed_dataset,
+            take_over=args.take_over,
+            rescore=getattr(args, "rescore", False),
+        )
+    for option in ("allow_changed_dataset", "take_over", "rescore"):
+        if getattr(args, option, False):
+            flag = f"--{option.replace('_', '-')}"
+            raise ConfigError(
+                f"{flag} is for a run that is resumed", hint=f"add --resume to {flag}"
+            )
+    return None
+
+
+def failure_limit(text: str) -> bool | int | float:
+    """A value of `fail_on_error`."""
+    try:
+        return parse_fail_on_error(text)
+    except ConfigError:
+        raise ArgumentTypeError(
+            f"{text!r} is neither a share between 0 and 1 nor a count of 1 or more"
+        ) from None
+
+
+def dollars(text: str) -> float:
+    """An amount of money above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is not an amount of US dollars above 0")
+    return value
+
+
+def seconds(text: str) -> float:
+    """A time of 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value

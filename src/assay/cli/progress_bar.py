@@ -1,0 +1,187 @@
+"""Progress of a run on stderr: a line that changes in a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from assay.runner import Progress
+
+from .terminal import cut
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_EVERY_S = 5.0
+_BAR_WIDTH = 40
+_WIDTH = 80
+
+
+class Display(Protocol):
+    """Shows how far a run is, between entering and leaving it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def watch(self, progress: Progress) -> None:
+        """Take note of a recorded sample."""
+
+    def tick(self) -> None:
+        """Called about once a second, whether or not anything happened."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+
+def display_for(*, quiet: bool) -> "Display":
+    """The display that fits stderr."""
+    if quiet:
+        return Silence()
+    if sys.stderr is not None and sys.stderr.isatty():
+        return LiveDisplay()
+    return PlainDisplay()
+
+
+def progress_words(progress: Progress) -> str:
+    """A run so far in one line of at most 80 columns."""
+    done = progress.already_done + progress.done
+    parts = [f"{done}/{progress.total}" if progress.total is not None else f"{done} done"]
+    if progress.rate is not None:
+        parts.append(_rate(progress.rate))
+    if progress.mean is not None:
+        parts.append(f"mean result {progress.mean:.3f}")
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    if progress.not_judged:
+        parts.append(f"{progress.not_judged} not judged")
+    if cost := _cost(progress):
+        parts.append(cost)
+    if progress.seconds_left is not None:
+        parts.append(f"{duration(progress.seconds_left)} left")
+    return cut(", ".join(parts), _WIDTH)
+
+
+def duration(seconds: float) -> str:
+    """`0:07`, `12:30` or `3:05:00`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
+
+
+def _cost(progress: Progress) -> str | None:
+    """None while nothing cost anything; what is not known makes the sum a lower bound."""
+    if not progress.cost_unknown:
+        return f"${progress.cost_usd:.4f}" if progress.cost_usd else None
+    return f"at least ${progress.cost_usd:.4f}" if progress.cost_usd else "cost unknown"
+
+
+class Silence:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def watch(self, progress: Progress) -> None:
+        return None
+
+    def tick(self) -> None:
+        return None
+
+    def say(self, text: str) -> None:
+        return None
+
+
+class PlainDisplay(Silence):
+    """A line every few seconds, for logs."""
+
+    def __init__(self, *, every_s: float = _EVERY_S) -> None:
+        self._every_s = every_s
+        self._progress: Progress | None = None
+        self._started = self._last = time.monotonic()
+
+    def watch(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if now - self._last < self._every_s:
+            return
+        self._last = now
+        if self._progress is None:
+            self.say(f"no sample has ended yet, after {duration(now - self._started)}")
+        else:
+            self.say(progress_words(self._progress))
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class LiveDisplay(Silence):
+    """A bar and a line that change in place and are gone in the end."""
+
+    def __init__(self, console: "Console | None" = None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = console or Console(stderr=True, highlight=False)
+        self._progress: Progress | None = None
+        self._started = time.monotonic()
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._shown,
+            refresh_per_second=4,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def watch(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def say(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, markup=False)
+
+    def _shown(self) -> "RenderableType":
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        progress = self._progress
+        if progress is None:
+            return Text(f"starting  {duration(time.monotonic() - self._started)}")
+        words = Text(progress_words(progress), no_wrap=True, overflow="ellipsis")
+        if progress.total is None:
+            return words
+        finished = progress.already_done + progress.done + progress.failed
+        grid = Table.grid()
+        grid.add_row(ProgressBar(total=progress.total, completed=finished, width=_BAR_WIDTH))
+        grid.add_row(words)
+        return grid

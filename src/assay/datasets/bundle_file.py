@@ -1,0 +1,276 @@
+"""A bundle: the samples of runs with their results, their dataset rows and their code, as one file.
+
+Reading one never runs its code. Every member is compared with the digests of the manifest before
+anything is written.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from assay.errors import DatasetError
+from assay.types import create_private, make_private_folder
+
+from .bundle_archive import (
+    CODE,
+    DATASET,
+    MANIFEST,
+    MAX_CODE_BYTES,
+    RESULTS,
+    Member,
+    find_name_problem,
+    read_archive,
+    size_limit,
+)
+from .json_text import JsonProblem, parse_object
+from .jsonl_rows import JsonLines
+from .read_limits import ReadLimits
+from .rows import Found
+
+VERSION = 1
+_MANIFEST_DEPTH = 50
+_DIGEST = r"^[0-9A-Za-z:_-]{1,128}$"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BundledFile(_Model):
+    """A member and the digest of its content."""
+
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class BundledRun(_Model):
+    """A run whose samples are in the bundle."""
+
+    id: str = Field(min_length=1)
+    name: str
+    status: Literal["completed", "interrupted", "failed"]
+    config: dict[str, Any]
+    """The description of the configuration, without secrets."""
+
+    config_fingerprint: str | None = Field(default=None, pattern=_DIGEST)
+    dataset: str | None = None
+    dataset_fingerprint: str | None = Field(default=None, pattern=_DIGEST)
+    repeats: int = Field(default=1, ge=1)
+    created_at: str | None = Field(default=None, pattern=r"^[0-9T:+.Z-]{10,40}$")
+    test: str | None = None
+    """The id of the pytest test; None for a run of `assay eval`."""
+
+    results: int = Field(ge=0)
+    """Lines of `results.jsonl`. The runs follow one another."""
+
+    rows: int = Field(ge=0)
+    """Lines of `dataset.jsonl`."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        bounds = self.config.get("bounds")
+        numbers = isinstance(bounds, list) and all(type(each) in (int, float) for each in bounds)
+        if bounds is not None and not (numbers and len(bounds) == 2):
+            raise ValueError("bounds are not two numbers")
+        return self
+
+
+class BundledCode(_Model):
+    """How the code of a bundle is run. All paths are relative to `code/`."""
+
+    kind: Literal["eval", "pytest"]
+    files: tuple[str, ...]
+    """The evaluation file, or the test files."""
+
+    tests: tuple[str, ...] = ()
+    """The ids of the tests, for pytest."""
+
+    config: str = Field(default="config", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The name of the configuration in the evaluation file."""
+
+    folder: str = "."
+    """Where the command was started."""
+
+    import_folders: tuple[str, ...] = ()
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Options of `assay eval` that took the place of what the file defines."""
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> Self:
+        for path in (*self.files, *self.import_folders, self.folder):
+            if path != "." and (problem := find_name_problem(path)):
+                raise ValueError(f"{path!r}: {problem}")
+        if self.kind == "eval" and len(self.files) != 1:
+            raise ValueError("an evaluation has one file")
+        return self
+
+
+class BundleManifest(_Model):
+    """What a bundle contains."""
+
+    format: Literal["assay-bundle"] = "assay-bundle"
+    version: int = VERSION
+    assay: str
+    """The version of assay that wrote it."""
+
+    runs: tuple[BundledRun, ...] = Field(min_length=1)
+    code: BundledCode | None = None
+    left_out: tuple[str, ...] = ()
+    """Files that the code names and that are not bundled, such as `.env`."""
+
+    redacted: int = Field(default=0, ge=0)
+    """Lines of samples from which secrets were removed."""
+
+    files: dict[str, BundledFile]
+    """Every member but the manifest itself."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose members have the digests that its manifest lists."""
+
+    path: Path
+    manifest: BundleManifest
+    sha256: str
+    """The digest of the manifest, and so of everything that the bundle contains."""
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Read and check all of a bundle; nothing is written. Raises `DatasetError`."""
+        manifest, digest = _read_manifest(path)
+        for _ in _check_members(path, manifest):
+            pass
+        return cls(path, manifest, digest)
+
+    def extract(self, folder: Path, *, only: frozenset[str] | None = None) -> None:
+        """Write the members into an empty folder, checked again while they are read."""
+        for member, pieces in _check_members(self.path, self.manifest):
+            if only is not None and member.name not in only:
+                continue
+            target = folder.joinpath(*member.name.split("/"))
+            make_private_folder(target.parent)
+            create_private(target)
+            with target.open("r+b") as file:
+                for piece in pieces:
+                    file.write(piece)
+
+
+def is_bundle(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a bundle by its name."""
+    return os.fspath(path).lower().endswith((".tar.gz", ".tgz"))
+
+
+@dataclass(frozen=True)
+class BundleRows:
+    """The samples of a bundle, with their results."""
+
+    path: Path
+    limits: ReadLimits
+
+    def where(self, position: int) -> str:
+        return f"{self.path}:{RESULTS}:{position}"
+
+    def __iter__(self) -> Iterator[tuple[int, Found]]:
+        bundle = Bundle.open(self.path)
+        with TemporaryDirectory(prefix="assay-bundle-") as folder:
+            bundle.extract(Path(folder), only=frozenset({RESULTS}))
+            yield from _ResultLines(Path(folder) / RESULTS, self.limits, self.path)
+
+
+@dataclass(frozen=True)
+class _ResultLines(JsonLines):
+    bundle: Path
+
+    def where(self, position: int) -> str:
+        return f"{self.bundle}:{RESULTS}:{position}"
+
+
+def _read_manifest(path: Path) -> tuple[BundleManifest, str]:
+    for member, pieces in read_archive(path):
+        if member.name != MANIFEST:
+            break
+        data = b"".join(pieces)
+        return _parse_manifest(path, data), hashlib.sha256(data).hexdigest()
+    raise _refusal(path, f"its first member is not {MANIFEST}")
+
+
+def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
+    try:
+        plain = parse_object(data, max_depth=_MANIFEST_DEPTH)
+        if plain.get("format") == "assay-bundle" and plain.get("version") != VERSION:
+            raise DatasetError(
+                f"the bundle has format version {plain.get('version')!r:.40}; this assay reads "
+                f"{VERSION}",
+                where=str(path),
+                hint="upgrade assay",
+            )
+        manifest = BundleManifest.model_validate(plain)
+    except JsonProblem as problem:
+        raise _refusal(path, f"{MANIFEST} is not valid JSON: {problem.message}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))[:80]
+        raise _refusal(path, f"{MANIFEST}: {place}: {first['msg']}") from None
+    _check_listing(path, manifest)
+    return manifest
+
+
+def _check_listing(path: Path, manifest: BundleManifest) -> None:
+    names = manifest.files.keys()
+    if missing := {RESULTS, DATASET} - names:
+        raise _refusal(path, f"{MANIFEST} lists no {min(missing)}")
+    for name, file in manifest.files.items():
+        if name not in (RESULTS, DATASET) and not name.startswith(CODE):
+            raise _refusal(path, f"member {name!r} is not a part of a bundle")
+        if file.size > size_limit(name):
+            raise _refusal(path, f"member {name!r} has {file.size} bytes, over {size_limit(name)}")
+    total = sum(file.size for name, file in manifest.files.items() if name.startswith(CODE))
+    if total > MAX_CODE_BYTES:
+        raise _refusal(path, f"its code has {total} bytes, over {MAX_CODE_BYTES}")
+    code = manifest.code
+    for name in () if code is None else code.files:
+        if f"{CODE}{name}" not in names:
+            raise _refusal(path, f"{MANIFEST} names {name!r}, which is not in {CODE}")
+
+
+def _check_members(
+    path: Path, manifest: BundleManifest
+) -> Iterator[tuple[Member, Iterator[bytes]]]:
+    """The members after the manifest. Raises `DatasetError` where one is not as it is listed."""
+    left = dict(manifest.files)
+    for member, pieces in read_archive(path):
+        if member.name == MANIFEST:
+            continue
+        listed = left.pop(member.name, None)
+        if listed is None:
+            raise _refusal(path, f"member {member.name!r} is not listed in {MANIFEST}")
+        if member.size != listed.size:
+            raise _refusal(path, f"member {member.name!r} does not have its listed size")
+        digest = hashlib.sha256()
+        yield member, _digesting(pieces, digest)
+        for piece in pieces:
+            digest.update(piece)
+        if digest.hexdigest() != listed.sha256:
+            raise _refusal(path, f"member {member.name!r} does not have its listed digest")
+    if left:
+        raise _refusal(path, f"member {min(left)!r} is missing")
+
+
+def _digesting(pieces: Iterator[bytes], digest: Any) -> Iterator[bytes]:
+    for piece in pieces:
+        digest.update(piece)
+        yield piece
+
+
+def _refusal(path: Path, problem: str) -> DatasetError:
+    return DatasetError(
+        f"the bundle is refused: {problem}",
+        where=str(path),
+        hint="a bundle is written by `assay bundle`; copy or download it again",
+    )

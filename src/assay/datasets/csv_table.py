@@ -1,0 +1,152 @@
+"""CSV with a header line. Cells stay text; a `messages` cell is read as JSON."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from assay.errors import BadRow, DatasetError
+
+from .json_text import JsonProblem, parse_object
+from .open_file import open_bytes, pass_over_line
+from .read_limits import ReadLimits
+from .repeated_names import find_duplicate
+from .rows import Found
+
+_PREFIX = b'{"messages":'
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """The rows of one table, numbered by the line they begin on."""
+
+    path: Path
+    limits: ReadLimits
+
+    def where(self, position: int) -> str:
+        return f"{self.path}:{position}"
+
+    def __iter__(self) -> Iterator[tuple[int, Found]]:
+        with open_bytes(self.path, self.limits) as file:
+            lines = _Lines(file, self.path, self.limits.max_row_bytes)
+            # Strict, or a quote that is never closed would swallow the file without a word.
+            reader = csv.reader(lines, strict=True)
+            header = self._header(self._next(reader, lines))
+            while (cells := self._next(reader, lines)) is not None:
+                if isinstance(cells, BadRow):
+                    yield lines.begun, cells
+                elif cells:
+                    yield lines.begun, self._row(header, cells, lines.begun)
+
+    def _next(self, reader: Iterator[list[str]], lines: "_Lines") -> list[str] | BadRow | None:
+        """The next cells, why there are none, or None at the end."""
+        lines.begin_row()
+        # The bound on cells is one for the whole process: it is ours only during this call.
+        usual = csv.field_size_limit(self.limits.max_row_bytes)
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            return BadRow(
+                f"is not CSV: {error}",
+                where=self.where(lines.begun),
+                hint="a quote inside a quoted cell is written twice",
+            )
+        except BadRow as problem:
+            return problem
+        finally:
+            csv.field_size_limit(usual)
+        return lines.problem if lines.problem is not None else cells
+
+    def _header(self, cells: list[str] | BadRow | None) -> list[str]:
+        if isinstance(cells, BadRow):
+            raise DatasetError(cells.message, where=cells.where, hint=cells.hint)
+        hint = "the first line names the columns, each once"
+        if not cells:
+            raise DatasetError("has no header line", where=self.where(1), hint=hint)
+        for number, name in enumerate(cells):
+            if not name.strip():
+                raise DatasetError(
+                    f"column {number + 1} has no name", where=self.where(1), hint=hint
+                )
+        repeated = find_duplicate(cells)
+        if repeated is not None:
+            raise DatasetError(
+                f"two columns are named {repeated!r}", where=self.where(1), hint=hint
+            )
+        return cells
+
+    def _row(self, header: list[str], cells: list[str], line: int) -> Found:
+        if len(cells) != len(header):
+            return BadRow(
+                f"has {len(cells)} cells where the header has {len(header)}",
+                where=self.where(line),
+                hint="put a cell that holds a comma or a line break in quotes",
+            )
+        row: dict[str, Any] = dict(zip(header, cells, strict=True))
+        if not row.get("messages"):
+            return row
+        try:
+            text = _PREFIX + row["messages"].encode() + b"}"
+            read = parse_object(text, max_depth=self.limits.max_depth)
+            if len(read) > 1:
+                # Such a cell could set other columns from inside.
+                raise JsonProblem("holds more than one value", offset=0)
+            return {**row, **read}
+        except JsonProblem as problem:
+            place = problem.offset - len(_PREFIX) + 1
+            at = f", at byte {place} of the cell" if place > 0 else ""
+            return BadRow(
+                f"the `messages` cell {problem.message}{at}",
+                where=self.where(line),
+                hint='write it as JSON: [{"role": "user", "content": "…"}]',
+            )
+
+
+class _Lines:
+    """Decoded lines for the CSV reader, which goes on with the next one after an error."""
+
+    def __init__(self, file: BinaryIO, path: Path, longest: int) -> None:
+        self._file = file
+        self._path = path
+        self._longest = longest
+        self._number = 0
+        self._held = 0
+        self.begun = 1
+        """The line on which the current row begins."""
+
+        self.problem: BadRow | None = None
+        """What is wrong with a line that the reader was given all the same."""
+
+    def begin_row(self) -> None:
+        self.begun = self._number + 1
+        self._held = 0
+        self.problem = None
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(self._longest + 1)
+        if not line:
+            raise StopIteration
+        self._number += 1
+        self._held += len(line)
+        if self._held > self._longest:
+            if not line.endswith(b"\n"):
+                self._held += pass_over_line(self._file)
+            raise BadRow(
+                f"is over the limit of {self._longest} bytes",
+                where=f"{self._path}:{self.begun}",
+                hint="raise ReadLimits(max_row_bytes=…), or look for a quote that is not closed",
+            )
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            # Given on with a substitute: the reader must see the quotes to find the row's end.
+            self.problem = BadRow(
+                f"is not UTF-8: byte 0x{line[error.start]:02x}",
+                where=f"{self._path}:{self._number}:{error.start + 1}",
+                hint="convert the file to UTF-8, for example with iconv",
+            )
+            return line.decode(errors="replace")

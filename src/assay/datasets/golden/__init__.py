@@ -1,0 +1,1 @@
+"""Golden datasets: fetched by address within bounds, kept by digest, read as samples."""

@@ -1,0 +1,124 @@
+"""Bytes on their way into the cache: counted, digested, and whole or not there at all."""
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from assay.errors import DatasetError
+from assay.types import make_private_folder
+
+_TABLES = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".csv.gz")
+_KNOWN = (".json", ".parquet", *_TABLES)
+_START = 4096
+
+
+class Landing:
+    """A file that is being fetched."""
+
+    def __init__(self, file: BinaryIO, *, shown: str, max_bytes: int) -> None:
+        self._file = file
+        self._shown = shown
+        self._max_bytes = max_bytes
+        self._digest = hashlib.sha256()
+        self._start = b""
+        self.size = 0
+
+    def expect(self, size: int | None) -> None:
+        """Refuse a file that says itself that it is too large."""
+        if size is not None and size > self._max_bytes:
+            raise self._too_large(f"has {size:,} bytes")
+
+    def write(self, data: bytes) -> None:
+        """Take more bytes of the file, up to the bound."""
+        self.size += len(data)
+        if self.size > self._max_bytes:
+            raise self._too_large("goes on")
+        if len(self._start) < _START:
+            self._start += data[: _START - len(self._start)]
+        self._digest.update(data)
+        self._file.write(data)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    @property
+    def suffix(self) -> str:
+        """What the file is, by the end of its name and by how it begins."""
+        name = self._shown.rstrip("/").rpartition("/")[2].lower()
+        named = max((end for end in _KNOWN if name.endswith(end)), key=len, default="")
+        if named not in ("", ".json"):
+            return named
+        start = self._start.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if start.startswith(b"["):
+            return ".json"
+        if start.startswith(b"{") or not start:
+            return ".jsonl"
+        if named:
+            return named
+        if start.startswith(b"PAR1"):
+            return ".parquet"
+        raise DatasetError(
+            "its format is known neither by its name nor by how it begins",
+            where=self._shown,
+            hint=f"known are {', '.join(_KNOWN)}",
+        )
+
+    def _too_large(self, how: str) -> DatasetError:
+        return DatasetError(
+            f"{how}, and at most {self._max_bytes:,} are fetched",
+            where=self._shown,
+            hint="FetchRules(max_bytes=…) raises the bound",
+        )
+
+
+class PartFile:
+    """A file in the cache that is not there until it is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            make_private_folder(folder)
+            handle, self._name = tempfile.mkstemp(dir=folder, prefix=".fetching-")
+        except OSError as error:
+            raise _not_kept(folder, error) from error
+        self.file: BinaryIO = os.fdopen(handle, "wb")
+
+    def keep(self, name: str) -> Path:
+        """Put the file in place under this name."""
+        path = self._folder / name
+        try:
+            self.file.close()
+            os.replace(self._name, path)
+        except OSError as error:
+            raise _not_kept(self._folder, error) from error
+        return path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self.file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._name)
+
+
+def find_kept(folder: Path, sha256: str) -> Path | None:
+    """The file of this digest, when it is in the cache and still what its name says."""
+    for path in sorted(folder.glob(f"{sha256}.*")):
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
+                return path
+    return None
+
+
+def _not_kept(folder: Path, error: OSError) -> DatasetError:
+    return DatasetError(
+        f"a dataset cannot be kept here: {error.strerror}",
+        where=str(folder),
+        hint="give a folder that can be written to",
+    )

@@ -1,0 +1,71 @@
+"""`fetch_golden`: from the address in a manifest to a file that cannot change any more."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from assay.errors import ConfigError, DatasetError
+
+from .access_rules import Fetched, FetchRules, GoldenDataset
+from .addresses import Address, read_address
+from .download import Landing, PartFile, find_kept
+from .local_file import copy_file, find_file
+from .object_store import copy_object, need_store
+from .web import copy_page
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+Copy = Callable[[Landing], Fetched]
+"""Copies a dataset from where it is."""
+
+
+def fetch_golden(
+    uri: str,
+    *,
+    root: Path | None,
+    cache: Path,
+    sha256: str | None = None,
+    rules: FetchRules | None = None,
+) -> GoldenDataset:
+    """Copy a golden dataset into `cache`, whole or not at all, and take its digest on the way.
+
+    A path starts in `root` and stays there. With `sha256` anything else is refused, and what is
+    in the cache already is not fetched again. Raises `DatasetError`; its kind `DatasetOutOfReach`
+    when the dataset may be there but could not be asked for.
+    """
+    rules = rules or FetchRules()
+    if sha256 is not None and not _DIGEST.fullmatch(sha256):
+        raise ConfigError(f"sha256={sha256!r} is no digest", where="fetch_golden()")
+    address = read_address(uri, rules)
+    copy = _copy(address, root, rules)
+    if sha256 is not None and address.scheme != "file" and (kept := find_kept(cache, sha256)):
+        return GoldenDataset(kept, address.shown, sha256, kept.stat().st_size)
+    return _fetched(address, copy, cache=cache, sha256=sha256, max_bytes=rules.max_bytes)
+
+
+def _copy(address: Address, root: Path | None, rules: FetchRules) -> Copy:
+    if address.scheme == "file":
+        path = find_file(address, root, rules)
+        return partial(copy_file, path, shown=address.shown)
+    if address.store is None:
+        return lambda landing: copy_page(address, landing, rules)
+    need_store(address)
+    return lambda landing: copy_object(address, landing, rules)
+
+
+def _fetched(
+    address: Address, copy: Copy, *, cache: Path, sha256: str | None, max_bytes: int
+) -> GoldenDataset:
+    with PartFile(cache) as part:
+        landing = Landing(part.file, shown=address.shown, max_bytes=max_bytes)
+        about = copy(landing)
+        if sha256 not in (None, landing.sha256):
+            raise DatasetError(
+                f"is not the dataset that was pinned: its sha256 is {landing.sha256}, not {sha256}",
+                where=address.shown,
+                hint="the dataset was changed: find out why before you change the pin",
+            )
+        path = part.keep(f"{landing.sha256}{landing.suffix}")
+    digest, size = landing.sha256, landing.size
+    return GoldenDataset(path, address.shown, digest, size, about.etag, about.version)

@@ -1,0 +1,50 @@
+"""Golden datasets that are files here: inside the manifest's folder, unless that is waived."""
+
+import stat
+from pathlib import Path
+
+from assay.errors import DatasetError
+
+from .access_rules import Fetched, FetchRules
+from .addresses import Address
+from .download import Landing
+
+_PIECE = 1024 * 1024
+
+
+def find_file(address: Address, root: Path | None, rules: FetchRules) -> Path:
+    """The file that a path leads to, links followed. Raises `DatasetError` outside `root`."""
+    given = Path(address.text)
+    if root is None and not given.is_absolute():
+        hint = "give the folder that it starts from"
+        raise DatasetError("is a path without a folder", where=address.shown, hint=hint)
+    try:
+        path = given if root is None else root / given
+        found = path.resolve()
+        inside = root is not None and found.is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError):
+        raise DatasetError("is not a path", where=address.shown) from None
+    if not inside and not rules.allow_outside:
+        raise DatasetError(
+            "leads out of the manifest's folder",
+            where=address.shown,
+            hint="move the file there, or allow it with --allow-outside",
+        )
+    return found
+
+
+def copy_file(path: Path, landing: Landing, shown: str) -> Fetched:
+    """Copy a regular file. Raises `DatasetError` where there is none."""
+    try:
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind):
+            what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
+            raise DatasetError(f"is {what}", where=shown, hint="name a file")
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                landing.write(piece)
+    except FileNotFoundError:
+        raise DatasetError("there is no such file", where=shown, hint="check the path") from None
+    except OSError as error:
+        raise DatasetError(f"cannot be read: {error.strerror}", where=shown) from error
+    return Fetched()

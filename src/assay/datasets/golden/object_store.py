@@ -1,0 +1,116 @@
+"""Golden datasets in object stores and on the Hugging Face hub, through fsspec.
+
+The address names a bucket and an object; which servers are asked, and with which credentials, is
+the business of whoever runs the fetch.
+"""
+
+from importlib.util import find_spec
+from typing import Any
+
+from assay.errors import DatasetError, DatasetOutOfReach, MissingExtra
+
+from .access_rules import Fetched, FetchRules
+from .addresses import Address, Store
+from .download import Landing
+
+_PIECE = 1024 * 1024
+_BLOCK = 8 * 1024 * 1024
+_ETAGS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id")
+_VERSIONS = ("VersionId", "generation", "version_id", "last_commit")
+_REFUSED = (
+    *("Forbidden", "NoCredentials", "DefaultCredentials", "CredentialsNotLoaded"),
+    *("Unauthorized", "GatedRepo"),
+)
+_ABSENT = ("EntryNotFound", "RepositoryNotFound", "RevisionNotFound", "NoSuchBucket")
+
+
+def need_store(address: Address) -> Store:
+    """The store of an address, when the package that speaks to it is there."""
+    store = address.store
+    if store is None:
+        raise DatasetError("is no address of an object", where=address.shown)
+    for package in ("fsspec", store.package):
+        if find_spec(package) is None:
+            by = f"fetching from {address.shown}"
+            raise MissingExtra.needed(store.extra, by=by, package=package)
+    return store
+
+
+def copy_object(address: Address, landing: Landing, rules: FetchRules) -> Fetched:
+    """Copy an object. Raises `DatasetError`, or `DatasetOutOfReach` when it may yet be there."""
+    options = _options(need_store(address), rules)
+    try:
+        return _copied_as_anyone(address, landing, options)
+    except DatasetError:
+        raise
+    # Each store's library raises its own kinds, and what its HTTP client raises.
+    except Exception as error:
+        raise _told(error, address) from error
+
+
+def _copied_as_anyone(address: Address, landing: Landing, options: dict[str, Any]) -> Fetched:
+    """Copy with the credentials that are there, and where there are none, as the public may."""
+    try:
+        return _copied(address, landing, options)
+    except Exception as error:
+        if type(error).__name__ != "NoCredentialsError" or landing.size:
+            raise
+    return _copied(address, landing, {**options, "anon": True})
+
+
+def _copied(address: Address, landing: Landing, options: dict[str, Any]) -> Fetched:
+    from fsspec.core import url_to_fs
+
+    files, path = url_to_fs(address.text, skip_instance_cache=True, **options)
+    about = files.info(path)
+    if about.get("type") == "directory":
+        raise DatasetError("is a folder", where=address.shown, hint="name a file in it")
+    landing.expect(about.get("size"))
+    with files.open(path, "rb", block_size=_BLOCK) as file:
+        while piece := file.read(_PIECE):
+            landing.write(piece)
+    return Fetched(etag=_first(about, _ETAGS), version=_first(about, _VERSIONS))
+
+
+def _options(store: Store, rules: FetchRules) -> dict[str, Any]:
+    if store.protocol != "s3":
+        return {}
+    patience = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
+    options: dict[str, Any] = {"config_kwargs": patience, "use_listings_cache": False}
+    if rules.endpoint_url is not None:
+        options["endpoint_url"] = rules.endpoint_url
+    return options
+
+
+def _first(about: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    found = next((about[name] for name in names if about.get(name)), None)
+    # S3 calls the only version of an object "null".
+    return None if found in (None, "null") else str(found).strip('"')[:200]
+
+
+def _told(error: Exception, address: Address) -> DatasetError:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, FileNotFoundError) or _any(kinds, _ABSENT):
+        return DatasetError(
+            "there is no such object, or no such bucket",
+            where=address.shown,
+            hint="check the address, and that your credentials are those of the right account",
+        )
+    if isinstance(error, PermissionError) or _any(kinds, _REFUSED):
+        return DatasetError(
+            "access is refused",
+            where=address.shown,
+            hint="give the credentials that the store's own tools use",
+        )
+    if isinstance(error, ImportError):
+        package = address.store.package if address.store else "fsspec"
+        message = f"the package `{package}` cannot be loaded: {error}"
+        return DatasetError(message, where=address.shown)
+    said = " ".join(str(error).split())[:300].replace(address.text, address.shown)
+    return DatasetOutOfReach(
+        f"cannot be fetched: {type(error).__name__}: {said}", where=address.shown
+    )
+
+
+def _any(kinds: set[str], parts: tuple[str, ...]) -> bool:
+    return any(part in kind for part in parts for kind in kinds)

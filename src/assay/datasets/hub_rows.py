@@ -1,0 +1,100 @@
+"""Hugging Face datasets: by name, or as a local folder. Data only; no code of a dataset is run."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow, ConfigError, DatasetError
+
+from .read_limits import ReadLimits
+from .rows import Found, checked
+
+_SAVED = ("state.json", "dataset_dict.json")
+"""Files that `save_to_disk` leaves in its folder."""
+
+
+@dataclass(frozen=True)
+class HubRows:
+    """The rows of one split, numbered from 0."""
+
+    source: Path | str
+    """A folder, or a name such as `org/name`, or `org/name:subset`."""
+
+    split: str | None
+    limits: ReadLimits
+
+    def where(self, position: int) -> str:
+        return f"{self.source}[{position}]"
+
+    def __iter__(self) -> Iterator[tuple[int, Found]]:
+        rows = iter(self._one_split(self._opened()))
+        position = 0
+        while (found := self._next(rows, position)) is not None:
+            yield position, found
+            position += 1
+
+    def _opened(self) -> Any:
+        from datasets import load_dataset, load_from_disk
+
+        try:
+            if self._saved:
+                return load_from_disk(str(self.source))
+            if isinstance(self.source, Path):
+                # Absolute: a folder named `json` or `csv` would be taken for a format.
+                name, subset = str(self.source.absolute()), ""
+            else:
+                name, _, subset = self.source.partition(":")
+            return load_dataset(
+                name, subset or None, split=self.split, streaming=True, trust_remote_code=False
+            )
+        # The library raises whatever its file systems and parsers raise.
+        except Exception as error:
+            raise self._not_loaded(error) from error
+
+    def _not_loaded(self, error: Exception) -> DatasetError:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if isinstance(self.source, Path):
+            hint = "the folder holds data files, or is what save_to_disk wrote"
+            return DatasetError(f"cannot be loaded: {said}", where=str(self.source), hint=hint)
+        return DatasetError(
+            f"there is no file or folder of this name, and as a hub dataset it gave: {said}",
+            where=self.source,
+            hint="check the path; a hub dataset needs its exact name and the network",
+        )
+
+    @property
+    def _saved(self) -> bool:
+        folder = self.source
+        return isinstance(folder, Path) and any((folder / name).exists() for name in _SAVED)
+
+    def _one_split(self, opened: Any) -> Iterable[Any]:
+        """The split that was asked for, or the only one."""
+        if isinstance(opened, Mapping):
+            splits = dict(opened)
+        elif self.split is None or not self._saved:
+            # `load_dataset` has chosen the split by itself.
+            return opened  # type: ignore[no-any-return]  # the library is untyped
+        else:
+            splits = {} if opened.split is None else {str(opened.split): opened}
+        wanted = self.split or (next(iter(splits)) if len(splits) == 1 else None)
+        if wanted in splits:
+            return splits[wanted]  # type: ignore[no-any-return]  # the library is untyped
+        names = ", ".join(repr(name) for name in splits)
+        asked = "has several splits" if self.split is None else f"has no split {self.split!r}"
+        hint = f"pass split=, one of {names}" if splits else "it has only one, without a name"
+        raise ConfigError(asked, where=str(self.source), hint=hint)
+
+    def _next(self, rows: Iterator[Any], position: int) -> Found | None:
+        try:
+            row = next(rows, None)
+        except Exception as error:
+            raise DatasetError(
+                f"cannot be read on: {type(error).__name__}: {error}", where=self.where(position)
+            ) from error
+        if row is None:
+            return None
+        if not isinstance(row, Mapping):
+            return BadRow(f"is a {type(row).__name__}, not a dict", where=self.where(position))
+        where = self.where(position)
+        return checked(dict(row), where=where, max_depth=self.limits.max_depth)

@@ -1,0 +1,50 @@
+"""Rows that are already in this process: a list, a generator, a loaded dataset."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.errors import BadRow, DatasetError
+from assay.types import Sample
+
+from .read_limits import ReadLimits
+from .rows import Found, checked
+
+
+@dataclass
+class MemoryRows:
+    """Items of an iterable, numbered from 0. One that can be read once is read once."""
+
+    items: Iterable[Any]
+    limits: ReadLimits
+    _consumed: bool = field(default=False, init=False)
+
+    @property
+    def count(self) -> int | None:
+        """How many there are, where that is known without reading them."""
+        return len(self.items) if isinstance(self.items, Sized) else None
+
+    def where(self, position: int) -> str:
+        return f"item {position}"
+
+    def __iter__(self) -> Iterator[tuple[int, Found]]:
+        iterator = iter(self.items)
+        if iterator is self.items:
+            if self._consumed:
+                raise DatasetError(
+                    "the iterator was read before and cannot be read again",
+                    hint="pass a list, or a path, or call load_samples on a new iterator",
+                )
+            self._consumed = True
+        for position, item in enumerate(iterator):
+            yield position, self._found(position, item)
+
+    def _found(self, position: int, item: object) -> Found:
+        if isinstance(item, Sample):
+            return item
+        if isinstance(item, Mapping):
+            where = self.where(position)
+            return checked(dict(item), where=where, max_depth=self.limits.max_depth)
+        return BadRow(
+            f"is a {type(item).__name__}, not a dict or a Sample", where=self.where(position)
+        )

@@ -1,0 +1,217 @@
+"""A JSON file that is one array: cut into its elements without holding more than one of them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from assay.errors import BadRow, DatasetError
+
+from .json_text import JsonProblem, parse_object
+from .open_file import open_bytes
+from .read_limits import ReadLimits
+from .rows import Found
+
+_CHUNK = 256 * 1024
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_STRING_INSIDE = rb'(?:[^"\\]++|\\.)*+'
+_NO_BRACKET = rb'(?:[^"\[\]{}]++|"' + _STRING_INSIDE + rb'")*+'
+_TO_BRACKET = re.compile(_NO_BRACKET + rb"[\[\]{}]", re.S)
+_TO_LAST_STRING = re.compile(_NO_BRACKET, re.S)
+_IN_STRING = re.compile(_STRING_INSIDE, re.S)
+_WORD = re.compile(rb"[^\s,\[\]{}]*")
+_OPENING = b"[{"
+_State = Literal["brackets", "string", "word"]
+_BEGINS: dict[bytes, _State] = {b"{": "brackets", b"[": "brackets", b'"': "string"}
+_CUT_OFF = "the file is cut off before the array ends"
+
+
+@dataclass(frozen=True)
+class JsonArray:
+    """The elements of the one array in a file, numbered from 0."""
+
+    path: Path
+    limits: ReadLimits
+
+    def where(self, position: int) -> str:
+        return f"{self.path}[{position}]"
+
+    def __iter__(self) -> Iterator[tuple[int, Found]]:
+        with open_bytes(self.path, self.limits) as file:
+            cutter = _Cutter(file, longest=self.limits.max_row_bytes)
+            self._expect_array(cutter)
+            number = 0
+            following = cutter.peek()
+            if following == b",":
+                raise self._broken(cutter, "expected an element after `[`")
+            while following != b"]":
+                yield number, self._element(cutter)
+                if cutter.cut_off:
+                    return
+                number += 1
+                following = self._after_element(cutter)
+            cutter.skip()
+            if cutter.peek():
+                raise self._broken(cutter, "there is more after the end of the array")
+
+    def _expect_array(self, cutter: "_Cutter") -> None:
+        first = cutter.peek()
+        if first != b"[":
+            what = "is empty" if not first else "does not begin with `[`"
+            raise self._broken(cutter, f"the file {what}, so it is no JSON array")
+        cutter.skip()
+
+    def _after_element(self, cutter: "_Cutter") -> bytes:
+        """The first byte of the next element, b"]" after the last, b"" where the file ends."""
+        following = cutter.peek()
+        if following == b",":
+            cutter.skip()
+            following = cutter.peek()
+            if following in (b",", b"]"):
+                raise self._broken(cutter, "expected an element after `,`")
+        elif following not in (b"]", b""):
+            raise self._broken(cutter, "expected `,` or `]` after an element")
+        return following
+
+    def _element(self, cutter: "_Cutter") -> Found:
+        line, column = cutter.place()
+        data, length = cutter.element()
+        if cutter.cut_off:
+            line, column = cutter.place()
+            hint = "the file was not written to its end; copy it again"
+            return BadRow(_CUT_OFF, where=f"{self.path}:{line}:{column}", hint=hint)
+        if data is None:
+            return BadRow(
+                f"is {length} bytes long, over the limit of {self.limits.max_row_bytes}",
+                where=f"{self.path}:{line}:{column}",
+                hint="raise ReadLimits(max_row_bytes=…)",
+            )
+        try:
+            return parse_object(data, max_depth=self.limits.max_depth)
+        except JsonProblem as problem:
+            before = data[: problem.offset]
+            lines = before.count(b"\n")
+            column = len(before) - before.rfind(b"\n") if lines else column + len(before)
+            where = f"{self.path}:{line + lines}:{column}"
+            return BadRow(problem.message, where=where, hint=problem.hint)
+
+    def _broken(self, cutter: "_Cutter", message: str) -> DatasetError:
+        line, column = cutter.place()
+        hint = "a .json file holds one array of objects; one object on each line is .jsonl"
+        return DatasetError(message, where=f"{self.path}:{line}:{column}", hint=hint)
+
+
+class _Cutter:
+    """A place in a file, moved over whole elements. Knows strings and brackets, nothing more."""
+
+    def __init__(self, file: BinaryIO, *, longest: int) -> None:
+        self.cut_off = False
+        """Whether the file ended inside the last element, or where one should have been."""
+
+        self._file = file
+        self._longest = longest
+        self._buffer = bytearray()
+        self._forgotten = 0
+        self._at = 0
+        self._kept = 0
+        """What stands before this in the buffer may go."""
+
+        self._counted = 0
+        """How far line and column have been counted."""
+
+        self._line = self._column = 1
+        self._depth = 0
+        self._state: _State = "brackets"
+
+    def peek(self) -> bytes:
+        """The next byte that is not space, or b"" at the end."""
+        while True:
+            self._at = self._kept = _end(_SPACE, self._buffer, self._at)
+            if self._at < len(self._buffer):
+                return bytes(self._buffer[self._at : self._at + 1])
+            if not self._more():
+                return b""
+
+    def skip(self) -> None:
+        """Move over the byte that `peek` showed."""
+        self._at += 1
+
+    def place(self) -> tuple[int, int]:
+        """Line and byte column of the next byte, from 1."""
+        self._count_to(self._at)
+        return self._line, self._column
+
+    def element(self) -> tuple[bytes | None, int]:
+        """The bytes of one element, or None when it is too long to hold; and its length."""
+        first = self.peek()
+        begun = self._forgotten + self._at
+        self._depth = 0
+        self._state = _BEGINS.get(first, "word")
+        self._at += self._state == "string"
+        while not self._scan():
+            if self._forgotten + self._at - begun > self._longest:
+                self._kept = self._at
+            if not self._more():
+                # A bare word may end with the file; the array around it still is not closed.
+                self.cut_off = True
+                self._at = len(self._buffer)
+                break
+        length = self._forgotten + self._at - begun
+        whole = length <= self._longest
+        return (bytes(self._buffer[self._kept : self._at]) if whole else None), length
+
+    def _scan(self) -> bool:
+        """Move on as far as the buffer allows; whether the element ended."""
+        buffer = self._buffer
+        if self._state == "word":
+            self._at = _end(_WORD, buffer, self._at)
+            return self._at < len(buffer)
+        while True:
+            if self._state == "string":
+                self._at = _end(_IN_STRING, buffer, self._at)
+                if buffer[self._at : self._at + 1] != b'"':
+                    return False
+                self._at += 1
+                self._state = "brackets"
+                if self._depth == 0:
+                    return True
+            if found := _TO_BRACKET.match(buffer, self._at):
+                self._at = found.end()
+                self._depth += 1 if buffer[self._at - 1] in _OPENING else -1
+                if self._depth <= 0:
+                    return True
+            else:
+                self._at = _end(_TO_LAST_STRING, buffer, self._at)
+                if self._at == len(buffer):
+                    return False
+                self._at += 1
+                self._state = "string"
+
+    def _more(self) -> bool:
+        """Read on, and let go of what is not kept. False at the end of the file."""
+        self._count_to(self._kept)
+        del self._buffer[: self._kept]
+        self._forgotten += self._kept
+        self._at -= self._kept
+        self._counted -= self._kept
+        self._kept = 0
+        chunk = self._file.read(_CHUNK)
+        self._buffer += chunk
+        return bool(chunk)
+
+    def _count_to(self, end: int) -> None:
+        if end <= self._counted:
+            return
+        if lines := self._buffer.count(b"\n", self._counted, end):
+            self._line += lines
+            self._column = end - self._buffer.rfind(b"\n", self._counted, end)
+        else:
+            self._column += end - self._counted
+        self._counted = end
+
+
+def _end(pattern: re.Pattern[bytes], buffer: bytearray, at: int) -> int:
+    """Where a pattern that may match nothing stops matching."""
+    found = pattern.match(buffer, at)
+    return found.end() if found else at

@@ -1,0 +1,214 @@
+"""One JSON object from bytes, exactly: what a lenient parser would let through is refused."""
+
+import json
+import re
+from collections.abc import Iterator
+from math import isfinite, isinf
+from typing import Any
+
+from pydantic_core import from_json
+
+from .repeated_names import find_duplicate
+
+_WHERE = re.compile(r" at line (\d+) column (\d+)$")
+_CONSTANT = re.compile(rb"NaN|-?Infinity")
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|-?[0-9][0-9.eE+-]*', re.S)
+_HALF_PAIR = re.compile(r"[\ud800-\udfff]")
+_SPACED_COLONS = (b" :", b"\t:", b"\n:", b"\r:")
+_CONTAINERS = (dict, list, tuple)
+_FLAT = frozenset({str, int, bool, type(None)})
+"""Neither containers nor floats: most rows hold nothing else."""
+
+_ADAPT = "write null for an unknown number"
+
+
+class JsonProblem(Exception):
+    """Why bytes are not one clean JSON object, and at which byte."""
+
+    def __init__(
+        self, message: str, *, offset: int, hint: str | None = None, cut_off: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+        self.hint = hint
+        self.cut_off = cut_off
+
+
+def parse_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
+    """The JSON object that `data` holds, or `JsonProblem`.
+
+    Refuses what has no single meaning: repeated keys, NaN, infinities, halves of surrogate pairs,
+    and nesting deeper than `max_depth`.
+    """
+    try:
+        value = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise _explained(data, str(error), max_depth) from None
+    if type(value) is not dict:
+        raise JsonProblem(
+            f"is {_kind(value)}, not an object", offset=0, hint='a row looks like {"prompt": "…"}'
+        )
+    keys, depth, finite = measured(value, max_depth)
+    if depth > max_depth:
+        raise _too_deep(data, max_depth)
+    if not finite:
+        raise JsonProblem(
+            "holds a number too large for a float", offset=_infinite_at(data), hint=_ADAPT
+        )
+    # A key in the text ends in a quote and a colon, so there are at most this many of them. When
+    # the value has as many, none repeats. Only else is the text parsed again, at four times the
+    # cost: a quoted colon inside a string, or space before a colon, looks the same from here.
+    quoted = data.count(b'":')
+    if keys != quoted or (data.count(b":") != quoted and _has_spaced_colon(data)):
+        _refuse_repeated_keys(data)
+    return value
+
+
+def _has_spaced_colon(data: bytes) -> bool:
+    # `in` would raise and catch an error inside, to find out that this is not a single byte.
+    return max(map(data.find, _SPACED_COLONS)) >= 0
+
+
+def measured(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]:
+    """How many keys `value` has, how deep it is, and whether its numbers are finite.
+
+    Goes one level deeper than `max_depth`, so that an object inside itself ends too.
+    """
+    if _FLAT.issuperset(map(type, value.values())):
+        return len(value), 1, True
+    keys = depth = 0
+    finite = True
+    level: list[Any] = [value]
+    while level and depth <= max_depth:
+        depth += 1
+        deeper: list[Any] = []
+        for container in level:
+            if isinstance(container, dict):
+                keys += len(container)
+                container = container.values()
+            for inner in container:
+                if type(inner) is str:
+                    continue
+                if isinstance(inner, _CONTAINERS):
+                    deeper.append(inner)
+                elif isinstance(inner, float) and not isfinite(inner):
+                    finite = False
+        level = deeper
+    return keys, depth, finite
+
+
+def _refuse_repeated_keys(data: bytes) -> None:
+    """Raise when an object in `data` names a key twice."""
+    repeated: list[str] = []
+
+    def watch(pairs: list[tuple[str, Any]]) -> None:
+        name = find_duplicate(key for key, _ in pairs)
+        if name is not None:
+            repeated.append(name)
+
+    json.loads(data, object_pairs_hook=watch)
+    if repeated:
+        raise JsonProblem(
+            f"names the key {repeated[0]!r} twice in one object",
+            offset=_repeated_at(data),
+            hint="keep one of them: which value is meant cannot be known",
+        )
+
+
+def _explained(data: bytes, said: str, max_depth: int) -> JsonProblem:
+    """The parser's complaint in words that say what to do."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return JsonProblem(
+            f"is not UTF-8: byte 0x{data[error.start]:02x}",
+            offset=error.start,
+            hint="convert the file to UTF-8, for example with iconv",
+            cut_off="end of data" in error.reason,
+        )
+    found = _WHERE.search(said)
+    offset = _offset(data, int(found[1]), int(found[2])) if found else 0
+    text = said[: found.start()] if found else said
+    # The parser points behind the sign of a number.
+    offset -= data[offset - 1 : offset] == b"-"
+    if constant := _CONSTANT.match(data, offset):
+        return JsonProblem(
+            f"holds {constant[0].decode()}, which is not JSON", offset=offset, hint=_ADAPT
+        )
+    if "recursion" in text:
+        return _too_deep(data, max_depth)
+    if text.startswith("EOF"):
+        return JsonProblem("ends in the middle of an object", offset=len(data), cut_off=True)
+    if ("escape" in text or "surrogate" in text) and _has_half_pair(data):
+        return JsonProblem(
+            "holds half of a surrogate pair, which is no character",
+            offset=offset,
+            hint="the text was cut inside a character; replace the half with \\ufffd",
+        )
+    # Half a word such as `fal` is not called an early end by the parser.
+    cut_off = data[offset:].isalpha()
+    return JsonProblem(f"is not JSON: {text}", offset=offset, cut_off=cut_off)
+
+
+def _offset(data: bytes, line: int, column: int) -> int:
+    """The byte at the parser's line and column, both counted from 1."""
+    start = 0
+    for _ in range(line - 1):
+        start = data.find(b"\n", start) + 1
+    return max(0, min(start + column - 1, len(data)))
+
+
+def _has_half_pair(data: bytes) -> bool:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)) is not None
+
+
+def _too_deep(data: bytes, max_depth: int) -> JsonProblem:
+    offset = next((at for _, at, depth in _tokens(data) if depth > max_depth), 0)
+    return JsonProblem(
+        f"is nested deeper than {max_depth}",
+        offset=offset,
+        hint="raise ReadLimits(max_depth=…), up to 200, if the data is meant to be so",
+    )
+
+
+def _infinite_at(data: bytes) -> int:
+    numbers = ((token, at) for token, at, _ in _tokens(data) if token[:1] in b"-0123456789")
+    return next((at for token, at in numbers if isinf(float(token))), 0)
+
+
+def _repeated_at(data: bytes) -> int:
+    """Where the second of two equal keys stands."""
+    open_objects: list[set[str]] = []
+    last: tuple[bytes, int] = (b"", 0)
+    for token, at, _ in _tokens(data):
+        if token in (b"{", b"["):
+            open_objects.append(set())
+        elif token in (b"}", b"]"):
+            open_objects.pop()
+        elif token == b":":
+            key = json.loads(last[0])
+            if key in open_objects[-1]:
+                return last[1]
+            open_objects[-1].add(key)
+        last = (token, at)
+    return 0
+
+
+def _tokens(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Strings, numbers and punctuation with their offset and the depth they stand at."""
+    depth = 0
+    for match in _TOKEN.finditer(data):
+        token = match[0]
+        depth += token in (b"{", b"[")
+        yield token, match.start(), depth
+        depth -= token in (b"}", b"]")
+
+
+def _kind(value: object) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,52 @@
+"""JSON Lines: one object on each line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import BadRow
+
+from .json_text import JsonProblem, parse_object
+from .open_file import open_bytes, pass_over_line
+from .read_limits import ReadLimits
+from .rows import Found
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """The lines of one file, numbered from 1. Empty ones are passed over."""
+
+    path: Path
+    limits: ReadLimits
+
+    def where(self, position: int) -> str:
+        return f"{self.path}:{position}"
+
+    def __iter__(self) -> Iterator[tuple[int, Found]]:
+        longest = self.limits.max_row_bytes
+        number = 0
+        with open_bytes(self.path, self.limits) as file:
+            while line := file.readline(longest + 1):
+                number += 1
+                if len(line) > longest and not line.endswith(b"\n"):
+                    yield number, self._too_long(number, len(line) + pass_over_line(file))
+                elif content := line.strip(b" \t\r\n"):
+                    yield number, self._read(number, content, line)
+
+    def _read(self, number: int, content: bytes, line: bytes) -> Found:
+        try:
+            return parse_object(content, max_depth=self.limits.max_depth)
+        except JsonProblem as problem:
+            column = line.index(content) + problem.offset + 1
+            message, hint = problem.message, problem.hint
+            if problem.cut_off and not line.endswith(b"\n"):
+                message = "the last line is cut off"
+                hint = "the file was not written to its end; copy it again or remove the line"
+            return BadRow(message, where=f"{self.where(number)}:{column}", hint=hint)
+
+    def _too_long(self, number: int, length: int) -> BadRow:
+        return BadRow(
+            f"is {length} bytes long, over the limit of {self.limits.max_row_bytes}",
+            where=f"{self.where(number)}:{self.limits.max_row_bytes + 1}",
+            hint="raise ReadLimits(max_row_bytes=…); a file with commas between objects is .json",
+        )

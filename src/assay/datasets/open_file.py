@@ -1,0 +1,177 @@
+"""Files opened as bytes: decompressed within bounds, without a byte order mark."""
+
+import gzip
+import io
+import zlib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from assay.errors import DatasetError, MissingExtra
+
+from .read_limits import ReadLimits
+
+_BUFFER = 256 * 1024
+_PIECE = 1024 * 1024
+_ALWAYS_FINE = 16 * 1024 * 1024
+"""Below this much output no ratio is a bomb: short files of one repeated line compress well."""
+
+_ZSTD_INPUT = 512
+"""A zstd block of 4 bytes may expand to 128 KiB, so that this much input is 16 MiB at most."""
+
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class _Decompressor(Protocol):
+    """Raises `EOFError` where the compressed bytes end too early, `OSError` for invalid ones."""
+
+    def readinto(self, buffer: memoryview, /) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
+    """The bytes of a file, `.gz`, `.zst` or plain, after a UTF-8 byte order mark."""
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
+        _check_zstandard(path)
+    try:
+        raw: io.RawIOBase = io.FileIO(path)
+    except OSError as error:
+        raise DatasetError(f"cannot be opened: {error.strerror}", where=str(path)) from error
+    if suffix in (".gz", ".zst"):
+        raw = _Expanding(raw, path, limits)
+    file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
+    try:
+        return _without_mark(file, path)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _check_zstandard(path: Path) -> None:
+    if find_spec("zstandard") is None:
+        missing = MissingExtra.needed("zstd", by=f"reading {path.name}", package="zstandard")
+        raise DatasetError(missing.message, where=str(path), hint=missing.hint)
+
+
+def pass_over_line(file: BinaryIO) -> int:
+    """Pass over what is left of a line without holding it; its length."""
+    length = 0
+    while piece := file.readline(_PIECE):
+        length += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return length
+
+
+def _without_mark(file: io.BufferedReader, path: Path) -> io.BufferedReader:
+    start = file.peek(3)[:3]
+    if start.startswith(_UTF16):
+        raise DatasetError(
+            "is UTF-16, not UTF-8", where=str(path), hint="convert it: iconv -f UTF-16 -t UTF-8"
+        )
+    if start == b"\xef\xbb\xbf":
+        file.read(3)
+    return file
+
+
+class _Zstd:
+    """The content of a zstd file of any number of frames."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        import zstandard
+
+        self._file = file
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._invalid = zstandard.ZstdError
+        self._frame: Any = None
+        self._input = b""
+        self._output = memoryview(b"")
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        # Small pieces go in, because one call expands all that it is given.
+        while not self._output:
+            self._input = self._input or self._file.read(_ZSTD_INPUT)
+            if not self._input:
+                if self._frame is not None:
+                    raise EOFError
+                return 0
+            self._output = memoryview(self._expand())
+        count = min(len(buffer), len(self._output))
+        buffer[:count] = self._output[:count]
+        self._output = self._output[count:]
+        return count
+
+    def _expand(self) -> bytes:
+        if self._frame is None:
+            self._frame = self._decompressor.decompressobj()
+        try:
+            output: bytes = self._frame.decompress(self._input)
+        except self._invalid as error:
+            raise OSError(str(error)) from error
+        self._input = b""
+        if self._frame.eof:
+            self._input, self._frame = self._frame.unused_data, None
+        return output
+
+    def close(self) -> None:
+        self._output = memoryview(b"")
+
+
+class _Expanding(io.RawIOBase):
+    """A compressed file that stops when it grows out of proportion."""
+
+    def __init__(self, raw: io.RawIOBase, path: Path, limits: ReadLimits) -> None:
+        self._file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
+        self._format = "zstd" if path.suffix.lower() == ".zst" else "gzip"
+        self._content: _Decompressor = (
+            _Zstd(self._file) if self._format == "zstd" else gzip.GzipFile(fileobj=self._file)
+        )
+        self._where = str(path)
+        self._suffix = path.suffix
+        self._limits = limits
+        self._expanded = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # Buffer in the stubs
+        try:
+            count = self._content.readinto(buffer)
+        except EOFError as error:
+            raise DatasetError(
+                f"the compressed file is cut off after {self._expanded} bytes of content",
+                where=self._where,
+                hint="copy or download it again",
+            ) from error
+        except (OSError, zlib.error) as error:
+            raise DatasetError(
+                f"is not a sound {self._format} file: {error}",
+                where=self._where,
+                hint="copy or download it again; a file that is not compressed must not end in "
+                f"{self._suffix}",
+            ) from error
+        self._expanded += count
+        self._refuse_bomb()
+        return count
+
+    def _refuse_bomb(self) -> None:
+        if self._expanded > self._limits.max_expanded_bytes:
+            raise DatasetError(
+                f"expands to more than {self._limits.max_expanded_bytes} bytes",
+                where=self._where,
+                hint="raise ReadLimits(max_expanded_bytes=…) if the file is trusted",
+            )
+        allowed = self._limits.max_expansion * max(self._file.tell(), 1)
+        if self._expanded > max(allowed, _ALWAYS_FINE):
+            raise DatasetError(
+                f"expands to more than {self._limits.max_expansion} times its size",
+                where=self._where,
+                hint="raise ReadLimits(max_expansion=…) if the file is trusted",
+            )
+
+    def close(self) -> None:
+        self._content.close()
+        self._file.close()
+        super().close()

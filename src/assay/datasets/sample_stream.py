@@ -1,0 +1,217 @@
+"""Rows made into samples one at a time, with an account of what was left out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from assay.errors import BadRow
+from assay.types import Sample, assign
+
+from .layouts import is_made_id, read_row
+from .read_limits import ReadLimits
+from .row_ids import SeenIds
+from .rows import Found, Rows
+
+Adapter = Callable[[dict[str, Any]], Sample | dict[str, Any]]
+"""Makes a sample of a row, or a row of a known layout."""
+
+OnBadRow = Literal["fail", "skip"]
+
+
+@dataclass
+class SkippedRows:
+    """The rows that one pass left out, and why."""
+
+    read: int = 0
+    """Rows seen, good and bad."""
+
+    count: int = 0
+    problems: list[BadRow] = field(default_factory=list)
+    """The first of them, as many as `ReadLimits.max_problems`."""
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def __str__(self) -> str:
+        total = f"{self.count} of {self.read} rows skipped"
+        if not self.problems:
+            return total
+        shown = "; ".join(_one_line(problem) for problem in self.problems)
+        rest = self.count - len(self.problems)
+        return f"{total}: {shown}" + (f"; and {rest} more" if rest else "")
+
+
+def _one_line(problem: BadRow) -> str:
+    text = f"{problem.where}: {problem.message}" if problem.where else problem.message
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked of a stream."""
+
+    rows: Rows
+    max_samples: int | None
+    on_bad_row: OnBadRow
+    adapter: Adapter | None
+    limits: ReadLimits
+    name: str
+    repeats: bool = False
+    """Whether several samples may have one id, as several rollouts of one sample have."""
+
+    metadata: Mapping[str, Any] | None = None
+    """What the metadata of every sample says besides its own."""
+
+
+class SampleStream:
+    """Samples of one source, read while they are asked for.
+
+    Each `for` loop is a pass of its own from the beginning. `next(stream)` goes through one more.
+    `read` and `skipped` tell of the pass begun last.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.name = plan.name
+        """The path or the name that was asked for, or what kind of rows these are."""
+        self._own_pass: Iterator[Sample] | None = None
+        self.skipped = SkippedRows()
+
+    def with_repeats(self) -> "SampleStream":
+        """The same samples with the ids they have, though several may have the same."""
+        return SampleStream(replace(self._plan, repeats=True))
+
+    def with_metadata(self, metadata: Mapping[str, Any]) -> "SampleStream":
+        """The same samples with `metadata` and their `row_id` in their metadata.
+
+        What a row says by itself under one of these names stays. Ids do not depend on it.
+        """
+        return SampleStream(replace(self._plan, metadata=metadata))
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is read; None for anything but a file."""
+        path: Path | None = getattr(self._plan.rows, "path", None)
+        return path
+
+    @property
+    def reads_once(self) -> bool:
+        """Whether there can be one pass only, because the source is an iterator."""
+        return isinstance(getattr(self._plan.rows, "items", None), Iterator)
+
+    @property
+    def total(self) -> int | None:
+        """How many samples there are at most, where that is known without reading them."""
+        count: int | None = getattr(self._plan.rows, "count", None)
+        if count is None or self._plan.max_samples is None:
+            return count
+        return min(count, self._plan.max_samples)
+
+    @property
+    def read(self) -> int:
+        """How many rows were seen, good and bad."""
+        return self.skipped.read
+
+    def __iter__(self) -> Iterator[Sample]:
+        self.skipped = SkippedRows()
+        samples = _samples(self._plan, self.skipped)
+        return islice(samples, self._plan.max_samples)
+
+    def __next__(self) -> Sample:
+        if self._own_pass is None:
+            self._own_pass = iter(self)
+        return next(self._own_pass)
+
+
+def _samples(plan: Plan, skipped: SkippedRows) -> Iterator[Sample]:
+    with SeenIds() as seen:
+        for position, found in plan.rows:
+            index = skipped.read
+            skipped.read += 1
+            try:
+                sample = _sample(plan, found, index)
+                if not sample.id.isascii():
+                    _refuse_half_a_pair(sample.id)
+                if not plan.repeats:
+                    sample = _claimed(sample, plan.rows, seen, position)
+                if plan.metadata is not None:
+                    own = {**plan.metadata, "row_id": sample.id, **sample.metadata}
+                    assign(sample, {"metadata": own})
+            except BadRow as problem:
+                problem.where = problem.where or plan.rows.where(position)
+                if plan.on_bad_row == "fail":
+                    raise
+                _note(problem, skipped, plan.limits)
+            else:
+                yield sample
+
+
+def _refuse_half_a_pair(sample_id: str) -> None:
+    """A file with such an id is refused by its parser; what never was text comes this far."""
+    try:
+        sample_id.encode()
+    except UnicodeEncodeError:
+        raise BadRow(
+            f"the id {sample_id!r:.80} holds half of a surrogate pair, which is no character",
+            hint="the text was cut inside a character; replace the half with \\ufffd",
+        ) from None
+
+
+def _note(problem: BadRow, skipped: SkippedRows, limits: ReadLimits) -> None:
+    skipped.count += 1
+    if skipped.count <= limits.max_problems:
+        # The traceback would keep the row and its frames in memory.
+        skipped.problems.append(problem.with_traceback(None))
+
+
+def _sample(plan: Plan, found: Found, index: int) -> Sample:
+    if plan.adapter is None and type(found) is dict:
+        return read_row(found, index=index)
+    if isinstance(found, BadRow):
+        raise found
+    if isinstance(found, Sample):
+        # A copy: the one in the caller's list is not ours to number.
+        return found.model_copy(update={"index": index} if found.index is None else None)
+    if plan.adapter is None:
+        return read_row(found, index=index)
+    adapted = _adapted(plan.adapter, found)
+    if not isinstance(adapted, Sample):
+        return read_row(adapted, index=index, came_as=found)
+    if adapted.index is None:
+        adapted.index = index
+    adapted.input = adapted.input or found
+    return adapted
+
+
+def _adapted(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, Any]:
+    """What the adapter makes of a copy of `row`, so that `input` stays as it came."""
+    try:
+        adapted = adapter(dict(row))
+    except Exception as error:
+        raise BadRow(
+            f"the adapter failed: {type(error).__name__}: {error}",
+            hint="its own traceback is the cause of this error",
+        ) from error
+    if isinstance(adapted, Sample | dict):
+        return adapted
+    raise BadRow(
+        f"the adapter returned {type(adapted).__name__}, not a Sample or a dict",
+        hint="return a Sample, or a dict of a known layout",
+    )
+
+
+def _claimed(sample: Sample, rows: Rows, seen: SeenIds, position: int) -> Sample:
+    """The sample under an id that no other has, or `BadRow` for a given id that repeats."""
+    first = seen.claim(sample.id, position)
+    if first is None:
+        return sample
+    if not is_made_id(sample):
+        raise BadRow(
+            f"the id {sample.id!r} was used before, at {rows.where(first)}",
+            hint="make ids unique, or drop the column with adapter= to have them made",
+        )
+    # Equal rows are data, not a mistake: each keeps its place under a numbered id.
+    sample.id = seen.number(sample.id, position)
+    return sample

@@ -1,0 +1,26 @@
+"""Environments and their tools, Gymnasium, and environments behind a URL with their server."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "BasicEnvironment",
+    "CalculatorEnvironment",
+    "Environment",
+    "EnvironmentServer",
+    "GymEnvironment",
+    "Kind",
+    "Launched",
+    "MakeEnvironment",
+    "RemoteEnvironments",
+    "ServerSettings",
+    "Step",
+    "ToolEnvironment",
+    "ToolError",
+    "environment_by_name",
+    "is_loopback",
+    "launched",
+    "tool",
+    "wait_until_ready",
+]

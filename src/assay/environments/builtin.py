@@ -1,0 +1,140 @@
+"""Environments that come with assay, and the one to build tools on."""
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Sequence
+
+from assay.types import Message, ToolSpec
+
+from .environment import Step
+from .tools import Toolbox, ToolError, echoed, tool
+
+_ANSWERED = Step(terminated=True, ended_by_agent=True)
+
+
+class BasicEnvironment:
+    """No tools and no rewards: the agent's first answer ends the episode."""
+
+    tools: Sequence[ToolSpec] = ()
+
+    async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        return ()
+
+    async def step(self, action: Message) -> Step:
+        return _ANSWERED
+
+    async def close(self) -> None:
+        return None
+
+
+class ToolEnvironment:
+    """Methods marked with `@tool` are the tools; an answer without a call ends the episode."""
+
+    def __init__(self) -> None:
+        self._toolbox = Toolbox.of(self)
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        return self._toolbox.specs
+
+    async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        return ()
+
+    async def step(self, action: Message) -> Step:
+        if not action.tool_calls:
+            return _ANSWERED
+        return Step(replies=await self._toolbox.answer(action.tool_calls))
+
+    async def close(self) -> None:
+        return None
+
+
+class CalculatorEnvironment(ToolEnvironment):
+    """One tool that does arithmetic. Whole numbers stay exact."""
+
+    @tool
+    def calculate(self, expression: str) -> str:
+        """Work out an arithmetic expression.
+
+        Args:
+            expression: Numbers, + - * / // % **, brackets; for example "(2 + 3) * 4".
+        """
+        # The text comes from a model: it is walked, never evaluated as Python.
+        if len(expression) > _LONGEST:
+            raise ToolError(f"the expression is longer than {_LONGEST} characters")
+        try:
+            return _written(_value(_parsed(expression), expression))
+        except ZeroDivisionError as error:
+            raise ToolError("division by zero") from error
+        except OverflowError as error:
+            raise ToolError("the result is too large") from error
+        except RecursionError as error:
+            raise ToolError("the expression is nested too deeply") from error
+
+
+_LONGEST = 500
+_MOST_BITS = 4096
+"""Of a whole number: some 1200 digits."""
+
+
+def _parsed(expression: str) -> ast.expr:
+    try:
+        return ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ToolError(f"{echoed(expression)} is not an arithmetic expression") from error
+
+
+def _written(value: float) -> str:
+    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 2**53)
+    return str(int(value)) if whole else repr(value)
+
+
+def _value(node: ast.expr, expression: str) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return _bounded(number)
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(operand, expression))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            values = _value(left, expression), _value(right, expression)
+            return _bounded(_OPERATORS[type(op)](*values))
+    part = ast.get_source_segment(expression.strip(), node) or expression
+    raise ToolError(f"only numbers and + - * / // % ** are allowed, not {echoed(part)}")
+
+
+def _bounded(value: float) -> float:
+    if isinstance(value, complex):
+        raise ToolError("the result is not a real number")
+    large = value.bit_length() > _MOST_BITS if isinstance(value, int) else not math.isfinite(value)
+    if large:
+        raise OverflowError
+    return value
+
+
+def _divided(left: float, right: float) -> float:
+    if isinstance(left, int) and isinstance(right, int) and left % right == 0:
+        return left // right
+    return left / right
+
+
+def _raised(left: float, right: float) -> float:
+    whole = isinstance(left, int) and isinstance(right, int) and abs(left) > 1
+    # 9**9**9 would fill the memory with digits before it could be refused.
+    if whole and right * int(left).bit_length() > _MOST_BITS:
+        raise OverflowError
+    value: float = left**right
+    return value
+
+
+_OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _divided,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _raised,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}

@@ -1,0 +1,264 @@
+"""What the turn loop asks of an environment, and what it takes for an answer."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import dropwhile
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json
+
+from assay.errors import EnvironmentFault
+from assay.types import Message, ToolSpec
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_LONGEST_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one exchange with an environment came to."""
+
+    replies: tuple[Message, ...] = ()
+    """What the environment answers: results of tools, or words of a user."""
+
+    reward: float | None = None
+    """None when the environment gives no rewards, or none before its first one. A None after a
+    known reward means that this reward is unknown, and so is the total."""
+
+    terminated: bool = False
+    truncated: bool = False
+    ended_by_agent: bool = False
+    """Whether the agent ended the episode, by its answer. The rollout then ends, also where the
+    environment itself is neither terminated nor truncated."""
+
+    acted: bool = True
+    """False when the environment took no step, as for a call of a tool that does not exist: there
+    was nothing to reward, and `reward=None` does not mean that a reward is unknown."""
+
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """The control plane's own data: never shown to the agent. Kept as JSON, as it is now."""
+
+    reason: str | None = None
+    observation: Any = None
+    """What is observed now. Kept as JSON, like `info`."""
+
+    rewards: tuple[float | None, ...] = ()
+    """The reward of each step, where the environment took several in one exchange; `reward` is
+    then `add_rewards` of them."""
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether this counts as a step of the environment. A reward makes any exchange one."""
+        return self.acted or bool(self.reward)
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """One episode. Single-use: there is no reset; make another.
+
+    `open` applies the seed (0 included) before anything is observed. The agent's mistakes are
+    answered in words; raising is for faults of the environment itself. An environment may also
+    have a method `describe_session`: the dictionary that it returns is recorded as the session.
+    """
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]: ...
+
+    async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        """Begin the episode; what the agent is shown beside its prompt."""
+        ...
+
+    async def step(self, action: Message) -> Step:
+        """Answer the agent's message."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def checked_step(given: object) -> Step:
+    """The step, with what the turn loop reads of it as it should be.
+
+    What is meant is taken: messages as dictionaries, numbers of numpy, None for no messages. The
+    rest raises `EnvironmentFault`: left in, it would cost the record of the whole rollout. `info`
+    and `observation` are for `plain_info` and `plain`.
+    """
+    if not isinstance(given, Step):
+        raise EnvironmentFault(f"`step` returned {_shown(given)}", hint="return a `Step`")
+    if _is_right(given):
+        return given
+    return replace(
+        given,
+        replies=tuple(checked_all(Message, given.replies, "Step.replies")),
+        reward=None if given.reward is None else _reward(given.reward),
+        rewards=tuple(None if each is None else _reward(each) for each in given.rewards or ()),
+        terminated=_flag(given.terminated, "terminated"),
+        truncated=_flag(given.truncated, "truncated"),
+        ended_by_agent=_flag(given.ended_by_agent, "ended_by_agent"),
+        acted=_flag(given.acted, "acted"),
+        reason=_reason(given.reason),
+    )
+
+
+def _is_right(step: Any) -> bool:
+    """Whether all types are exact, as nearly always: this is asked at every turn."""
+    return (
+        type(step.terminated) is bool
+        and type(step.truncated) is bool
+        and type(step.ended_by_agent) is bool
+        and type(step.acted) is bool
+        and (step.reason is None or type(step.reason) is str)
+        and (step.reward is None or (type(step.reward) is float and math.isfinite(step.reward)))
+        and step.rewards == ()
+        and (step.replies == () or _are(Message, step.replies))
+    )
+
+
+def _are(kind: type[BaseModel], given: object) -> bool:
+    return (type(given) is tuple or type(given) is list) and set(map(type, given)) <= {kind}
+
+
+def checked_all(kind: type[_Model], given: object, what: str) -> Sequence[_Model]:
+    """What an environment gave where several of `kind` belong: dictionaries are read as one each.
+
+    None is nothing. Raises `EnvironmentFault` for anything else.
+    """
+    if _are(kind, given):
+        return cast(Sequence[_Model], given)
+    if given is None:
+        return ()
+    if isinstance(given, str | Mapping | BaseModel) or not isinstance(given, Iterable):
+        raise EnvironmentFault(
+            f"`{what}` is {_shown(given)}", hint=f"give a sequence of `{kind.__name__}`"
+        )
+    return tuple(each if isinstance(each, kind) else _one(kind, each, what) for each in given)
+
+
+def describe_session(environment: Environment, seed: int | None) -> dict[str, Any]:
+    """What is recorded of the session that a rollout takes place in: no secrets, plain JSON."""
+    session: dict[str, Any] = {"environment": type(environment).__name__}
+    if seed is not None:
+        session["seed"] = seed
+    describe = getattr(environment, "describe_session", None)
+    return session if describe is None else {**session, **plain_info(describe())}
+
+
+def _one(kind: type[_Model], given: object, what: str) -> _Model:
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise EnvironmentFault(
+            f"`{what}` holds {_shown(given)}, which is no `{kind.__name__}`"
+        ) from error
+
+
+def _reward(given: Any) -> float:
+    try:
+        reward = None if isinstance(given, str) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        reward = None
+    if reward is None or not math.isfinite(reward):
+        raise EnvironmentFault(
+            f"the reward is {_shown(given)}", hint="a reward is a finite number, or None"
+        )
+    return reward
+
+
+class RewardSum:
+    """The rewards of an episode added up, as long as all of them are known.
+
+    An environment may give its first reward late, such as only at the end. From then on, a step
+    without a reward makes the total unknown: it is never counted as 0.
+    """
+
+    __slots__ = ("known", "unknown")
+
+    def __init__(self) -> None:
+        self.known: float | None = None
+        """The sum of the known rewards. None before the first one."""
+
+        self.unknown: list[int] = []
+        """The indices of the steps whose reward is unknown."""
+
+    @property
+    def total(self) -> float | None:
+        return None if self.unknown else self.known
+
+    def add(self, index: int, step: Step) -> None:
+        """Count one step. Raises `EnvironmentFault` for a sum that is not finite."""
+        is_unknown = False
+        for reward in step.rewards or (step.reward,):
+            if reward is not None:
+                self.known = (self.known or 0.0) + reward
+                if not math.isfinite(self.known):
+                    raise EnvironmentFault(f"the rewards add up to {self.known}")
+            elif self.known is not None and step.acted and not step.ended_by_agent:
+                is_unknown = True
+        if is_unknown:
+            self.unknown.append(index)
+
+
+def add_rewards(rewards: Sequence[float | None]) -> float | None:
+    """The reward of an exchange in which the environment took several steps, one reward each.
+
+    None if none is known, or if one is unknown after a known one.
+    """
+    late = list(dropwhile(lambda reward: reward is None, rewards))
+    known = [reward for reward in late if reward is not None]
+    return sum(known) if known and len(known) == len(late) else None
+
+
+def _flag(given: Any, name: str) -> bool:
+    if given in (True, False):  # 0, 1 and the booleans of numpy too
+        return bool(given)
+    raise EnvironmentFault(f"`Step.{name}` is {_shown(given)}, not a bool")
+
+
+def _reason(given: Any) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    raise EnvironmentFault(f"`Step.reason` is {_shown(given)}, not text")
+
+
+def plain_info(given: Any) -> dict[str, Any]:
+    """A step's `info` as it is now, and as it will be read from a record; None is empty."""
+    if not given:
+        return {}
+    if not isinstance(given, Mapping):
+        raise EnvironmentFault(f"`Step.info` is {_shown(given)}", hint="give a dictionary")
+    try:
+        info: dict[str, Any] = plain(given, "Step.info")
+    except EnvironmentFault:
+        for key, value in given.items():
+            plain({key: value}, f"Step.info[{key!r}]")
+        raise
+    return info
+
+
+def plain(value: object, what: str) -> Any:
+    """The value as it will be read from a record: arrays are lists; nan and infinities are None.
+
+    Raises `EnvironmentFault` for what JSON cannot hold.
+    """
+    try:
+        return from_json(to_json(value, inf_nan_mode="null", fallback=_listed))
+    except Exception as error:
+        problem = str(error).removeprefix("Error serializing to JSON: ")
+        raise EnvironmentFault(
+            f"`{what}` cannot be written as JSON: {problem}", hint="keep it to plain values"
+        ) from error
+
+
+def _listed(value: Any) -> Any:
+    """Arrays and scalars of numpy and its like as plain values."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no plain value")
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,1 @@
+"""Environments on the other side of a connection: clients, a server and a launcher."""

@@ -1,0 +1,386 @@
+"""The sessions of an environment server: each is one environment and what it has answered."""
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from assay.errors import AssayError, ConfigError, EnvironmentFault
+from assay.types import Message, describe_error
+
+from ..environment import Environment, Step
+
+_CLOSE_S = 10.0
+_RETRY_AFTER_S = 1.0
+
+MakeEnvironment = Callable[[Mapping[str, Any]], Environment]
+"""From the task of a session to a fresh environment."""
+
+
+class SessionRefused(AssayError):
+    """A caller asked a session for something that it does not do."""
+
+    kind: ClassVar[str] = "refused"
+
+
+class AtCapacity(SessionRefused):
+    """All sessions are taken. `retry_after_s` is when to ask again."""
+
+    kind = "capacity"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        retry_after_s: float = _RETRY_AFTER_S,
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[object, ...]:
+        rebuild, arguments = super().__reduce__()
+        return (rebuild, arguments, {"retry_after_s": self.retry_after_s})
+
+
+class NoSuchSession(SessionRefused):
+    """The session never was, was closed, or expired."""
+
+    kind = "no_session"
+
+
+class OutOfOrder(SessionRefused):
+    """A step does not follow the one before it."""
+
+    kind = "out_of_order"
+
+
+class EpisodeOver(SessionRefused):
+    """A step was asked for after the last one."""
+
+    kind = "over"
+
+
+class BadTask(SessionRefused):
+    """No environment can be made for the task that a caller gave."""
+
+    kind = "bad_task"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStep:
+    """A step that was done, kept to answer a caller that asks for it again."""
+
+    step_index: int
+    action: Message
+    step: Step
+
+
+@dataclass(eq=False)
+class Session:
+    """One episode of one caller."""
+
+    id: str
+    token: str = field(repr=False)
+    """What a caller must show besides the id."""
+
+    environment: Environment
+    opening: tuple[Message, ...]
+    seed: int | None
+    task: Mapping[str, Any]
+    episode_id: str | None
+    created: float
+    last_used: float
+    steps: list[StoredStep] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    fault: EnvironmentFault | None = None
+    """What broke the environment. A broken session answers no further step."""
+
+    closed: bool = False
+    _running: "asyncio.Future[Step] | None" = field(default=None, repr=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether the last step ended the episode."""
+        if not self.steps:
+            return False
+        last = self.steps[-1].step
+        return last.terminated or last.truncated or last.ended_by_agent
+
+    async def answer(self, action: Message) -> Step:
+        """The environment's own answer. Raises `EnvironmentFault` for whatever breaks in it."""
+        self._running = asyncio.ensure_future(self.environment.step(action))
+        try:
+            return _checked(await self._running)
+        except asyncio.CancelledError:
+            if not self.closed:
+                raise
+            raise _gone(self.id, "was closed during this step") from None
+        except Exception as error:
+            self.fault = _fault(error, f"step {len(self.steps)}")
+            raise self.fault from error
+        finally:
+            self._running = None
+
+    async def end(self) -> None:
+        """Close the environment, also in the middle of a step."""
+        self.closed = True
+        if self._running is not None:
+            self._running.cancel()
+        async with asyncio.timeout(_CLOSE_S):
+            await self.environment.close()
+
+
+class Sessions:
+    """Sessions up to a capacity. Idle ones are closed; a step that was done is not done again.
+
+    Inside `async with` a background task closes idle sessions; leaving it closes all of them. A
+    single step that takes longer than `idle_s` counts as idle.
+    """
+
+    def __init__(
+        self,
+        make: MakeEnvironment,
+        *,
+        capacity: int = 100,
+        idle_s: float = 600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if capacity < 1:
+            raise ConfigError(f"a capacity of {capacity} sessions", hint="at least 1 is needed")
+        if not idle_s > 0:
+            raise ConfigError(f"an idle time of {idle_s} s", hint="give a time above 0")
+        self.capacity = capacity
+        self.idle_s = idle_s
+        self.close_errors: list[str] = []
+        """What went wrong in closing environments, newest last; at most the last 100."""
+
+        self._make = make
+        self._clock = clock
+        self._sessions: dict[str, Session] = {}
+        self._episodes: dict[str, asyncio.Future[Session]] = {}
+        self._opening = 0
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """How many sessions there are, those that are being opened included."""
+        return len(self._sessions) + self._opening
+
+    async def __aenter__(self) -> Self:
+        self._sweeper = asyncio.create_task(self._keep_sweeping())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeper
+        await self._end_all(list(self._sessions.values()))
+
+    async def open(
+        self,
+        *,
+        seed: int | None = None,
+        task: Mapping[str, Any] | None = None,
+        episode_id: str | None = None,
+    ) -> Session:
+        """Make an environment, give it the seed and keep it as a session.
+
+        Asking again with the same `episode_id` before the first step gives the same session, so
+        that a caller who missed the answer can repeat the request.
+        """
+        task = task or {}
+        if episode_id not in self._episodes:
+            await self._make_room()
+        # Looked up after that: while room was made, the same episode may have been asked for.
+        if episode_id is not None and (known := self._episodes.get(episode_id)) is not None:
+            return _repeated(await asyncio.shield(known), seed, task)
+        self._opening += 1
+        promise: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+        if episode_id is not None:
+            self._episodes[episode_id] = promise
+        try:
+            session = await self._opened(seed, task, episode_id)
+        except BaseException as error:
+            self._break_promise(episode_id, promise, error)
+            raise
+        finally:
+            self._opening -= 1
+        self._sessions[session.id] = session
+        promise.set_result(session)
+        return session
+
+    def find(self, session_id: str) -> Session:
+        """The session of this id, which is thereby used. Raises `NoSuchSession`."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise _gone(session_id, f"is not open; sessions idle for {self.idle_s:g} s are closed")
+        session.last_used = self._clock()
+        return session
+
+    async def step(self, session_id: str, action: Message, step_index: int) -> StoredStep:
+        """Do the step, or answer what it came to if it was done before.
+
+        Raises `OutOfOrder` for a gap and for another action at an index that was done.
+        """
+        session = self.find(session_id)
+        async with session.lock:
+            if session.closed:
+                raise _gone(session_id, "was closed before this step")
+            if step_index < len(session.steps):
+                return _stored(session, action, step_index)
+            _require_next(session, step_index)
+            stored = StoredStep(step_index, action, await session.answer(action))
+            session.steps.append(stored)
+            session.last_used = self._clock()
+            return stored
+
+    async def close(self, session_id: str) -> None:
+        """End the session and close its environment. Raises `NoSuchSession`.
+
+        The place is free at once. What breaks in closing is kept in `close_errors`.
+        """
+        await self._end(self.find(session_id))
+
+    async def sweep(self) -> int:
+        """Close the sessions that are idle; how many those were."""
+        limit = self._clock() - self.idle_s
+        idle = [session for session in self._sessions.values() if session.last_used <= limit]
+        await self._end_all(idle)
+        return len(idle)
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(min(self.idle_s / 4, 30.0))
+            await self.sweep()
+
+    async def _make_room(self) -> None:
+        if len(self) >= self.capacity:
+            await self.sweep()
+        if len(self) >= self.capacity:
+            raise AtCapacity(
+                f"all {self.capacity} sessions are taken",
+                hint=f"ask again in {_RETRY_AFTER_S:g} s, or serve with a larger capacity",
+            )
+
+    async def _opened(
+        self, seed: int | None, task: Mapping[str, Any], episode_id: str | None
+    ) -> Session:
+        try:
+            environment = self._make(task)
+        except ConfigError as error:
+            raise BadTask(error.message, where=error.where, hint=error.hint) from error
+        except Exception as error:
+            raise _fault(error, "making the environment") from error
+        try:
+            opening = tuple(await environment.open(seed=seed))
+        except BaseException as error:
+            await self._closed(environment.close())
+            if isinstance(error, Exception):
+                raise _fault(error, "opening the environment") from error
+            raise
+        now = self._clock()
+        return Session(
+            id=secrets.token_urlsafe(16),
+            token=secrets.token_urlsafe(24),
+            environment=environment,
+            opening=opening,
+            seed=seed,
+            task=dict(task),
+            episode_id=episode_id,
+            created=now,
+            last_used=now,
+        )
+
+    def _break_promise(
+        self, episode_id: str | None, promise: "asyncio.Future[Session]", error: BaseException
+    ) -> None:
+        if episode_id is not None:
+            del self._episodes[episode_id]
+        if isinstance(error, Exception):
+            promise.set_exception(error)
+            promise.exception()  # looked at, whether or not somebody waits for it
+        else:
+            promise.cancel()
+
+    async def _end_all(self, sessions: Sequence[Session]) -> None:
+        await asyncio.gather(*(self._end(session) for session in sessions))
+
+    async def _end(self, session: Session) -> None:
+        if self._sessions.pop(session.id, None) is None:
+            return
+        if session.episode_id is not None:
+            self._episodes.pop(session.episode_id, None)
+        await self._closed(session.end())
+
+    async def _closed(self, closing: Any) -> None:
+        """Await it. What happened in the episode stands, whether or not that works."""
+        try:
+            await closing
+        except Exception as error:
+            self.close_errors = [*self.close_errors[-99:], describe_error(error)]
+
+
+def _gone(session_id: str, what: str) -> NoSuchSession:
+    # The beginning only: whoever reads a log must not be able to take part in the session.
+    return NoSuchSession(f"session {session_id[:6]!r}… {what}", hint="open another session")
+
+
+def _fault(error: Exception, where: str) -> EnvironmentFault:
+    if isinstance(error, AssayError):
+        return EnvironmentFault(error.message, where=error.where or where, hint=error.hint)
+    return EnvironmentFault(describe_error(error), where=where)
+
+
+def _checked(step: object) -> Step:
+    if not isinstance(step, Step):
+        raise EnvironmentFault(f"`step` returned {type(step).__name__}", hint="return a `Step`")
+    if step.reward is not None and not math.isfinite(step.reward):
+        raise EnvironmentFault(
+            f"the reward is {step.reward}", hint="a reward is a finite number, or None"
+        )
+    return step
+
+
+def _repeated(session: Session, seed: int | None, task: Mapping[str, Any]) -> Session:
+    if session.steps or session.seed != seed or dict(session.task) != dict(task):
+        raise OutOfOrder(
+            f"the episode {session.episode_id!r} is under way already",
+            hint="give each episode an id of its own",
+        )
+    return session
+
+
+def _stored(session: Session, action: Message, step_index: int) -> StoredStep:
+    stored = session.steps[step_index]
+    if stored.action != action:
+        raise OutOfOrder(
+            f"step {step_index} was done before, with another action",
+            hint=f"the next step is {len(session.steps)}",
+        )
+    return stored
+
+
+def _require_next(session: Session, step_index: int) -> None:
+    if session.fault is not None:
+        raise _fault(session.fault, "an earlier step")
+    if session.over:
+        raise EpisodeOver("the episode is over", hint="open another session")
+    if step_index != len(session.steps):
+        raise OutOfOrder(
+            f"step {step_index} does not follow step {len(session.steps) - 1}"
+            if session.steps
+            else f"step {step_index} cannot be the first",
+            hint=f"the next step is {len(session.steps)}",
+        )

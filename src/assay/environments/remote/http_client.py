@@ -1,0 +1,242 @@
+"""The way to one environment server: its address, its token and a session shared by all episodes.
+
+Addresses come from the user alone. What a server says is data: bounded in size, never followed to
+another address, and quoted without the token.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import SplitResult, unquote_plus, urlsplit, urlunsplit
+
+from pydantic_core import from_json, to_json
+
+from assay.errors import ConfigError, EnvironmentFault
+from assay.providers import Redactor, retry_after
+
+from .capacity import WaitingRoom
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+Kind = Literal["own", "mcp", "openenv"]
+"""The protocols that environment servers speak."""
+
+LARGEST_ANSWER = 4 * 1024 * 1024
+_EXAMINED = 64 * 1024
+_AT_ONCE = 1024 * 1024
+STEP_TIMEOUT_HINT = (
+    "the environment hangs, or needs more time: `step_timeout_s` of @evaluation_test, `timeout_s` "
+    "of RemoteEnvironments"
+)
+TOKEN_HINT = "give its token: `env_token` of @evaluation_test, `token` of RemoteEnvironments"
+_SCHEMES = ("http", "https", "ws", "wss")
+
+
+class Unanswered(EnvironmentFault):
+    """No answer came, because the connection failed or broke."""
+
+
+class TimedOut(EnvironmentFault):
+    """No answer came in time."""
+
+
+class Garbled(EnvironmentFault):
+    """An answer came that cannot be understood."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    where: str
+    redactor: Redactor = field(repr=False)
+
+    def json(self) -> Any:
+        """The JSON of the body. Raises `Garbled`."""
+        try:
+            return from_json(self.body, allow_inf_nan=False)
+        except ValueError:
+            pass
+        raise Garbled(
+            f"HTTP {self.status} with an answer that is not JSON: {self.excerpt}", where=self.where
+        )
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """What the server asks to wait; None when it does not say."""
+        return retry_after(self.headers.get("Retry-After"), milliseconds=None, now=time.time())
+
+    @property
+    def excerpt(self) -> str:
+        """The beginning of the body as one printable line without the token."""
+        return self.shown(self.body[:_EXAMINED].decode("utf-8", "replace")) or "(nothing)"
+
+    def shown(self, text: str, *, most: int = 300) -> str:
+        """Words of the server as one printable line without the token."""
+        # Cleaned before it is cut: half a token is not recognised, and is still half a token.
+        text = self.redactor.clean(text)
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        return f"{text[:most]}…" if len(text) > most else text
+
+
+@dataclass(frozen=True)
+class Link:
+    """How the episodes of one `RemoteEnvironments` reach their server."""
+
+    url: str = field(repr=False)
+    http: "ClientSession" = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+    timeout_s: float = 30.0
+    queue_s: float = 3600.0
+    """How long an episode may wait for a free session."""
+
+    room: WaitingRoom = field(default_factory=WaitingRoom, repr=False)
+
+    @cached_property
+    def where(self) -> str:
+        """The address as it may be shown: without user, password and query."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Takes the token, and what the query of the address holds, out of any text."""
+        return redactor_of(self.url, self.token)
+
+    def describe_session(self, kind: Kind, session_id: str | None) -> dict[str, Any]:
+        """What a rollout records of its session at this server."""
+        named = {} if session_id is None else {"session_id": session_id}
+        return {"kind": kind, "base_url": self.where, **named}
+
+    def at(self, path: str) -> str:
+        """The address of `path` below this one; its query stays."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
+
+    def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The headers of a request: the token, and `more`."""
+        own = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        return {**own, **(more or {})}
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Make one request, with `body` as JSON or bytes as they are, and read the whole answer.
+
+        Raises `Unanswered`, `TimedOut` or `Garbled`; a bad status is for the caller to judge.
+        """
+        import aiohttp
+
+        wait_s = self.timeout_s if timeout_s is None else timeout_s
+        data = (
+            None if body is None else _payload(body if isinstance(body, bytes) else to_json(body))
+        )
+        kind = {} if data is None else {"Content-Type": "application/json"}
+        try:
+            async with self.http.request(
+                method,
+                url,
+                data=data,
+                headers=self.headers({**kind, **(headers or {})}),
+                timeout=aiohttp.ClientTimeout(total=wait_s),
+                allow_redirects=False,
+            ) as response:
+                return self._answer(response, await _read(response))
+        except TimeoutError:
+            fault: EnvironmentFault = TimedOut(
+                f"no answer within {wait_s:g} s",
+                where=self.where,
+                hint=STEP_TIMEOUT_HINT,
+            )
+        except (aiohttp.ClientError, OSError, EOFError) as error:
+            fault = self.unanswered(error)
+        # Outside the handlers: the original exceptions may quote the address with its query.
+        raise fault
+
+    def unanswered(self, error: Exception) -> Unanswered:
+        """What a broken connection is told as."""
+        reason = getattr(error, "os_error", None) or error
+        words = getattr(reason, "strerror", None) or type(error).__name__
+        return Unanswered(
+            f"the connection failed: {words}",
+            where=self.where,
+            hint="is the environment server running? its log says why if it died",
+        )
+
+    def _answer(self, response: "ClientResponse", body: bytes | None) -> Answer:
+        if body is None:
+            raise Garbled(f"the answer is longer than {LARGEST_ANSWER} bytes", where=self.where)
+        if 300 <= response.status < 400:
+            raise Garbled(
+                f"HTTP {response.status}: the server points to another address",
+                where=self.where,
+                hint="it is not followed: give the final address",
+            )
+        return Answer(response.status, response.headers, body, self.where, self.redactor)
+
+
+def redactor_of(url: str, token: str | None) -> Redactor:
+    """Knows the token of a server, and what the query of its address holds."""
+    query = urlsplit(url).query
+    written = [pair.partition("=")[2] for pair in query.split("&")]
+    return Redactor([token or "", query, *written, *map(unquote_plus, written)])
+
+
+def checked_url(url: str) -> str:
+    """The address of a server as a user gave it. Raises `ConfigError` for a bad one."""
+    parts = _parts(url)
+    if parts is None:
+        raise ConfigError(
+            "the address of an environment server must be an http, https, ws or wss address",
+            hint="write it like http://127.0.0.1:8000",
+        )
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(
+            "the address of an environment server holds a user or a password",
+            where=parts.hostname,
+            hint="give the secret as `token`",
+        )
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/"), fragment=""))
+
+
+def _parts(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    plain = url.isprintable() and " " not in url and "\\" not in url
+    if parts.scheme not in _SCHEMES or not parts.hostname or not plain or port == 0:
+        return None
+    return parts
+
+
+def _payload(data: bytes) -> bytes | BytesIO:
+    # aiohttp warns about a large body unless it may send it in pieces.
+    return data if len(data) <= _AT_ONCE else BytesIO(data)
+
+
+async def _read(response: "ClientResponse") -> bytes | None:
+    """The body, or None when it is longer than an answer may be."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await response.content.readany():
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_ANSWER:
+            response.close()
+            return None
+    return b"".join(pieces)

@@ -1,0 +1,288 @@
+"""Sessions with MCP servers of both eras: the handshake, and the stateless one of 2026-07-28."""
+
+import asyncio
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
+
+from assay import __version__
+from assay.errors import EnvironmentFault
+from assay.types import ToolSpec
+
+from .http_client import Garbled, Link
+from .json_rpc import JsonRpc, Result, RpcError
+from .retry_when_busy import patiently
+
+Era = Literal["modern", "legacy"]
+
+MODERN_VERSION = "2026-07-28"
+# Not 2025-11-25: with it a server may end its stream early and expect to be polled.
+LEGACY_VERSION = "2025-06-18"
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+META = "io.modelcontextprotocol/"
+CONTROL_CAPABILITY = "assay/control"
+"""Announced by servers whose `reset_session` opens a session, and that close one when asked."""
+
+EPISODE_HEADER = "x-env-session"
+"""Names the episode on the data plane, where a stateless server has no session of its own."""
+
+_MOST_PAGES = 100
+_CLOSE_S = 5.0
+_PLAIN_HEADER = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
+_WRAPPED_HEADER = re.compile(r"=\?base64\?.*\?=")
+
+
+@dataclass
+class Server:
+    """What is known of a server for as long as the link to it lives."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    url: str | None = None
+    era: Era | None = None
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    has_control: bool | None = None
+
+
+_SERVERS: WeakKeyDictionary[Link, Server] = WeakKeyDictionary()
+
+
+def server_of(link: Link) -> Server:
+    """What was learnt of the server so far."""
+    return _SERVERS.setdefault(link, Server())
+
+
+class McpSession:
+    """One episode's requests to an MCP server."""
+
+    def __init__(self, rpc: JsonRpc, era: Era, episode: str, extra: Mapping[str, Any]) -> None:
+        self.era = era
+        self.capabilities: Mapping[str, Any] = {}
+        self._rpc = rpc
+        self._episode = episode
+        # `_extra` is where servers made for eval-protocol look for the episode.
+        self._client = {
+            "name": "assay",
+            "version": __version__,
+            "_extra": {"session_id": episode, **extra},
+        }
+        self._version = MODERN_VERSION if era == "modern" else LEGACY_VERSION
+        self._transport_id: str | None = None
+        self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}
+
+    @property
+    def url(self) -> str:
+        return self._rpc.url
+
+    @property
+    def keeps_episodes(self) -> bool:
+        """Whether the server announces a control plane that opens and closes sessions."""
+        experimental = self.capabilities.get("experimental")
+        return isinstance(experimental, dict) and CONTROL_CAPABILITY in experimental
+
+    async def begin(self) -> None:
+        """Make sure that the server speaks this era. Raises `RpcError` if it does not."""
+        if self.era == "modern":
+            found = (await self.request("server/discover", {})).value
+            versions = found.get("supportedVersions")
+            if not isinstance(versions, list) or MODERN_VERSION not in versions:
+                raise RpcError(f"the server speaks {versions}", code=None, status=200)
+            self.capabilities = _mapping(found.get("capabilities"))
+            return
+        hello = {
+            "protocolVersion": LEGACY_VERSION,
+            "capabilities": {},
+            "clientInfo": self._client,
+        }
+        result = await self.request("initialize", hello)
+        version = result.value.get("protocolVersion")
+        if version not in LEGACY_VERSIONS:
+            raise RpcError(f"the server speaks version {version!r}", code=None, status=200)
+        self._version = version
+        self._transport_id = result.headers.get("Mcp-Session-Id")
+        self.capabilities = _mapping(result.value.get("capabilities"))
+        await self._rpc.notify("notifications/initialized", self._headers("", {}))
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Result:
+        """One request in the manner of the era; waits if the server has no place."""
+        if self.era == "modern":
+            params = {**params, "_meta": self._meta()}
+        headers = self._headers(method, params)
+        return await patiently(self._rpc.link, lambda: self._rpc.call(method, params, headers))
+
+    async def list_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools of the server, all pages of them."""
+        tools: dict[str, ToolSpec] = {}
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            params = {} if cursor is None else {"cursor": cursor}
+            page = (await self.request("tools/list", params)).value
+            for entry in _listed(page, self._rpc.link):
+                spec = self._spec(entry)
+                if spec.name in tools:
+                    raise self._bad_tool(f"two tools are named {spec.name!r}")
+                tools[spec.name] = spec
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return tuple(tools.values())
+        raise self._bad_tool(f"the list of tools has no end after {_MOST_PAGES} pages")
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        result = await self.request("tools/call", {"name": name, "arguments": arguments})
+        kind = result.value.get("resultType", "complete")
+        if kind != "complete":
+            raise EnvironmentFault(
+                f"the tool {name!r} answered with {kind!r} in place of a result",
+                where=self._rpc.link.where,
+                hint="a tool of an environment must not ask back",
+            )
+        return result.value
+
+    async def close(self) -> None:
+        """End the session where the era has one. A server may decline."""
+        if self._transport_id is None:
+            return
+        headers = self._headers("", {})
+        self._transport_id = None
+        answer = await self._rpc.link.ask(
+            "DELETE", self._rpc.url, headers=headers, timeout_s=_CLOSE_S
+        )
+        if answer.status >= 500 and answer.status != 501:
+            raise EnvironmentFault(
+                f"the session could not be closed: HTTP {answer.status}", where=answer.where
+            )
+
+    def _meta(self) -> dict[str, Any]:
+        return {
+            f"{META}protocolVersion": self._version,
+            f"{META}clientInfo": self._client,
+            f"{META}clientCapabilities": {},
+        }
+
+    def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        headers = {EPISODE_HEADER: self._episode}
+        if self._transport_id is not None:
+            headers["Mcp-Session-Id"] = self._transport_id
+        if method != "initialize":
+            headers["MCP-Protocol-Version"] = self._version
+        if self.era == "modern":
+            headers["Mcp-Method"] = method
+            if method == "tools/call":
+                headers["Mcp-Name"] = header_value(params["name"])
+                headers.update(self._mirror(params["name"], params["arguments"]))
+        return headers
+
+    def _mirror(self, name: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The headers that repeat arguments for which a tool's schema asks it."""
+        for path, header in self._mirrored.get(name, {}).items():
+            value: Any = arguments
+            for key in path:
+                value = value.get(key) if isinstance(value, dict) else None
+            if isinstance(value, bool):
+                value = "true" if value else "false"
+            if isinstance(value, str | int):
+                yield f"Mcp-Param-{header}", header_value(str(value))
+
+    def _spec(self, entry: Any) -> ToolSpec:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        schema = entry.get("inputSchema") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name or not isinstance(schema, dict):
+            raise self._bad_tool("a tool has no name or no `inputSchema`")
+        self._mirrored[name] = dict(_marked(schema, ()))
+        description = entry.get("description")
+        return ToolSpec(
+            name=name,
+            description=description if isinstance(description, str) else "",
+            parameters=schema,
+        )
+
+    def _bad_tool(self, what: str) -> Garbled:
+        return Garbled(what, where=self._rpc.link.where, hint="correct the server's tools")
+
+
+async def connect(
+    link: Link, *, episode: str, extra: Mapping[str, Any], era: Era | None = None
+) -> McpSession:
+    """A session that has begun. What the first one learns of the server serves the others."""
+    server = server_of(link)
+    async with server.lock:
+        if server.url is None or server.era is None or era not in (None, server.era):
+            session = await _found(link, episode, extra, era)
+            server.url, server.era = session.url, session.era
+            server.capabilities = session.capabilities
+            return session
+        session = McpSession(JsonRpc(link, server.url), server.era, episode, extra)
+    if session.era == "modern":
+        session.capabilities = server.capabilities
+    else:
+        await _begun(session, link)
+    return session
+
+
+async def _found(link: Link, episode: str, extra: Mapping[str, Any], era: Era | None) -> McpSession:
+    """Try the addresses and eras that there are, the modern one first."""
+    tried: list[str] = []
+    eras: tuple[Era, ...] = ("modern", "legacy") if era is None else (era,)
+    for url in endpoints(link):
+        for each in eras:
+            session = McpSession(JsonRpc(link, url), each, episode, extra)
+            try:
+                await session.begin()
+            except RpcError as refusal:
+                tried.append(f"{each} at {urlsplit(url).path or '/'}: {refusal.message}")
+            else:
+                return session
+    raise EnvironmentFault(
+        f"the server speaks no MCP that is known here ({'; '.join(tried)})",
+        where=link.where,
+        hint="give the address of its MCP endpoint, which often ends in /mcp",
+    )
+
+
+async def _begun(session: McpSession, link: Link) -> None:
+    try:
+        await session.begin()
+    except RpcError as refusal:
+        raise EnvironmentFault(
+            f"the server refuses a session: {refusal.message}", where=link.where
+        ) from None
+
+
+def endpoints(link: Link) -> tuple[str, ...]:
+    """Where the MCP endpoint may be: the address itself, or `/mcp` below it."""
+    parts = urlsplit(link.url)
+    if parts.path.rstrip("/").endswith("/mcp"):
+        return (link.url,)
+    below = urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/mcp"))
+    return (below, link.url)
+
+
+def header_value(text: str) -> str:
+    """A text as MCP writes it into a header: wrapped where it is not plain ASCII."""
+    if _PLAIN_HEADER.fullmatch(text) and not _WRAPPED_HEADER.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def _marked(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The properties that a schema marks with `x-mcp-header`, by the way that leads to them."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for key, inner in properties.items() if isinstance(properties, dict) else ():
+        header = inner.get("x-mcp-header") if isinstance(inner, dict) else None
+        if isinstance(header, str) and re.fullmatch(r"[A-Za-z0-9_-]+", header):
+            yield (*path, key), header
+        yield from _marked(inner, (*path, key))
+
+
+def _listed(page: Mapping[str, Any], link: Link) -> list[Any]:
+    tools = page.get("tools")
+    if not isinstance(tools, list):
+        raise Garbled("`tools/list` gives no list of tools", where=link.where)
+    return tools
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,272 @@
+"""Python functions as tools: the schema a model is told, and calls answered in words."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import PydanticSerializationError, to_json
+
+from assay.errors import ConfigError, EnvironmentFault
+from assay.types import Message, ToolCall, ToolSpec, error_message
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class ToolError(Exception):
+    """Raise inside a tool to answer the agent in words: its mistake, not a fault."""
+
+
+def tool(function: Function) -> Function:
+    """Mark a function or a method as a tool.
+
+    The schema comes from the signature, the descriptions from the docstring (its first paragraph,
+    and an `Args:` section or `:param name:` lines) or from `Field(description=...)`.
+
+    A plain function runs in the event loop, which does nothing else meanwhile: a tool that waits
+    for something is an `async def`, or hands the waiting to `asyncio.to_thread`.
+    """
+    inner: Any = getattr(function, "__func__", function)  # of a staticmethod or a classmethod
+    describe(inner)  # a signature that cannot become a schema fails where it is written
+    inner.__assay_tool__ = True
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    spec: ToolSpec
+    arguments: type[BaseModel]
+    parameters: Mapping[str, str]
+    """The function's parameter for each field of `arguments`."""
+
+
+@cache
+def describe(function: Callable[..., Any]) -> _Description:
+    """The schema of a tool, and the model that checks its arguments."""
+    name = function.__name__
+    summary, notes = _read_docstring(inspect.getdoc(function) or "")
+    given = _parameters(function)
+    types = _types(function, given)
+    for parameter in given:
+        if parameter.name not in types:
+            raise ConfigError(f"parameter `{parameter.name}` has no type", where=f"tool `{name}`")
+    # Fields have names of their own, for a parameter may be called `schema` or `model_config`.
+    parameters = {f"argument_{place}": each.name for place, each in enumerate(given)}
+    fields: dict[str, Any] = {
+        field: _field(each, types[each.name], notes.get(each.name))
+        for field, each in zip(parameters, given, strict=True)
+    }
+    try:
+        arguments = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        schema = arguments.model_json_schema()
+    except PydanticUserError as error:
+        raise ConfigError(error.message, where=f"tool `{name}`") from error
+    schema.pop("title", None)
+    for entry in schema.get("properties", {}).values():
+        entry.pop("title", None)
+    schema.setdefault("properties", {})
+    spec = ToolSpec(name=name, description=summary, parameters=schema)
+    return _Description(spec, arguments, parameters)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What a call has to give; not the object or the class that a method is called on."""
+    found = list(inspect.signature(function).parameters.values())
+    if found and (
+        found[0].name == "self"
+        or (found[0].name == "cls" and found[0].annotation is inspect.Parameter.empty)
+    ):
+        del found[0]
+    for each in found:
+        where = f"tool `{function.__name__}`"
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            raise ConfigError(f"takes {each}; a tool's parameters must have names", where=where)
+        if each.kind is each.POSITIONAL_ONLY:
+            raise ConfigError(
+                f"parameter `{each.name}` cannot be given by its name",
+                where=where,
+                hint="take the `/` out of the signature",
+            )
+    return found
+
+
+def _types(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
+    """The types of the parameters. That of the result is not needed, and need not be known yet."""
+    written = {
+        each.name: each.annotation for each in parameters if each.annotation is not each.empty
+    }
+    known = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return get_type_hints(
+            SimpleNamespace(__annotations__=written), globalns=known, include_extras=True
+        )
+    except NameError as error:
+        raise ConfigError(
+            f"the type of a parameter is not known: {error}",
+            where=f"tool `{function.__name__}`",
+            hint="define or import it above the tool, and not for type checkers only",
+        ) from error
+
+
+def _field(parameter: inspect.Parameter, kind: Any, note: str | None) -> tuple[Any, Any]:
+    default = ... if parameter.default is parameter.empty else parameter.default
+    told = Field(alias=parameter.name, description=note) if note else Field(alias=parameter.name)
+    return Annotated[kind, told], default
+
+
+_PARAM = re.compile(
+    r"^:param[ \t]+(?:[^:\n]*[ \t])?(?P<name>\w+):[ \t]*(?P<note>.*(?:\n[ \t]+\S.*)*)", re.M
+)
+_SECTION = re.compile(
+    r"^(?:Args|Arguments|Parameters):[ \t]*\n(?P<lines>(?:[ \t]+.*\n?|\n)+)", re.M
+)
+_ENTRY = re.compile(
+    r"^(?P<indent>[ \t]+)(?P<name>\w+)(?:\s*\(.*?\))?:[ \t]*"
+    r"(?P<note>.*(?:\n(?:[ \t]*\n)*(?P=indent)[ \t]+.*)*)",
+    re.M,
+)
+_AFTER_SUMMARY = re.compile(
+    r"^[ \t]*$|^(?:Args|Arguments|Parameters|Returns|Raises):[ \t]*$|^:\w[^:\n]*:", re.M
+)
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The first paragraph, and what is said about each parameter."""
+    summary = " ".join(_AFTER_SUMMARY.split(text, maxsplit=1)[0].split())
+    entries = [*_PARAM.finditer(text)]
+    if section := _SECTION.search(text):
+        entries += _ENTRY.finditer(section["lines"])
+    return summary, {entry["name"]: " ".join(entry["note"].split()) for entry in entries}
+
+
+class Toolbox:
+    """Named tools that answer a message's calls: `async` ones together, results in call order."""
+
+    def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
+        self._functions: Mapping[str, Callable[..., Any]] = {
+            function.__name__: function for function in functions
+        }
+        if len(self._functions) != len(functions):
+            names = sorted(function.__name__ for function in functions)
+            raise ConfigError(f"two tools have one name: {names}", where="tools")
+        self._described = {
+            name: describe(getattr(function, "__func__", function))
+            for name, function in self._functions.items()
+        }
+        self.specs = tuple(described.spec for described in self._described.values())
+
+    @classmethod
+    def of(cls, owner: object) -> "Toolbox":
+        """The methods of `owner` that are marked as tools, in the order they were written."""
+        names = _marked(type(owner))  # type: ignore[arg-type]  # it takes a class for unhashable
+        return cls([getattr(owner, name) for name in names])
+
+    async def answer(self, calls: Sequence[ToolCall]) -> tuple[Message, ...]:
+        """One message for each call, in the order of the calls."""
+        if len(calls) == 1:
+            return (await self._answer(calls[0]),)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._answer(call)) for call in calls]
+        except ExceptionGroup as several:
+            first = several.exceptions[0]
+            raise first from first.__cause__
+        return tuple(task.result() for task in tasks)
+
+    async def _answer(self, call: ToolCall) -> Message:
+        details = None
+        try:
+            content = _as_text(await self._run(call))
+        except ToolError as mistake:
+            content, details = f"Error: {error_message(mistake)}", {"failed": True}
+        except SystemExit as ended:
+            # It would go through the event loop and end every other rollout, without a word.
+            raise EnvironmentFault(
+                f"the tool {call.name!r} called sys.exit({ended.code!r})"
+            ) from ended
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise EnvironmentFault(
+                f"the tool {call.name!r} waited for something that was cancelled"
+            ) from cancelled
+        return Message(
+            role="tool", content=content, tool_call_id=call.id, name=call.name, details=details
+        )
+
+    async def _run(self, call: ToolCall) -> object:
+        if call.name not in self._functions:
+            raise ToolError(f"there is no tool {echoed(call.name)}; the tools are {self._names()}")
+        if call.malformed:
+            raise ToolError(not_an_object(call))
+        arguments = self._checked(call)
+        result = self._functions[call.name](**arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    def _checked(self, call: ToolCall) -> dict[str, Any]:
+        described = self._described[call.name]
+        try:
+            checked = described.arguments.model_validate(call.arguments)
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{_short('.'.join(map(str, problem['loc'])) or 'arguments')}: {problem['msg']}"
+                for problem in error.errors(include_url=False, include_input=False)
+            )
+            raise ToolError(f"wrong arguments for {call.name!r}: {problems}") from error
+        return {name: getattr(checked, field) for field, name in described.parameters.items()}
+
+    def _names(self) -> str:
+        return ", ".join(map(repr, self._functions)) or "none"
+
+
+@cache
+def _marked(owner: type) -> Sequence[str]:
+    """The names under which a class has tools."""
+    names = dict.fromkeys(
+        name
+        for kind in reversed(owner.__mro__)
+        for name, member in vars(kind).items()
+        if getattr(getattr(member, "__func__", member), "__assay_tool__", False)
+    )
+    return tuple(names)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return to_json(value).decode()
+    except PydanticSerializationError:
+        return str(value)
+
+
+def not_an_object(call: ToolCall) -> str:
+    """What the agent is told of arguments that are `malformed`."""
+    return f"the arguments of {call.name!r} are not a JSON object: {echoed(call.raw_arguments)}"
+
+
+def echoed(value: object) -> str:
+    """What a model wrote, as it is shown to it again: its beginning when it is long."""
+    return _short(repr(value))
+
+
+_LONGEST_ECHO = 200
+
+
+def _short(text: str) -> str:
+    if len(text) <= _LONGEST_ECHO:
+        return text
+    return f"{text[:_LONGEST_ECHO]}… ({len(text)} characters)"

@@ -1,0 +1,17 @@
+from .export_report import ExportReport as ExportReport
+from .export_report import LeftOut as LeftOut
+from .exporter import ExportOptions as ExportOptions
+from .exporter import Tokenise as Tokenise
+from .exporter import export_samples as export_samples
+from .format_table import FORMATS as FORMATS
+from .format_table import Format as Format
+from .format_table import format_named as format_named
+from .overlap import EvaluationTexts as EvaluationTexts
+from .overlap import Overlap as Overlap
+from .selection import FAILED as FAILED
+from .selection import NOT_JUDGED as NOT_JUDGED
+from .selection import TOO_LOW as TOO_LOW
+from .selection import Selection as Selection
+from .split import Split as Split
+from .token_lengths import Lengths as Lengths
+from .token_lengths import load_tokenizer as load_tokenizer

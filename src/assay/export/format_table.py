@@ -1,0 +1,137 @@
+"""The table of formats: what each takes of a sample, and how a row of it is made."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.formats import (
+    SKYRL_COLUMNS,
+    VERL_COLUMNS,
+    Converted,
+    to_atif,
+    to_eval_record,
+    to_fireworks_rft,
+    to_openai_dpo,
+    to_openai_rft,
+    to_openai_sft,
+    to_openenv_trace,
+    to_sharegpt,
+    to_skyrl,
+    to_trl_kto,
+    to_trl_messages,
+    to_trl_preference,
+    to_trl_prompt,
+    to_trl_sft,
+    to_trl_tokens,
+    to_verl,
+    to_verl_sft,
+    to_vertex,
+)
+from assay.types import Sample
+
+from .inferred_parquet import Inferred
+from .parquet_file import Columns
+from .selection import Takes
+
+Row = Converted[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of a file."""
+
+    takes: Takes
+    about: str
+    write: Callable[..., Row]
+    """Of a sample; of the better and the worse one for pairs; of a sample and a label."""
+
+    columns: Columns | Inferred | None = None
+    """Where the file may be Parquet."""
+
+    only_parquet: bool = False
+    least: int = 1
+    """How few rows the consumer takes."""
+
+    note: str | None = None
+    """What the report of every export in this format says."""
+
+    def check_target(self, target: Path, name: str) -> None:
+        """Raise `ConfigError` for a file whose name says that it is something else."""
+        suffix = target.suffix.lower()
+        known = [".parquet"] if self.only_parquet else [".jsonl", ".ndjson"]
+        if self.columns is not None and not self.only_parquet:
+            known.append(".parquet")
+        if suffix not in known:
+            raise ConfigError(
+                f"{suffix or 'a name without an ending'} is no file of {name}",
+                where=f"-o {target}",
+                hint=f"it is written as {', '.join(known)}",
+            )
+
+
+def _own(sample: Sample) -> Row:
+    return Converted(sample.to_dict())
+
+
+_LEAST_OF_OPENAI = 10
+
+_VERL_SFT = Inferred(
+    exact=("messages[].tool_calls[].function.arguments", "tools[].function"),
+    hint="verl renders padded keys as null: read the file with the class in docs/export.md, "
+    "or export samples with the same tools and arguments to a file of their own",
+)
+
+FORMATS: Mapping[str, Format] = {
+    "trl-sft": Format("answers", "TRL SFTTrainer: prompt and completion, with tools", to_trl_sft),
+    "trl-sft-messages": Format("answers", "the same as one list of messages", to_trl_messages),
+    "trl-sft-tokens": Format("tokens", "TRL SFTTrainer: recorded tokens and labels", to_trl_tokens),
+    "trl-grpo": Format("prompts", "TRL GRPOTrainer: prompts and ground truths", to_trl_prompt),
+    "trl-preference": Format(
+        "pairs", "TRL DPOTrainer: the best and worst answer", to_trl_preference
+    ),
+    "trl-kto": Format("labels", "TRL KTOTrainer: answers, good or bad", to_trl_kto),
+    "openai-sft": Format(
+        "answers", "OpenAI supervised fine-tuning", to_openai_sft, least=_LEAST_OF_OPENAI
+    ),
+    "openai-dpo": Format(
+        "pairs", "OpenAI preference fine-tuning", to_openai_dpo, least=_LEAST_OF_OPENAI
+    ),
+    "openai-rft": Format(
+        "prompts",
+        "OpenAI reinforcement fine-tuning, with a grader to start from",
+        to_openai_rft,
+        least=_LEAST_OF_OPENAI,
+    ),
+    "fireworks-rft": Format("prompts", "Fireworks reinforcement fine-tuning", to_fireworks_rft),
+    "verl": Format(
+        "prompts", "verl's RL trainers", to_verl, columns=VERL_COLUMNS, only_parquet=True
+    ),
+    "verl-sft": Format(
+        "answers", "verl's SFT trainer", to_verl_sft, columns=_VERL_SFT, only_parquet=True
+    ),
+    "skyrl": Format("prompts", "SkyRL's prompts", to_skyrl, columns=SKYRL_COLUMNS),
+    "sharegpt": Format("answers", "conversations of human and gpt", to_sharegpt),
+    "atif": Format("samples", "ATIF 1.8, one trajectory on each line", to_atif),
+    "openenv": Format(
+        "answers",
+        "OpenEnv's layout of training traces, which its released package does not read",
+        to_openenv_trace,
+        note="the openenv-core package (0.3.0) has no reader for these traces; "
+        "`assay.formats.openenv_trace.from_openenv_trace` reads them",
+    ),
+    "vertex": Format("samples", "Vertex Gen AI evaluation", to_vertex),
+    "eval": Format("samples", "evaluation records", to_eval_record),
+    "sample": Format("samples", "assay's own, which every command reads", _own),
+}
+"""By the name that `assay export` knows them by."""
+
+
+def format_named(name: str) -> Format:
+    """The format of this name, or `ConfigError`."""
+    if name not in FORMATS:
+        raise ConfigError(
+            f"there is no format {name!r}", hint=f"the formats are {', '.join(FORMATS)}"
+        )
+    return FORMATS[name]

@@ -1,0 +1,109 @@
+"""Files that appear whole or not at all: written beside their place, then put there."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from assay.errors import ConfigError
+from assay.types import open_private, replace_private
+
+from .inferred_parquet import Inferred, InferredParquetFile
+from .jsonl_file import JsonLinesFile
+from .parquet_file import Columns, ParquetFile
+
+
+class RowFile(Protocol):
+    """A file under way."""
+
+    def write(self, row: Mapping[str, Any]) -> None: ...
+
+    def close(self) -> None:
+        """Complete the file."""
+
+    def abort(self) -> None:
+        """Let go of the file, complete or not; it is going to be removed."""
+
+
+class Files:
+    """The files of one export. Leaving the block in any other way than `commit` removes them."""
+
+    def __init__(
+        self, targets: Sequence[Path], *, columns: Columns | Inferred | None, force: bool
+    ) -> None:
+        self._columns = columns
+        self._open: dict[Path, RowFile] = {}
+        self._beside: dict[Path, str] = {}
+        for target in targets:
+            refuse_to_overwrite(target, force=force)
+
+    def write(self, target: Path, row: Mapping[str, Any]) -> None:
+        file = self._open.get(target)
+        if file is None:
+            file = self._open[target] = self._begun(target)
+        file.write(row)
+
+    def add_text(self, target: Path, text: str) -> None:
+        """Put a text file beside the others, at the end."""
+        self._beside[target] = text
+
+    def commit(self) -> None:
+        """Put every file in its place."""
+        for under_way in self._open.values():
+            under_way.close()
+        for target, text in self._beside.items():
+            with open_private(_unfinished(target)) as file:
+                file.write(text)
+        for target in [*self._open, *self._beside]:
+            replace_private(_unfinished(target), target)
+
+    def count_changes(self) -> Counter[str]:
+        """Objects that inferred columns changed, once the files are complete."""
+        files = (file for file in self._open.values() if isinstance(file, InferredParquetFile))
+        return sum((file.changed for file in files), Counter())
+
+    def _begun(self, target: Path) -> RowFile:
+        path = _unfinished(target)
+        try:
+            if self._columns is None or target.suffix.lower() != ".parquet":
+                return JsonLinesFile(path)
+            if isinstance(self._columns, Inferred):
+                return InferredParquetFile(path, self._columns)
+            return ParquetFile(path, self._columns)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot be written: {error.strerror}", where=str(target), hint="check the folder"
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for file in self._open.values():
+            with suppress(Exception):
+                file.abort()
+        for target in [*self._open, *self._beside]:
+            _unfinished(target).unlink(missing_ok=True)
+
+
+def refuse_to_overwrite(target: Path, *, force: bool) -> None:
+    """Raise `ConfigError` when the target is there, or cannot be a file."""
+    if target.is_dir():
+        raise ConfigError("is a folder", where=str(target), hint="name a file")
+    if target.exists() and not force:
+        raise ConfigError("is there already", where=str(target), hint="--force overwrites it")
+    if not target.parent.is_dir():
+        raise ConfigError("there is no such folder", where=str(target.parent))
+
+
+def _unfinished(target: Path) -> Path:
+    # With the process in its name: two exports may be under way.
+    return target.with_name(f".{target.name}.{os.getpid()}.unfinished")

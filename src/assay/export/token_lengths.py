@@ -1,0 +1,118 @@
+"""How long a sample is in tokens: as recorded, or counted by a tokenizer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.errors import ConfigError, MissingExtra, WireError
+from assay.formats import asked_of, in_words, to_huggingface, tools_of
+from assay.types import Message, ModelCall, Sample
+
+UNKNOWN = "length unknown"
+
+Count = Callable[[Sample, bool], int | None]
+"""The tokens of a sample, or of its prompt alone; None when they are not known."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """A limit, and who counts."""
+
+    limit: int
+    count: Count
+    source: str
+    """In words, for the account."""
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigError(f"limit={self.limit} is less than 1", where="Lengths")
+
+    @classmethod
+    def recorded(cls, limit: int) -> "Lengths":
+        """By the tokens that the model calls recorded."""
+        return cls(limit, recorded_tokens, "as the model calls recorded them")
+
+    @classmethod
+    def by_tokenizer(cls, limit: int, folder: Path) -> "Lengths":
+        """By a tokenizer and its chat template, from a folder."""
+        return cls(limit, _counter(folder), f"counted by the tokenizer in {folder}")
+
+    def refusal(self, sample: Sample, *, prompt_only: bool = False) -> str | None:
+        """Why a sample is too long, or not known not to be; None when it is not."""
+        length = self.count(sample, prompt_only)
+        if length is None:
+            return UNKNOWN
+        return f"longer than {self.limit} tokens" if length > self.limit else None
+
+
+def recorded_tokens(sample: Sample, prompt_only: bool) -> int | None:
+    """What the engine counted: the longest call, or the prompt of the first one."""
+    if sample.tokens and not prompt_only:
+        return len(sample.tokens)
+    calls = sample.trajectory.calls if sample.trajectory is not None else []
+    calls = [call for call in calls if call.error is None]
+    if prompt_only:
+        return _read_by(calls[0]) if calls else None
+    lengths = [_length(call) for call in calls]
+    known = [length for length in lengths if length is not None]
+    return max(known) if known and len(known) == len(lengths) else None
+
+
+def _read_by(call: ModelCall) -> int | None:
+    if call.prompt_ids is not None:
+        return len(call.prompt_ids)
+    return None if call.usage is None else call.usage.input_tokens
+
+
+def _length(call: ModelCall) -> int | None:
+    read = _read_by(call)
+    if call.completion_ids is not None:
+        said: int | None = len(call.completion_ids)
+    else:
+        said = None if call.usage is None else call.usage.output_tokens
+    return None if read is None or said is None else read + said
+
+
+def _counter(folder: Path) -> Count:
+    tokenizer = load_tokenizer(folder)
+
+    def count(sample: Sample, prompt_only: bool) -> int | None:
+        messages = asked_of(sample) if prompt_only else sample.messages
+        return _rendered(tokenizer, messages, tools_of(sample))
+
+    return count
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a folder, with a chat template. Raises `ConfigError` for anything else."""
+    if not folder.is_dir():
+        raise ConfigError("there is no such folder", where=f"--tokenizer {folder}")
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise MissingExtra.needed("train", by="--tokenizer", package="transformers") from None
+    try:
+        # A folder only, and no code from it: nothing is fetched and nothing of it is run.
+        tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as error:
+        said = str(error).strip().split("\n")[0]
+        raise ConfigError(f"is no tokenizer: {said}", where=f"--tokenizer {folder}") from None
+    if not tokenizer.chat_template:
+        raise ConfigError("has no chat template", where=f"--tokenizer {folder}")
+    return tokenizer
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Message], tools: list[dict[str, Any]]) -> int:
+    wire = to_huggingface(in_words(messages)).value
+    try:
+        ids = tokenizer.apply_chat_template(
+            wire, tools=tools or None, tokenize=True, return_dict=False
+        )
+    except Exception as error:  # whatever a template raises, it is about this conversation
+        raise WireError(
+            f"the chat template refuses it: {type(error).__name__}", where="messages"
+        ) from error
+    return len(ids)

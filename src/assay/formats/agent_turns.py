@@ -1,0 +1,143 @@
+"""Which turns of a conversation the agent took, and what it was given before them.
+
+Training learns from the agent's own turns only. Assistant turns of the prompt were written by
+somebody else, and are context like the user's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from assay.errors import WireError
+from assay.types import Message, Sample, TextBlock, Trajectory
+
+from .conversion import Lost
+
+_ANSWERS = ("assistant", "tool", "function")
+
+
+@dataclass(frozen=True)
+class AgentTurns:
+    """A conversation, parted where the agent first spoke."""
+
+    context: list[Message]
+    """Everything before the agent's first turn."""
+
+    made: list[Message]
+    """From its first turn to its last, with what stands between them."""
+
+    own: frozenset[int]
+    """The places in `made` of the agent's turns. Other assistant turns there are not its own."""
+
+    cut: int = 0
+    """Messages after the agent's last turn, which teach nothing."""
+
+    def report_cut(self, lost: list[Lost]) -> None:
+        """Say what is left out behind the last turn."""
+        if self.cut:
+            lost.append(Lost("messages", "what comes after the agent's last turn; left out"))
+
+    @property
+    def foreign(self) -> bool:
+        """Whether a format that trains on every assistant turn would train on others' words."""
+        inside = (n for n, message in enumerate(self.made) if message.role == "assistant")
+        return any(message.role == "assistant" for message in self.context) or any(
+            n not in self.own for n in inside
+        )
+
+
+def turns_of(sample: Sample) -> AgentTurns:
+    """Part a conversation. Raises `WireError` where the agent took no turn, or nobody can tell."""
+    messages = sample.messages
+    places = [place for place in _places(sample) if not _is_weightless(messages[place])]
+    if not places:
+        raise WireError("the agent took no turn", where=f"sample {sample.id}")
+    first, last = places[0], places[-1]
+    return AgentTurns(
+        context=list(messages[:first]),
+        made=list(messages[first : last + 1]),
+        own=frozenset(place - first for place in places),
+        cut=len(messages) - last - 1,
+    )
+
+
+def _places(sample: Sample) -> list[int]:
+    messages = sample.messages
+    if sample.trajectory is None:
+        return _answering(messages)
+    recorded = _recorded(sample.trajectory)
+    if recorded is not None:
+        return recorded
+    start = _end_of_prompt(sample)
+    return [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
+
+
+def asked_of(sample: Sample) -> list[Message]:
+    """The messages that a new rollout of the sample begins with. Empty when there are none."""
+    if isinstance(sample.prompt, str):
+        return [Message(role="user", content=sample.prompt)] if sample.prompt else []
+    if sample.trajectory is None:
+        places = _answering(sample.prompt)
+        return list(sample.prompt[: places[0]] if places else sample.prompt)
+    return list(sample.prompt)
+
+
+def in_words(messages: Sequence[Message]) -> list[Message]:
+    """The messages with plain text as their content. Raises `WireError` for images and the like."""
+    return [_worded(message, f"messages[{n}]") for n, message in enumerate(messages)]
+
+
+def _worded(message: Message, where: str) -> Message:
+    if isinstance(message.content, str):
+        return message
+    for n, block in enumerate(message.content or ()):
+        if not isinstance(block, TextBlock):
+            raise WireError(f"a `{block.type}` block is not text", where=f"{where}.content[{n}]")
+    # Without an answer in words the text is empty: a null is printed by templates as `None`.
+    return message.model_copy(update={"content": message.text})
+
+
+def _answering(messages: Sequence[Message]) -> list[int]:
+    """The assistant turns at the end, after whatever was last said to the assistant."""
+    start = len(messages)
+    while start and messages[start - 1].role in _ANSWERS:
+        start -= 1
+    return [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
+
+
+def _is_weightless(message: Message) -> bool:
+    """Whether a file of OpenAI's said that this turn is not to be trained on."""
+    return (message.__pydantic_extra__ or {}).get("weight") == 0
+
+
+def _recorded(trajectory: Trajectory) -> list[int] | None:
+    """Where the answers of the recorded calls stand; None when the calls do not say so."""
+    calls = [call for call in trajectory.calls if call.error is None]
+    places = sorted({call.message_index for call in calls if call.message_index is not None})
+    known = all(call.message_index is not None for call in calls)
+    fits = all(
+        0 <= place < len(trajectory.messages) and trajectory.messages[place].role == "assistant"
+        for place in places
+    )
+    return places if places and known and fits else None
+
+
+def _end_of_prompt(sample: Sample) -> int:
+    """Where in the trajectory the prompt ends."""
+    messages, prompt = sample.messages, asked_of(sample)
+    for offset in range(len(messages) - len(prompt) + 1 if prompt else 0):
+        if _same_words(messages[offset : offset + len(prompt)], prompt):
+            return offset + len(prompt)
+    if any(message.role == "assistant" for message in prompt):
+        raise WireError(
+            "the assistant turns of the prompt cannot be told from the agent's",
+            where=f"sample {sample.id}",
+            hint="record the model calls with their `message_index`",
+        )
+    return 0
+
+
+def _same_words(left: Iterable[Message], right: Iterable[Message]) -> bool:
+    return all(
+        (a.role, a.text, a.tool_calls) == (b.role, b.text, b.tool_calls)
+        for a, b in zip(left, right, strict=True)
+    )

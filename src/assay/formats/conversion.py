@@ -1,0 +1,304 @@
+"""What the chat formats share: reporting what a format cannot hold, and reading hostile data."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+
+from assay.errors import WireError
+from assay.types import Message, ToolCall, well_formed
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+NAMESPACES = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
+"""Extras that belong to one format. `spelling` is how a message was written where it was read."""
+
+HOMELESS = ("provider", "api", "model", "details", "timestamp", "metadata")
+"""Fields of a message that no provider's format has a place for."""
+
+_HOMELESS = frozenset(HOMELESS)
+_NAMED_IN_ERRORS = frozenset({*Message.model_fields, *ToolCall.model_fields})
+_SHOWN_IN_EXACT = 5
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Something a format has no place for."""
+
+    where: str
+    """Such as `messages[2].reasoning`. Without a field: the whole message or block."""
+
+    what: str
+    """What is not there any more, and what stands in its place if anything does."""
+
+
+@dataclass(frozen=True)
+class Converted(Generic[T]):
+    """A value in another format, with a report of what did not fit."""
+
+    value: T
+    lost: tuple[Lost, ...] = ()
+
+    def exact(self) -> T:
+        """The value, or `WireError` when anything was lost on the way."""
+        if not self.lost:
+            return self.value
+        shown = "; ".join(f"{loss.where}: {loss.what}" for loss in self.lost[:_SHOWN_IN_EXACT])
+        more = len(self.lost) - _SHOWN_IN_EXACT
+        raise WireError(
+            f"cannot be converted without loss: {shown}" + (f"; and {more} more" * (more > 0)),
+            where=self.lost[0].where,
+            hint="take `.value` and `.lost` where the loss is acceptable",
+        )
+
+
+def each(items: Iterable[T], where: str) -> Iterable[T]:
+    """`items` when they can be gone through, else `WireError`."""
+    if isinstance(items, Iterable):
+        return items
+    raise wrong_type(items, "a list", where)
+
+
+def message_at(value: object, where: str) -> Message:
+    """`value` when it is a message, else `WireError`."""
+    if isinstance(value, Message):
+        return value
+    raise WireError(
+        f"{type(value).__name__} is not a Message",
+        where=where,
+        hint="read foreign messages with one of the `from_…` functions first",
+    )
+
+
+def mapping_at(value: object, where: str) -> Mapping[str, Any]:
+    """`value` when it is an object with string keys, else `WireError`."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "an object", where)
+    for key in value:
+        if not isinstance(key, str):
+            raise WireError(f"the key {key!r} is not a string", where=where, hint="as in JSON")
+    return value
+
+
+def sequence_at(value: object, where: str) -> Sequence[Any]:
+    """`value` when it is a list or a tuple, else `WireError`."""
+    if isinstance(value, list | tuple):
+        return value
+    raise wrong_type(value, "a list", where)
+
+
+def text_at(value: object, where: str) -> str:
+    """`value` when it is a string, else `WireError`. Half an emoji becomes U+FFFD."""
+    if isinstance(value, str):
+        return well_formed(value)
+    raise wrong_type(value, "a string", where)
+
+
+def optional_text_at(value: object, where: str) -> str | None:
+    """`value` when it is a string or None, else `WireError`."""
+    return None if value is None else text_at(value, where)
+
+
+def wrong_type(value: object, wanted: str, where: str) -> WireError:
+    return WireError(
+        f"{type(value).__name__} where {wanted} is needed",
+        where=where,
+        hint=f"make it {wanted}, or leave the message out",
+    )
+
+
+def too_deep(where: str) -> WireError:
+    return WireError(
+        "is nested too deeply",
+        where=where,
+        hint="leave the message out: no provider accepts such nesting",
+    )
+
+
+def validated(model: type[M], data: Mapping[str, Any], where: str) -> M:
+    """`data` as a `model`, or `WireError` that says which part of it is wrong."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        path = where + _path(first["loc"])
+        raise WireError(
+            f"cannot be read as a {model.__name__}: {first['msg']}",
+            where=path,
+            hint="correct the value, or leave the message out",
+        ) from error
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part in _NAMED_IN_ERRORS:
+            path += f".{part}"
+        else:  # the name of a validator, not of a place in the data
+            break
+    return path
+
+
+def storable(value: T) -> T:
+    """`value` itself, or a copy without the lone surrogates that JSON could not be written with."""
+    try:
+        to_json(value)
+    except ValueError:
+        repaired: T = _repaired(value)
+        return repaired
+    return value
+
+
+def _repaired(value: Any) -> Any:
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, Mapping):
+        return {_repaired(key): _repaired(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_repaired(inner) for inner in value]
+    return value
+
+
+def same(left: object, right: object) -> bool:
+    """Whether two values are the same JSON: `True`, `1` and `1.0` are three different values."""
+    if type(left) is not type(right):
+        return (
+            isinstance(left, list | tuple)
+            and isinstance(right, list | tuple)
+            and (same(list(left), list(right)))
+        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left is right or left == right
+
+
+def object_json(value: Mapping[str, Any], where: str) -> str:
+    """`value` as JSON text, or `WireError` when JSON has no word for something in it."""
+    try:
+        text = to_json(value).decode()
+    except ValueError as error:
+        raise WireError(
+            f"cannot be written as JSON: {error}", where=where, hint="keep to plain JSON values"
+        ) from error
+    return text
+
+
+def report_homeless(message: Message, where: str, lost: list[Lost]) -> None:
+    """Report the set fields that no format has a place for."""
+    if _HOMELESS.isdisjoint(message.__pydantic_fields_set__):
+        return
+    for name in HOMELESS:
+        value = getattr(message, name)
+        if value is not None and not (name == "metadata" and not value):
+            lost.append(Lost(f"{where}.{name}", f"no place for `{name}`; left out"))
+
+
+def report_extras(extra: Mapping[str, Any] | None, own: str, where: str, lost: list[Lost]) -> None:
+    """Report the extras that are not `own`. A null, and a mere spelling, is nothing to lose."""
+    if not extra:
+        return
+    for name, value in extra.items():
+        if name in (own, "spelling") or value is None:
+            continue
+        if name in NAMESPACES and isinstance(value, Mapping):
+            if any(inner is not None and inner != {} for inner in value.values()):
+                keys = ", ".join(f"`{key}`" for key in value)
+                lost.append(Lost(f"{where}.{name}", f"{keys} as read from {name}; left out"))
+        else:
+            lost.append(Lost(f"{where}.{name}", f"no place for the extra `{name}`; left out"))
+
+
+def report_unused(
+    extra: Mapping[str, Any] | None, own: str, used: tuple[str, ...], where: str, lost: list[Lost]
+) -> None:
+    """Report what a message keeps for the format at hand that this message has no use for."""
+    kept = extra.get(own) if extra else None
+    if kept is None:
+        return
+    if not isinstance(kept, Mapping):
+        lost.append(Lost(f"{where}.{own}", f"not something read from {own}; left out"))
+        return
+    for key, value in kept.items():
+        if key not in used and value is not None:
+            lost.append(Lost(f"{where}.{own}.{key}", "no place in such a message; left out"))
+
+
+def report_unspoken(message: Message, where: str, lost: list[Lost], names: tuple[str, ...]) -> None:
+    """Report the fields in `names` that are set, though a message of this role has none."""
+    for name in names:
+        if getattr(message, name) not in (None, ()):
+            what = f"a {message.role} message has no place for `{name}`; left out"
+            lost.append(Lost(f"{where}.{name}", what))
+
+
+def joined_reasoning(texts: Iterable[object]) -> str | None:
+    """Several pieces of thinking as one reasoning, or None when none of them is text."""
+    found = [text for text in texts if isinstance(text, str)]
+    return "\n\n".join(found) if found else None
+
+
+def plain_arguments(call: ToolCall, where: str, lost: list[Lost]) -> dict[str, Any]:
+    """The arguments as an object, reporting the model's own spelling, which an object has not."""
+    if call.raw_arguments is not None:
+        what = (
+            "the arguments are not a JSON object; written as {}"
+            if call.malformed
+            else "the model's own spelling of the arguments; written as an object"
+        )
+        lost.append(Lost(f"{where}.raw_arguments", what))
+    return call.arguments
+
+
+def namespace_of(extra: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
+    """What `extra` keeps for one format; empty when there is nothing or no object."""
+    kept = extra.get(name) if extra else None
+    return kept if isinstance(kept, Mapping) else {}
+
+
+def keeping(message: Message, name: str, more: dict[str, Any]) -> Message:
+    """The message with `more` added to what it keeps for format `name`."""
+    kept = namespace_of(message.__pydantic_extra__, name)
+    return message.model_copy(update={name: {**kept, **more}})
+
+
+def spelling_for(message: Message, name: str) -> Mapping[str, Any] | None:
+    """How this message was spelled in format `name`, when it was read from there and was odd."""
+    extra = message.__pydantic_extra__
+    if not extra or "spelling" not in extra:
+        return None
+    spelling = extra["spelling"]
+    return spelling if isinstance(spelling, Mapping) and spelling.get("format") == name else None
+
+
+def difference(
+    wire: Mapping[str, Any], usual: Mapping[str, Any], name: str
+) -> dict[str, Any] | None:
+    """How `wire` differs from the usual spelling of the same message, or None if it does not."""
+    given = {key: value for key, value in wire.items() if not _holds(usual, key, value)}
+    absent = [key for key in usual if key not in wire]
+    if given:
+        given = {k: v for k, v in storable(given).items() if not _holds(usual, k, v)}
+    if not given and not absent:
+        return None
+    return {"format": name, "set": given, "unset": absent}
+
+
+def _holds(usual: Mapping[str, Any], key: str, value: object) -> bool:
+    return key in usual and same(usual[key], value)
+
+
+def respelled(usual: dict[str, Any], spelling: Mapping[str, Any]) -> dict[str, Any]:
+    """The usual spelling, changed as `difference` found it."""
+    given, absent = spelling.get("set"), spelling.get("unset")
+    changed = {**usual, **given} if isinstance(given, Mapping) else dict(usual)
+    for key in absent if isinstance(absent, list | tuple) else ():
+        if isinstance(key, str):
+            changed.pop(key, None)
+    return changed

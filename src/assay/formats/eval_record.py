@@ -1,0 +1,416 @@
+"""The evaluation record of a session: Gemini contents, tool events by turn, flat texts.
+
+`turn` is the 1-based place in `request.contents` of the model's turn that made a call. Turns are
+merged first: consecutive messages of one side are one content.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from assay.errors import AssayError, WireError
+from assay.types import Message, Sample, Status, ToolCall, Trajectory
+
+from .conversion import (
+    Converted,
+    Lost,
+    mapping_at,
+    sequence_at,
+    storable,
+    text_at,
+    validated,
+)
+from .eval_turns import OF_EVENT, SEPARATOR, Turn, Turns
+
+ResponseMode = Literal["final", "turn"]
+"""Whether the response is what was said after the last tool call, or the whole last turn."""
+
+_PASSED = ("parent_id", "skipped", "compactions", "user_shell", "reverted_messages", "subagents")
+_DEEPEST = 8
+"""Subagents inside subagents. Of those further down, a record has the id and the title."""
+
+_KEYS = frozenset(
+    """
+    session_id title created request response intermediate_events prompt prompt_concat
+    response_concat conversation_history generated_trajectory metadata
+    """.split()
+)
+"""The keys of a record. Others come from another writer and are kept in `metadata`."""
+
+_COMPUTED = frozenset(
+    """
+    total_turns total_tools user_turns model_turns distinct_tools tool_errors turn_base
+    response_mode response_precedes_tools finish_reason
+    """.split()
+)
+
+
+@cache
+def eval_record_schema() -> dict[str, Any]:
+    """The JSON Schema of a record, as shipped with the package."""
+    path = files(__package__) / "eval_record.schema.json"
+    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return schema
+
+
+def to_eval_record(
+    sample: Sample,
+    *,
+    response_mode: ResponseMode = "final",
+    tool_names: Mapping[str, str] | None = None,
+) -> Converted[dict[str, Any]]:
+    """The record of a sample. `tool_names` gives tools the names that checks know them by.
+
+    Subagents in `metadata["subagents"]` are written as records inside this one.
+    """
+    return _write(sample, response_mode, tool_names or {}, depth=0)
+
+
+def _write(
+    sample: Sample, mode: ResponseMode, tool_names: Mapping[str, str], *, depth: int
+) -> Converted[dict[str, Any]]:
+    writer = Turns(tool_names)
+    for index, message in enumerate(sample.messages):
+        writer.take(message, f"messages[{index}]")
+    if sample.trajectory is not None and sample.trajectory.calls:
+        writer.lost.append(Lost("trajectory.calls", "what each model call consumed; left out"))
+    record = _record(sample, writer, mode)
+    stored = sample.metadata.get("subagents")
+    for place, each in enumerate(stored if isinstance(stored, list) else ()):
+        inner = _read_stored(each) if depth < _DEEPEST else None
+        where = f"metadata.subagents[{place}]"
+        if inner is not None:
+            written = _write(inner, mode, tool_names, depth=depth + 1)
+            record["metadata"]["subagents"][place]["record"] = written.value
+            writer.lost += [Lost(f"{where}.{lost.where}", lost.what) for lost in written.lost]
+        elif isinstance(each, dict) and "trajectory" in each:
+            writer.lost.append(Lost(where, "its conversation; left out"))
+    return Converted(record, tuple(writer.lost))
+
+
+def _read_stored(entry: object) -> Sample | None:
+    """The subagent's sample, or None for what is not one."""
+    if not isinstance(entry, dict) or "trajectory" not in entry:
+        return None
+    try:
+        return Sample.from_dict(entry)
+    except (AssayError, ValidationError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _record(sample: Sample, writer: Turns, mode: ResponseMode) -> dict[str, Any]:
+    turns = writer.turns
+    asked = [place for place, turn in enumerate(turns) if turn.role == "user"]
+    contents = [turn.content for turn in turns]
+    response, early = _response(turns, mode)
+    candidates = [] if response is None else [{"content": _content("model", response)}]
+    created = sample.input.get("created")
+    return {
+        "session_id": sample.id,
+        "title": str(sample.input.get("title", "")),
+        "created": created if isinstance(created, str) else _first_time(sample),
+        "request": {"contents": contents},
+        "response": {"candidates": candidates},
+        "intermediate_events": writer.events,
+        "prompt": turns[asked[-1]].text if asked else "",
+        "prompt_concat": _joined(turns, "user"),
+        "response_concat": _joined(turns, "model"),
+        "conversation_history": contents[: asked[-1]] if asked else [],
+        "generated_trajectory": [_legacy(event) for event in writer.events],
+        "metadata": _metadata(sample, writer, mode, early=early),
+    }
+
+
+def _response(turns: list[Turn], mode: ResponseMode) -> tuple[str | None, bool]:
+    """The final response, None when the user spoke last, and if a tool was called after it."""
+    if not turns or turns[-1].role != "model":
+        return None, False
+    last = turns[-1]
+    if mode == "turn":
+        return last.text, False
+    if last.after_tools:
+        return last.after_tools[-1], False
+    return (last.texts[-1] if last.texts else ""), bool(last.texts)
+
+
+def _content(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"text": text}]}
+
+
+def _joined(turns: list[Turn], role: str) -> str:
+    return SEPARATOR.join(turn.text for turn in turns if turn.role == role and turn.text)
+
+
+def _first_time(sample: Sample) -> str | None:
+    return next((message.timestamp for message in sample.messages if message.timestamp), None)
+
+
+def _legacy(event: dict[str, Any]) -> dict[str, Any]:
+    answer = event["function_response"]["response"]
+    output = answer.get("output", answer.get("error"))
+    if not isinstance(output, str):
+        output = to_json(answer).decode()
+    call = event["function_call"]
+    return {"tool": call["name"], "args": call["args"], "output": output, "turn": event["turn"]}
+
+
+def _metadata(sample: Sample, writer: Turns, mode: ResponseMode, *, early: bool) -> dict[str, Any]:
+    roles = [turn.role for turn in writer.turns]
+    events = writer.events
+    found = {
+        "total_turns": len(roles),
+        "total_tools": len(events),
+        "user_turns": roles.count("user"),
+        "model_turns": roles.count("model"),
+        "distinct_tools": len({event["function_call"]["name"] for event in events}),
+        "tool_errors": sum(event["is_error"] for event in events),
+        "turn_base": "contents",
+        "response_mode": mode,
+        "finish_reason": sample.trajectory.termination_reason if sample.trajectory else None,
+    }
+    if early:
+        found["response_precedes_tools"] = True
+    for key in _PASSED:
+        if sample.metadata.get(key):
+            found[key] = _passed(sample.metadata[key])
+    kept = sample.metadata.get("eval_record")
+    return {**kept, **found} if isinstance(kept, Mapping) else found
+
+
+def _passed(value: Any) -> Any:
+    """What a record says of things that are whole elsewhere: their ids, titles and reasons."""
+    if not isinstance(value, list):
+        return value
+    return [_named(each) if isinstance(each, dict) else each for each in value]
+
+
+def _named(value: dict[str, Any]) -> dict[str, Any]:
+    if "trajectory" in value or "parts" in value:
+        given = value.get("input")
+        title = given.get("title") if isinstance(given, dict) and "trajectory" in value else None
+        brief = {"id": value.get("id"), "why": value.get("why"), "title": title}
+        return {key: text for key, text in brief.items() if text}
+    return value
+
+
+def from_eval_record(record: Mapping[str, Any]) -> Sample:
+    """The sample that a record holds, as far as a record can hold it.
+
+    Reads records whose `turn` counts contents, as written here, and those that count model turns
+    or name the user's content. Raises `WireError` for what is not a record.
+    """
+    return _read(record, depth=0)
+
+
+def _read(record: Mapping[str, Any], *, depth: int) -> Sample:
+    data = mapping_at(storable(dict(mapping_at(record, "record"))), "record")
+    contents = [
+        _read_content(each, f"request.contents[{place}]")
+        for place, each in enumerate(
+            sequence_at(
+                mapping_at(data.get("request"), "request").get("contents"), "request.contents"
+            )
+        )
+    ]
+    metadata = mapping_at(data.get("metadata", {}), "metadata")
+    response = _response_text(data)
+    if response is not None and (not contents or contents[-1][0] == "user"):
+        # Others keep the answer out of the request.
+        contents.append(("model", response))
+    if metadata.get("response_precedes_tools") is True and _ends_with(contents, response):
+        # It is said already, before the tools were called.
+        response = None
+    by_turn = _events_by_turn(data, [role for role, _ in contents], metadata)
+    messages: list[Message] = []
+    for place, (role, text) in enumerate(contents):
+        if role == "user":
+            messages.append(Message(role="user", content=text))
+            continue
+        final = response if place == len(contents) - 1 else None
+        messages += _model_messages(text, by_turn.get(place, []), final)
+    found = _sample(data, metadata, messages)
+    stored = found.metadata.get("subagents")
+    if isinstance(stored, list):
+        found.metadata["subagents"] = [_read_subagent(each, depth) for each in stored]
+    return found
+
+
+def _read_content(value: object, where: str) -> tuple[str, str]:
+    content = mapping_at(value, where)
+    role = content.get("role")
+    if role not in ("user", "model"):
+        raise WireError(f"{role!r} is neither 'user' nor 'model'", where=f"{where}.role")
+    parts = sequence_at(content.get("parts"), f"{where}.parts")
+    texts = [
+        text_at(mapping_at(part, f"{where}.parts[{n}]").get("text"), f"{where}.parts[{n}].text")
+        for n, part in enumerate(parts)
+    ]
+    return str(role), SEPARATOR.join(texts)
+
+
+def _events_by_turn(
+    data: Mapping[str, Any], roles: list[str], metadata: Mapping[str, Any]
+) -> dict[int, list[Mapping[str, Any]]]:
+    """The events of each content, by its place from 0."""
+    events = [
+        mapping_at(each, f"intermediate_events[{n}]")
+        for n, each in enumerate(
+            sequence_at(data.get("intermediate_events", []), "intermediate_events")
+        )
+    ]
+    turns = [event.get("turn") for event in events]
+    places = _places(turns, roles, known=metadata.get("turn_base") == "contents")
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for event, place in zip(events, places, strict=True):
+        found.setdefault(place, []).append(event)
+    return found
+
+
+def _places(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
+    """Where the turns of the events are, in the one of three readings that fits them all."""
+    models = [place for place, role in enumerate(roles) if role == "model"]
+    whole = [turn for turn in turns if type(turn) is int]
+    if len(whole) == len(turns):
+        place_of = set(models)
+        if all(turn - 1 in place_of for turn in whole):
+            return [turn - 1 for turn in whole]
+        if not known and all(0 < turn <= len(models) for turn in whole):
+            return [models[turn - 1] for turn in whole]
+        if not known and all(turn in place_of for turn in whole):
+            return whole
+    fitting = {place + 1 for place in models}
+    wrong = next((n for n, t in enumerate(turns) if type(t) is not int or t not in fitting), 0)
+    raise WireError(
+        f"turn {turns[wrong]!r} is no turn of the model's",
+        where=f"intermediate_events[{wrong}].turn",
+        hint="it counts `request.contents` from 1",
+    )
+
+
+def _ends_with(contents: list[tuple[str, str]], text: str | None) -> bool:
+    return text is not None and bool(contents) and contents[-1][1].endswith(text)
+
+
+def _response_text(data: Mapping[str, Any]) -> str | None:
+    """The answer in `response`, or None where there is none."""
+    candidates = mapping_at(data.get("response", {}), "response").get("candidates")
+    if not candidates:
+        return None
+    where = "response.candidates[0]"
+    first = mapping_at(sequence_at(candidates, "response.candidates")[0], where)
+    content = mapping_at(first.get("content"), f"{where}.content")
+    return _read_content({"role": "model", **content}, f"{where}.content")[1]
+
+
+def _model_messages(text: str, events: list[Mapping[str, Any]], final: str | None) -> list[Message]:
+    """The messages of one content. The last one says `final`, where it is given."""
+    before, after = text, None
+    if final is not None:
+        before, after = _without_end(text, final), final
+    messages: list[Message] = []
+    for group in _grouped(events):
+        messages += _step_messages(group, None if messages else before or None)
+    if not events and (before or after is None):
+        messages.append(Message(role="assistant", content=before))
+    if after is not None:
+        messages.append(Message(role="assistant", content=after))
+    return messages
+
+
+def _without_end(text: str, end: str) -> str:
+    """What stands before the last paragraph `end`; the whole text where it ends otherwise."""
+    before = text.removesuffix(end)
+    if before != text and before and not before[-1].isspace():
+        return text
+    return before.removesuffix(SEPARATOR)
+
+
+def _grouped(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Events of one step stand together: they were asked for in one answer of the model."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for event in events:
+        step = event.get("step")
+        if groups and step is not None and groups[-1][0].get("step") == step:
+            groups[-1].append(event)
+        else:
+            groups.append([event])
+    return groups
+
+
+def _step_messages(events: list[Mapping[str, Any]], text: str | None) -> list[Message]:
+    calls, answers = [], []
+    for event in events:
+        where = "intermediate_events"
+        call = mapping_at(event.get("function_call"), f"{where}[].function_call")
+        given = {
+            "id": event.get("call_id"),
+            "name": call.get("name"),
+            "arguments": call.get("args"),
+        }
+        calls.append(validated(ToolCall, given, f"{where}[].function_call"))
+        if event.get("status") != "unanswered":
+            answers.append(_read_answer(event, calls[-1]))
+    message_id, step = events[0].get("message_id"), str(events[0].get("step") or "")
+    details: dict[str, Any] = {} if message_id is None else {"id": message_id}
+    number = step.rpartition("#")[2]
+    if message_id is not None and step != message_id and number.isdecimal():
+        details["step"] = int(number)
+    said = {"role": "assistant", "content": text, "tool_calls": calls, "details": details or None}
+    return [validated(Message, said, "intermediate_events"), *answers]
+
+
+def _read_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
+    where = "intermediate_events[].function_response"
+    answer = mapping_at(event.get("function_response"), where)
+    response = mapping_at(answer.get("response", {}), f"{where}.response")
+    details = {key: event[key] for key in OF_EVENT if event.get(key) is not None}
+    details["failed"] = "error" in response and "output" not in response
+    text = response.get("error" if details["failed"] else "output")
+    if not isinstance(text, str) or len(response) != 1:
+        details["response"] = dict(response)
+        text = to_json(dict(response)).decode()
+    data = {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": text}
+    return validated(Message, {**data, "details": details}, where)
+
+
+def _read_subagent(entry: Any, depth: int) -> Any:
+    """A subagent as it stands in `metadata` of a sample: whole where its record is there."""
+    record = entry.get("record") if isinstance(entry, Mapping) else None
+    if record is None:
+        return entry
+    if depth == _DEEPEST:
+        raise WireError(f"subagents are nested more than {_DEEPEST} deep", where="metadata")
+    return _read(record, depth=depth + 1).to_dict()
+
+
+def _sample(
+    data: Mapping[str, Any], metadata: Mapping[str, Any], messages: list[Message]
+) -> Sample:
+    opening = next(
+        (n for n, each in enumerate(messages) if each.role == "assistant"), len(messages)
+    )
+    kept = {key: metadata[key] for key in _PASSED if key in metadata}
+    rest = {key: value for key, value in data.items() if key not in _KEYS}
+    rest |= {k: v for k, v in metadata.items() if k not in _COMPUTED and k not in _PASSED}
+    if rest:
+        kept["eval_record"] = rest
+    reason = metadata.get("finish_reason")
+    answered = bool(messages) and messages[-1].role != "user"
+    fields = {
+        "id": text_at(data.get("session_id"), "session_id"),
+        "input": {key: data[key] for key in ("title", "created") if data.get(key) is not None},
+        "prompt": messages[:opening],
+        "trajectory": Trajectory(
+            messages=messages,
+            termination_reason=reason if isinstance(reason, str) else None,
+            terminated=answered,
+        ),
+        "status": Status.COMPLETED if answered else Status.ABORTED,
+        "metadata": kept,
+    }
+    return validated(Sample, fields, "record")

@@ -1,0 +1,44 @@
+"""Images inside messages: an `image_url` part, as OpenAI writes it, is what the others become."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from assay.types import ContentBlock, DataBlock
+
+from .conversion import Lost, report_extras
+
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+")
+_DATA_URL = re.compile(r"data:([A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+);base64,")
+
+
+def media_from_data_url(url: str) -> tuple[str, str] | None:
+    """The media type and base64 data of a `data:` URL, or None when it is none of that form."""
+    match = _DATA_URL.match(url)
+    return (match[1], url[match.end() :]) if match else None
+
+
+def data_url(media_type: object, data: object) -> str | None:
+    """The `data:` URL that `media_from_data_url` takes apart again, or None if there is none."""
+    if isinstance(data, str) and isinstance(media_type, str) and _MEDIA_TYPE.fullmatch(media_type):
+        return f"data:{media_type};base64,{data}"
+    return None
+
+
+def image_address(block: ContentBlock) -> str | None:
+    """The URL of an `image_url` part, or None when `block` is something else."""
+    extra = block.__pydantic_extra__
+    if not extra or block.type != "image_url" or not isinstance(block, DataBlock):
+        return None
+    image = extra.get("image_url")
+    url = image.get("url") if isinstance(image, Mapping) else None
+    return url if isinstance(url, str) else None
+
+
+def report_beside_address(block: ContentBlock, own: str, where: str, lost: list[Lost]) -> None:
+    """Report what an `image_url` part says beside its URL, such as `detail`."""
+    extra: Mapping[str, Any] = block.__pydantic_extra__ or {}
+    rest = {key: value for key, value in extra.items() if key != "image_url"}
+    report_extras(rest, own, where, lost)
+    details = {key: value for key, value in extra["image_url"].items() if key != "url"}
+    report_extras(details, "", f"{where}.image_url", lost)

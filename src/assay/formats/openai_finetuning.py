@@ -1,0 +1,191 @@
+"""Rows for OpenAI's fine-tuning: supervised, preference and reinforcement. Arguments are text.
+
+What a rollout may lack is required there: every call has an id, and every call is answered before
+the next turn. Keys that the schema does not name are left out, and reported.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay.errors import WireError
+from assay.types import Message, Sample, Status, Trajectory
+
+from .agent_turns import AgentTurns, asked_of, turns_of
+from .conversion import Converted, Lost, mapping_at, sequence_at, validated
+from .openai_chat import from_openai_chat, to_openai_chat
+from .tool_schemas import read_tools, report_untold, tools_of
+
+_KEYS = {
+    "system": ("role", "content", "name"),
+    "user": ("role", "content", "name"),
+    "assistant": ("role", "content", "name", "tool_calls", "weight"),
+    "tool": ("role", "content", "tool_call_id"),
+}
+"""What a message of each role may say."""
+
+
+def to_openai_sft(sample: Sample) -> Converted[dict[str, Any]]:
+    """A row with `messages` and `tools`. Assistant turns of others have `weight` 0."""
+    lost: list[Lost] = []
+    turns = turns_of(sample)
+    turns.report_cut(lost)
+    messages = _written([*turns.context, *turns.made], lost)
+    for place, message in enumerate(messages):
+        own = place - len(turns.context) in turns.own
+        if message["role"] == "assistant" and not own:
+            message["weight"] = 0
+    tools = tools_of(sample)
+    report_untold(turns.made, tools, lost)
+    return Converted({"messages": messages, **_tooled(tools, messages)}, tuple(lost))
+
+
+def to_openai_dpo(chosen: Sample, rejected: Sample) -> Converted[dict[str, Any]]:
+    """A row with `input`, `preferred_output` and `non_preferred_output`: one message each."""
+    lost: list[Lost] = []
+    better, worse = turns_of(chosen), turns_of(rejected)
+    context = _written(better.context, lost)
+    if context != _written(worse.context, []):
+        raise WireError("the two answers are not to the same context", where=f"sample {chosen.id}")
+    row = {
+        "input": {"messages": context, **_tooled(tools_of(chosen), context)},
+        "preferred_output": _only_turn(better, chosen, lost),
+        "non_preferred_output": _only_turn(worse, rejected, lost),
+    }
+    return Converted(row, tuple(lost))
+
+
+def to_openai_rft(sample: Sample) -> Converted[dict[str, Any]]:
+    """A row with `messages`, `tools`, and `reference_answer` and `sample_id` for a grader."""
+    lost: list[Lost] = []
+    asked = asked_of(sample)
+    if not asked or asked[-1].role != "user":
+        raise WireError("the prompt does not end with the user", where=f"sample {sample.id}")
+    messages = _written(asked, lost)
+    row = {
+        "messages": messages,
+        **_tooled(tools_of(sample), messages),
+        "reference_answer": sample.ground_truth,
+        "sample_id": sample.id,
+    }
+    return Converted(row, tuple(lost))
+
+
+def from_openai_finetuning(row: Mapping[str, Any]) -> list[Sample]:
+    """The samples of a row: one, or the preferred and the other one.
+
+    The agent's turns are those after the last assistant turn of weight 0, or after what was last
+    said to it. Raises `WireError` for what is no such row.
+    """
+    data = mapping_at(row, "row")
+    if "input" in data:
+        given = mapping_at(data["input"], "input")
+        prompt = from_openai_chat(sequence_at(given.get("messages"), "input.messages"))
+        outputs = [data.get("preferred_output"), data.get("non_preferred_output")]
+        answers = [from_openai_chat(sequence_at(each, "output")) for each in outputs]
+        return [_sample(given, prompt, answer) for answer in answers]
+    wire = sequence_at(data.get("messages"), "messages")
+    start = _first_trained([mapping_at(each, f"messages[{n}]") for n, each in enumerate(wire)])
+    messages = from_openai_chat([{k: v for k, v in each.items() if k != "weight"} for each in wire])
+    return [_sample(data, messages[:start], messages[start:])]
+
+
+def _first_trained(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Where the agent first speaks: the first assistant turn that counts."""
+    for place, message in enumerate(messages):
+        if message.get("role") == "assistant" and message.get("weight", 1) != 0:
+            return place
+    return len(messages)
+
+
+def _sample(data: Mapping[str, Any], prompt: list[Message], answer: list[Message]) -> Sample:
+    fields: dict[str, Any] = {
+        "id": str(data.get("sample_id") or ""),
+        "prompt": prompt,
+        "ground_truth": data.get("reference_answer"),
+    }
+    if answer:
+        fields["trajectory"] = Trajectory(messages=[*prompt, *answer])
+        fields["status"] = Status.COMPLETED
+    if data.get("tools"):
+        fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
+    return validated(Sample, fields, "row")
+
+
+def _tooled(tools: list[dict[str, Any]], messages: list[dict[str, Any]]) -> dict[str, Any]:
+    if not tools:
+        return {}
+    at_once = any(len(each.get("tool_calls", ())) > 1 for each in messages)
+    return {"tools": tools, "parallel_tool_calls": True} if at_once else {"tools": tools}
+
+
+def _only_turn(turns: AgentTurns, sample: Sample, lost: list[Lost]) -> list[dict[str, Any]]:
+    if len(turns.made) != 1:
+        raise WireError(
+            "the agent took several turns, where a preference is between single messages",
+            where=f"sample {sample.id}",
+        )
+    turns.report_cut(lost)
+    return _written(turns.made, lost)
+
+
+def _written(messages: Sequence[Message], lost: list[Lost]) -> list[dict[str, Any]]:
+    converted = to_openai_chat(_with_ids(messages))
+    lost += converted.lost
+    rows = [_allowed(each, f"messages[{n}]", lost) for n, each in enumerate(converted.value)]
+    _check_answers(rows)
+    return rows
+
+
+def _allowed(wire: dict[str, Any], where: str, lost: list[Lost]) -> dict[str, Any]:
+    role = wire["role"]
+    if role == "developer":
+        lost.append(Lost(f"{where}.role", "`developer` is written as `system`"))
+        role = "system"
+    if role not in _KEYS:
+        raise WireError(f"there are no {role!r} messages in fine-tuning", where=where)
+    row: dict[str, Any] = {"role": role}
+    for key, value in wire.items():
+        if key in _KEYS[role] and key != "role":
+            row[key] = value
+        # A tool's name is that of the call it answers.
+        elif key not in ("role", "name") and value is not None:
+            lost.append(Lost(f"{where}.{key}", f"no place for `{key}`; left out"))
+    if row.get("content") is None and not row.get("tool_calls"):
+        row["content"] = ""
+    return row
+
+
+def _with_ids(messages: Sequence[Message]) -> list[Message]:
+    """The messages with an id for each call, and in each answer the id of its call."""
+    found: list[Message] = []
+    open_ids: list[str] = []
+    for place, message in enumerate(messages):
+        changed: dict[str, Any] = {}
+        if message.tool_calls:
+            calls = tuple(
+                call if call.id else call.model_copy(update={"id": f"call_{place}_{n}"})
+                for n, call in enumerate(message.tool_calls)
+            )
+            open_ids = [call.id or "" for call in calls]
+            changed["tool_calls"] = calls
+        elif message.role == "tool":
+            known = message.tool_call_id or (open_ids[0] if open_ids else None)
+            if known in open_ids:
+                open_ids.remove(known)
+            changed["tool_call_id"] = known
+        found.append(message.model_copy(update=changed) if changed else message)
+    return found
+
+
+def _check_answers(messages: list[dict[str, Any]]) -> None:
+    """Raise unless each call is answered before the next turn, and each answer has its call."""
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in waiting:
+                raise WireError("answers no call before it", where=f"messages[{place}]")
+            waiting.discard(message["tool_call_id"])
+            continue
+        if waiting:
+            raise WireError("a tool call before it is not answered", where=f"messages[{place}]")
+        waiting = {call["id"] for call in message.get("tool_calls", ())}

@@ -1,0 +1,108 @@
+"""OpenEnv training traces, to and from: each model call with its tokens, logprobs and mask.
+
+The mask covers prompt and completion. What a trace has no field for, which is nearly everything
+else, travels in the metadata of its turns. The released openenv-core package (0.3.0) neither writes
+nor reads such traces: the layout is that of the project's development branch.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.errors import WireError
+from assay.types import ModelCall, Sample, Trajectory
+
+from .conversion import (
+    Converted,
+    Lost,
+    mapping_at,
+    sequence_at,
+    text_at,
+    validated,
+)
+
+SCHEMA_VERSION = 1
+
+
+def to_openenv_trace(sample: Sample) -> Converted[dict[str, Any]]:
+    """The trace of a sample. Raises `WireError` for a call without ids and logprobs."""
+    trajectory = sample.trajectory
+    calls = [] if trajectory is None else [c for c in trajectory.calls if c.error is None]
+    if not calls:
+        raise WireError("no model call is recorded", where=f"sample {sample.id}")
+    turns = [_turn(sample, call, number) for number, call in enumerate(calls)]
+    lost = (
+        Lost("messages", "the conversation in words; its tokens are there"),
+        *([Lost("ground_truth", "no place for it; left out")] if sample.ground_truth else []),
+    )
+    return Converted({"schema_version": SCHEMA_VERSION, "turns": turns}, lost)
+
+
+def from_openenv_trace(trace: Mapping[str, Any]) -> Sample:
+    """The sample that a trace holds: its model calls. Raises `WireError` for anything else."""
+    data = mapping_at(trace, "trace")
+    if data.get("schema_version") != SCHEMA_VERSION:
+        raise WireError(f"is of version {data.get('schema_version')!r}, not 1", where="trace")
+    turns = [
+        mapping_at(each, f"turns[{n}]")
+        for n, each in enumerate(sequence_at(data.get("turns"), "turns"))
+    ]
+    calls = [_call(turn, f"turns[{n}]") for n, turn in enumerate(turns)]
+    about = mapping_at(turns[0].get("metadata") or {}, "metadata") if turns else {}
+    fields: dict[str, Any] = {
+        "id": str(about.get("sample_id") or ""),
+        "rollout_id": about.get("rollout_id"),
+        "trajectory": Trajectory(calls=calls),
+    }
+    if about.get("reward") is not None:
+        fields["score"] = {"score": about["reward"]}
+    return validated(Sample, fields, "trace")
+
+
+def _turn(sample: Sample, call: ModelCall, number: int) -> dict[str, Any]:
+    where = f"sample {sample.id}, call {number + 1}"
+    prompt, completion, logprobs = call.prompt_ids, call.completion_ids, call.logprobs
+    if not prompt or completion is None or logprobs is None:
+        missing = "prompt ids" if not prompt else "completion ids or logprobs"
+        raise WireError(f"a model call has no {missing}", where=where)
+    if len(logprobs) != len(completion):
+        raise WireError("a model call has more or fewer logprobs than tokens", where=where)
+    if any(value > 0 for value in logprobs):
+        raise WireError("a model call has a logprob above 0", where=where)
+    metadata = {
+        "sample_id": sample.id,
+        "rollout_id": sample.rollout_id,
+        "reward": sample.reward,
+        "finish_reason": call.finish_reason,
+        "weight_version": call.weight_version,
+    }
+    return {
+        "node_id": f"{sample.rollout_id or sample.id}/{number}",
+        "prompt_token_ids": list(prompt),
+        "completion_token_ids": list(completion),
+        "per_token_logps": [float(value) for value in logprobs],
+        "loss_mask": [0] * len(prompt) + [1] * len(completion),
+        "request": {"model": call.model, **call.sampling} if call.model else dict(call.sampling),
+        "response": {},
+        "metadata": {key: value for key, value in metadata.items() if value is not None},
+    }
+
+
+def _call(turn: Mapping[str, Any], where: str) -> ModelCall:
+    text_at(turn.get("node_id"), f"{where}.node_id")
+    about = mapping_at(turn.get("metadata") or {}, f"{where}.metadata")
+    request = dict(mapping_at(turn.get("request") or {}, f"{where}.request"))
+    prompt, completion = turn.get("prompt_token_ids"), turn.get("completion_token_ids")
+    mask = sequence_at(turn.get("loss_mask"), f"{where}.loss_mask")
+    expected = len(sequence_at(prompt, where)) + len(sequence_at(completion, where))
+    if len(mask) != expected:
+        raise WireError(f"has {len(mask)} mask values for {expected} tokens", where=where)
+    fields = {
+        "prompt_ids": prompt,
+        "completion_ids": completion,
+        "logprobs": turn.get("per_token_logps"),
+        "model": request.pop("model", None),
+        "sampling": request,
+        "finish_reason": about.get("finish_reason"),
+        "weight_version": about.get("weight_version"),
+    }
+    return validated(ModelCall, fields, where)

@@ -1,0 +1,68 @@
+"""Long outputs of tools, cut in a way that a reader sees."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.types import Message, Sample, TextBlock
+
+_MARK = "… [{left} more characters]"
+_SUBAGENTS = "subagents"
+
+
+def cut_text(text: str, limit: int | None) -> str:
+    """`text`, or its first `limit` characters and how many more there were."""
+    if limit is None or len(text) <= limit:
+        return text
+    return text[:limit] + _MARK.format(left=len(text) - limit)
+
+
+def cut_outputs(sample: Sample, limit: int) -> tuple[Sample, int]:
+    """The sample with no output of a tool longer than `limit`, and how many were cut.
+
+    What a tool noted beside its output is cut as well, and so are the samples of subagents.
+    """
+    if limit < 1:
+        raise ConfigError(f"limit={limit} is less than 1", where="cut_outputs()")
+    trajectory = sample.trajectory
+    messages = () if trajectory is None else trajectory.messages
+    shorter = [_cut(message, limit) for message in messages]
+    count = sum(one is not other for one, other in zip(messages, shorter, strict=True))
+    changes: dict[str, Any] = {}
+    if trajectory is not None and count:
+        changes["trajectory"] = trajectory.model_copy(update={"messages": shorter})
+    if children := sample.metadata.get(_SUBAGENTS):
+        cut = [cut_outputs(Sample.from_dict(child), limit) for child in children]
+        count += sum(each for _, each in cut)
+        below = [child.to_dict() for child, _ in cut]
+        changes["metadata"] = {**sample.metadata, _SUBAGENTS: below}
+    return (sample.model_copy(update=changes) if changes else sample), count
+
+
+def _cut(message: Message, limit: int) -> Message:
+    if message.role not in ("tool", "function"):
+        return message
+    content: Any = message.content
+    if isinstance(content, str):
+        content = cut_text(content, limit)
+    elif content is not None:
+        content = tuple(
+            block.model_copy(update={"text": cut_text(block.text, limit)})
+            if isinstance(block, TextBlock)
+            else block
+            for block in content
+        )
+    details = _cut_values(message.details, limit)
+    if content == message.content and details == message.details:
+        return message
+    return message.model_copy(update={"content": content, "details": details})
+
+
+def _cut_values(value: Any, limit: int) -> Any:
+    if isinstance(value, str):
+        return cut_text(value, limit)
+    if isinstance(value, Mapping):
+        return {key: _cut_values(each, limit) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cut_values(each, limit) for each in value]
+    return value

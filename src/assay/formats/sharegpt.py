@@ -1,0 +1,235 @@
+"""ShareGPT conversations, to and from: turns of `human`, `gpt`, `function_call`, `observation`.
+
+Written for LLaMA-Factory, which drops a conversation unless both sides take turns: `human` or
+`observation`, then `gpt` or `function_call`. A call is the JSON of its name and arguments, several
+calls at once a list of them; text beside a call comes first, with the call in `<tool_call>` marks.
+Trainers learn from every `gpt` and `function_call` turn.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from assay.errors import WireError
+from assay.types import Message, Sample, Status, ToolCall, Trajectory
+
+from .agent_turns import in_words, turns_of
+from .conversion import (
+    Converted,
+    Lost,
+    mapping_at,
+    plain_arguments,
+    report_extras,
+    report_homeless,
+    sequence_at,
+    text_at,
+    validated,
+)
+from .tool_schemas import read_tools, report_untold, tools_json, tools_of
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_NEXT_ANSWER = "\n</tool_response>\n<tool_response>\n"
+"""Between the answers to calls at once: LLaMA-Factory's own separator for OpenAI's messages."""
+
+_MARKS = re.compile(r"<(?=/?(?:tool_call|think|seed:think)>|\|)|◁")
+"""What opens a mark that LLaMA-Factory looks for in a `function_call`, in arguments as well."""
+
+_ROLES = {
+    "system": "system",
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "observation": "tool",
+    "tool": "tool",
+}
+
+
+def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
+    """A row with `conversations`, and `tools` as JSON text."""
+    lost: list[Lost] = []
+    turns = turns_of(sample)
+    if turns.foreign:
+        raise WireError(
+            "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
+        )
+    turns.report_cut(lost)
+    tools = tools_of(sample)
+    report_untold(turns.made, tools, lost)
+    messages = in_words([*turns.context, *turns.made])
+    for n, message in enumerate(messages):
+        _report(message, f"messages[{n}]", lost)
+    taken = _take_turns(messages, lost)
+    for call, turn in pairwise(taken):
+        turn.order_answers(call)
+    written = [_write(turn, lost) for turn in taken]
+    return Converted({"conversations": written, "tools": tools_json(tools)}, tuple(lost))
+
+
+def from_sharegpt(row: Mapping[str, Any]) -> Sample:
+    """The sample of a row. Raises `WireError` for what is no such conversation."""
+    data = mapping_at(row, "row")
+    messages: list[Message] = []
+    for n, turn in enumerate(sequence_at(data.get("conversations"), "conversations")):
+        _read(mapping_at(turn, f"conversations[{n}]"), f"conversations[{n}]", messages)
+    start = next((n for n, each in enumerate(messages) if each.role == "assistant"), len(messages))
+    fields: dict[str, Any] = {"id": str(data.get("id") or ""), "prompt": messages[:start]}
+    if start < len(messages):
+        fields["trajectory"] = Trajectory(messages=messages)
+        fields["status"] = Status.COMPLETED
+    if data.get("tools"):
+        fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
+    return validated(Sample, fields, "row")
+
+
+@dataclass
+class _Turn:
+    speaker: str
+    start: int
+    messages: list[Message]
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(each.text for each in self.messages if each.text)
+
+    def order_answers(self, before: "_Turn") -> None:
+        """Bring the answers of tools into the order of their calls: a turn has no ids."""
+        calls = [call.id for call in before.messages[-1].tool_calls]
+        if self.speaker == "observation" and all(m.tool_call_id in calls for m in self.messages):
+            self.messages.sort(key=lambda message: calls.index(message.tool_call_id))
+
+
+def _take_turns(messages: Sequence[Message], lost: list[Lost]) -> list[_Turn]:
+    """Turns of the two sides, one after the other. Raises `WireError` where they do not alternate.
+
+    Messages of one side in a row are joined, and reported, where that keeps their meaning.
+    """
+    turns: list[_Turn] = []
+    for n, message in enumerate(messages):
+        where, speaker = f"messages[{n}]", _speaker(message, f"messages[{n}]")
+        last = turns[-1] if turns else None
+        before = None if last is None else last.speaker
+        if problem := _misplaced(speaker, before):
+            raise WireError(problem, where=where)
+        if last is None or not _joins(speaker, last.speaker):
+            turns.append(_Turn(speaker, n, [message]))
+            continue
+        last.speaker = speaker
+        last.messages.append(message)
+        if speaker != "observation":
+            lost.append(Lost(where, "follows a message of the same side; joined with it"))
+    return turns
+
+
+def _speaker(message: Message, where: str) -> str:
+    if message.role == "assistant":
+        return "function_call" if message.tool_calls else "gpt"
+    known = {"system": "system", "developer": "system", "user": "human", "tool": "observation"}
+    if message.role not in known:
+        raise WireError(f"there is no turn of {message.role!r}", where=where)
+    return known[message.role]
+
+
+def _joins(speaker: str, before: str) -> bool:
+    """Whether a message belongs to the turn before it."""
+    return speaker == before != "function_call" or (before, speaker) == ("gpt", "function_call")
+
+
+def _misplaced(speaker: str, before: str | None) -> str | None:
+    """Why LLaMA-Factory would drop a conversation in which one turn follows the other."""
+    if speaker == "system":
+        return None if before in (None, "system") else "a system message is not the first"
+    if before in (None, "system"):
+        return None if speaker == "human" else "the conversation does not begin with the user"
+    if speaker == "observation":
+        answers = before in ("function_call", "observation")
+        return None if answers else "a tool's answer follows no call"
+    if (before, speaker) == ("observation", "human"):
+        return "the user speaks after a tool, before the model does"
+    if before == "function_call" and speaker != "human":
+        return "a call before it is not answered"
+    return None
+
+
+def _write(turn: _Turn, lost: list[Lost]) -> dict[str, Any]:
+    if turn.speaker == "observation":
+        return {"from": "observation", "value": _NEXT_ANSWER.join(m.text for m in turn.messages)}
+    if turn.speaker != "function_call":
+        return {"from": turn.speaker, "value": turn.text}
+    where = f"messages[{turn.start + len(turn.messages) - 1}]"
+    calls = [
+        {"name": call.name, "arguments": plain_arguments(call, f"{where}.tool_calls[{n}]", lost)}
+        for n, call in enumerate(turn.messages[-1].tool_calls)
+    ]
+    value = json.dumps(calls[0] if len(calls) == 1 else calls, ensure_ascii=False)
+    value = _MARKS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    if turn.text:
+        if _OPEN in turn.text:
+            raise WireError(f"the text beside a call contains `{_OPEN}`", where=where)
+        value = f"{turn.text}\n{_OPEN}{value}{_CLOSE}"
+    return {"from": "function_call", "value": value}
+
+
+def _report(message: Message, where: str, lost: list[Lost]) -> None:
+    if message.reasoning is not None:
+        lost.append(Lost(f"{where}.reasoning", "no place for `reasoning`; left out"))
+    if message.role == "developer":
+        lost.append(Lost(f"{where}.role", "`developer` is written as `system`"))
+    report_homeless(message, where, lost)
+    report_extras(message.__pydantic_extra__, "", where, lost)
+
+
+def _read(turn: Mapping[str, Any], where: str, messages: list[Message]) -> None:
+    """Add a turn. A call belongs to the text before it, an answer to the first open call."""
+    speaker = turn.get("from", turn.get("role"))
+    value = text_at(turn.get("value", turn.get("content")), f"{where}.value")
+    if speaker == "function_call":
+        text, calls = _read_calls(value, where, len(messages))
+        last = messages[-1] if messages else None
+        if last is not None and last.role == "assistant" and not last.tool_calls and not text:
+            messages[-1] = last.model_copy(update={"tool_calls": calls})
+        else:
+            messages.append(Message(role="assistant", content=text, tool_calls=calls))
+        return
+    if speaker not in _ROLES:
+        raise WireError(f"{speaker!r} is none of {', '.join(_ROLES)}", where=f"{where}.from")
+    role = _ROLES[speaker]
+    if role != "tool":
+        messages.append(validated(Message, {"role": role, "content": value}, where))
+        return
+    waiting = _unanswered(messages)
+    answers = value.split(_NEXT_ANSWER)
+    for n, answer in enumerate(answers if len(answers) <= len(waiting) else [value]):
+        fields: dict[str, Any] = {"role": role, "content": answer}
+        if waiting:
+            fields |= {"tool_call_id": waiting[n].id, "name": waiting[n].name}
+        messages.append(validated(Message, fields, where))
+
+
+def _read_calls(value: str, where: str, place: int) -> tuple[str | None, tuple[ToolCall, ...]]:
+    """The text beside the calls, and the calls."""
+    text: str | None = None
+    if value.endswith(_CLOSE):
+        text, _, value = value.removesuffix(_CLOSE).partition(_OPEN)
+        text = text.removesuffix("\n") or None
+    try:
+        given = json.loads(value)
+    except (ValueError, RecursionError):
+        raise WireError("is not the JSON of a call", where=f"{where}.value") from None
+    listed = given if isinstance(given, list) else [given]
+    calls = tuple(
+        validated(ToolCall, {"id": f"call_{place}_{n}", **mapping_at(each, where)}, where)
+        for n, each in enumerate(listed)
+    )
+    return text, calls
+
+
+def _unanswered(messages: list[Message]) -> tuple[ToolCall, ...]:
+    """The calls of the last assistant turn that no answer follows yet, in order."""
+    for answered, message in enumerate(reversed(messages)):
+        if message.role != "tool":
+            return message.tool_calls[answered:]
+    return ()

@@ -1,0 +1,65 @@
+"""The tools that a model was told of, found on a sample and written as OpenAI writes them."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from assay.errors import WireError
+from assay.types import Message, Sample, ToolSpec
+
+from .conversion import Lost, mapping_at, sequence_at, storable, validated
+
+_UNTOLD = "tools are called, but which tools the model was told of is not recorded"
+
+
+def tools_of(sample: Sample) -> list[dict[str, Any]]:
+    """The tools of a sample as `{"type": "function", "function": …}`; empty when none are known.
+
+    They are looked for under `tools`: in the trajectory, in the dataset row, in the metadata.
+    """
+    extra = (sample.trajectory.__pydantic_extra__ or {}) if sample.trajectory is not None else {}
+    for place, holder in (
+        ("trajectory", extra),
+        ("input", sample.input),
+        ("metadata", sample.metadata),
+    ):
+        if holder.get("tools"):
+            return read_tools(holder["tools"], f"sample {sample.id}: {place}.tools")
+    return []
+
+
+def read_tools(given: object, where: str) -> list[dict[str, Any]]:
+    """Tools in OpenAI's form, from that form, from `ToolSpec`s, or from JSON text of either."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            raise WireError("is not JSON", where=where) from None
+    tools = sequence_at(given, where)
+    return [_tool(each, f"{where}[{n}]") for n, each in enumerate(tools)]
+
+
+def _tool(given: object, where: str) -> dict[str, Any]:
+    if isinstance(given, ToolSpec):
+        given = given.model_dump()
+    data = mapping_at(given, where)
+    function = data.get("function")
+    spec = validated(ToolSpec, function if isinstance(function, Mapping) else data, where)
+    # As it came, without defaults: a schema that a model was never shown must not appear.
+    written = storable(dict(function if isinstance(function, Mapping) else data))
+    written.pop("type", None)
+    written.setdefault("parameters", spec.parameters)
+    return {"type": "function", "function": written}
+
+
+def tools_json(tools: list[dict[str, Any]]) -> str:
+    """Tools as JSON text: a column of schemas has no one type, a column of text has."""
+    return json.dumps(tools, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def report_untold(
+    messages: Iterable[Message], tools: list[dict[str, Any]], lost: list[Lost]
+) -> None:
+    """Report calls of tools where no tool is known: a template would not show them."""
+    if not tools and any(message.tool_calls for message in messages):
+        lost.append(Lost("tools", _UNTOLD))

@@ -1,0 +1,20 @@
+"""Model clients, remote and in this process: adapters, retries, limits, usage, cost, a cache."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "Client",
+    "ClientSettings",
+    "EndpointCheck",
+    "Generated",
+    "LocalClient",
+    "LocalModel",
+    "ModelClient",
+    "Reply",
+    "Sampling",
+    "check_endpoint",
+    "connect",
+    "parse_model",
+]

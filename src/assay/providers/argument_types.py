@@ -1,0 +1,105 @@
+"""Arguments that a model wrote as plain text, read with the types of the tool's schema."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from assay.types import ToolSpec
+
+from .literals import Literals
+
+_MOST_REFERENCES = 8
+_SPELLINGS = {"True": True, "False": False, "None": None}
+_UNREADABLE = object()
+
+
+class ArgumentTypes:
+    """The types of the arguments of the tools that were offered."""
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        self._schemas = {tool.name: tool.parameters for tool in tools}
+
+    def read(self, tool: str, argument: str, text: str) -> Any:
+        """The value that `text` stands for; the text itself where a string is wanted.
+
+        Templates write strings without quotes, so `7` is a number or a string: the schema decides.
+        Without one, whatever is JSON but not a string is taken as JSON.
+        """
+        schema = self._schemas.get(tool, {})
+        properties = schema.get("properties")
+        own = properties.get(argument) if isinstance(properties, Mapping) else None
+        types = _types(own, schema, _MOST_REFERENCES)
+        if types == {"string"}:
+            return text
+        value = _parse(text)
+        if value is _UNREADABLE or isinstance(value, str):
+            return text
+        if types is not None and "string" in types and not types & _types_of(value):
+            return text
+        return value
+
+
+def _types(schema: Any, root: Mapping[str, Any], references: int) -> set[str] | None:
+    """The JSON types that a schema allows. None: any, or not known."""
+    if not isinstance(schema, Mapping):
+        return None
+    if isinstance(reference := schema.get("$ref"), str) and references:
+        return _types(_resolve(reference, root), root, references - 1)
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return {kind}
+    if isinstance(kind, list):
+        return {each for each in kind if isinstance(each, str)} or None
+    if "const" in schema:
+        return _types_of(schema["const"])
+    if isinstance(values := schema.get("enum"), list):
+        return set().union(*map(_types_of, values)) or None
+    for key in ("anyOf", "oneOf"):
+        if isinstance(choices := schema.get(key), list) and references:
+            allowed = [_types(choice, root, references - 1) for choice in choices]
+            known = [each for each in allowed if each is not None]
+            return set().union(*known) if len(known) == len(allowed) and known else None
+    return None
+
+
+def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
+    found: Any = root
+    for part in reference.removeprefix("#/").split("/"):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _types_of(value: Any) -> set[str]:
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int):
+        return {"integer", "number"}
+    if isinstance(value, float):
+        return {"integer", "number"} if value.is_integer() else {"number"}
+    kinds = {str: "string", list: "array", dict: "object", type(None): "null"}
+    return {kinds[type(value)]}
+
+
+def _parse(text: str) -> Any:
+    """The JSON value in `text`, or a Python literal in its place."""
+    stripped = text.strip()
+    if stripped in _SPELLINGS:
+        return _SPELLINGS[stripped]
+    try:
+        return _refuse_infinity(from_json(stripped, allow_inf_nan=False))
+    except ValueError:
+        pass
+    if stripped[:1] not in ("[", "{"):
+        return _UNREADABLE
+    try:
+        return Literals(stripped).read_whole()
+    except ValueError:
+        return _UNREADABLE
+
+
+def _refuse_infinity(value: Any) -> Any:
+    """Raise `ValueError` for numbers such as 1e999, which are read as an infinity."""
+    if isinstance(value, float | list | dict):
+        from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
+    return value

@@ -1,0 +1,162 @@
+"""Replies kept on disk under a digest of the whole request. Off unless a folder is named."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from assay.errors import ConfigError, WireError
+from assay.formats import HOMELESS
+from assay.types import (
+    Endpoint,
+    Message,
+    ModelCall,
+    ToolSpec,
+    Usage,
+    canonical_json,
+    hidden_settings,
+    make_private_folder,
+    replace_private,
+)
+
+from .provider_table import provider_named
+from .reply import Reply
+
+_VERSION = 1
+_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
+
+
+class _Entry(BaseModel):
+    """One file of the cache."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int
+    key: str
+    message: Message
+    call: ModelCall
+
+
+class ResponseCache:
+    """Replies of one endpoint. Only successes are kept; a broken entry is a miss, and counted.
+
+    The digest covers provider, address with its query, model, headers, every parameter, messages,
+    tools and seed, but nothing that has the name of a key. A file holds the reply and the digest:
+    no request, no address, no header.
+    """
+
+    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
+        self._folder = folder
+        self._about = _about(endpoint)
+        self.hits = 0
+        self.misses = 0
+        self.broken = 0
+        """Entries that could not be read, also counted as misses."""
+
+        self.unwritten = 0
+        """Replies that could not be written."""
+
+        try:
+            make_private_folder(folder)
+        except OSError as error:
+            raise ConfigError(
+                f"the cache folder cannot be made: {error.strerror}",
+                where=str(folder),
+                hint="name a folder that can be written to, or leave the cache off",
+            ) from error
+
+    def key(self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None) -> str:
+        """The digest of a request. Another seed is another request: that parts repeats."""
+        request = {
+            **self._about,
+            "messages": [_sent(message) for message in messages],
+            "tools": [tool.model_dump() for tool in tools],
+            "seed": seed,
+        }
+        try:
+            return sha256(canonical_json(request)).hexdigest()
+        except ValueError as error:
+            raise WireError(
+                f"the request cannot be written as JSON: {error}",
+                where=f"{self._about['provider']}:{self._about['model']}",
+                hint="keep tools, parameters and messages to plain JSON values",
+            ) from error
+
+    def find(self, key: str) -> Reply | None:
+        """The reply kept under a digest, marked as cached and without a latency."""
+        try:
+            data = self._path(key).read_bytes()
+        except FileNotFoundError:
+            self.misses += 1
+            return None
+        except OSError:
+            self._miss_broken()
+            return None
+        try:
+            entry = _Entry.model_validate_json(data)
+        except ValidationError:
+            self._miss_broken()
+            return None
+        if entry.version != _VERSION or entry.key != key:
+            self._miss_broken()
+            return None
+        self.hits += 1
+        return Reply(entry.message, _as_cached(entry.call))
+
+    def keep(self, key: str, reply: Reply) -> None:
+        """Write a reply under its digest: all of it or nothing, also when killed in between."""
+        entry = _Entry(version=_VERSION, key=key, message=reply.message, call=reply.call)
+        path = self._path(key)
+        try:
+            make_private_folder(path.parent)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(entry.model_dump_json(exclude_defaults=True).encode())
+                replace_private(Path(name), path)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+        except OSError:
+            # The reply is good and paid for: a full disk must not lose it.
+            self.unwritten += 1
+
+    def _miss_broken(self) -> None:
+        self.broken += 1
+        self.misses += 1
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"
+
+
+def _about(endpoint: Endpoint) -> dict[str, Any]:
+    """What parts one endpoint's replies from another's."""
+    plain = endpoint.to_dict()
+    usual = provider_named(endpoint.provider).api_base
+    hidden = hidden_settings(endpoint)
+    hidden.pop("extra_params", None)  # all of them are among the others
+    return {
+        "version": _VERSION,
+        "provider": endpoint.provider,
+        "address": str(plain.get("api_base") or usual or "").rstrip("/"),
+        "model": endpoint.model,
+        "headers": plain.get("headers", {}),
+        "settings": {name: getattr(endpoint, name) for name in _FIELDS},
+        "extra_params": endpoint.extra_params,
+        **({"hidden": hidden} if hidden else {}),
+    }
+
+
+def _sent(message: Message) -> dict[str, Any]:
+    """A message without what no provider is sent, such as the time it was written."""
+    return {key: value for key, value in message.to_dict().items() if key not in HOMELESS}
+
+
+def _as_cached(call: ModelCall) -> ModelCall:
+    """Nothing was paid and nobody was waited for this time."""
+    usage = (call.usage or Usage()).model_copy(update={"cost_usd": 0.0})
+    return call.model_copy(update={"cached": True, "latency_s": None, "usage": usage})

@@ -1,0 +1,149 @@
+"""How many requests are in flight: a fixed number, or what the server turns out to bear."""
+
+import asyncio
+from collections import deque
+
+from .active_time import waiting_for_a_turn
+from .attempt_errors import Fault, Kind
+from .clock import REAL_TIME, Timing
+
+_START = 20
+_FLOOR = 1.0
+_COOLDOWN_S = 15.0
+_LONGEST_COOLDOWN_S = 300.0
+_FIRST_CUT = 0.5
+"""The first climb doubles, so it may have gone twice too far; later ones go in small steps."""
+
+_LATER_CUT = 0.8
+_STEP = 0.1
+_SLOWER = 2.0
+_DRIFT = 1.02
+"""The best latency is forgotten slowly: prompts grow longer in the course of a run."""
+
+
+class Limiter:
+    """A fixed number of slots, given in the order they were asked for."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = float(limit)
+        self._in_flight = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def limit(self) -> int:
+        """How many may be in flight now."""
+        return int(self._limit)
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    def try_acquire(self) -> bool:
+        """Take a slot if one is free and nobody waits for it."""
+        if self._waiters or self._in_flight >= int(self._limit):
+            return False
+        self._in_flight += 1
+        return True
+
+    async def acquire(self) -> None:
+        """Take a slot, waiting behind those who asked before."""
+        if self.try_acquire():
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(mine)
+        try:
+            with waiting_for_a_turn():
+                await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self.release()  # the slot was given in the same moment
+            elif mine in self._waiters:  # else a slot passed it over already
+                self._waiters.remove(mine)
+            raise
+
+    def release(self) -> None:
+        """Give a slot back, to the one who waits longest."""
+        self._in_flight -= 1
+        if self._waiters:
+            self._hand_out()
+
+    def succeeded(self, latency_s: float) -> None:
+        """Learn from an answer. A fixed limit learns nothing."""
+
+    def failed(self, fault: Fault) -> None:
+        """Learn from a failed attempt. A fixed limit learns nothing."""
+
+    def _hand_out(self) -> None:
+        while self._waiters and self._in_flight < int(self._limit):
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                self._in_flight += 1
+                waiter.set_result(None)
+
+
+class AdaptiveLimiter(Limiter):
+    """Grows while it is the limit that holds requests back and latency stays; cut by 429.
+
+    It starts at 20 and doubles with each round of answers until the first 429, which halves it.
+    From then on a round adds a tenth (at least one) and a 429 takes a fifth. All 429s within 15 s
+    of a cut, or within the `Retry-After` that came with them, are one episode and cut once.
+    Server errors and timeouts stop growth for 15 s. Growth also stops while answers take more
+    than twice as long as in the best of times.
+    """
+
+    def __init__(self, *, ceiling: int, timing: Timing = REAL_TIME) -> None:
+        super().__init__(min(_START, ceiling))
+        self._ceiling = float(ceiling)
+        self._clock = timing.clock
+        self._first_climb = True
+        self._episode_ends = self._growth_resumes = float("-inf")
+        self._round_size = self.limit
+        self._answers = 0
+        self._latencies_s = 0.0
+        self._best_s: float | None = None
+        self._slow = False
+
+    def succeeded(self, latency_s: float) -> None:
+        """Grow by one answer's share of a round, if the limit is what holds requests back."""
+        self._note_latency(latency_s)
+        # The answered request still has its slot.
+        held_back = bool(self._waiters) or self._in_flight >= int(self._limit)
+        if self._slow or not held_back or self._limit >= self._ceiling:
+            return
+        if self._clock() < self._growth_resumes:
+            return
+        share = 1.0 if self._first_climb else max(1.0, self._limit * _STEP) / self._limit
+        self._limit = min(self._limit + share, self._ceiling)
+        self._hand_out()
+
+    def failed(self, fault: Fault) -> None:
+        """Cut once for an episode of 429s; stop growing for a while after other trouble."""
+        if fault.kind is Kind.THROTTLED:
+            self._throttled(fault.retry_after_s or 0.0)
+        elif not fault.permanent:
+            self._growth_resumes = max(self._growth_resumes, self._clock() + _COOLDOWN_S)
+
+    def _throttled(self, retry_after_s: float) -> None:
+        now = self._clock()
+        if now >= self._episode_ends:
+            cut = _FIRST_CUT if self._first_climb else _LATER_CUT
+            # Never below what is learned from: at the floor one request still goes out.
+            self._limit = max(float(int(self._limit * cut)), _FLOOR)
+            self._first_climb = False
+            self._episode_ends = now + _COOLDOWN_S
+        pause = min(retry_after_s, _LONGEST_COOLDOWN_S)
+        self._episode_ends = max(self._episode_ends, now + pause)
+        self._growth_resumes = max(self._growth_resumes, self._episode_ends)
+
+    def _note_latency(self, latency_s: float) -> None:
+        """Compare the mean of a round of answers with the best round so far."""
+        self._answers += 1
+        self._latencies_s += latency_s
+        if self._answers < self._round_size:
+            return
+        mean = self._latencies_s / self._answers
+        best = mean if self._best_s is None else min(self._best_s * _DRIFT, mean)
+        self._best_s = best
+        self._slow = mean > best * _SLOWER
+        self._answers, self._latencies_s = 0, 0.0
+        self._round_size = max(self.limit, 1)

@@ -1,0 +1,86 @@
+"""What llama.cpp says in the parts of a streamed answer, put together again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .attempt_errors import Fault, Kind
+
+
+@dataclass
+class Answer:
+    """One answer, whether it came in parts or as a whole."""
+
+    content: str = ""
+    reasoning: str | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    """As OpenAI writes them, with arguments as a string."""
+
+    finish_reason: str | None = None
+    usage: Mapping[str, Any] | None = None
+    prompt: str | None = None
+    """The text that the chat template made of the request."""
+
+    ids: list[int] | None = None
+    """What was sampled, the end of the turn included. Known for an answer that came whole."""
+
+    logprobs: list[float] | None = None
+    """Fewer than ids where several tokens make up one character."""
+
+    def fills_context(self, max_tokens: int) -> bool:
+        """Whether it was cut off before its own limit, which only a full context does."""
+        written = (self.usage or {}).get("completion_tokens")
+        return self.finish_reason == "length" and isinstance(written, int) and written < max_tokens
+
+
+def answer_in(parts: Sequence[Mapping[str, Any]]) -> Answer:
+    """The answer that `parts` hold. Raises `Fault` for an error, or when there is no end."""
+    answer = Answer()
+    for part in parts:
+        error = part.get("error")
+        if isinstance(error, Mapping):
+            raise _complaint(error)
+        answer.usage = part.get("usage") or answer.usage
+        verbose = part.get("__verbose")
+        if isinstance(verbose, Mapping):
+            answer.prompt = verbose.get("prompt")
+            answer.ids = verbose.get("tokens") or None
+        for choice in part.get("choices") or []:
+            _add(answer, choice)
+    if answer.finish_reason is None:
+        raise Fault(Kind.GARBLED, "the answer of llama.cpp has no end")
+    return answer
+
+
+def _add(answer: Answer, choice: Mapping[str, Any]) -> None:
+    said = choice.get("delta") or choice.get("message") or {}
+    answer.content += said.get("content") or ""
+    if said.get("reasoning_content"):
+        answer.reasoning = (answer.reasoning or "") + said["reasoning_content"]
+    for call in said.get("tool_calls") or []:
+        _add_call(answer.calls, call)
+    answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
+    logprobs = choice.get("logprobs")
+    if "message" in choice and isinstance(logprobs, Mapping):
+        answer.logprobs = [entry["logprob"] for entry in logprobs.get("content") or []]
+
+
+def _add_call(calls: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
+    """The first piece of a call names it; the others go on with its arguments."""
+    function = piece.get("function") or {}
+    index = piece.get("index", len(calls))
+    if index >= len(calls):
+        fields = {"name": function.get("name") or "", "arguments": function.get("arguments") or ""}
+        calls.append({"id": piece.get("id") or None, "type": "function", "function": fields})
+        return
+    known = calls[index]["function"]
+    known["name"] += function.get("name") or ""
+    known["arguments"] += function.get("arguments") or ""
+
+
+def _complaint(error: Mapping[str, Any]) -> Fault:
+    message = str(error.get("message", "no reason given"))
+    hint = None
+    if error.get("type") == "exceed_context_size_error":
+        hint = "shorten the conversation, or raise extra_params['context']"
+    return Fault(Kind.REFUSED, f"llama.cpp refuses the request: {message}", hint=hint)

@@ -1,0 +1,337 @@
+"""Asking models in this process: batched, with the ids and logprobs of what was sampled."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from time import monotonic
+from typing import Any
+
+from assay.errors import AssayError, ConfigError
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
+
+from .adapter import Attempt
+from .attempt_errors import Fault, Kind
+from .chat_prompts import ChatPrompts, Prompt
+from .daemon_threads import in_thread
+from .in_process_batches import Answered, Job
+from .in_process_decoder import NEVER, Generated, Sampling
+from .in_process_folder import LocalOptions, check_folder, load_shared, local_options
+from .in_process_model import LocalModel
+from .local_settings import unreadable_calls
+from .prices import NOBODY_IS_PAID, Price
+from .rendered_turn import Written
+from .reply import Reply
+from .tool_text import (
+    CallStyle,
+    call_style,
+    knows_reasoning,
+    opens_reasoning,
+    read_turn,
+    writes_channels,
+)
+
+__all__ = ["NEVER", "Generated", "LocalClient", "LocalModel", "LocalSpeaker", "Sampling"]
+
+MAX_BATCH = 64
+_ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+Request = tuple[tuple[Message, ...], Sequence[ToolSpec], int | None]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A completion with all that is needed to make a message of it."""
+
+    prompts: ChatPrompts
+    prompt: Prompt
+    tools: Sequence[ToolSpec]
+    sampling: Sampling
+    answered: Answered
+
+
+class LocalSpeaker:
+    """Renders, asks and reads one model in this process."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        load: Callable[[], Awaitable[LocalModel]],
+        *,
+        price: Price | None = None,
+        max_batch: int = MAX_BATCH,
+    ) -> None:
+        self._options: LocalOptions = local_options(endpoint)
+        self._model = endpoint.model
+        self._timeout_s = endpoint.timeout_s
+        self._load = load
+        self._price = price
+        self.at_once = max_batch
+        self._local: LocalModel | None = None
+        self._prompts: ChatPrompts | None = None
+
+    def write(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
+    ) -> tuple[Request, None]:
+        """The messages as they are: the template is known once the model is loaded."""
+        return (tuple(messages), tools, seed), None
+
+    async def send(self, request: Request) -> _Answer:
+        """Sample a completion, in a batch with the other calls that wait."""
+        messages, tools, seed = request
+        local, prompts = await self._ready()
+        prompt = prompts.prompt(messages, tools)
+        if tools and not prompt.tools_unseen:
+            self._check_format(prompts, tools)
+        sampling = self._fitting(local, prompt)
+        job = Job(prompt.ids, sampling, _own_seed(seed, prompt), self._stops(prompts, prompt))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answered = await local.batches.answer(job, local, max_batch=self.at_once)
+        except TimeoutError as error:
+            raise Fault(Kind.TIMEOUT, f"no answer within {self._timeout_s:g} s") from error
+        return _Answer(prompts, prompt, tools, sampling, answered)
+
+    def read(self, answer: _Answer, attempt: Attempt) -> Reply:
+        """The message that was sampled, and the call with its exact tokens."""
+        generated = answer.answered.generated
+        message = self._message(answer)
+        answer.prompts.remember(message, answer.prompt, generated.ids)
+        finish = generated.finish_reason
+        fields: dict[str, Any] = {
+            "prompt_ids": answer.prompt.ids,
+            "completion_ids": generated.ids,
+            "logprobs": generated.logprobs,
+            "sampling": self._recorded(answer.sampling, attempt.seed),
+            "model": self._model,
+            "weight_version": answer.answered.weight_version,
+            "finish_reason": "tool_calls" if message.tool_calls and finish == "stop" else finish,
+            "usage": self._usage(answer.prompt, generated),
+            "latency_s": attempt.latency_s,
+            "attempts": attempt.number,
+            "message_index": attempt.place,
+        }
+        if finish == "length" and answer.sampling.max_tokens < self._options.sampling.max_tokens:
+            fields["context_full"] = True
+        if answer.prompt.lost:
+            fields["lost"] = answer.prompt.lost
+        return Reply(message, ModelCall.model_validate(fields))
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        try:
+            _, prompts = await self._ready()
+        except Fault:
+            return  # a model that cannot be loaded is reported by the call that needs it
+        self._check_format(prompts, tools)
+
+    async def close(self) -> None:
+        """Let go of the model; it stays for other clients that use it."""
+        self._local = self._prompts = None
+
+    async def _ready(self) -> tuple[LocalModel, ChatPrompts]:
+        if self._local is None or self._prompts is None:
+            local = await self._load()
+            where, settings = f"local:{self._model}", self._options.template
+            # Another call may have come here first; its memory of turns must not be lost.
+            if self._prompts is None:
+                self._prompts = ChatPrompts(local.tokenizer, where=where, settings=settings)
+                self._local = local
+            return local, self._prompts
+        return self._local, self._prompts
+
+    def _fitting(self, local: LocalModel, prompt: Prompt) -> Sampling:
+        """The sampling for a prompt, no longer than the context of the model allows."""
+        sampling = self._options.sampling
+        if not sampling.stop_ids:
+            sampling = replace(sampling, stop_ids=local.stop_ids)
+        if local.context is None:
+            return sampling
+        left = local.context - len(prompt.ids)
+        if left >= sampling.max_tokens:
+            return sampling
+        if left < 1:
+            raise Fault(
+                Kind.REFUSED,
+                f"the prompt has {len(prompt.ids)} tokens, and the model reads {local.context}",
+                hint="shorten the conversation, or use a model with a longer context",
+            )
+        return replace(sampling, max_tokens=left)
+
+    def _stops(
+        self, prompts: ChatPrompts, prompt: Prompt
+    ) -> Callable[[Sequence[int]], bool] | None:
+        """Whether the newest tokens hold one of the texts to stop at."""
+        stop = self._options.stop
+        if not stop:
+            return None
+        reach = max(map(len, stop)) + 4
+
+        def says_stop(ids: Sequence[int]) -> bool:
+            text = prompts.decode(ids[-reach:], after=(*prompt.ids[-reach:], *ids[:-reach]))
+            return any(each in text for each in stop)
+
+        return says_stop
+
+    def _check_format(self, prompts: ChatPrompts, tools: Sequence[ToolSpec]) -> None:
+        template = prompts.template(tools)
+        if self._style(template) is None:
+            hint = "use a model whose chat template is known"
+            raise unreadable_calls(template, where=f"local:{self._model}", hint=hint)
+
+    def _style(self, template: str) -> CallStyle | None:
+        return self._options.tool_format or call_style(template)
+
+    def _message(self, answer: _Answer) -> Message:
+        """What the ids say: special tokens are no part of it, and calls are read from the text."""
+        style = self._style(answer.prompts.template(answer.tools))
+        if (answer.tools and style is not None) or writes_channels(style):
+            # The marks of a call and of reasoning may be special tokens.
+            written = self._read_turn(answer, special=True)
+            if written.calls or writes_channels(style):
+                return _said(_identified(_without_special(written, answer), answer))
+        return _said(self._read_turn(answer, special=False))
+
+    def _read_turn(self, answer: _Answer, *, special: bool) -> Written:
+        """The words, reasoning and calls of an answer, with special tokens or without."""
+        prompts, prompt, generated = answer.prompts, answer.prompt, answer.answered.generated
+        ids = generated.ids
+        if ids[-1] in answer.sampling.stop_ids:
+            ids = ids[:-1]
+        text = self._cut(prompts.decode(ids, after=prompt.ids, special=special))
+        template = prompts.template(answer.tools)
+        style = self._style(template)
+        opened = opens_reasoning(prompt.text, style)
+        return read_turn(
+            text,
+            style,
+            tools=answer.tools if special else (),
+            opened=opened,
+            reasons=opened or knows_reasoning(template, style),
+            cut_short=generated.finish_reason == "length",
+        )
+
+    def _cut(self, text: str) -> str:
+        places = [place for each in self._options.stop if (place := text.find(each)) >= 0]
+        return text[: min(places)] if places else text
+
+    def _recorded(self, sampling: Sampling, seed: int | None) -> dict[str, Any]:
+        recorded: dict[str, Any] = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "max_tokens": sampling.max_tokens,
+        }
+        if self._options.stop:
+            recorded["stop"] = list(self._options.stop)
+        if self._options.template:
+            recorded["chat_template_kwargs"] = dict(self._options.template)
+        return recorded if seed is None else {**recorded, "seed": seed}
+
+    def _usage(self, prompt: Prompt, generated: Generated) -> Usage:
+        usage = Usage(input_tokens=len(prompt.ids), output_tokens=len(generated.ids))
+        if self._price is None:
+            return usage
+        return usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
+
+
+class LocalClient:
+    """A `ModelClient` for a model that is in memory already, such as one that is being trained."""
+
+    def __init__(
+        self, local: LocalModel, endpoint: Endpoint, *, max_batch: int = MAX_BATCH
+    ) -> None:
+        async def load() -> LocalModel:
+            return local
+
+        if max_batch < 1:
+            raise ConfigError(f"max_batch={max_batch!r} is not at least 1", where="LocalClient")
+        self.endpoint = endpoint
+        self._speaker = LocalSpeaker(endpoint, load, price=NOBODY_IS_PAID, max_batch=max_batch)
+        # Made now, so that a tokenizer without a template is refused before anything is asked.
+        ChatPrompts(local.tokenizer, where=f"local:{endpoint.model}", settings={})
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        """The model's next message. Raises `EndpointError` when there is none to be had."""
+        seed = self.endpoint.seed if seed is None else seed
+        request, _ = self._speaker.write(messages, tools, seed)
+        started = monotonic()
+        try:
+            answer = await self._speaker.send(request)
+            spent_s = monotonic() - started
+            return self._speaker.read(answer, Attempt(spent_s, 1, seed, len(messages), None))
+        except Fault as fault:
+            raise fault.error(where=f"local:{self.endpoint.model}", attempts=1) from fault
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        await self._speaker.check_tools(tools)
+
+    async def close(self) -> None:
+        """Nothing is held but the model, which belongs to whoever made it."""
+
+
+def folder_speaker(endpoint: Endpoint, price: Price | None) -> LocalSpeaker:
+    """A speaker for a model folder. What can be checked is checked now; loading waits for use."""
+    options, folder = local_options(endpoint), check_folder(endpoint)
+
+    async def load() -> LocalModel:
+        try:
+            return await in_thread(lambda: load_shared(folder, options))
+        except AssayError as error:
+            raise Fault(Kind.REFUSED, error.message, hint=error.hint) from error
+
+    return LocalSpeaker(endpoint, load, price=price)
+
+
+def _own_seed(seed: int | None, prompt: Prompt) -> int | None:
+    """A seed for this prompt alone: the turns of a rollout share theirs, and must not rhyme."""
+    if seed is None:
+        return None
+    written = f"{seed}:{','.join(map(str, prompt.ids))}".encode()
+    return int.from_bytes(blake2b(written, digest_size=7).digest())
+
+
+def _said(written: Written) -> Message:
+    fields: dict[str, Any] = {"role": "assistant", "content": written.content}
+    if written.calls:
+        fields["tool_calls"] = written.calls
+    if written.reasoning is not None:
+        fields["reasoning"] = written.reasoning
+    return Message(**fields)
+
+
+def _without_special(written: Written, answer: _Answer) -> Written:
+    content, reasoning = written.content, written.reasoning
+    for token in answer.prompts.special:
+        content = content.replace(token, "")
+        reasoning = None if reasoning is None else reasoning.replace(token, "")
+    return replace(written, content=content, reasoning=reasoning)
+
+
+def _identified(written: Written, answer: _Answer) -> Written:
+    """Calls with the ids they are answered under: the model's own, else the same each time.
+
+    Nine letters and digits, which is the only form that Mistral's templates take.
+    """
+    place = f"{answer.prompt.ids}{answer.answered.generated.ids}"
+    calls = tuple(
+        call if call.id else call.model_copy(update={"id": _nine_letters(f"{index}:{place}")})
+        for index, call in enumerate(written.calls)
+    )
+    return replace(written, calls=calls)
+
+
+def _nine_letters(text: str) -> str:
+    number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+    letters = []
+    for _ in range(9):
+        number, letter = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[letter])
+    return "".join(letters)

@@ -1,0 +1,246 @@
+"""A model in this process: weights and tokenizer, asked for tokens in batches."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from assay.errors import ConfigError, MissingExtra
+
+from .in_process_batches import Batches
+from .in_process_bfloat16 import prepare_half_precision
+from .in_process_decoder import Decoder, Generated, Sampling, ShouldStop
+from .model_hub import find_model_folder
+
+SMALL = 500_000_000
+"""Models of fewer parameters run on one thread: more of them mostly wait for each other."""
+
+
+class LocalModel:
+    """A causal language model and its tokenizer. One may serve many clients.
+
+    A trainer may train `model` between generations, and set `weight_version` after each update.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        weight_version: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.weight_version = weight_version
+        """Written into every call; None where the weights do not change."""
+
+        self.threads = threads
+        """How many threads of torch a batch uses. None: 1 for a small model, else torch's own."""
+
+        if threads is None and sum(each.numel() for each in model.parameters()) < SMALL:
+            self.threads = 1
+        prepare_half_precision(next(model.parameters()).dtype, self.device)
+        self.compute_dtype: Any = None
+        """What is computed in, where the weights are kept more exactly: a `torch.dtype`."""
+
+        self.stop_ids = _stop_ids(model, tokenizer)
+        """The tokens that end a completion of this model."""
+
+        self.batches = Batches()
+        """The calls that wait for this model, whichever client they came through."""
+
+        self._turn = Lock()
+
+    def __repr__(self) -> str:
+        return f"LocalModel({type(self.model).__name__}, weight_version={self.weight_version!r})"
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, dtype: str = "float32", device: str | None = None
+    ) -> "LocalModel":
+        """The model in a Hugging Face folder, or of a hub id. No code of it is run.
+
+        An id such as `Qwen/Qwen3-0.6B` is looked for in the local cache, and only then fetched.
+        """
+        check_packages("a model in this process")
+        import torch
+        import transformers
+
+        folder = find_model_folder(path, fetch=True)
+        kind = getattr(torch, dtype, None)
+        if not isinstance(kind, torch.dtype):
+            raise ConfigError(
+                f"dtype={dtype!r} is not a type of numbers that torch has",
+                where=str(folder),
+                hint="float32, bfloat16 and float16 are",
+            )
+        device = device or _best_device(torch)
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(
+                f"device={device!r} cannot be used: {_first_line(error)}",
+                where=str(folder),
+                hint="leave it out to take the best one there is",
+            ) from error
+        try:
+            with _without_bars(transformers):
+                tokenizer = transformers.AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
+                model = transformers.AutoModelForCausalLM.from_pretrained(
+                    folder, dtype=kind, local_files_only=True, trust_remote_code=False
+                )
+        except Exception as error:  # each library below has errors of its own for a bad file
+            raise ConfigError(
+                f"the model cannot be loaded: {_first_line(error)}",
+                where=str(folder),
+                hint="a folder as `save_pretrained` of model and tokenizer writes it",
+            ) from error
+        return cls(model.to(device), tokenizer)
+
+    @property
+    def device(self) -> Any:
+        """Where the weights are."""
+        return next(self.model.parameters()).device
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens prompt and completion may have together, where the model says so."""
+        # Models that also read images keep the settings of their language model apart.
+        config = self.model.config
+        text = config.get_text_config() if hasattr(config, "get_text_config") else config
+        limit = getattr(text, "max_position_embeddings", None)
+        return limit if isinstance(limit, int) and limit > 0 else None
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sequence[Sampling] | Sampling,
+        *,
+        seeds: Sequence[int | None],
+        should_stop: ShouldStop | None = None,
+    ) -> list[Generated]:
+        """Sample a completion for each prompt, all in one batch.
+
+        A seed belongs to its prompt: what is sampled for one does not depend on the others, up
+        to the rounding of the matrix products. None draws a seed by chance. Module modes such
+        as training are as before when this returns.
+        """
+        samplings = [sampling] * len(prompts) if isinstance(sampling, Sampling) else list(sampling)
+        _check(prompts, samplings, seeds)
+        if not prompts:
+            return []
+        samplings = [self._with_stop_ids(each) for each in samplings]
+        with self._turn, self.limited_threads(), self.computing(), _evaluating(self.model):
+            return Decoder(self.model, prompts, samplings).run(seeds, should_stop)
+
+    @contextmanager
+    def limited_threads(self) -> Iterator[None]:
+        """Torch with this model's number of threads; a trainer may want it for its updates too."""
+        import torch
+
+        before = torch.get_num_threads()
+        if self.threads is not None and self.threads != before:
+            torch.set_num_threads(self.threads)
+        try:
+            yield
+        finally:
+            if self.threads is not None and self.threads != before:
+                torch.set_num_threads(before)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Torch with what this model computes in; a trainer needs it around its passes too."""
+        if self.compute_dtype is None:
+            yield
+            return
+        import torch
+
+        with torch.autocast(self.device.type, dtype=self.compute_dtype):
+            yield
+
+    def _with_stop_ids(self, sampling: Sampling) -> Sampling:
+        if sampling.stop_ids:
+            return sampling
+        return replace(sampling, stop_ids=self.stop_ids)
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """No gradients and no dropout; each module gets back the mode it had."""
+    import torch
+
+    training = [module for module in model.modules() if module.training]
+    if training:
+        model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _check(
+    prompts: Sequence[Sequence[int]], samplings: Sequence[Sampling], seeds: Sequence[int | None]
+) -> None:
+    where = "LocalModel.generate()"
+    if not len(prompts) == len(samplings) == len(seeds):
+        raise ConfigError(
+            f"{len(prompts)} prompts, {len(samplings)} samplings and {len(seeds)} seeds",
+            where=where,
+            hint="give one of each for every prompt; a seed may be None",
+        )
+    empty = [place for place, prompt in enumerate(prompts) if len(prompt) == 0]
+    if empty:
+        raise ConfigError(f"prompt {empty[0]} has no tokens", where=where)
+
+
+def _stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """The ends that the generation settings, the model and the tokenizer name."""
+    found: dict[int, None] = {}
+    generation = getattr(model, "generation_config", None)
+    for named in (
+        getattr(generation, "eos_token_id", None),
+        getattr(model.config, "eos_token_id", None),
+        getattr(tokenizer, "eos_token_id", None),
+    ):
+        for token in named if isinstance(named, list | tuple) else [named]:
+            if isinstance(token, int):
+                found[token] = None
+    return tuple(found)
+
+
+def check_packages(by: str) -> None:
+    """Raise `MissingExtra` when a package is not there. Imports none of them."""
+    for package in ("torch", "transformers", "jinja2"):
+        if find_spec(package) is None:
+            raise MissingExtra.needed("local", by=by, package=package)
+
+
+@contextmanager
+def _without_bars(transformers: Any) -> Iterator[None]:
+    """Keep the progress bars of loading off the terminal: only commands write there."""
+    logging = transformers.utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _best_device(torch: Any) -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__

@@ -1,0 +1,118 @@
+"""Where a key comes from: the endpoint, else the environment. Read when a client is made."""
+
+import os
+from base64 import b64encode
+from urllib.parse import unquote, urlsplit
+
+from assay.errors import ConfigError
+from assay.types import Endpoint
+
+from .address import is_loopback
+from .provider_table import provider_named
+
+_CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "proxy-authorization"})
+
+
+def credential_headers(endpoint: Endpoint) -> dict[str, str]:
+    """The headers that prove who asks; none where none is known and none is needed."""
+    provider = provider_named(endpoint.provider)
+    where = f"{endpoint.provider}:{endpoint.model}"
+    basic = _basic(endpoint.api_base)
+    named = endpoint.key_env
+    given = [text for text in (endpoint.api_key, named, endpoint.oauth_token, basic) if text]
+    if len(given) > 1:
+        raise ConfigError(
+            "has more than one of `api_key`, `key_env`, `oauth_token` and a user in `api_base`",
+            where=where,
+            hint="give the one that the server expects",
+        )
+    if basic:
+        return {"Authorization": basic}
+    if endpoint.oauth_token:
+        return {"Authorization": f"Bearer {_sendable(endpoint.oauth_token, where)}"}
+    if _own_header(endpoint):
+        return {}
+    key = endpoint.api_key or os.environ.get(named or provider.key_variable or "", "")
+    if named and not key.strip():
+        raise ConfigError(
+            f"the environment variable {named} is not set, and `key_env` names it",
+            where=where,
+            hint=f"set {named} to the key for this address",
+        )
+    if key.strip():
+        if not endpoint.api_key:
+            _refuse_plain_http(endpoint, where)
+        key = _sendable(key, where)
+        return {"x-api-key": key} if provider.speaks == "anthropic" else _bearer(key)
+    if provider.key_variable and endpoint.api_base is None:
+        raise ConfigError(
+            f"no key for {endpoint.provider}",
+            where=where,
+            hint=f"set {provider.key_variable}, or pass Endpoint(api_key=...)",
+        )
+    return {}
+
+
+def _refuse_plain_http(endpoint: Endpoint, where: str) -> None:
+    """Raise `ConfigError` where a key of the environment could be read on the way.
+
+    Whoever names a variable for an endpoint says whose key it is, not that others may read it.
+    """
+    parts = urlsplit(endpoint.api_base or "")
+    host = parts.hostname or ""
+    if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback(host):
+        return
+    raise ConfigError(
+        f"{endpoint.key_env or provider_named(endpoint.provider).key_variable} is not sent to "
+        f"{host!r} over plain http, which does not encrypt it",
+        where=where,
+        hint="use an https address, or pass the server's own key as Endpoint(api_key=...); "
+        "Endpoint(allow_plain_http=True), on the command line --allow-plain-http, sends it",
+    )
+
+
+def key_hint(endpoint: Endpoint) -> str:
+    """What to do when a server refuses the credential that `credential_headers` found, or none."""
+    variable = endpoint.key_env or provider_named(endpoint.provider).key_variable
+    if _basic(endpoint.api_base):
+        return "the user and password in `api_base` are not accepted: give those of this address"
+    header = None if endpoint.oauth_token else _own_header(endpoint)
+    if header:
+        return f"the header {header!r} of this Endpoint is not accepted: give the right one"
+    if endpoint.api_key or endpoint.oauth_token:
+        other = f", or leave it out and set {variable}" if variable else ""
+        return f"the key of this Endpoint is not accepted: pass the one for this address{other}"
+    if variable is None:
+        return "pass Endpoint(api_key=...)"
+    state = "is not accepted here" if os.environ.get(variable, "").strip() else "is not set"
+    return f"{variable} {state}: set it to a key for this address, or pass Endpoint(api_key=...)"
+
+
+def _own_header(endpoint: Endpoint) -> str | None:
+    """The name of a header of the endpoint that is a credential."""
+    return next((name for name in endpoint.headers if name.lower() in _CREDENTIAL_HEADERS), None)
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _basic(api_base: str | None) -> str | None:
+    """The user and password in an address as a header: they are not sent as part of it."""
+    user, at, _ = urlsplit(api_base or "").netloc.rpartition("@")
+    if not at:
+        return None
+    name, _, password = user.partition(":")
+    pair = f"{unquote(name)}:{unquote(password)}".encode()
+    return f"Basic {b64encode(pair).decode('ascii')}"
+
+
+def _sendable(key: str, where: str) -> str:
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            "the key holds characters that no key has",
+            where=where,
+            hint="copy it again: a line break or a quotation mark may have slipped in",
+        )
+    return key

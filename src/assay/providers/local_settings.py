@@ -1,0 +1,78 @@
+"""What an endpoint says of a model in this process, whatever runs it."""
+
+from assay.errors import ConfigError
+from assay.types import Endpoint
+
+from .in_process_decoder import Sampling
+from .tool_text import STYLES, CallStyle
+
+DEFAULT_MAX_TOKENS = 512
+"""Used, and recorded, when the endpoint has no limit of its own."""
+
+
+def sampling_of(endpoint: Endpoint, *, stop_ids: tuple[int, ...] = ()) -> Sampling:
+    """How an endpoint wants tokens to be chosen: plain sampling where it does not say."""
+    temperature, top_p = endpoint.temperature, endpoint.top_p
+    return Sampling(
+        temperature=1.0 if temperature is None else temperature,
+        top_p=1.0 if top_p is None else top_p,
+        top_k=endpoint.extra_params.get("top_k") or 0,
+        max_tokens=endpoint.max_tokens or DEFAULT_MAX_TOKENS,
+        stop_ids=stop_ids,
+    )
+
+
+def refuse_foreign(endpoint: Endpoint, *, known: tuple[str, ...]) -> None:
+    """Refuse settings that a model in this process would not see."""
+    where = f"local:{endpoint.model}"
+    if endpoint.api_base is not None:
+        raise ConfigError("a local model has no address", where=where, hint="leave `api_base` out")
+    for name in ("thinking", "reasoning_effort"):
+        if getattr(endpoint, name) is not None:
+            raise ConfigError(
+                f"`{name}` belongs to hosted models",
+                where=where,
+                hint="extra_params={'chat_template_kwargs': {...}} reaches the chat template",
+            )
+    if unknown := sorted(endpoint.extra_params.keys() - set(known)):
+        raise ConfigError(
+            f"extra_params has {', '.join(map(repr, unknown))}, which this model does not know: "
+            f"{', '.join(known)} are known",
+            where=where,
+        )
+
+
+def tool_format_of(endpoint: Endpoint) -> CallStyle | None:
+    """The format of tool calls that an endpoint names. None: the chat template decides."""
+    value = endpoint.extra_params.get("tool_format")
+    if value is None or value in STYLES:
+        return value
+    raise ConfigError(
+        f"extra_params: tool_format={value!r} is not one of {', '.join(map(repr, STYLES))}",
+        where=f"local:{endpoint.model}",
+    )
+
+
+def unreadable_calls(template: str, *, where: str, hint: str) -> ConfigError:
+    """The error for a template whose tool calls cannot be read. `hint`: what else would help."""
+    if "tools" in template:
+        problem = "its format of tool calls is not known, so calls would be read as text"
+    else:
+        problem = "it has no place for tools, so the model would not be told of any"
+    return ConfigError(
+        f"the environment offers tools, but the chat template does not support them: {problem}",
+        where=where,
+        hint=f"{hint}, or name the format: extra_params={{'tool_format': ...}}, one of "
+        f"{', '.join(map(repr, STYLES))}",
+    )
+
+
+def counted_setting(endpoint: Endpoint, name: str) -> int | None:
+    """A whole number above 0 among the extra parameters, or None where it is not given."""
+    value = endpoint.extra_params.get(name)
+    if value is None or (type(value) is int and value > 0):
+        return value
+    raise ConfigError(
+        f"extra_params: {name}={value!r} is not a whole number of at least 1",
+        where=f"local:{endpoint.model}",
+    )

@@ -1,0 +1,79 @@
+"""Models as one word: `openai:gpt-5`, `local:smollm2-135m`, `vllm:my-model@http://host:8000/v1`."""
+
+import re
+
+from assay.errors import ConfigError
+from assay.types import Endpoint
+
+from .address import address_of
+from .provider_table import PROVIDERS, provider_named
+
+_HINT = "write provider:model or provider:model@http://host/v1"
+_KEY_ENV = re.compile(r"#key_env=([A-Za-z_][A-Za-z0-9_]*)$")
+"""Names the environment variable of the key, behind everything else."""
+
+_SETTING = re.compile(r"#[A-Za-z_-]+=")
+
+
+def parse_model(text: str) -> Endpoint:
+    """The endpoint that a model string names. Raises `ConfigError` for any other string.
+
+    It may end with `#key_env=NAME`, the environment variable that holds the key.
+    """
+    text = text.strip()
+    key_env = _KEY_ENV.search(text)
+    provider, colon, rest = _KEY_ENV.sub("", text).partition(":")
+    if not colon or not provider or not rest:
+        # Not shown as it is: where a provider is missing, the rest may be an address with a key.
+        raise ConfigError(
+            "a model is written `provider:model`; providers are " + ", ".join(PROVIDERS),
+            where="model string",
+            hint=_HINT,
+        )
+    provider_named(provider)
+    model, api_base = _parted(rest)
+    if not provider_named(provider).in_process and _holds_an_address(model):
+        # Not shown: there may be a password in it.
+        raise ConfigError("what is after @ is not an address", where="model string", hint=_HINT)
+    known = provider_named(provider)
+    if not known.in_process and ("#" in (api_base or "") or _SETTING.search(model)):
+        # A fragment is not sent, so the request would go out without its key. Not shown: it may
+        # be the key itself.
+        raise ConfigError(
+            "what is after # is not a setting",
+            where="model string",
+            hint="the one setting is #key_env=NAME, an environment variable that holds the key",
+        )
+    if not model or model.isspace():
+        raise ConfigError(f"no model after {provider + ':'!r}", where="model string", hint=_HINT)
+    endpoint = Endpoint(
+        provider=provider, model=model, api_base=api_base, key_env=key_env and key_env[1]
+    )
+    if not provider_named(provider).in_process:
+        address_of(endpoint)
+    elif api_base is not None:
+        raise ConfigError(
+            f"a {provider} model has no address",
+            where="model string",
+            hint="leave out what is after @",
+        )
+    if key_env and provider_named(provider).in_process:
+        raise ConfigError(
+            f"a {provider} model needs no key", where="model string", hint="leave out #key_env"
+        )
+    return endpoint
+
+
+def _holds_an_address(model: str) -> bool:
+    """Whether a name has something behind an `@` that was meant for an address."""
+    rest = model.partition("@")[2]
+    return ":/" in rest or "@" in rest
+
+
+def _parted(text: str) -> tuple[str, str | None]:
+    """Model and address. Only `@http` parts them: a model's name may hold an `@` itself."""
+    for mark in ("@http://", "@https://"):
+        model, found, rest = text.partition(mark)
+        if found:
+            return model, found.removeprefix("@") + rest
+    return text, None

@@ -1,0 +1,168 @@
+"""Any server that speaks OpenAI's chat completions: OpenAI, vLLM, SGLang, llama.cpp, gateways."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.errors import ConfigError
+from assay.formats import to_openai_chat
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, validated
+
+from .adapter import Attempt, counted
+from .attempt_errors import Fault, Kind
+from .http import Line, json_body
+from .prices import Price
+from .reply import Reply
+from .sampling_settings import recorded_sampling
+from .token_counts import completion_ids, logprobs_of, prompt_ids, within_reason
+
+PATH = "/chat/completions"
+_REASONING_MODELS = ("o1", "o3", "o4", "gpt-5")
+_OWN_FIELDS = frozenset(Message.model_fields) | {"reasoning_content", "function_call"}
+_MARKED = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
+
+
+class OpenAISpeaker:
+    """Writes chat-completions requests and reads what comes back."""
+
+    def __init__(self, endpoint: Endpoint, line: Line, price: Price | None) -> None:
+        self._line = line
+        self._price = price
+        self._model = endpoint.model
+        self._where = f"{endpoint.provider}:{endpoint.model}"
+        self._sampling = recorded_sampling(endpoint)
+        self._fixed = _fixed_part(endpoint)
+        self._own_tools: list[Any] = self._fixed.pop("tools", None) or []
+
+    def write(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
+    ) -> tuple[bytes, Mapping[str, int] | None]:
+        """The body of a request."""
+        converted = to_openai_chat(messages)
+        body = {**self._fixed, "messages": converted.value}
+        if seed is not None:
+            body["seed"] = seed
+        if tools or self._own_tools:
+            body["tools"] = [*self._own_tools, *map(_tool, tools)]
+        lost = converted.lost
+        return json_body(body, self._where), counted(lost) if lost else None
+
+    async def send(self, request: bytes) -> Any:
+        """Post one request."""
+        return await self._line.post(request)
+
+    def read(self, answer: Any, attempt: Attempt) -> Reply:
+        """The first choice as a message, and what the server says of the call."""
+        choice, message = self._chosen(answer)
+        try:
+            return Reply(_message(message), self._call(answer, choice, attempt))
+        except (ValidationError, TypeError) as error:
+            problem = str(error.errors()[0]["msg"]) if isinstance(error, ValidationError) else ""
+        raise Fault(Kind.GARBLED, f"the answer is not a chat completion: {problem}", 200)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._line.close()
+
+    def _chosen(self, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The first choice and its message."""
+        if isinstance(answer, dict):
+            choices = answer.get("choices")
+            if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+                message = choices[0].get("message")
+                if isinstance(message, dict):
+                    return choices[0], message
+            if answer.get("error"):
+                raise self._line.fault_in(answer["error"])
+        raise Fault(Kind.GARBLED, "the answer is JSON without a choice that holds a message", 200)
+
+    def _call(self, answer: Mapping[str, Any], choice: Any, attempt: Attempt) -> ModelCall:
+        sampling = self._sampling
+        if attempt.seed is not None:
+            sampling = {**sampling, "seed": attempt.seed}
+        fields: dict[str, Any] = {
+            "sampling": sampling,
+            "model": answer.get("model") or self._model,
+            "finish_reason": choice.get("finish_reason"),
+            "usage": self._usage(answer.get("usage")),
+            "latency_s": attempt.latency_s,
+            "attempts": attempt.number,
+            "message_index": attempt.place,
+        }
+        logprobs = choice.get("logprobs")
+        if logprobs is not None or "token_ids" in choice or "prompt_token_ids" in answer:
+            fields["prompt_ids"] = prompt_ids(answer, choice)
+            fields["completion_ids"] = ids = completion_ids(choice)
+            fields |= logprobs_of(choice, None if ids is None else len(ids))
+        if attempt.lost:
+            fields["lost"] = attempt.lost
+        return validated(ModelCall, fields)
+
+    def _usage(self, usage: Any) -> Usage | None:
+        if not isinstance(usage, dict):
+            return None
+        given, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+        fields = {
+            "input_tokens": usage.get("prompt_tokens"),
+            "output_tokens": usage.get("completion_tokens"),
+            "cached_tokens": given.get("cached_tokens") if isinstance(given, dict) else None,
+            "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
+        }
+        known = within_reason(validated(Usage, fields))
+        if self._price is None:
+            return known
+        return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
+
+
+def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
+    """What every request of this endpoint says."""
+    body: dict[str, Any] = {"model": endpoint.model}
+    for name in ("temperature", "top_p", "stop", "thinking", "reasoning_effort"):
+        value = getattr(endpoint, name)
+        if value is not None:
+            body[name] = value
+    if endpoint.max_tokens is not None:
+        body[_length_name(endpoint)] = endpoint.max_tokens
+    return {**body, **endpoint.extra_params}
+
+
+def _length_name(endpoint: Endpoint) -> str:
+    """OpenAI's reasoning models refuse `max_tokens`; other servers may know nothing else."""
+    if "max_completion_tokens" in endpoint.extra_params:
+        raise ConfigError(
+            "both `max_tokens` and extra_params['max_completion_tokens'] are set",
+            where=f"{endpoint.provider}:{endpoint.model}",
+            hint="set one of them",
+        )
+    reasons = endpoint.provider == "openai" and endpoint.model.startswith(_REASONING_MODELS)
+    return "max_completion_tokens" if reasons else "max_tokens"
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        **(tool.__pydantic_extra__ or {}),
+    }
+    return {"type": "function", "function": function}
+
+
+def _message(wire: dict[str, Any]) -> Message:
+    reasoning = wire.get("reasoning_content")
+    if reasoning is None:
+        reasoning = wire.get("reasoning")
+    fields = {
+        key: value
+        for key, value in wire.items()
+        if value is not None and value != [] and key not in _OWN_FIELDS and key not in _MARKED
+    }
+    calls = wire.get("tool_calls")
+    if not calls and isinstance(wire.get("function_call"), dict):
+        calls = [{"function": wire["function_call"]}]
+    if calls:
+        fields["tool_calls"] = calls
+    if reasoning is not None:
+        fields["reasoning"] = reasoning
+    return validated(Message, {**fields, "role": "assistant", "content": wire.get("content")})

@@ -1,0 +1,31 @@
+"""The sampling settings of an endpoint: as a call records them, and as they may not clash."""
+
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.types import Endpoint
+
+_SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
+_OURS = ("messages", "model", "stream", "stream_options")
+
+
+def recorded_sampling(endpoint: Endpoint) -> dict[str, Any]:
+    """The settings that were in force, without what may be secret among the extra parameters."""
+    plain = endpoint.to_dict()
+    sampling = {name: plain[name] for name in _SETTINGS if name in plain}
+    return {**sampling, **plain.get("extra_params", {})}
+
+
+def check_extra_params(endpoint: Endpoint) -> None:
+    """Refuse extra parameters that would break the reading of the answer."""
+    given = endpoint.extra_params
+    where = f"{endpoint.provider}:{endpoint.model}"
+    for name in _OURS:
+        if name in given and given[name] not in (None, False):
+            raise ConfigError(f"`{name}` cannot be set in extra_params", where=where)
+    if given.get("n") not in (None, 1):
+        raise ConfigError(
+            f"extra_params has n={given['n']!r}, and a reply is one message",
+            where=where,
+            hint="ask several times instead, each time with another seed",
+        )

@@ -1,0 +1,170 @@
+"""Tool calls as JSON between marks: Hermes and Qwen, Llama 3, Mistral, DeepSeek."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from assay.types import ToolCall, parse_arguments
+
+from .rendered_turn import Written, join_words, make_call
+
+_DECODER = json.JSONDecoder(strict=False)
+_BLANK = re.compile(r"\s*+")
+_HERMES, _HERMES_END = "<tool_call>", "</tool_call>"
+_HERMES_NAME = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\\n]++)"')
+_MISTRAL = "[TOOL_CALLS]"
+_MISTRAL_ARGUMENTS = "[ARGS]"
+_MISTRAL_ID = "[CALL_ID]"
+_LLAMA_TAG = "<|python_tag|>"
+_DEEPSEEK, _DEEPSEEK_ALL_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+_DEEPSEEK_CALL, _DEEPSEEK_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
+_DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
+_FENCE = "```"
+
+MOST_BROKEN = 100
+"""Malformed JSON calls in one text, beyond which it is no turn with calls: finding each to be
+broken takes time by the length of the whole text."""
+
+
+def read_hermes(text: str) -> Written | None:
+    """`<tool_call>{json}</tool_call>`. None if one of the calls has no name that can be read."""
+    said: list[str] = []
+    calls: list[ToolCall] = []
+    at = broken = 0
+    while (start := text.find(_HERMES, at)) >= 0:
+        said.append(text[at:start])
+        call, at = read_hermes_call(text, start + len(_HERMES))
+        if call is None:
+            return None
+        calls.append(call)
+        broken += call.malformed
+        if broken > MOST_BROKEN:
+            return None
+    if not calls:
+        return None
+    # Templates write one line break between the words and the first call.
+    first, rest = said[0].removesuffix("\n"), [*said[1:], text[at:]]
+    return Written("\n".join([first, *(piece for piece in rest if piece.strip())]), tuple(calls))
+
+
+def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
+    """The JSON object at a place, as a call, and where it ends. Its closing tag may be missing.
+
+    Broken JSON that begins with a name is a malformed call.
+    """
+    start = _skip_blank(text, at)
+    try:
+        # Finds the end: text between tags may hold the closing tag in a string.
+        end = _DECODER.raw_decode(text, start)[1]
+    except ValueError:
+        return _read_broken_hermes(text, start)
+    except RecursionError:
+        return None, at
+    calls = _read_objects([parse_arguments(text[start:end])])
+    end = _skip_blank(text, end)
+    if not calls:
+        return None, at
+    if end < len(text) and not text.startswith(_HERMES_END, end):
+        return _read_broken_hermes(text, start)
+    return calls[0], min(len(text), end + len(_HERMES_END))
+
+
+def _read_broken_hermes(text: str, start: int) -> tuple[ToolCall | None, int]:
+    name = _HERMES_NAME.match(text, start)
+    if name is None:
+        return None, start
+    end = text.find(_HERMES_END, name.end())
+    if end < 0:
+        return make_call(name[1], text[start:]), len(text)
+    return make_call(name[1], text[start:end].rstrip()), end + len(_HERMES_END)
+
+
+def read_llama(text: str) -> Written | None:
+    """`{"name": .., "parameters": ..}` and nothing beside it."""
+    calls = _read_objects([parse_arguments(text.removeprefix(_LLAMA_TAG))])
+    return Written("", calls) if calls else None
+
+
+def read_mistral(text: str) -> Written | None:
+    """`[TOOL_CALLS]` before a JSON list, or before each `name[ARGS]{json}`."""
+    said, mark, written = text.partition(_MISTRAL)
+    if not mark:
+        return None
+    if written.lstrip().startswith("["):
+        holder = parse_arguments(f'{{"calls": {written}}}') or {}
+        listed = holder.get("calls")
+        calls = _read_objects(listed if isinstance(listed, list) else [])
+    else:
+        calls = _read_objects(map(_read_named, written.split(_MISTRAL)))
+    return Written(said, calls) if calls else None
+
+
+def read_deepseek(text: str) -> Written | None:
+    """Each call between marks, as `function<sep>name` and JSON, fenced (V3, R1) or not (V3.1)."""
+    said, mark, written = text.partition(_DEEPSEEK)
+    if not mark:
+        return None
+    block, _, after = written.partition(_DEEPSEEK_ALL_END)
+    calls: list[ToolCall] = []
+    for piece in block.split(_DEEPSEEK_CALL)[1:]:
+        call = _read_deepseek_call(piece.partition(_DEEPSEEK_END)[0])
+        if call is None:
+            return None
+        calls.append(call)
+    return Written(join_words([said, after]), tuple(calls)) if calls else None
+
+
+def _read_deepseek_call(text: str) -> ToolCall | None:
+    kind, mark, rest = text.partition(_DEEPSEEK_SEPARATOR)
+    if not mark:
+        return None
+    if _FENCE not in rest:
+        # V3.1 has no kind and no fence: the name stands before the mark.
+        if rest.lstrip().startswith("{"):
+            return make_call(kind.strip(), rest.strip()) if kind.strip() else None
+        name, _, arguments = rest.partition("\n")
+        return make_call(name.strip(), arguments.strip() or "{") if name.strip() else None
+    name, _, fenced = rest.partition(_FENCE)
+    arguments = fenced.removeprefix("json").strip().removesuffix(_FENCE).strip()
+    if not name.strip():
+        return None
+    # Nothing at all is a call that was cut short, not one without arguments.
+    return make_call(name.strip(), arguments or _FENCE)
+
+
+def _read_named(text: str) -> dict[str, Any] | None:
+    """Mistral's later form: `name[ARGS]{json}`, with the id of the call between in some."""
+    head, mark, arguments = text.partition(_MISTRAL_ARGUMENTS)
+    name, _, identifier = head.partition(_MISTRAL_ID)
+    if not mark:
+        return None
+    read = parse_arguments(arguments)
+    return {
+        "name": name.strip(),
+        # As the model wrote them where they cannot be read.
+        "arguments": arguments.strip() if read is None else read,
+        "id": identifier.strip() or None,
+    }
+
+
+def _read_objects(written: Iterable[Mapping[str, Any] | None]) -> tuple[ToolCall, ...]:
+    """The calls that objects stand for; none at all if one of them stands for none."""
+    calls = []
+    for call in written:
+        if not isinstance(call, Mapping):
+            return ()
+        name = call.get("name")
+        arguments = call.get("arguments", call.get("parameters", {}))
+        if not isinstance(name, str) or not name or not isinstance(arguments, dict | str):
+            return ()
+        identifier = call.get("id")
+        calls.append(
+            make_call(name, arguments, identifier if isinstance(identifier, str) else None)
+        )
+    return tuple(calls)
+
+
+def _skip_blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at

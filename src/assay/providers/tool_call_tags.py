@@ -1,0 +1,135 @@
+"""Tool calls as tags around each argument: Qwen 3.5 and Nemotron 3, GLM 4, Muse Glimmer.
+
+Arguments stand there without quotes, so their types come from the tools. Each call is read with a
+cursor: a closing tag inside of a text is part of it unless more of the call follows.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from assay.types import ToolCall
+
+from .argument_types import ArgumentTypes
+from .rendered_turn import Written, join_words, make_call
+from .tool_call_json import MOST_BROKEN, read_hermes_call
+
+_BLANK = re.compile(r"\s*+")
+
+
+class _Tags(NamedTuple):
+    """The tags of one family."""
+
+    start: re.Pattern[str]
+    """From the beginning of a call to its name, which is the group. Without a name, JSON follows:
+    the other form between the same tags, to which models fall back."""
+
+    argument: re.Pattern[str]
+    """From the beginning of an argument to its value; the group is its name."""
+
+    argument_end: str
+    more: tuple[str, ...]
+    """What follows an argument: another one, or the end of the call."""
+
+    ends: tuple[str, ...]
+    """What ends a call, one after the other."""
+
+    own_lines: bool = False
+    """Whether a line break stands before and after each value."""
+
+
+_QWEN = _Tags(
+    start=re.compile(r"(?:<tool_call>\s*+)?+<function=([^>\n]++)>|<tool_call>(?=\s*+\{)"),
+    argument=re.compile(r"<parameter=([^>\n]++)>"),
+    argument_end="</parameter>",
+    more=("<parameter=", "</function>"),
+    ends=("</function>", "</tool_call>"),
+    own_lines=True,
+)
+_GLM = _Tags(
+    start=re.compile(r"<tool_call>(?:\s*+([^\s<{]++)|(?=\s*+\{))"),
+    argument=re.compile(r"<arg_key>([^<]++)</arg_key>\s*+<arg_value>"),
+    argument_end="</arg_value>",
+    more=("<arg_key>", "</tool_call>"),
+    ends=("</tool_call>",),
+)
+_MUSE = _Tags(
+    start=re.compile(r'(?:<atem:function_calls>\s*+)?+<atem:invoke name="([^"\n]++)">'),
+    argument=re.compile(r'<atem:parameter name="([^"\n]++)">'),
+    argument_end="</atem:parameter>",
+    more=("<atem:parameter ", "</atem:invoke>"),
+    ends=("</atem:invoke>", "</atem:function_calls>"),
+)
+
+
+def read_qwen_tags(text: str, types: ArgumentTypes) -> Written | None:
+    """`<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`."""
+    return _read(text, _QWEN, types)
+
+
+def read_glm_tags(text: str, types: ArgumentTypes) -> Written | None:
+    """`<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`."""
+    return _read(text, _GLM, types)
+
+
+def read_muse_tags(text: str, types: ArgumentTypes) -> Written | None:
+    """`<atem:invoke name="name"><atem:parameter name="key">value</atem:parameter>..`."""
+    return _read(text, _MUSE, types)
+
+
+def _read(text: str, tags: _Tags, types: ArgumentTypes) -> Written | None:
+    said: list[str] = []
+    calls: list[ToolCall] = []
+    at = broken = 0
+    while start := tags.start.search(text, at):
+        said.append(text[at : start.start()])
+        if start[1] is None:
+            call, at = read_hermes_call(text, start.end())
+            broken += call is not None and call.malformed
+        else:
+            call, at = _read_call(text, start, tags, types)
+        if call is None or broken > MOST_BROKEN:
+            return None
+        calls.append(call)
+    said.append(text[at:])
+    return Written(join_words(said), tuple(calls)) if calls else None
+
+
+def _read_call(
+    text: str, start: re.Match[str], tags: _Tags, types: ArgumentTypes
+) -> tuple[ToolCall | None, int]:
+    name, arguments = start[1].strip(), dict[str, Any]()
+    at = _skip_blank(text, start.end())
+    while match := tags.argument.match(text, at):
+        end = _find_value_end(text, match.end(), tags)
+        if end is None:
+            # No later value ends either: what follows cannot be told from this one.
+            return make_call(name, text[start.start() :]), len(text)
+        key, value = match[1].strip(), text[match.end() : end]
+        if tags.own_lines:
+            value = value.removeprefix("\n").removesuffix("\n")
+        arguments[key] = types.read(name, key, value)
+        at = _skip_blank(text, end + len(tags.argument_end))
+    ended = False
+    for mark in tags.ends:
+        if text.startswith(mark, at):
+            ended, at = True, at + len(mark)
+            at = _skip_blank(text, at) if mark != tags.ends[-1] else at
+    if ended:
+        return make_call(name, arguments), at
+    end = text.find(tags.ends[-1], at)
+    end = len(text) if end < 0 else end + len(tags.ends[-1])
+    return make_call(name, text[start.start() : end]), end
+
+
+def _find_value_end(text: str, at: int, tags: _Tags) -> int | None:
+    while (end := text.find(tags.argument_end, at)) >= 0:
+        at = end + len(tags.argument_end)
+        after = _skip_blank(text, at)
+        if after == len(text) or text.startswith(tags.more, after):
+            return end
+    return None
+
+
+def _skip_blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at

@@ -1,0 +1,180 @@
+"""Functions that judge several results in one call: all of a test, or all of one sample."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from assay.errors import ScorerFault
+from assay.scorers import read_outcome
+from assay.types import EvaluateResult, Sample
+
+from .scorer_call import UserFunction
+
+Key = tuple[str | None, str, str | None]
+"""Endpoint, sample, rollout: one result of a test."""
+
+_THREADS = 32
+
+
+@dataclass(frozen=True)
+class Member:
+    """One result of a group."""
+
+    endpoint: str | None
+    sample: Sample
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.endpoint, self.sample)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a function said of each result, or how it failed there."""
+
+    results: dict[Key, EvaluateResult | Exception]
+
+    def of(self, endpoint: str | None, sample: Sample) -> EvaluateResult:
+        """Raises what the function raised, so that it is recorded like any scorer's fault."""
+        found = self.results[key_of(endpoint, sample)]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def key_of(endpoint: str | None, sample: Sample) -> Key:
+    """Which result of a test a sample is."""
+    return endpoint, sample.id, sample.rollout_id
+
+
+def members(endpoint: str | None, samples: Iterable[Sample]) -> Iterator[Member]:
+    """The samples that can be judged, as if nothing had been said of them."""
+    for sample in samples:
+        if sample.failure is None:
+            sample.score = None
+            if endpoint is not None:
+                sample.metadata["endpoint"] = endpoint
+            yield Member(endpoint, sample)
+
+
+def by_sample(found: Iterable[Member]) -> list[list[Member]]:
+    """All repeats and endpoints of each sample together."""
+    groups: dict[str, list[Member]] = {}
+    for member in found:
+        groups.setdefault(member.sample.id, []).append(member)
+    return list(groups.values())
+
+
+def by_repeat(group: Iterable[Member]) -> list[list[Member]]:
+    """The results of each repeat on their own."""
+    parts: dict[str, list[Member]] = {}
+    for member in group:
+        repeat = (member.sample.rollout_id or "").removeprefix(f"{member.sample.id}#")
+        parts.setdefault(repeat, []).append(member)
+    return list(parts.values())
+
+
+def judge_groups(
+    function: UserFunction, groups: Sequence[list[Member]], *, max_concurrent: int
+) -> Said:
+    """Call the function once for each group. One that fails costs the results of its group.
+
+    A failed assertion is a verdict on every result of its group: a score of 0.0.
+    """
+    if inspect.iscoroutinefunction(function.function):
+        return asyncio.run(judge_groups_in_loop(function, groups, max_concurrent=max_concurrent))
+    with ThreadPoolExecutor(min(_THREADS, max_concurrent)) as threads:
+        try:
+            returned = list(threads.map(lambda group: _called(function, group), groups))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    return _collect(function, groups, returned)
+
+
+async def judge_groups_in_loop(
+    function: UserFunction, groups: Sequence[list[Member]], *, max_concurrent: int
+) -> Said:
+    """The same with an async function, in the loop that runs."""
+    return _collect(function, groups, await _awaited(function, groups, max_concurrent))
+
+
+def _collect(
+    function: UserFunction, groups: Sequence[list[Member]], returned: Sequence[object]
+) -> Said:
+    results: dict[Key, EvaluateResult | Exception] = {}
+    for group, value in zip(groups, returned, strict=True):
+        if isinstance(value, AssertionError):
+            is_one = len({member.sample.id for member in group}) == 1
+            verdict = function.assertions.add(_describe(group), value, is_sample=is_one)
+            results |= {member.key: verdict for member in group}
+        else:
+            results |= _read(group, value)
+    return Said(results)
+
+
+def _called(function: UserFunction, group: list[Member]) -> object:
+    """What the function returned, or the exception it ended with, as data."""
+    try:
+        return function.of_group(
+            [member.sample for member in group], [member.endpoint for member in group]
+        )
+    except Exception as error:
+        return error
+
+
+async def _awaited(
+    function: UserFunction, groups: Sequence[list[Member]], max_concurrent: int
+) -> list[object]:
+    slots = asyncio.Semaphore(max_concurrent)
+
+    async def one(group: list[Member]) -> object:
+        async with slots:
+            value = _called(function, group)
+            try:
+                return await value if isinstance(value, Awaitable) else value
+            except Exception as error:
+                return error
+
+    return await asyncio.gather(*map(one, groups))
+
+
+def _read(group: list[Member], value: object) -> dict[Key, EvaluateResult | Exception]:
+    if isinstance(value, Exception):
+        return {member.key: value for member in group}
+    values = list(value) if isinstance(value, list | tuple) else None
+    if values is None or len(values) != len(group):
+        returned = _kind(value) if values is None else len(values)
+        fault = ScorerFault(
+            f"the function was called with {len(group)} samples and returned {returned}, not a "
+            f"list of {len(group)} results"
+        )
+        return {member.key: fault for member in group}
+    # Rollouts of one sample have the same id: one in the place of another is not noticed below.
+    own = {id(member.sample): position for position, member in enumerate(group)}
+    if len({member.sample.id for member in group}) == 1 and {*map(id, values)} == own.keys():
+        values.sort(key=lambda each: own[id(each)])
+    return {
+        member.key: _outcome(each, member.sample)
+        for member, each in zip(group, values, strict=True)
+    }
+
+
+def _outcome(value: object, sample: Sample) -> EvaluateResult | Exception:
+    if isinstance(value, Sample) and value.id != sample.id:
+        return ScorerFault(f"returned sample {value.id!r} in the place of {sample.id!r}")
+    try:
+        return read_outcome(value, sample)
+    except ScorerFault as error:
+        return error
+
+
+def _describe(group: list[Member]) -> str:
+    ids = {member.sample.id for member in group}
+    return next(iter(ids)) if len(ids) == 1 else f"all {len(group)} in one call"
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

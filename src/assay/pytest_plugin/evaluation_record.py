@@ -1,0 +1,230 @@
+"""One evaluation test as the summary tells of it."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from assay.stats import RunSummary, Total, number, plain, plural
+from assay.types import stable_id
+
+from .decorator import Asked
+from .environment_servers import without_secrets
+
+if TYPE_CHECKING:
+    import pytest
+
+_LONGEST_REASON = 500
+TOTALS = ("input_tokens", "output_tokens", "cost_usd")
+"""Fields that are summed up over all tests, as far as they are known."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a test came to, in plain values. Unknown is None."""
+
+    test: str
+    """The test's id; where one test judges several endpoints together, one record for each."""
+
+    file: str
+    line: int
+    nodeid: str = ""
+    """The id of the pytest item. "" stands for `test`."""
+
+    passed: bool = False
+    """False for a test that fails the session; a test that was expected to fail does not."""
+
+    reason: str = ""
+    """Why it did not pass, or why it failed as expected."""
+
+    xfail: str | None = None
+    """The reason of its `xfail` mark; None without one."""
+
+    run: str | None = None
+    """Where its samples are recorded, for `assay show`."""
+
+    score: float | None = None
+    interval: tuple[float | None, float | None] = (None, None)
+    threshold: float | None = None
+    proven: bool = False
+    """Whether the lower bound had to reach the threshold, rather than the mean."""
+
+    tolerance: float | None = None
+    """How far the mean may fall below the baseline's, where the test says so itself."""
+
+    samples: int = 0
+    results: int = 0
+    judged: int = 0
+    invalid: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    skipped: str = ""
+    """Rows of the dataset that were left out, and why."""
+
+    metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    dataset: str | None = None
+    dataset_fingerprint: str | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    config_fingerprint: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Results of model calls whose tokens or cost are not known, and missing in the sums above."""
+
+    tags: tuple[str, ...] = ()
+    attempts: int = 1
+    """How often the session ran this test. The record tells of the last time."""
+
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Self:
+        """Read a record back from its part file."""
+        record = cls(**{each.name: given[each.name] for each in fields(cls)})
+        low, high = record.interval
+        return replace(record, interval=(low, high), tags=tuple(record.tags))
+
+    @property
+    def item(self) -> str:
+        """The id of the pytest item that this record belongs to."""
+        return self.nodeid or self.test
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in pytest's words: passed, failed, xfailed or xpassed."""
+        if not self.passed:
+            return "failed"
+        if self.xfail is None:
+            return "passed"
+        return "xfailed" if self.reason else "xpassed"
+
+    @property
+    def too_few(self) -> bool:
+        """Whether the threshold lies inside the interval: more samples could turn the verdict."""
+        low, high = self.interval
+        if self.threshold is None or self.score is None:
+            return False
+        return low is None or high is None or low < self.threshold <= high
+
+    def headline(self) -> str:
+        """Score, interval and counts in one sentence."""
+        return self._score_words() + (f"; {self.skipped}" if self.skipped else "")
+
+    def _score_words(self) -> str:
+        if not self.results:
+            return "no score: no sample was evaluated"
+        if self.score is None:
+            return f"no score: none of {plural(self.results, 'result')} was judged"
+        low, high = self.interval
+        between = "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
+        words = f"score {number(self.score, beside=self.threshold)}{between}"
+        if self.threshold is not None:
+            words += f", threshold {number(self.threshold, beside=self.score)}"
+        words += f", {self.judged} of {plural(self.results, 'result')} judged"
+        unscored = self.results - self.judged
+        if unscored:
+            share = f"{100 * unscored / self.results:.1f} %"
+            words += f"; unscored {unscored} of {self.results} ({share})"
+        if self.too_few:
+            words += "; too few samples to tell which side of the threshold the true mean is on"
+        return words
+
+    def properties(self) -> list[tuple[str, object]]:
+        """What a JUnit report says of the test. What is not known is left out."""
+        values = {
+            "assay_score": self.score,
+            "assay_interval_low": self.interval[0],
+            "assay_interval_high": self.interval[1],
+            "assay_threshold": self.threshold,
+            "assay_results": self.results,
+            "assay_judged": self.judged,
+            "assay_cost_usd": self.cost_usd,
+            "assay_cost_usd_unknown": self.unknown.get("cost_usd") or None,
+            "assay_run": self.run,
+        }
+        return [(name, value) for name, value in values.items() if value is not None]
+
+
+def blank_record(item: "pytest.Function", asked: Asked, endpoint: str | None = None) -> Record:
+    """A record of a test of which nothing is known but what was asked."""
+    file, line, _ = item.location
+    return Record(
+        test=item.nodeid if endpoint is None else f"{item.nodeid}[{endpoint}]",
+        nodeid=item.nodeid,
+        file=file,
+        line=(line or 0) + 1,
+        threshold=minimum_of(asked.threshold),
+        proven=bool(getattr(asked.threshold, "proven", False)),
+        tolerance=None if asked.tolerance is None else float(asked.tolerance),
+        tags=asked.tags,
+    )
+
+
+def minimum_of(threshold: Any) -> float | None:
+    """The number in a threshold, which may be a `GateRule`."""
+    minimum = getattr(threshold, "minimum", threshold)
+    return None if minimum is None else float(minimum)
+
+
+def with_numbers(record: Record, summary: RunSummary) -> Record:
+    """The same record, filled with what a run came to."""
+    score = summary.score
+    return replace(
+        record,
+        score=score.mean,
+        interval=(score.interval.low, score.interval.high),
+        samples=summary.samples,
+        results=summary.results,
+        judged=summary.judged_results,
+        invalid=summary.invalid,
+        failed=dict(summary.failed),
+        metrics={
+            name: {
+                "mean": metric.mean,
+                "low": metric.interval.low,
+                "high": metric.interval.high,
+            }
+            for name, metric in summary.metrics.items()
+        },
+        input_tokens=_whole(_known(summary.input_tokens, summary.results)),
+        output_tokens=_whole(_known(summary.output_tokens, summary.results)),
+        cost_usd=_known(summary.cost_usd, summary.results),
+    )
+
+
+def with_config(record: Record, asked: Asked, config: dict[str, Any]) -> Record:
+    """The same record with what decides what its numbers mean."""
+    whole = {
+        **config,
+        "mode": "batch" if asked.batch else "groupwise" if asked.groupwise else "each",
+        "repeats": asked.repeats,
+        "max_samples": asked.max_samples,
+        "env_url": None if asked.env_url is None else without_secrets(asked.env_url),
+    }
+    return replace(record, config=whole, config_fingerprint=stable_id(whole))
+
+
+def failed(record: Record, reason: str) -> Record:
+    """The same record of a test that did not pass, with the reason on one line."""
+    return replace(record, passed=False, reason=plain(reason, _LONGEST_REASON))
+
+
+def with_regression(record: Record, worse: str) -> Record:
+    """The same record of a test that is worse than its baseline."""
+    if record.outcome == "xpassed":
+        return replace(record, reason=worse)
+    if record.outcome == "xfailed":
+        return record
+    return failed(record, "; ".join(filter(None, [record.reason, worse])))
+
+
+def count_unknown(record: Record, summary: RunSummary, *, asked_a_model: bool) -> Record:
+    """The same record with the results whose tokens or cost are unknown; none without a model."""
+    totals = {name: getattr(summary, name) for name in TOTALS}
+    unknown = {name: total.unknown if asked_a_model else 0 for name, total in totals.items()}
+    return replace(record, unknown=unknown)
+
+
+def _known(total: Total, results: int) -> float | None:
+    """The sum over the results that tell; None when none of them does."""
+    return total.at_least if total.unknown < results else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

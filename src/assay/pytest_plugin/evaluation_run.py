@@ -1,0 +1,348 @@
+"""One evaluation test: from its samples to its runs."""
+
+import asyncio
+import functools
+import inspect
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.agents import Limits
+from assay.datasets import SampleStream, load_samples
+from assay.errors import RunStopped
+from assay.providers import parse_model
+from assay.runner import (
+    EvalConfig,
+    EvalReport,
+    Rescoring,
+    Resume,
+    Stop,
+    evaluate,
+    report_on,
+    rescore,
+)
+from assay.scorers import ScoreFunction
+from assay.store import Store
+from assay.types import Endpoint, EvaluateResult, Sample
+
+from .assertions import FailedAssertions
+from .batch import (
+    Member,
+    Said,
+    by_repeat,
+    by_sample,
+    judge_groups,
+    judge_groups_in_loop,
+    members,
+)
+from .bundled_rows import BundledRows
+from .collection import endpoint_names
+from .decorator import ENDPOINT, Asked, TranslatedOptions
+from .environment_servers import describe_environment, environment_of, redactor_for
+from .evaluation_record import minimum_of
+from .scorer_call import UserFunction, user_function
+from .session_report import Evaluations
+from .summary_file import digest_file, digest_rows
+
+if TYPE_CHECKING:
+    import pytest
+
+_SAMPLE = inspect.Signature([inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)])
+
+
+@dataclass
+class TestRun:
+    """What a test did with one endpoint, or without any."""
+
+    __test__ = False
+
+    endpoint: str | None
+    """Its name, where one test has several."""
+
+    report: EvalReport
+    skipped: str
+    """What was left out of the dataset; "" for nothing."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    """The configuration of the rollouts, whichever run their results stand in."""
+
+    assertions: FailedAssertions = field(default_factory=FailedAssertions)
+
+
+@dataclass
+class Evaluation:
+    """One test on its way."""
+
+    item: "pytest.Function"
+    asked: Asked
+    evaluations: Evaluations
+    runs: list[TestRun] = field(default_factory=list)
+    """What is done already, also when the rest was interrupted."""
+
+    function: UserFunction | None = None
+    """The test's function; None before it was looked at."""
+
+    def __post_init__(self) -> None:
+        # Held while the test runs and is judged: no failure of any part shows the token.
+        self._redactor = redactor_for(self.asked)
+
+    def run(self) -> None:
+        """Evaluate every sample with every endpoint of this test. Fills `runs`."""
+        function = self._user_function()
+        asyncio.run(self._roll_out(function))
+        if self.asked.together and not self.interrupted:
+            groups, limit = self._groups(), self.asked.max_concurrent
+            asyncio.run(self._rescore(judge_groups(function, groups, max_concurrent=limit)))
+
+    async def run_in_loop(self) -> None:
+        """The same for an async function, in the loop of the test."""
+        function = self._user_function()
+        await self._roll_out(function)
+        if self.asked.together and not self.interrupted:
+            groups, limit = self._groups(), self.asked.max_concurrent
+            said = await judge_groups_in_loop(function, groups, max_concurrent=limit)
+            await self._rescore(said)
+
+    def _user_function(self) -> UserFunction:
+        self.function = user_function(self.item, self.asked)
+        return self.function
+
+    def _check_parameters(self, function: UserFunction) -> None:
+        """Raise `ConfigError` for a parameter that the first sample does not have.
+
+        Before anything is paid for: without the parameter no call of the function can succeed.
+        """
+        first = next(iter(self._samples(most=1)), None)
+        if first is not None:
+            function.takes.of(first)
+
+    @functools.cached_property
+    def dataset_fingerprint(self) -> str | None:
+        """The SHA-256 of the file or of the list that is read; None for any other source."""
+        file, rows = self._samples().file, self.asked.samples
+        if file is not None:
+            return digest_file(file)
+        in_memory = isinstance(rows, list | tuple) and self.evaluations.rows is None
+        return digest_rows(rows) if in_memory else None
+
+    @property
+    def interrupted(self) -> bool:
+        return any(run.report.interrupted for run in self.runs)
+
+    async def _roll_out(self, function: UserFunction) -> None:
+        endpoints = self._endpoints()
+        asks = any(endpoint is not None for _, endpoint in endpoints)
+        self._check_parameters(function)
+        rolled_out = asks or self.asked.rollout_fn is not None
+        async with environment_of(self.asked, rolled_out=rolled_out) as environment:
+            for name, endpoint in endpoints:
+                config = self._config(function, environment, endpoint)
+                stop = Stop()
+                try:
+                    with _stopped_by_ctrl_c(stop):
+                        run = await self._evaluated(config, stop, name)
+                except RunStopped as stopped:
+                    if stopped.run_id is not None:
+                        self._keep(self._read_stopped(stopped.run_id), name, function)
+                    raise
+                self._keep(run, name, function)
+                if self.interrupted:
+                    return
+
+    def _keep(self, run: TestRun, name: str | None, function: UserFunction) -> None:
+        run.endpoint, run.config = name, run.report.spec.config
+        run.assertions = function.assertions
+        self.runs.append(run)
+
+    def _read_stopped(self, run_id: str) -> TestRun:
+        """What was recorded of a run until it was stopped."""
+        where = self.evaluations.store
+        with Store.open(where, create=False) as store:
+            run = store.run(run_id)
+            return TestRun(None, report_on(run, store, reopen=where, interrupted=False), "")
+
+    def _config(
+        self, function: UserFunction, environment: Any, endpoint: Endpoint | None
+    ) -> EvalConfig:
+        asked = self.asked
+        score: Callable[[Sample], object] = (
+            _awaits_the_others if asked.together else function.of_sample
+        )
+        return EvalConfig(
+            endpoint=endpoint,
+            score_fn=_as_users(score, asked),
+            prepare_messages=asked.prepare_messages,
+            rollout_fn=asked.rollout_fn,
+            environment_factory=environment,
+            name=self.item.name,
+            limits=Limits(max_turns=asked.max_turns),
+            repeats=asked.repeats,
+            concurrency=asked.max_concurrent,
+            sample_timeout_s=asked.timeout_s,
+            seed=asked.seed,
+            bounds=asked.bounds,
+            **{
+                "fail_on_error": asked.fail_on_error,
+                "max_cost_usd": asked.max_cost_usd,
+                **self.evaluations.limits(),
+            },
+        )
+
+    async def _evaluated(self, config: EvalConfig, stop: Stop, name: str | None) -> TestRun:
+        store = self.evaluations.store
+        metadata = self._metadata(config, name)
+        samples = self._samples().with_metadata(metadata)
+        report = await evaluate(samples, config, store=store, stop=stop)
+        for _ in range(self.asked.retries):
+            if not report.summary.failed or report.interrupted:
+                break
+            # In the same session: nothing changed, unless prompts are drawn at random.
+            resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
+            samples = self._samples().with_metadata(metadata)
+            report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
+        return TestRun(None, report, str(samples.skipped) if samples.skipped else "")
+
+    def _metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
+        """The dataset and the configuration of the test, for the metadata of every sample."""
+        asked, endpoint, samples = self.asked, config.endpoint, self._samples()
+        model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
+        threshold = minimum_of(asked.threshold)
+        return {
+            "dataset": samples.name,
+            "dataset_fingerprint": self.dataset_fingerprint,
+            "test": self.item.nodeid,
+            "endpoint": name or model,
+            "agent": None if asked.rollout_fn is None else _qualified_name(asked.rollout_fn),
+            "environment": describe_environment(asked),
+            "threshold": threshold,
+            "repeats": asked.repeats,
+            "seed": asked.seed,
+            "tags": list(asked.tags),
+            **self._completion_params(endpoint),
+        }
+
+    def _completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
+        """What eval-protocol writes into the metadata of the rows that this endpoint answers."""
+        asked = self.asked
+        if not isinstance(asked, TranslatedOptions) or not asked.completion_params:
+            return {}
+        if self.evaluations.model:
+            return {"completion_params": {"model": self.evaluations.model}}
+        pairs = zip(asked.endpoints or (endpoint,), asked.completion_params, strict=True)
+        return {"completion_params": next(params for one, params in pairs if one is endpoint)}
+
+    def _samples(self, most: int | None = None) -> SampleStream:
+        limits = [self.asked.max_samples, self.evaluations.limit, most]
+        known = [limit for limit in limits if limit is not None]
+        if self.evaluations.rows is not None:
+            rows = BundledRows(self.evaluations.rows, self._record_names())
+            return load_samples(rows, min(known) if known else None)
+        return load_samples(
+            _located(self.asked.samples, self.item.path),
+            min(known) if known else None,
+            on_bad_row="skip" if self.asked.on_bad_row == "skip" else "fail",
+            adapter=self.asked.adapter,
+        )
+
+    def _record_names(self) -> frozenset[str]:
+        """The tests of a summary that this test is: one for each endpoint it judges together."""
+        nodeid = self.item.nodeid
+        names = endpoint_names(self.asked.endpoints) if self.asked.endpoints else []
+        return frozenset({nodeid, *(f"{nodeid}[{name}]" for name in names)})
+
+    def _endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
+        """Whom this test asks, by name where there are several."""
+        one = self.evaluations.model or self.item.funcargs.get(ENDPOINT, self.asked.endpoint)
+        if not self.asked.groupwise or not self.asked.endpoints or self.evaluations.model:
+            return [(None, _parsed(one))]
+        names = endpoint_names(self.asked.endpoints)
+        return list(zip(names, map(_parsed, self.asked.endpoints), strict=True))
+
+    def _groups(self) -> list[list[Member]]:
+        """What is judged in one call each: all results, or all of each sample."""
+        found = [
+            member for run in self.runs for member in members(run.endpoint, run.report.samples)
+        ]
+        groups = by_sample(found) if self.asked.groupwise else [found]
+        if isinstance(self.asked, TranslatedOptions):
+            groups = [part for group in groups for part in by_repeat(group)]
+        return [group for group in groups if group]
+
+    async def _rescore(self, said: Said) -> None:
+        for run in self.runs:
+            if run.report.summary.results:
+                run.report = await self._rescored(run, said)
+
+    async def _rescored(self, run: TestRun, said: Said) -> EvalReport:
+        return await rescore(
+            run.report.run_id,
+            _as_users(lambda sample: said.of(run.endpoint, sample), self.asked),
+            store=self.evaluations.store,
+            how=Rescoring(
+                name=self.item.name,
+                keep_failed=True,
+                bounds=self.asked.bounds,
+                stops_early=False,  # all results are there already, or one fault for all of them
+            ),
+        )
+
+
+def _qualified_name(function: object) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _awaits_the_others(sample: Sample) -> EvaluateResult:
+    return EvaluateResult(is_score_valid=False, reason="judged together with the others")
+
+
+def _as_users(score: Callable[[Sample], object], asked: Asked) -> ScoreFunction:
+    """A scorer under the name and source of the user's function, by which a run knows it."""
+
+    @functools.wraps(asked.function)
+    def scorer(sample: Sample) -> object:
+        return score(sample)
+
+    # Otherwise inspect would look through to the parameters of the user's function.
+    scorer.__signature__ = _SAMPLE  # type: ignore[attr-defined]  # read by inspect
+    return scorer
+
+
+def _parsed(endpoint: Any) -> Endpoint | None:
+    found: Endpoint | None = parse_model(endpoint) if isinstance(endpoint, str) else endpoint
+    return found
+
+
+@contextmanager
+def _stopped_by_ctrl_c(stop: Stop) -> Iterator[None]:
+    """The first Ctrl-C ends the run and keeps what is recorded; the next one is as usual."""
+    loop = asyncio.get_running_loop()
+    usual = signal.getsignal(signal.SIGINT)
+
+    def stop_now() -> None:
+        signal.signal(signal.SIGINT, usual)
+        stop.request()
+        stop.request()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, stop_now)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Not the main thread, or a system without signals: cancellation will do.
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, usual)
+
+
+def _located(samples: Any, test_file: Path) -> Any:
+    """A path as it is, or beside the test file."""
+    if isinstance(samples, str | Path) and not Path(samples).exists():
+        beside = test_file.parent / samples
+        if beside.exists():
+            return beside
+    return samples

@@ -1,0 +1,252 @@
+"""All evaluations of one pytest session: collected, written, compared, told."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import AssayError
+from assay.stats import WIDTH, join_wrapped, plain, plural
+from assay.types import Sample
+
+from .baseline import TestComparison, compare_with_baseline
+from .evaluation_record import Record, with_regression
+from .github_annotations import annotate, write_step_summary
+from .pending_reports import PendingReports
+from .session_settings import read_settings
+from .summary_file import copy_summary, read_summary, write_summary
+from .worker_files import Part, Parts, leftovers
+
+if TYPE_CHECKING:
+    import pytest
+
+_INDENT = " " * 8
+_LONGEST_TEXT = 1000
+
+
+class Evaluations:
+    """Puts each test on disk as it ends; at the end of the session joins and judges them."""
+
+    def __init__(self, config: "pytest.Config", session: str) -> None:
+        self._config = config
+        self._settings = read_settings(config)
+        self._parts = Parts(self._settings.summary, session)
+        self.pending = PendingReports(config, self._parts)
+        self._concluded: list[Part] = []
+        self._passed: set[str] = set()
+        self._error: Exception | None = None
+        self._comparisons: list[TestComparison] = []
+        self._notes: list[str] = []
+
+    @property
+    def _records(self) -> list[Record]:
+        return [part.record for part in self._concluded]
+
+    @property
+    def store(self) -> str | Path:
+        return self._settings.store
+
+    @property
+    def store_must_be_named(self) -> bool:
+        """Whether `assay show` would look elsewhere if it were not told the store."""
+        return self._settings.store_must_be_named
+
+    @property
+    def limit(self) -> int | None:
+        return self._settings.limit
+
+    @property
+    def model(self) -> str | None:
+        return self._settings.model
+
+    @property
+    def rows(self) -> Path | None:
+        """The dataset of a bundle; None: each test reads its own."""
+        return self._settings.rows
+
+    def limits(self) -> dict[str, Any]:
+        """The limits of runs that the command line gives."""
+        return self._settings.limits()
+
+    def running(self, record: Record) -> AbstractContextManager[None]:
+        """While a test runs: it is in the summary even if its process does not survive it."""
+        return self._parts.running(record)
+
+    def add(self, record: Record, samples: Iterable[Sample]) -> None:
+        """Keep what a test came to, with its samples."""
+        self._parts.write(record, samples)
+        self._passed.discard(record.item)
+        if record.passed:
+            self._passed.add(record.item)
+
+    def passed(self, nodeid: str) -> bool:
+        """Whether a test of this process passed so far."""
+        return nodeid in self._passed
+
+    def overrule(self, nodeid: str, fields: dict[str, object]) -> None:
+        """Change the records of a test: pytest decided otherwise than its samples did."""
+        self._parts.write_verdict(nodeid, fields)
+
+    def conclude(self) -> None:
+        """Compare all tests with the baseline, and log the reports that waited for it."""
+        self._concluded = self._parts.read()
+        try:
+            self._compare()
+        except (AssayError, OSError) as error:
+            self._error = error
+        regressed = {each.test: each.problem for each in self._comparisons if each.regressed}
+        failing: dict[str, list[str]] = {}
+        for number, part in enumerate(self._concluded):
+            record = part.record
+            if record.test not in regressed:
+                continue
+            worse = with_regression(record, regressed[record.test])
+            self._concluded[number] = replace(part, record=worse)
+            if record.outcome in ("passed", "xpassed"):
+                failing.setdefault(record.item, []).append(self._describe_regression(worse))
+        self.pending.release({nodeid: "\n".join(texts) for nodeid, texts in failing.items()})
+
+    def _describe_regression(self, record: Record) -> str:
+        """What the report of a regressed test says."""
+        (found,) = (each for each in self._comparisons if each.test == record.test)
+        name = plain(record.test.rpartition("::")[2], _LONGEST_TEXT)
+        lines = [f"{name}: {record.headline()}", found.problem]
+        if found.comparison is not None:
+            lines += join_wrapped(found.comparison.lines())
+        return "\n".join(lines)
+
+    def _compare(self) -> None:
+        baseline = self._settings.baseline
+        if baseline is not None and not self._settings.update:
+            self._comparisons = compare_with_baseline(
+                baseline, self._concluded, tolerance=self._settings.tolerance
+            )
+
+    def finish(self, session: "pytest.Session") -> None:
+        """Write the summary, and the baseline if that was asked for."""
+        try:
+            write_summary(self._settings.summary, self._concluded, root=self._config.rootpath)
+            self._parts.remove()
+            self._update_baseline(session)
+            write_step_summary(self._records, self._comparisons)
+        except (AssayError, OSError) as error:
+            self._error = self._error or error
+        if self._error is not None:
+            self._notes.append(f"NOT DONE: {self._error}")
+            _fail(session)
+        for path in leftovers(self._settings.summary):
+            self._notes.append(
+                f"a session that was killed left its samples in {self._near(path)}; they are in "
+                "no summary: delete the folder when they are not needed"
+            )
+
+    def _update_baseline(self, session: "pytest.Session") -> None:
+        baseline = self._settings.baseline
+        if baseline is None or not self._settings.update:
+            return
+        if _ended_early(session):
+            self._notes.append(f"the session ended early: {self._near(baseline)} is left as it was")
+            return
+        self._notes += self._dropped(baseline)
+        copy_summary(self._settings.summary, baseline)
+        self._notes.append(f"baseline written: {self._near(baseline)}")
+
+    def _dropped(self, baseline: Path) -> Iterator[str]:
+        """Tests that a new baseline no longer has."""
+        try:
+            before = {test["test"] for test in read_summary(baseline)["tests"]}
+        except AssayError:
+            return  # there is none yet, or none that could be read
+        for test in sorted(before - {record.test for record in self._records}):
+            yield f"no longer in the baseline, since it was not in this session: {test}"
+
+    def tell(self, reporter: "pytest.TerminalReporter") -> None:
+        """The terminal's section about evaluations, at most 80 columns wide."""
+        if not self._records:
+            return
+        reporter.section("evaluations")
+        for line in self._lines():
+            reporter.write_line(_inert(line))
+        root = self._config.rootpath
+        for line in annotate(self._records, root=root):
+            reporter.write_line(line)
+
+    def _lines(self) -> Iterator[str]:
+        against = {comparison.test: comparison for comparison in self._comparisons}
+        for record in self._records:
+            yield from _record_lines(record, against.get(record.test))
+        for comparison in self._comparisons:
+            if comparison.comparison is None and not comparison.regressed:
+                yield from _titled("base", comparison.test)
+                yield from _wrapped(comparison.text)
+        for note in self._notes:
+            yield from _wrapped(note, indent="")
+        yield from _wrapped(f"summary: {self._near(self._settings.summary)}", indent="")
+
+    def _near(self, path: Path) -> str:
+        """A path as one types it here."""
+        here = self._config.invocation_params.dir
+        return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+_WORDS = {"passed": "passed", "failed": "FAILED", "xfailed": "xfailed", "xpassed": "XPASS"}
+
+
+def _record_lines(record: Record, found: TestComparison | None) -> Iterator[str]:
+    """One verdict, and what it rests on."""
+    compared = None if found is None or found.comparison is None else found
+    worse = compared is not None and compared.regressed and record.outcome == "failed"
+    yield from _titled("WORSE" if worse else _WORDS[record.outcome], record.test)
+    if compared is not None:
+        yield from _wrapped(compared.text)
+    yield from _wrapped(record.headline())
+    if record.reason and not (compared is not None and record.reason.endswith(compared.text)):
+        yield from _wrapped(record.reason)
+    if record.xfail:
+        yield from _wrapped(f"expected to fail: {record.xfail}")
+    if record.attempts > 1:
+        yield from _wrapped(f"ran {plural(record.attempts, 'time')}: this is the last")
+
+
+def _titled(word: str, test: str) -> Iterator[str]:
+    """A word and a test's name, whose end tells more than its beginning."""
+    name = plain(test, _LONGEST_TEXT)
+    room = WIDTH - len(_INDENT)
+    while plain(name, room) != name:
+        name = f"…{name[2:]}"
+    yield f"{word:<{len(_INDENT)}}{name}"
+
+
+def _wrapped(text: str, indent: str = _INDENT) -> list[str]:
+    return textwrap.wrap(
+        plain(text, _LONGEST_TEXT),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
+
+
+def _inert(line: str) -> str:
+    """A line of which GitHub Actions makes no command, whatever a sample is called."""
+    stripped = line.lstrip()
+    if not stripped.startswith("::"):
+        return line
+    return f"{line[: len(line) - len(stripped)]}: {stripped[1:]}"
+
+
+def _fail(session: "pytest.Session") -> None:
+    import pytest
+
+    # What ended the session otherwise says more.
+    if session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _ended_early(session: "pytest.Session") -> bool:
+    import pytest
+
+    early = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+    return bool(session.shouldstop or session.shouldfail or session.exitstatus in early)

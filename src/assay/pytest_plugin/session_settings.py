@@ -1,0 +1,124 @@
+"""What the command line asks of all evaluations of a session, checked before anything runs."""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from assay.errors import AssayError
+
+from .summary_file import check_rows, read_summary, rows_beside
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a session."""
+
+    summary: Path
+    baseline: Path | None
+    tolerance: float | None
+    update: bool
+    store: str | Path
+    store_must_be_named: bool
+    """Whether `assay show` would look elsewhere if it were not told the store."""
+
+    limit: int | None
+    model: str | None
+    fail_on_error: str | None = None
+    """As it was written; `limits` reads it."""
+
+    max_cost_usd: float | None = None
+    rows: Path | None = None
+    """The dataset of a bundle, which takes the place of the datasets of the tests."""
+
+    def limits(self) -> dict[str, Any]:
+        """The limits that take the place of those of the tests. Raises `ConfigError`."""
+        # Imported here: a session without evaluations must not load the evaluation.
+        from assay.runner import check_max_cost, parse_fail_on_error
+
+        given: dict[str, Any] = {}
+        if self.fail_on_error is not None:
+            given["fail_on_error"] = parse_fail_on_error(self.fail_on_error)
+        if self.max_cost_usd is not None:
+            check_max_cost(self.max_cost_usd, where="command line")
+            given["max_cost_usd"] = self.max_cost_usd
+        return given
+
+
+def read_settings(config: "pytest.Config") -> Settings:
+    """The options, as pytest read them. Paths are relative to pytest's root folder."""
+    option = config.getoption
+    baseline = option("--assay-baseline")
+    store, named = _store(config)
+    return Settings(
+        summary=config.rootpath / option("--assay-summary"),
+        baseline=None if baseline is None else config.rootpath / baseline,
+        tolerance=option("--assay-tolerance"),
+        update=option("--assay-update-baseline"),
+        store=store,
+        store_must_be_named=named,
+        limit=option("--assay-limit"),
+        model=option("--assay-model"),
+        fail_on_error=option("--assay-fail-on-error"),
+        max_cost_usd=option("--assay-max-cost-usd"),
+        rows=None if option("--assay-rows") is None else config.rootpath / option("--assay-rows"),
+    )
+
+
+def _store(config: "pytest.Config") -> tuple[str | Path, bool]:
+    """The same place as the commands take, so that they find what a session recorded."""
+    if given := config.getoption("--assay-store"):
+        return given if "://" in given else config.rootpath / given, True
+    if where := os.environ.get("ASSAY_STORE"):
+        return where, False
+    if home := os.environ.get("ASSAY_HOME"):
+        return Path(home) / "assay.db", False
+    return config.rootpath / ".assay" / "assay.db", config.rootpath != config.invocation_params.dir
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise `pytest.UsageError` for what the session could only fail on later."""
+    if settings.baseline is None and (settings.update or settings.tolerance is not None):
+        _refuse("--assay-tolerance and --assay-update-baseline need --assay-baseline")
+    tolerance = settings.tolerance
+    if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
+        _refuse(f"--assay-tolerance is {tolerance}, not a number from 0 on")
+    if settings.limit is not None and settings.limit < 1:
+        _refuse(f"--assay-limit is {settings.limit}, not a number from 1 on")
+    if settings.fail_on_error is not None or settings.max_cost_usd is not None:
+        try:
+            settings.limits()
+        except AssayError as error:
+            _refuse(f"--assay-{error.message.replace('_', '-', 2)}")
+    if settings.rows is not None and not settings.rows.is_file():
+        _refuse(f"--assay-rows: {settings.rows} does not exist")
+    for path in (settings.summary, settings.baseline):
+        if path is not None and rows_beside(path) == path:
+            _refuse(f"{path}: .jsonl is the file of the samples beside a summary")
+    if settings.baseline is not None:
+        _check_baseline(settings.baseline, settings)
+
+
+def _check_baseline(baseline: Path, settings: Settings) -> None:
+    if rows_beside(baseline).resolve() == rows_beside(settings.summary).resolve():
+        # The session would be compared with itself, and could never be worse.
+        _refuse("--assay-baseline and --assay-summary are the same file")
+    if settings.update:
+        return
+    if not baseline.is_file():
+        _refuse(f"there is no baseline at {baseline}: write one with --assay-update-baseline")
+    try:
+        read_summary(baseline)
+        check_rows(baseline)
+    except AssayError as error:
+        _refuse(str(error))
+
+
+def _refuse(problem: str) -> NoReturn:
+    import pytest
+
+    raise pytest.UsageError(problem)

@@ -1,0 +1,195 @@
+"""The summary file of a session, and beside it every sample as one line of JSON."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+from assay import __version__
+from assay.errors import ConfigError
+from assay.scorers import loaded_files
+from assay.types import (
+    Sample,
+    create_private,
+    make_private_folder,
+    replace_private,
+    write_private,
+)
+
+from .evaluation_record import TOTALS, Record
+from .worker_files import Part
+
+FORMAT = 1
+
+
+def rows_beside(summary: Path) -> Path:
+    """Where the samples of a summary stand."""
+    return summary.with_suffix(".jsonl")
+
+
+def write_summary(summary: Path, parts: Sequence[Part], *, root: Path) -> None:
+    """Join the parts and write the summary, each file in one piece or not at all."""
+    rows = rows_beside(summary)
+    unfinished = _unfinished(rows)
+    unfinished.unlink(missing_ok=True)
+    create_private(unfinished)
+    with unfinished.open("r+b") as joined:
+        for rows_of_test in (part.rows for part in parts if part.rows is not None):
+            with rows_of_test.open("rb") as file:
+                shutil.copyfileobj(file, joined)
+    digest = digest_file(unfinished)
+    replace_private(unfinished, rows)
+    records = [part.record for part in parts]
+    plain = {**_plain(records, root), "code": _code_digests(records, root)}
+    _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest})
+
+
+def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
+    scores = [record.score for record in records if record.score is not None]
+    return {
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": _git_commit(root),
+        "versions": {"assay": __version__, "python": platform.python_version()},
+        "score": sum(scores) / len(scores) if scores else None,
+        "passed": all(record.passed for record in records),
+        "results": sum(record.results for record in records),
+        "judged": sum(record.judged for record in records),
+        "invalid": sum(record.invalid for record in records),
+        "failed": sum(sum(record.failed.values()) for record in records),
+        **{name: _total([getattr(record, name) for record in records]) for name in TOTALS},
+        "unknown": {
+            name: sum(record.unknown.get(name, 0) for record in records) for name in TOTALS
+        },
+        "tests": [{**asdict(record), "outcome": record.outcome} for record in records],
+    }
+
+
+def _code_digests(records: Sequence[Record], root: Path) -> dict[str, str]:
+    """The files of the tests and what they imported from the project, with the sha256 of each."""
+    loaded = loaded_files(root)
+    found = {name: digest for name, digest in loaded.items() if not Path(name).is_absolute()}
+    files = {Path(record.file) for record in records}
+    around = {folder / "conftest.py" for file in files for folder in file.parents}
+    for file in files | around:
+        # A worker of pytest-xdist imported them, not this process.
+        if file.as_posix() not in found and (root / file).is_file():
+            found[file.as_posix()] = digest_file(root / file)
+    return dict(sorted(found.items()))
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    """The sum over what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _write_json(path: Path, plain: dict[str, Any]) -> None:
+    write_private(path, f"{json.dumps(plain, indent=2)}\n")
+
+
+def _unfinished(path: Path) -> Path:
+    # With the process in its name: two sessions may end at the same time.
+    return path.with_name(f".{path.name}.{os.getpid()}.new")
+
+
+def digest_file(path: Path) -> str:
+    """The SHA-256 of a file, by which its content is known."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_rows(rows: Iterable[object]) -> str:
+    """The SHA-256 of rows in memory, by which their content is known."""
+    digest = hashlib.sha256()
+    for row in rows:
+        # What is not JSON is known by its type: an address in memory differs in each session.
+        try:
+            plain = to_json(
+                row, inf_nan_mode="constants", fallback=lambda each: type(each).__name__
+            )
+        except ValueError:
+            plain = type(row).__name__.encode()  # reading the row will say what is wrong with it
+        digest.update(plain + b"\n")
+    return digest.hexdigest()
+
+
+def _git_commit(root: Path) -> str | None:
+    """The commit that was evaluated; None outside a repository."""
+    try:
+        asked = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.stdout.strip() if asked.returncode == 0 else None
+
+
+def copy_summary(summary: Path, target: Path) -> None:
+    """Make a summary and its samples the baseline at `target`."""
+    make_private_folder(target.parent)
+    rows = rows_beside(target)
+    _unfinished(rows).unlink(missing_ok=True)
+    create_private(_unfinished(rows))
+    shutil.copyfile(rows_beside(summary), _unfinished(rows))
+    replace_private(_unfinished(rows), rows)
+    _write_json(target, {**read_summary(summary), "rows": rows.name})
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """A summary of a format that is known. Raises `ConfigError` for anything else."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        known = plain["format"] == FORMAT
+        names = [test["test"] for test in plain["tests"]] if known else []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"is not a summary of evaluations: {type(error).__name__}: {error}", where=str(path)
+        ) from error
+    if not known:
+        raise ConfigError(
+            f"has format {plain['format']!r}, not {FORMAT}",
+            where=str(path),
+            hint="write it anew with --assay-update-baseline",
+        )
+    if len(set(names)) != len(names):
+        raise ConfigError("names a test twice", where=str(path))
+    return dict(plain)
+
+
+def check_rows(summary: Path) -> None:
+    """Raise `ConfigError` unless the samples beside a summary are the ones it was made from."""
+    rows = rows_beside(summary)
+    if not rows.is_file():
+        raise ConfigError(
+            "the samples of the summary are not beside it",
+            where=str(rows),
+            hint="keep both files of a baseline together",
+        )
+    if digest_file(rows) != read_summary(summary).get("rows_sha256"):
+        raise ConfigError(
+            "holds other samples than the summary beside it was made from",
+            where=str(rows),
+            hint="keep both files of a baseline together, unchanged, line ends included",
+        )
+
+
+def read_rows(summary: Path) -> Iterator[Sample]:
+    """The samples of a summary, one at a time."""
+    return read_lines(rows_beside(summary))
+
+
+def read_lines(rows: Path) -> Iterator[Sample]:
+    """The samples of a file that has one on each line, one at a time."""
+    with rows.open(encoding="utf-8") as file:
+        for line in file:
+            yield Sample.from_json(line)

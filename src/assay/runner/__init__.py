@@ -1,0 +1,17 @@
+"""Evaluation and rescoring: joins dataset, agent, scorer and store."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "EvalConfig",
+    "EvalReport",
+    "Progress",
+    "Rescoring",
+    "Resume",
+    "RunSamples",
+    "Stop",
+    "evaluate",
+    "rescore",
+]

@@ -1,0 +1,279 @@
+"""Ends a run early: nothing can succeed, too many samples failed, or the money is spent."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from traceback import extract_tb
+
+from assay.errors import AccessDenied, AssayError, EndpointError, RunStopped
+from assay.providers import ModelClient, Reply, check_tools
+from assay.types import Boundary, Failure, Message, ToolSpec, Usage, redact
+
+FailOnError = bool | float | int | None
+
+_PROBES = 10
+"""Samples in flight until the first one succeeds."""
+
+_PROBE_S = 1.0
+"""Samples that take longer than this without a failure do not hold the others back."""
+
+_SAME = 5
+"""This many equal failures and no success: the run is hopeless."""
+
+_ANY = 20
+"""The same for failures that differ, which may be about their samples."""
+
+_FIXES = {
+    Boundary.ENDPOINT: "check the endpoint with `assay doctor --model PROVIDER:MODEL`",
+    Boundary.ENVIRONMENT: "correct the environment or its factory",
+    Boundary.SCORER: "correct the scorer and resume the run: its rollouts are kept",
+    Boundary.DATASET: "correct `prepare_messages` or the dataset",
+}
+
+
+class EarlyStop:
+    """Decides from what happened so far whether another sample is worth starting."""
+
+    def __init__(
+        self,
+        *,
+        fail_on_error: FailOnError = None,
+        total: int | None = None,
+        max_cost_usd: float | None = None,
+        spent_usd: float = 0.0,
+        resumed: bool = False,
+        is_watching: bool = True,
+    ) -> None:
+        self._fail_on_error = fail_on_error
+        self._total = total
+        self._max_cost_usd = max_cost_usd
+        self._spent_usd: float | None = spent_usd
+        self._before_usd = spent_usd
+        self._resumed = resumed
+        self._is_watching = is_watching
+        self.answered = False
+        """Whether the model answered at all."""
+
+        self.succeeded = False
+        """Whether a sample was rolled out and scored."""
+
+        self.failed = 0
+        self._forbidden = 0
+        self._kinds: Counter[tuple[Boundary, str]] = Counter()
+        self._boundaries: Counter[Boundary] = Counter()
+        self._last: dict[Boundary, tuple[BaseException, str]] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to decide before a sample is started."""
+        return self.succeeded and self._max_cost_usd is None
+
+    def answer(self, usage: Usage | None) -> None:
+        """Note an answer of the model and its cost."""
+        self.answered = True
+        cost = None if usage is None else usage.cost_usd
+        if self._spent_usd is not None:
+            self._spent_usd = None if cost is None else self._spent_usd + cost
+
+    def fail(self, error: BaseException, failure: Failure) -> AssayError | None:
+        """Count a failed sample. Returns the error that ends the run at once, if there is one."""
+        self.failed += 1
+        boundary = failure.boundary
+        if isinstance(error, AccessDenied) and not self.answered:
+            # Every other call would be refused as well. A model's 403 may be about one input, and
+            # is faster than an answer.
+            alone = boundary is Boundary.ENDPOINT and error.status == 403
+            self._forbidden += alone
+            if not alone or self._forbidden == _SAME:
+                return error
+        text = _describe(error, failure)
+        if self._is_watching and not self.succeeded and (_is_outage(error) or not self._resumed):
+            self._last[boundary] = error, text
+            self._boundaries[boundary] += 1
+            # A sample that takes too long may do so on its own account.
+            if not isinstance(error, TimeoutError):
+                self._kinds[boundary, text] += 1
+        if exceeds(self.failed, self._fail_on_error, self._total):
+            return self._too_many(f", the last one at the {boundary}: {text}")
+        if self._kinds[boundary, text] >= _ANY and not self.succeeded:
+            # Samples in flight are not waited for: they would be paid for in vain.
+            return self.hopeless()
+        return None
+
+    def conclude(self, ended: int) -> RunStopped | None:
+        """The same for a share of samples whose number is known only at the end."""
+        if self._total is None and exceeds(self.failed, self._fail_on_error, ended):
+            self._total = ended
+            return self._too_many("")
+        return None
+
+    def _too_many(self, last: str) -> RunStopped:
+        of = "" if self._total is None else f" of {self._total}"
+        return RunStopped(
+            f"the run was stopped by fail_on_error={self._fail_on_error}: {self.failed}{of} "
+            f"samples failed{last}",
+            hint="resume the run to retry the failed samples, or allow more of them to fail",
+        )
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether nothing but failures was seen, and enough of them."""
+        return not self.succeeded and self._hopeless_boundary() is not None
+
+    def _hopeless_boundary(self) -> Boundary | None:
+        for boundary, count in self._boundaries.items():
+            same = (n for (side, _), n in self._kinds.items() if side is boundary)
+            if count >= _ANY or max(same, default=0) >= _SAME:
+                return boundary
+        return None
+
+    def hopeless(self) -> RunStopped:
+        """The error that ends a hopeless run."""
+        boundary = self._hopeless_boundary()
+        assert boundary is not None
+        (error, text), count = self._last[boundary], self._boundaries[boundary]
+        hint = error.hint if isinstance(error, AssayError) else None
+        stopped = RunStopped(
+            f"the run was stopped: none of the first {count} samples succeeded, all failed at the "
+            f"{boundary}: {text}{_place(error)}",
+            where=redact(error.where) if isinstance(error, AssayError) and error.where else None,
+            hint=redact(hint) if hint else _FIXES[boundary],
+        )
+        stopped.__cause__ = error
+        return stopped
+
+    def affords(self, ended: int, in_flight: int) -> bool:
+        """Whether another sample fits below the limit, if those in flight cost the usual."""
+        if self._max_cost_usd is None or not in_flight or not ended or self._spent_usd is None:
+            return True
+        usual = (self._spent_usd - self._before_usd) / ended
+        return self._spent_usd + usual * in_flight < self._max_cost_usd
+
+    def spent(self) -> RunStopped | None:
+        """The error that ends a run whose money is spent."""
+        limit = self._max_cost_usd
+        if limit is None or (self._spent_usd is not None and self._spent_usd < limit):
+            return None
+        if self._spent_usd is None:
+            told = "the cost of a model call is unknown, so that the limit cannot be kept"
+            hint = "remove the limit, or give the model a price: ClientSettings(prices=...)"
+        else:
+            told = f"the model calls of this run cost ${self._spent_usd:.4f}"
+            hint = "resume the run with a higher limit to execute the remaining samples"
+        return RunStopped(f"the run was stopped by max_cost_usd={limit:g}: {told}", hint=hint)
+
+
+def exceeds(failed: int, limit: FailOnError, total: int | None) -> bool:
+    """Whether more samples failed than `fail_on_error` allows.
+
+    True allows none, a whole number so many, and a share that part of all samples. Without a known
+    total there is no share until the end of the run.
+    """
+    if limit is None or limit is False:
+        return False
+    if limit is True:
+        return failed > 0
+    if limit >= 1:
+        return failed > limit
+    return total is not None and failed > limit * total
+
+
+class Admission:
+    """Lets samples start: few until the first one succeeds, so that a hopeless run costs little."""
+
+    def __init__(self, early: EarlyStop) -> None:
+        self._early = early
+        self._in_flight = 0
+        self._ended = 0
+        self._most: float = _PROBES
+        self._changed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def enter(self) -> RunStopped | None:
+        """Wait until a sample may start. Returns the reason if the run should end instead."""
+        early = self._early
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PROBE_S, self._stop_probing)
+        while not early.is_settled:
+            if (spent := early.spent()) is not None:
+                return spent
+            if early.is_hopeless:
+                # One of those in flight may still succeed: it began before the others failed.
+                if not self._in_flight:
+                    return early.hopeless()
+            elif early.affords(self._ended, self._in_flight) and (
+                early.succeeded or self._in_flight < self._most
+            ):
+                break
+            self._changed.clear()
+            await self._changed.wait()
+        return None
+
+    def start(self) -> None:
+        self._in_flight += 1
+
+    def end(self) -> None:
+        self._in_flight -= 1
+        self._ended += 1
+        self._changed.set()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _stop_probing(self) -> None:
+        if not self._early.failed:
+            self._most = float("inf")
+            self._changed.set()
+
+
+class ObservedClient:
+    """A model client that reports each answer to `EarlyStop`."""
+
+    def __init__(self, client: ModelClient, early: EarlyStop) -> None:
+        self.endpoint = client.endpoint
+        self._client = client
+        self._early = early
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        await check_tools(self._client, tools)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        reply = await self._client.complete(messages, tools=tools, seed=seed)
+        self._early.answer(reply.call.usage)
+        return reply
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Whether a model could not be asked at all, whatever the sample.
+
+    The samples that are left of a run in which others succeeded may fail on their own account.
+    """
+    if not isinstance(error, EndpointError):
+        return False
+    status = error.status
+    return status is None or status in (401, 403, 404, 429) or status >= 500
+
+
+def _describe(error: BaseException, failure: Failure) -> str:
+    if isinstance(error, AssayError):
+        return redact(error.message)
+    return f"{failure.kind}: {failure.message}"
+
+
+def _place(error: BaseException) -> str:
+    """Where code of the user's raised, as ` (my_eval.py, line 3)`."""
+    frames = extract_tb(error.__traceback__)
+    if isinstance(error, AssayError) or not frames:
+        return ""
+    return f" ({PurePath(frames[-1].filename).name}, line {frames[-1].lineno})"

@@ -1,0 +1,298 @@
+"""What to run: the one description that evaluation, resuming and the commands share."""
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.agents import Limits
+from assay.environments import BasicEnvironment, Environment, environment_by_name
+from assay.errors import ConfigError
+from assay.providers import ClientSettings, ModelClient, parse_model
+from assay.scorers import ScoreFunction
+from assay.stats import checked_bounds
+from assay.types import (
+    AgentSession,
+    Endpoint,
+    Message,
+    Sample,
+    Trajectory,
+    describe_endpoint,
+    stable_id,
+)
+
+from .fingerprint import Description, describe_callable
+from .seeds import environment_seed, sampling_seed
+
+PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
+EnvironmentFactory = Callable[[Sample], Environment]
+RolloutFunction = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
+
+_ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
+_ENDPOINT_HINT = "give an Endpoint, or a model string such as 'provider:model'"
+
+
+@contextmanager
+def expect_endpoint(expected: bool = True) -> Iterator[None]:
+    """Make configurations whose endpoint is given later, such as by `--model`."""
+    token = _ENDPOINT_FOLLOWS.set(expected)
+    try:
+        yield
+    finally:
+        _ENDPOINT_FOLLOWS.reset(token)
+
+
+class _EndpointField:
+    """A field that takes an endpoint or a model string, and holds the endpoint."""
+
+    def __get__(self, config: "EvalConfig | None", kind: type | None = None) -> Endpoint | None:
+        # The class itself is asked for the default value of the field.
+        return None if config is None else config.__dict__.get("_endpoint")
+
+    def __set__(self, config: "EvalConfig", given: Endpoint | str | None) -> None:
+        config.__dict__["_endpoint"] = parse_model(given) if isinstance(given, str) else given
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """How samples are rolled out and scored."""
+
+    endpoint: _EndpointField = _EndpointField()
+    """An `Endpoint`, or a model string such as `openai:gpt-5`. None: nothing is rolled out; the
+    samples are scored as they are."""
+
+    score_fn: ScoreFunction | None = None
+    """None: the environment's own rewards are the score."""
+
+    prepare_messages: PrepareMessages | None = None
+    """What the agent is asked. None: the sample's own messages. Needs an `endpoint`."""
+
+    environment_factory: EnvironmentFactory | str | None = None
+    """Makes a fresh environment for each rollout; a name such as `gym:FrozenLake-v1` will do."""
+
+    rollout_fn: RolloutFunction | None = None
+    """Rolls out a sample in place of the turn loop. It gets the client of `endpoint`, None without
+    one, and returns the trajectory. The environment is not used."""
+
+    name: str = "eval"
+    limits: Limits = field(default_factory=Limits)
+    client: ClientSettings = field(default_factory=ClientSettings)
+    repeats: int = 1
+    """Rollouts of each sample."""
+
+    concurrency: int = 100
+    """Samples in progress at once. The client may hold their requests back."""
+
+    sample_timeout_s: float | None = None
+    """A sample that takes longer has failed; waits for a turn to send a request do not count."""
+
+    seed: int | None = None
+    """Each rollout gets a seed of its own made from this. A row's own `seed` takes its place for
+    the environment, in every repeat."""
+
+    max_samples: int | None = None
+    bounds: tuple[float, float] | None = None
+    """The lowest and highest score possible, where scores are not within 0..1. A score outside of
+    them is a failure of the scorer."""
+
+    fail_on_error: bool | int | float | None = None
+    """Stop the run when more samples fail than this: True at the first failure, a whole number
+    after more than so many, a share between 0 and 1 after more than that part of all samples.
+    None and False: failed samples never stop a run that can succeed."""
+
+    max_cost_usd: float | None = None
+    """Start no further sample once the model calls of the run have cost this much, failed samples
+    and resumed parts included. `limits.max_cost_usd` is the limit of a single rollout."""
+
+    session: AgentSession | None = None
+    """A stored conversation that every rollout continues: its messages come before the sample's.
+    Without an `endpoint` its model is asked."""
+
+    save_sessions: bool = False
+    """Store each rollout as a session too, under `RUN/SAMPLE`, so that it can be continued."""
+
+    def __post_init__(self) -> None:
+        self._check_kinds()
+        if self.endpoint is None and self.session is not None:
+            object.__setattr__(self, "endpoint", self.session.endpoint)
+        self._check_numbers()
+        if self.score_fn is None and self.environment_factory is None:
+            raise ConfigError(
+                "neither `score_fn` nor `environment_factory` is given: nothing gives a score",
+                where="EvalConfig",
+            )
+        for name in ("score_fn", "prepare_messages", "environment_factory"):
+            value = getattr(self, name)
+            if value is not None and not (name == "environment_factory" and isinstance(value, str)):
+                _check_takes_a_sample(name, value)
+        unasked = self.endpoint is None and not _ENDPOINT_FOLLOWS.get()
+        if self.prepare_messages is not None and unasked:
+            raise ConfigError(
+                "`prepare_messages` has no effect without an `endpoint`: no model is asked",
+                where="EvalConfig",
+                hint="give `endpoint`, or leave out `prepare_messages`",
+            )
+        if isinstance(self.environment_factory, str):
+            environment_by_name(self.environment_factory)
+        if self.rollout_fn is not None and not callable(self.rollout_fn):
+            raise ConfigError(
+                f"rollout_fn={self.rollout_fn!r} cannot be called", where="EvalConfig"
+            )
+
+    def _check_kinds(self) -> None:
+        for name, kind, hint in (
+            ("name", str, "give a text"),
+            ("endpoint", Endpoint | None, _ENDPOINT_HINT),
+            ("session", AgentSession | None, "give an AgentSession, such as Store.load_session()"),
+            ("limits", Limits, "give an assay.environments.Limits"),
+            ("client", ClientSettings, "give an assay.providers.ClientSettings"),
+        ):
+            # Not shown: what stands where an endpoint belongs may hold a key.
+            given = getattr(self, name)
+            if not isinstance(given, kind):
+                said = f"`{name}` cannot be of type `{type(given).__name__}`"
+                raise ConfigError(said, where="EvalConfig", hint=hint)
+
+    def _check_numbers(self) -> None:
+        for name in ("repeats", "concurrency"):
+            value = getattr(self, name)
+            if not _is_number(value, int) or value < 1:
+                raise ConfigError(f"{name}={value!r} is not a number above 0", where="EvalConfig")
+        for name in ("seed", "max_samples"):
+            value = getattr(self, name)
+            if value is not None and not _is_number(value, int):
+                raise ConfigError(f"{name}={value!r} is not a whole number", where="EvalConfig")
+        timeout = self.sample_timeout_s
+        if timeout is not None and not (_is_number(timeout, int | float) and timeout > 0):
+            raise ConfigError(
+                f"sample_timeout_s={timeout!r} is not a number above 0", where="EvalConfig"
+            )
+        if self.bounds is not None:
+            _check_bounds(self.bounds)
+        check_fail_on_error(self.fail_on_error, where="EvalConfig")
+        check_max_cost(self.max_cost_usd, where="EvalConfig")
+
+    @property
+    def rolls_out(self) -> bool:
+        """Whether samples are rolled out, by a model or by `rollout_fn`, rather than scored as
+        they are."""
+        return self.endpoint is not None or self.rollout_fn is not None
+
+    def make_environment(self, sample: Sample) -> Environment:
+        factory = self.environment_factory
+        if factory is None:
+            return BasicEnvironment()
+        if isinstance(factory, str):
+            return environment_by_name(factory)()
+        return factory(sample)
+
+    def seed_of(self, sample: Sample, repeat: int) -> int | None:
+        """The seed of a rollout's environment: the row's own in every repeat, else from `seed`."""
+        return environment_seed(self.seed, sample, repeat)
+
+    def sampling_seed_of(self, sample: Sample, repeat: int) -> int | None:
+        """The seed that the model is asked with: another one for each repeat."""
+        return sampling_seed(self.seed, sample, repeat)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that decides what a result means, as plain values without secrets.
+
+        Two runs with equal descriptions may share results. How fast and how often one asks does
+        not belong here.
+        """
+        description: dict[str, Any] = {
+            "endpoint": None if self.endpoint is None else describe_endpoint(self.endpoint),
+            "score_fn": _described(self.score_fn),
+            "prepare_messages": _described(self.prepare_messages),
+            "environment_factory": _described(self.environment_factory),
+            "limits": self.limits.model_dump(),
+            "seed": self.seed,
+            "sample_timeout_s": self.sample_timeout_s,
+        }
+        # Only then: a run that was recorded without is known by the same fingerprint.
+        if self.rollout_fn is not None:
+            description["rollout_fn"] = _described(self.rollout_fn)
+        if self.bounds is not None:
+            description["bounds"] = [float(bound) for bound in self.bounds]
+        if self.session is not None:
+            before = [message.to_dict() for message in self.session.messages]
+            description["session"] = stable_id(before)
+        return description
+
+    def fingerprint(self) -> str:
+        return stable_id(self.describe())
+
+
+def _is_number(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def check_fail_on_error(value: object, *, where: str) -> None:
+    """Raise `ConfigError` for what is neither a flag, a share nor a count."""
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, int) and value >= 1:
+        return
+    if not isinstance(value, float) or not 0 < value < 1:
+        raise ConfigError(
+            f"fail_on_error={value!r} is neither True or False, a share between 0 and 1, nor a "
+            "whole number from 1 on",
+            where=where,
+        )
+
+
+def parse_fail_on_error(text: str) -> bool | int | float:
+    """`fail_on_error` from a command line: `true`, `false`, a count or a share.
+
+    Raises `ConfigError` for anything else.
+    """
+    value: object = {"true": True, "false": False}.get(text.lower())
+    if value is None:
+        try:
+            value = int(text) if text.isdecimal() else float(text)
+        except ValueError:
+            value = text
+    check_fail_on_error(value, where="command line")
+    return value  # type: ignore[return-value]  # checked
+
+
+def check_max_cost(value: object, *, where: str) -> None:
+    """Raise `ConfigError` for what is not an amount of money."""
+    if value is None or (_is_number(value, int | float) and 0 < value < math.inf):  # type: ignore[operator]  # a number
+        return
+    raise ConfigError(f"max_cost_usd={value!r} is not a number above 0", where=where)
+
+
+def _check_bounds(bounds: object) -> None:
+    pair = bounds if isinstance(bounds, tuple | list) else ()
+    if len(pair) != 2 or not all(_is_number(bound, int | float) for bound in pair):
+        raise ConfigError(
+            f"bounds={bounds!r} are not the lowest and the highest score possible",
+            where="EvalConfig",
+            hint="give two numbers, such as bounds=(-1, 1)",
+        )
+    checked_bounds((pair[0], pair[1]))
+
+
+def _check_takes_a_sample(name: str, function: object) -> None:
+    if not callable(function):
+        raise ConfigError(f"{name}={function!r} cannot be called", where="EvalConfig")
+    if name != "score_fn" and inspect.iscoroutinefunction(function):
+        raise ConfigError(f"`{name}` is async; only a scorer can be awaited", where="EvalConfig")
+    try:
+        inspect.signature(function).bind(object())
+    except ValueError:
+        return  # built-in functions do not always tell their signature
+    except TypeError as error:
+        raise ConfigError(
+            f"`{name}` cannot be called with a sample: {error}",
+            where="EvalConfig",
+            hint="it takes one argument, the Sample",
+        ) from None
+
+
+def _described(value: object) -> Description | None:
+    return value if value is None or isinstance(value, str) else describe_callable(value)

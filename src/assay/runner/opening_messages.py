@@ -1,0 +1,73 @@
+"""What an environment adds to a prompt, compared when a run is resumed.
+
+Only by opening one can it be known. One recorded sample stands for all: opening an environment may
+take a while, and a prompt that was edited there is usually that of every sample.
+"""
+
+import asyncio
+from contextlib import suppress
+from hashlib import blake2b
+
+from pydantic_core import to_json
+
+from assay.environments import checked_all
+from assay.errors import ConfigError
+from assay.types import Message, Sample, ToolSpec
+
+from .eval_config import EvalConfig
+from .rollout_job import copy_sample
+from .sent_messages import PromptCheck, digest_messages, prepare_messages
+
+_OPEN_S = 30.0
+_CLOSE_S = 10.0
+
+
+async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
+    """Raise `ConfigError` if an environment opens a recorded sample with other messages or tools.
+
+    An environment that breaks, or that opens differently each time, cannot be compared.
+    """
+    if config.environment_factory is None or check.compared is None:
+        return
+    sample, repeat, key = check.compared
+    kept = check.run.kept(key)
+    first = None if kept is None or not kept.trajectory.calls else kept.trajectory.calls[0]
+    if kept is None or first is None or first.message_index is None:
+        return
+    tools = (kept.trajectory.model_extra or {}).get("tools", [])
+    recorded = _digest(kept.trajectory.messages[: first.message_index], tools)
+    now = await _open(config, sample, repeat)
+    if now is None or now == recorded or now != await _open(config, sample, repeat):
+        return
+    raise ConfigError(
+        f"the environment opens sample {sample.id!r} with other messages or tools than when the "
+        "run was started",
+        where=f"run {check.run.id!r}",
+        hint="restore the environment, or start a new run",
+    )
+
+
+async def _open(config: EvalConfig, sample: Sample, repeat: int) -> str | None:
+    """A digest of what a model would be sent first; None when the environment does not open."""
+    own = copy_sample(sample, repeat) if config.repeats > 1 else sample.model_copy(deep=True)
+    # Whatever breaks here breaks in the run as well, and is attributed there.
+    with suppress(Exception, SystemExit):
+        messages = prepare_messages(config, own)
+        environment = config.make_environment(own)
+        try:
+            async with asyncio.timeout(config.sample_timeout_s or _OPEN_S):
+                opening = await environment.open(seed=config.seed_of(own, repeat))
+            messages.extend(checked_all(Message, opening or (), "open"))
+            specs = checked_all(ToolSpec, environment.tools or (), "tools")
+        finally:
+            async with asyncio.timeout(_CLOSE_S):
+                await environment.close()
+        return _digest(
+            messages, [spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]
+        )
+    return None
+
+
+def _digest(messages: list[Message], tools: object) -> str:
+    listed = to_json(tools, inf_nan_mode="constants")
+    return f"{digest_messages(messages)} {blake2b(listed, digest_size=16).hexdigest()}"

@@ -1,0 +1,54 @@
+"""A model client that keeps what a rollout by the user's own function has sent and received."""
+
+import asyncio
+from collections.abc import Sequence
+
+from assay.providers import ModelClient, Reply, check_tools
+from assay.types import Boundary, Message, ModelCall, ToolSpec, Trajectory
+
+
+class RecordingClient:
+    """The client of one rollout: what it keeps outlives a rollout that breaks."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self.endpoint = client.endpoint
+        self._client = client
+        self._messages: list[Message] = []
+        self._calls: list[ModelCall] = []
+        self._error: BaseException | None = None
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        await check_tools(self._client, tools)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        self._messages, self._error = list(messages), None
+        try:
+            reply = await self._client.complete(messages, tools=tools, seed=seed)
+        except (Exception, asyncio.CancelledError) as error:
+            self._error = error
+            raise
+        self._calls.append(reply.call)
+        self._messages.append(reply.message)
+        return reply
+
+    async def close(self) -> None:
+        """Leave the client open: other rollouts use it."""
+
+    def boundary_of(self, error: BaseException) -> Boundary | None:
+        """`ENDPOINT` for an error that came from a model call; None for any other."""
+        cancelled = isinstance(error, asyncio.CancelledError)
+        # A cancellation is another object in each task that it passes through.
+        is_same = cancelled and isinstance(self._error, asyncio.CancelledError)
+        return Boundary.ENDPOINT if is_same or error is self._error else None
+
+    def trajectory(self, reason: str) -> Trajectory | None:
+        """The conversation of the last call, and all calls; None if no call was made."""
+        if not self._messages:
+            return None
+        return Trajectory(messages=self._messages, calls=self._calls, termination_reason=reason)

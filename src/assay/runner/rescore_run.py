@@ -1,0 +1,130 @@
+"""`rescore`: another scorer over rollouts that are already recorded. Calls no model."""
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import ConfigError
+from assay.scorers import ScoreFunction
+from assay.store import ResultRow, Run, RunSpec, Store, sample_key
+from assay.types import Boundary, Sample, stable_id
+
+from .eval_config import EvalConfig
+from .eval_report import EvalReport, report_on
+from .evaluation import Resume, new_run_id, start_or_resume, work_through
+from .gc_tuning import rare_collections
+from .rollout_job import Unit
+from .run_progress import Oversight, Progress, Stop, Watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescoring:
+    """Which rollouts are scored again, and how."""
+
+    name: str | None = None
+    """Of the new run. None: after the old one."""
+
+    keep_failed: bool = False
+    """Samples that never had a whole rollout are failures of the new run as well; otherwise they
+    are left to the run that they belong to."""
+
+    limit: int | None = None
+    """Only the first so many samples, with all their repeats."""
+
+    concurrency: int = 100
+    """Samples in progress at once."""
+
+    bounds: tuple[float, float] | None = None
+    """The lowest and highest score possible, where scores are not within 0..1."""
+
+    resume: Resume | str | None = None
+    """Which rescoring to go on with: what it has scored is not scored again."""
+
+    stops_early: bool = True
+    """Whether the new run is stopped when nothing of it succeeds."""
+
+
+async def rescore(
+    run_id: str,
+    score_fn: ScoreFunction,
+    *,
+    store: Store | str | Path | None = None,
+    how: Rescoring | None = None,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+) -> EvalReport:
+    """Score the rollouts of a run again, as a new run. Samples whose scorer failed are among them.
+
+    Each result is recorded once, as it comes: after `stop`, or a killed process, the run can be
+    resumed.
+    """
+    how, stop = how or Rescoring(), stop or Stop()
+    opened = store if isinstance(store, Store) else Store.open(store, create=False)
+    try:
+        old = opened.run(run_id)
+        name = how.name or f"{old.spec.name} rescored"
+        config = EvalConfig(
+            score_fn=score_fn, name=name, concurrency=how.concurrency, bounds=how.bounds
+        )
+        total = sum(1 for _ in _chosen(old, how))
+        if not total:
+            raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")
+        spec = _spec(old, config, total)
+        run = start_or_resume(opened, spec, how.resume, allow_changed_scorer=True)
+
+        def todo(done: Container[str]) -> Iterator[Unit]:
+            return _stripped(old, run, how, done)
+
+        progress = Progress(total=total)
+        oversight = Oversight(progress, watch, stop, stops_early=how.stops_early)
+        with rare_collections():
+            await work_through(run, todo, config, client=None, oversight=oversight)
+        return report_on(run, opened, reopen=store, interrupted=stop.requested)
+    finally:
+        if opened is not store:
+            opened.close()
+
+
+def _spec(old: Run, config: EvalConfig, total: int) -> RunSpec:
+    description = {**config.describe(), "rescored": old.id}
+    return RunSpec(
+        id=new_run_id(config.name),
+        name=config.name,
+        config=description,
+        config_fingerprint=stable_id(description),
+        dataset=old.spec.dataset,
+        dataset_fingerprint=old.spec.dataset_fingerprint,
+        total=total,
+        repeats=old.spec.repeats,
+    )
+
+
+def _chosen(old: Run, how: Rescoring) -> Iterator[tuple[int, ResultRow]]:
+    """The results that are scored again, with their place among all of the run."""
+    samples, last = 0, None
+    for place, row in enumerate(old.results()):
+        if not (how.keep_failed or row.boundary in (None, Boundary.SCORER)):
+            continue
+        if row.sample_id != last:
+            samples, last = samples + 1, row.sample_id
+        if how.limit is not None and samples > how.limit:
+            return
+        yield place, row
+
+
+def _stripped(old: Run, new: Run, how: Rescoring, done: Container[str]) -> Iterator[Unit]:
+    """The rollouts of `old` that are not done yet, without what was said of them."""
+    fingerprint = new.key_fingerprint
+    samples = enumerate(old.samples())
+    for place, row in _chosen(old, how):
+        sample = next(sample for number, sample in samples if number == place)
+        key = sample_key(new.id, row.sample_id, row.repeat, fingerprint)
+        if key not in done:
+            yield Unit(_bare(sample, row), row.repeat, key, sample.id)
+
+
+def _bare(sample: Sample, row: ResultRow) -> Sample:
+    if row.boundary in (None, Boundary.SCORER):
+        sample.failure = None
+    sample.score = None
+    return sample

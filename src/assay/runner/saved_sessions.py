@@ -1,0 +1,48 @@
+"""The rollouts of a run as stored conversations that can be continued."""
+
+from assay.store import Run, Store
+from assay.types import AgentSession, Sample
+
+from .eval_config import EvalConfig
+
+
+def save_sessions(run: Run, store: Store, config: EvalConfig) -> None:
+    """Store each recorded rollout as a session, in place of what was stored of it before.
+
+    A session that was continued since stays as it is.
+    """
+    if config.endpoint is None:
+        return
+    for sample in run.samples():
+        if sample.trajectory is not None and sample.trajectory.messages:
+            session = _session_of(sample, run.id, config)
+            if not _was_continued(session, store):
+                store.save_session(session)
+
+
+def _was_continued(session: AgentSession, store: Store) -> bool:
+    if not store.has_session(session.id):
+        return False
+    stored, count = store.load_session(session.id).messages, len(session.messages)
+    return len(stored) > count and stored[:count] == session.messages
+
+
+def session_id(run_id: str, sample: Sample) -> str:
+    """The id under which a rollout of a run is stored as a session."""
+    return f"{run_id}/{sample.rollout_id or sample.id}"
+
+
+def _session_of(sample: Sample, run_id: str, config: EvalConfig) -> AgentSession:
+    parent = config.session
+    assert config.endpoint is not None
+    assert sample.trajectory is not None
+    return AgentSession(
+        id=session_id(run_id, sample),
+        endpoint=config.endpoint,
+        messages=sample.messages,
+        environment=sample.trajectory.session,
+        parent_id=None if parent is None else parent.id,
+        branch_point=None if parent is None else len(parent.messages),
+        status=sample.status,
+        tags={"run": run_id, "sample": sample.id},
+    )

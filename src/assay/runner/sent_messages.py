@@ -1,0 +1,138 @@
+"""The messages that an agent is sent first: made, digested, and compared when a run is resumed."""
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+
+from pydantic_core import PydanticSerializationError
+
+from assay.errors import ConfigError
+from assay.store import Run, sample_key
+from assay.types import Boundary, Message, Sample
+
+from .eval_config import EvalConfig
+from .rollout_job import copy_sample
+
+_NOT_SENT = {"timestamp", "metadata", "provider", "api", "model"}
+_BESIDE_TEXT = ("tool_calls", "tool_call_id", "name", "reasoning", "details")
+
+
+class Unprepared(Exception):
+    """A rollout could not even begin. `__cause__` is why."""
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.boundary = boundary
+
+
+def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
+    """What the agent is asked. Raises `Unprepared` when the user's code does not say."""
+    prepare = config.prepare_messages
+    try:
+        given = sample.messages if prepare is None else prepare(sample)
+        if type(given) is not list:
+            _refuse_no_list(given)
+        if config.session is not None:
+            given = [*config.session.messages, *given]
+        return [
+            message if isinstance(message, Message) else Message.model_validate(message)
+            for message in given
+        ]
+    except (Exception, SystemExit) as error:
+        raise Unprepared(Boundary.DATASET) from error
+
+
+def _refuse_no_list(given: object) -> None:
+    if inspect.iscoroutine(given):
+        given.close()
+        raise TypeError("`prepare_messages` is async; it has to return the messages at once")
+    if isinstance(given, str | Mapping | Message):
+        raise TypeError(
+            f"`prepare_messages` returned a {type(given).__name__}, no list of messages"
+        )
+
+
+def digest_messages(messages: Sequence[Message]) -> str | None:
+    """The same 32 characters for the same messages, in every process.
+
+    Covers what a model is sent of them. None for messages that no JSON can hold.
+    """
+    digest = blake2b(digest_size=16)
+    try:
+        for message in messages:
+            values = message.__dict__
+            role, text = values["role"], values["content"]
+            if (
+                type(text) is str
+                and not message.__pydantic_extra__
+                and not any(map(values.get, _BESIDE_TEXT))
+            ):
+                # Most messages are text, which is written by pydantic in three times the time.
+                digest.update(f"{len(role)}:{role}{len(text)}:{text}".encode())
+            else:
+                write = message.__pydantic_serializer__.to_json
+                digest.update(write(message, exclude_defaults=True, exclude=_NOT_SENT))
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return None
+    return digest.hexdigest()
+
+
+class PromptCheck:
+    """Compares the prompts of a run's recorded rollouts with those that would be sent today."""
+
+    def __init__(self, run: Run, config: EvalConfig) -> None:
+        self.run = run
+        self.compared: tuple[Sample, int, str] | None = None
+        """The first recorded sample that came by, which repeat of it, and its key."""
+
+        self._config = config
+        self._done = run.done()
+        self._kept = run.kept_keys()
+        self._prompts = run.prompts()
+
+    def check(self, sample: Sample) -> None:
+        """Raise `ConfigError` if a rollout of the sample is recorded with another prompt."""
+        for repeat in range(self.run.spec.repeats):
+            self._check(sample, repeat)
+
+    def _check(self, sample: Sample, repeat: int) -> None:
+        run = self.run
+        key = sample_key(run.id, sample.id, repeat, run.key_fingerprint)
+        if key not in self._done and key not in self._kept:
+            return
+        try:
+            own = sample if run.spec.repeats == 1 else copy_sample(sample, repeat)
+            messages = prepare_messages(self._config, own)
+        except Unprepared as unprepared:
+            cause = unprepared.__cause__
+            raise self._refusal(sample, f"there is none now: {cause!r}") from cause
+        digest = digest_messages(messages)
+        if self._prompts.has(key, digest) or self._is_recorded_prompt(key, messages, digest):
+            self.compared = self.compared or (sample, repeat, key)
+            return
+        made_by = "the dataset" if self._config.prepare_messages is None else "`prepare_messages`"
+        raise self._refusal(sample, f"it was asked with other messages than {made_by} gives now")
+
+    def _is_recorded_prompt(self, key: str, messages: list[Message], digest: str | None) -> bool:
+        """Whether a rollout without a digest, of an older assay, began with these messages."""
+        if not self._prompts.has(key, None):
+            return False
+        kept = self.run.kept(key)
+        if kept is None or kept.prompt_digest is not None:
+            return kept is None
+        return digest_messages(kept.trajectory.messages[: len(messages)]) == digest
+
+    def _refusal(self, sample: Sample, why: str) -> ConfigError:
+        return ConfigError(
+            f"the prompt of sample {sample.id!r} changed since the run was started: {why}",
+            where=f"run {self.run.id!r}",
+            hint="restore the prompt, or start a new run; a prompt that is drawn at random "
+            "needs a seed made from the sample's id",
+        )
+
+
+def checked_samples(samples: Iterable[Sample], checks: Sequence[PromptCheck]) -> Iterator[Sample]:
+    """The same samples, each after its check. Raises `ConfigError` for a prompt that changed."""
+    for sample in samples:
+        for check in checks:
+            check.check(sample)
+        yield sample

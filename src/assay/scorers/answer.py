@@ -1,0 +1,146 @@
+"""Scorers that compare a final answer with the one that is known. No model calls, no I/O."""
+
+import math
+import re
+from collections.abc import Callable
+
+from assay.errors import ConfigError
+from assay.types import EvaluateResult, Sample
+
+from .normalize import Spelled, close, spell, spell_value
+from .scorer_type import Scorer
+
+_SAID = re.compile(r"\banswer\b[*`]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?](?=\s)")
+_MARKED = "####"
+_BOXED = "\\boxed{"
+_LONGEST_QUOTE = 120
+
+
+def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Scorer:
+    r"""Score 1.0 when the response's final answer is the ground truth, else 0.0.
+
+    The final answer is what stands in the last `\boxed{...}`, else after `####` on the last line,
+    else after the last "answer is" or "answer:", else the whole response. `extract` replaces
+    these rules; where it returns None the sample scores 0.0. There is one final answer and it
+    must be equal as a whole, so listing every candidate scores nothing.
+
+    Case, spacing, quotes and closing punctuation do not count. Numbers are compared as numbers:
+    "$29.00" is 29 and "1,000" is 1000. A percent sign is a unit like a currency sign: "50%" is
+    50 and is not 0.5. Digits after a leading zero are a code: "007" is not 7.
+
+    The ground truth is a text, a number, or a list of accepted ones. A sample without one, or
+    without any turn by the assistant, is not judged.
+    """
+    if extract is not None and not callable(extract):
+        raise ConfigError(
+            f"`extract` is {extract!r}, which cannot be called",
+            where="exact_answer()",
+            hint="give a function from the response to its final answer, or leave it out",
+        )
+
+    def score(sample: Sample) -> EvaluateResult:
+        accepted = _accepted(sample.ground_truth)
+        if isinstance(accepted, str):
+            return EvaluateResult(is_score_valid=False, reason=accepted)
+        if not any(message.role == "assistant" for message in sample.messages):
+            return EvaluateResult(is_score_valid=False, reason="no turn by the assistant")
+        return _judge(_readings(sample.response, extract), accepted)
+
+    return score
+
+
+def _judge(readings: tuple[str, ...], accepted: list[str | int | float]) -> EvaluateResult:
+    """Compare the readings of one answer with what is accepted."""
+    if not readings:
+        return EvaluateResult(score=0.0, reason="the response gives no answer")
+    for reading in readings:
+        answer = spell(reading)
+        for known in accepted:
+            if _same(answer, known):
+                reason = f"answer {_quoted(reading)} is the expected {_quoted(known)}"
+                return EvaluateResult(score=1.0, reason=reason)
+    known = " or ".join(_quoted(each) for each in accepted[:3])
+    more = f" or {len(accepted) - 3} more" if len(accepted) > 3 else ""
+    reason = f"answer {_quoted(readings[0])} is not the expected {known}{more}"
+    return EvaluateResult(score=0.0, reason=reason)
+
+
+def _same(answer: Spelled, known: str | int | float) -> bool:
+    if isinstance(known, float):
+        return close(answer, known)
+    return answer.same_as(spell(known) if isinstance(known, str) else spell_value(known))
+
+
+def _accepted(ground_truth: object) -> list[str | int | float] | str:
+    """The answers that count as right, or why there are none."""
+    if ground_truth is None:
+        return "no ground truth"
+    values = ground_truth if isinstance(ground_truth, list | tuple) else [ground_truth]
+    accepted: list[str | int | float] = []
+    for value in values:
+        if isinstance(value, bool):
+            accepted.append(str(value))
+        elif not isinstance(value, str | int | float):
+            return f"ground truth holds {type(value).__name__} {_quoted(value)}, not an answer"
+        elif isinstance(value, float) and not math.isfinite(value):
+            return f"ground truth {value} is not a number"
+        elif isinstance(value, str) and not value.strip():
+            return "ground truth is empty"
+        elif isinstance(value, str):
+            # Datasets of worked solutions mark their answer the way responses do.
+            accepted.extend(_marked(value) or (value,))
+        else:
+            accepted.append(value)
+    return accepted or "ground truth is an empty list"
+
+
+def _readings(response: str, extract: Callable[[str], str | None] | None) -> tuple[str, ...]:
+    """The final answer of a response. Two readings where it may go on after a full stop."""
+    if extract is None:
+        # Thoughts that were left in the text are not the answer.
+        said = response.rpartition("</think>")[2].strip()
+        return _marked(said) or ((said,) if said else ())
+    answer = extract(response)
+    if answer is None:
+        return ()
+    if not isinstance(answer, str):
+        raise ConfigError(
+            f"`extract` returned {type(answer).__name__} {_quoted(answer)}",
+            where="exact_answer()",
+            hint="return the answer as a string, or None when there is none",
+        )
+    return (answer,)
+
+
+def _marked(text: str) -> tuple[str, ...]:
+    """The answer that a text points out as such, or nothing."""
+    if boxed := _last_boxed(text):
+        return (boxed,)
+    last_line = text.rstrip().rpartition("\n")[2].strip()
+    if last_line.startswith(_MARKED) and (marked := last_line.removeprefix(_MARKED).strip()):
+        return (marked,)
+    ends = [match.end() for match in _SAID.finditer(text)]
+    said = text[ends[-1] :].partition("\n")[0] if ends else ""
+    sentence = _SENTENCE_END.split(said, maxsplit=1)[0]
+    return tuple(dict.fromkeys(reading for reading in (said, sentence) if reading))
+
+
+def _last_boxed(text: str) -> str:
+    """What the last `\\boxed{...}` holds; "" when there is none or it is never closed."""
+    start = text.rfind(_BOXED)
+    if start < 0:
+        return ""
+    start += len(_BOXED)
+    depth = 1
+    for position in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if depth == 0:
+            return text[start:position].strip()
+    return ""
+
+
+def _quoted(value: object) -> str:
+    """`value` as a reason shows it: escaped, and marked where it was cut."""
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST_QUOTE else f"{shown[:_LONGEST_QUOTE]}…"

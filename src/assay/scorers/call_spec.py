@@ -1,0 +1,108 @@
+"""What a user's function is called with: it takes what it names."""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+from assay.errors import ConfigError
+from assay.types import Sample
+
+_OF_THE_SAMPLE: Mapping[str, Callable[[Sample], object]] = {
+    "sample": lambda sample: sample,
+    "row": lambda sample: sample,
+    "messages": lambda sample: sample.messages,
+    "ground_truth": lambda sample: sample.ground_truth,
+    "response": lambda sample: sample.response,
+    "trajectory": lambda sample: sample.trajectory,
+    "prompt": lambda sample: sample.prompt,
+    "input": lambda sample: sample.input,
+    "metadata": lambda sample: sample.metadata,
+    "input_metadata": lambda sample: sample.metadata,
+}
+"""Names that mean the same for every sample. Any other name is a field of the dataset row."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The parameters of a function that a sample fills."""
+
+    names: tuple[str, ...]
+    optional: frozenset[str]
+    samples: frozenset[str]
+    """Parameters annotated as a sample, or as a list of samples, whatever their name."""
+
+    rest: bool
+    """Whether it takes every further field of the row, as `**kwargs`."""
+
+    where: str
+
+    def of(self, sample: Sample) -> dict[str, object]:
+        """Values for the parameters. Raises `ConfigError` for a field the row does not have."""
+        values: dict[str, object] = {}
+        for name in self.names:
+            if name in self.samples:
+                values[name] = sample
+            elif name in _OF_THE_SAMPLE:
+                values[name] = _OF_THE_SAMPLE[name](sample)
+            elif name in sample.input:
+                values[name] = sample.input[name]
+            elif name not in self.optional:
+                raise ConfigError(
+                    f"sample {sample.id!r} has no field {name!r}; its row has "
+                    f"{sorted(sample.input)}",
+                    where=self.where,
+                    hint=f"name one of those, or one of {sorted(_OF_THE_SAMPLE)}",
+                )
+        if self.rest:
+            further = sample.input.items()
+            values |= {key: value for key, value in further if key not in values}
+        return values
+
+    def lists(self, samples: Sequence[Sample]) -> dict[str, object]:
+        """The same for several samples at once: each parameter gets a list."""
+        each = [self.of(sample) for sample in samples]
+        names = dict.fromkeys(name for values in each for name in values)
+        return {name: [values.get(name) for values in each] for name in names}
+
+
+def wanted(
+    function: Callable[..., object],
+    *,
+    given: Collection[str] = (),
+    signature: inspect.Signature | None = None,
+) -> Wanted:
+    """What `function` takes from a sample. `given` names come from elsewhere, such as a fixture."""
+    where = getattr(function, "__qualname__", repr(function))
+    hints = _hints(function)
+    names: list[str] = []
+    optional: set[str] = set()
+    rest = False
+    for parameter in (signature or inspect.signature(function)).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest = True
+        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise ConfigError(
+                f"takes {parameter}, which cannot be filled by name",
+                where=where,
+                hint="name what it needs: messages, ground_truth, sample, or a dataset field",
+            )
+        elif parameter.name not in given:
+            names.append(parameter.name)
+            if parameter.default is not parameter.empty:
+                optional.add(parameter.name)
+    samples = frozenset(name for name in names if _is_sample(hints.get(name)))
+    return Wanted(tuple(names), frozenset(optional), samples, rest, where)
+
+
+def _is_sample(hint: object) -> bool:
+    """Whether an annotation means a sample, or the list of them that one call for several gets."""
+    return hint is Sample or (get_origin(hint) is list and get_args(hint) == (Sample,))
+
+
+def _hints(function: Callable[..., object]) -> Mapping[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        # An annotation that cannot be looked up says nothing; the names still do.
+        return {}

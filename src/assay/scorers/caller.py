@@ -1,0 +1,187 @@
+"""Calling a scorer from the event loop without letting a slow one stall the rollouts."""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
+
+from assay.types import EvaluateResult, Sample
+
+from .outcome import read_outcome
+
+ScoreFunction = Callable[[Sample], object | Awaitable[object]]
+"""Takes a sample; returns or awaits a result, a number or a bool."""
+
+_SETTLED = frozenset({float, int, bool, EvaluateResult})
+"""What nearly every scorer returns, and nobody has to wait for."""
+
+_TRIALS = 3
+_FAST_S = 0.001
+_SLOW_S = 0.02
+_THREADS = 32
+_LOST = 256
+"""Most threads that calls may hold which nobody waits for any more."""
+
+_MOMENT_S = 0.005
+
+
+class ScoreCaller:
+    """Awaits an async scorer; runs a plain one in threads until it has proved to be fast.
+
+    A thread costs more than most scorers do. So the first three calls are timed there, and for a
+    moment the others wait for what they show. After three fast ones the scorer is called directly,
+    until a single call is slow. For one event loop.
+
+    `apart`: always in threads. For callers with time limits, of which a single slow call in the
+    event loop would cost all others theirs.
+    """
+
+    def __init__(self, score_fn: ScoreFunction, *, apart: bool = False) -> None:
+        self._score_fn = score_fn
+        self._apart = apart
+        self._tried = 0
+        self._verdict = asyncio.Event()
+        self._fast_calls = 0
+        self._slow = False
+        self._threads: _Threads | None = None
+
+    async def __call__(self, sample: Sample) -> EvaluateResult:
+        if self._is_fast():
+            value = self._timed(sample)
+        elif inspect.iscoroutinefunction(self._score_fn):
+            value = self._score_fn(sample)
+        else:
+            value = await self._carefully(sample)
+        if type(value) not in _SETTLED and inspect.isawaitable(value):
+            value = await value
+        return read_outcome(value, sample)
+
+    def _is_fast(self) -> bool:
+        return self._fast_calls >= _TRIALS and not self._slow
+
+    def _timed(self, sample: Sample) -> object:
+        started = time.perf_counter()
+        value = self._score_fn(sample)
+        seconds = time.perf_counter() - started
+        if seconds < _FAST_S and not self._apart:
+            self._fast_calls += 1
+        elif seconds > _SLOW_S:
+            self._slow = True
+        return value
+
+    async def _carefully(self, sample: Sample) -> object:
+        """Call a scorer that has not proved to be fast."""
+        self._tried += 1
+        if self._tried == 1:
+            asyncio.get_running_loop().call_later(_MOMENT_S, self._verdict.set)
+        elif self._tried > _TRIALS and not (self._apart or self._verdict.is_set()):
+            await self._verdict.wait()
+            if self._is_fast():
+                return self._timed(sample)
+        if self._threads is None:
+            self._threads = _Threads(_THREADS)
+        context = contextvars.copy_context()
+        try:
+            return await self._threads.run(lambda: context.run(self._timed, sample))
+        finally:
+            if self._fast_calls >= _TRIALS:
+                self._verdict.set()
+
+    def close(self) -> None:
+        """Let the threads end once they have nothing left to do."""
+        if self._threads is not None:
+            self._threads.close()
+
+
+class _Threads:
+    """Daemon threads that run calls. The executors of the standard library wait for theirs when
+    the process ends: a scorer that never returns would keep it alive for ever.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._started = 0
+        self._waiting = 0
+        self._lost = 0
+
+    async def run(self, work: Callable[[], object]) -> object:
+        call = _Call(work)
+        self._waiting += 1
+        if self._waiting > self._started and self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._serve, name="assay-scorer", daemon=True).start()
+        self._calls.put(call)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            if call.future.done() and not call.future.cancelled() and not call.future.exception():
+                _discard(call.future.result())
+            if call.begun and not call.ended and self._lost < _LOST:
+                # Another thread may take its place: 32 calls that never return would end all.
+                call.lost = True
+                self._lost += 1
+                self._started -= 1
+            raise
+        finally:
+            self._waiting -= 1
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.run()
+            if call.lost:
+                return
+
+    def close(self) -> None:
+        for _ in range(self._started):
+            self._calls.put(None)
+
+
+class _Call:
+    """One call on its way to a thread and back."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self._loop.create_future()
+        self.begun = self.ended = self.lost = False
+
+    def run(self) -> None:
+        self.begun = True
+        if self.future.cancelled():
+            return
+        value, error = self._outcome()
+        self.ended = True
+        try:
+            self._loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:
+            _discard(value)  # the loop ended before the call did: nobody waits for it
+
+    def _outcome(self) -> tuple[object, BaseException | None]:
+        try:
+            return self._work(), None
+        except StopIteration as caught:
+            # No future holds one: whoever waits would never hear of it.
+            error = RuntimeError("the scorer raised StopIteration")
+            error.__cause__ = caught
+            return None, error
+        except BaseException as caught:
+            return None, caught
+
+    def _settle(self, value: object, error: BaseException | None) -> None:
+        if self.future.done():
+            _discard(value)
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(error)
+
+
+def _discard(value: object) -> None:
+    """Close the coroutine of an async scorer that is not awaited any more."""
+    if inspect.iscoroutine(value):
+        value.close()

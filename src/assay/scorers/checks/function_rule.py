@@ -1,0 +1,77 @@
+"""`python: module:function`: a check that is somebody's own function."""
+
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from assay.types import error_message
+
+from ..call_spec import wanted
+from ..outcome import read_outcome
+from ..user_modules import import_path
+from .conversation import Reading
+from .findings import Finding, Rule, not_judged
+from .yaml_node import Located, brief
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def read_function_rule(check: Located) -> Rule:
+    """Passes when the function gives a score of at least 1, or of `at_least`.
+
+    It is called with what its parameters name: `sample`, `messages`, `response`, a field of the
+    dataset row. It gives a bool, a number or an `EvaluateResult`. Where it raises, the check was
+    not judged.
+    """
+    given = check.at("python")
+    least = 1.0
+    if isinstance(given.value, dict):
+        given.mapping(("function", "at_least"))
+        if "function" not in given.value:
+            raise given.wrong("has no `function`", hint="such as function: my_checks:polite")
+        least = at.number() if (at := given.get("at_least")) else 1.0
+        given = given.at("function")
+    function = _resolved(given)
+    parameters = wanted(function)
+
+    def rule(reading: Reading) -> Finding:
+        sample = reading.sample
+        try:
+            result = read_outcome(function(**parameters.of(sample)), sample)
+        except Exception as error:
+            # Somebody's code: the other checks and samples go on.
+            said = " ".join(error_message(error).split())
+            return not_judged(f"{type(error).__name__}: {brief(said, 200)}")
+        if result.reward is None:
+            return not_judged(result.reason or "the function gave no valid score")
+        reason = result.reason or f"{given.value} gave {result.reward:g}"
+        return Finding(result.reward >= least, reason, result.reward)
+
+    return rule
+
+
+def _resolved(given: Located) -> Callable[..., object]:
+    name = given.text()
+    if not _NAME.fullmatch(name):
+        raise given.wrong(
+            f"{name!r} is not of the form module:function", hint="such as my_checks:polite"
+        )
+    # A module beside the check file is found, as one beside an evaluation file is.
+    sys.path[:] = import_path([Path(given.file).absolute().parent])
+    try:
+        function = pkgutil.resolve_name(name)
+    except (Exception, SystemExit) as error:
+        # A module may also call sys.exit() when it is imported.
+        raise given.wrong(
+            f"{name!r} cannot be imported: {type(error).__name__}: {error}",
+            hint="the module is looked for beside the check file, then among those installed",
+        ) from error
+    if not callable(function):
+        raise given.wrong(f"{name!r} is a {type(function).__name__}, which cannot be called")
+    if inspect.iscoroutinefunction(function):
+        raise given.wrong(f"{name!r} is an async function", hint="checks are plain functions")
+    found: Callable[..., object] = function
+    return found

@@ -1,0 +1,132 @@
+"""JSON Schema without its dangers: no address is fetched, and its patterns are RE2's."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from assay.errors import MissingExtra
+from assay.types import shown
+
+from .patterns import Pattern, compile_pattern
+from .yaml_node import Located, brief
+
+_SUBSCHEMAS_BY_NAME = ("$defs", "definitions", "properties", "dependentSchemas")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_NOT_HERE = ("unevaluatedProperties", "unevaluatedItems", "$id", "$schema")
+_DATA = ("const", "enum", "default", "examples", "dependentRequired", "required", "type")
+"""Keywords whose values are no schemas, whatever they look like."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A checked schema, ready to be held against values."""
+
+    _errors: Callable[[Any], Iterator[Any]] = field(repr=False)
+
+    def problem(self, value: Any) -> str | None:
+        """What is wrong with `value` and at which place, or None. Raises `RecursionError`."""
+        error = next(self._errors(value), None)
+        if error is None:
+            return None
+        return f"{error.json_path}: {brief(error.message, 200)}"
+
+
+def compile_schema(given: Located) -> Schema:
+    """The JSON Schema (2020-12) that a check file holds. Raises `ConfigError` for a wrong one."""
+    if find_spec("jsonschema") is None:
+        raise MissingExtra.needed("checks", by="`json_schema` in a check", package="jsonschema")
+    import jsonschema
+    from referencing import Registry
+
+    if not isinstance(given.value, bool):
+        given.mapping()
+    try:
+        jsonschema.Draft202012Validator.check_schema(given.value)
+    except jsonschema.SchemaError as error:
+        place = given
+        for part in error.absolute_path:
+            place = place.at(part)
+        raise place.wrong(f"is not JSON Schema: {brief(error.message, 160)}") from None
+    patterns = {pattern.source: pattern for pattern in _patterns(given, given.value)}
+    extend: Any = jsonschema.validators.extend  # its stub is not typed
+    validator = extend(jsonschema.Draft202012Validator, _safe_keywords(patterns))
+    return Schema(validator(given.value, registry=Registry()).iter_errors)
+
+
+def _patterns(given: Located, whole: Any) -> Iterator[Pattern]:
+    """Every pattern of a schema, compiled. Raises for what could reach out or run wild."""
+    if not isinstance(given.value, dict):
+        return
+    for key in given.value:
+        below = given.at(key)
+        if key in _NOT_HERE:
+            raise below.wrong(f"`{key}` is not supported in a check", hint="leave it out")
+        if key in _REFERENCES:
+            _check_reference(below, whole)
+        elif key == "pattern":
+            yield compile_pattern(below)
+        elif key == "patternProperties":
+            for source in below.value:
+                named = Located(source, below.file, (*below.place, source), below.lines)
+                yield compile_pattern(named)
+                yield from _patterns(below.at(source), whole)
+        elif key in _SUBSCHEMAS_BY_NAME:
+            for name in below.value:
+                yield from _patterns(below.at(name), whole)
+        elif key not in _DATA:
+            members = list(below.items()) if isinstance(below.value, list) and below.value else []
+            for each in members or [below]:
+                yield from _patterns(each, whole)
+
+
+def _check_reference(given: Located, whole: Any) -> None:
+    reference = given.text()
+    parts = reference.split("/")
+    target = whole
+    if parts[0] != "#":
+        raise given.wrong(
+            f"{shown(reference)} leads out of the schema; nothing is fetched",
+            hint="refer to #/$defs/NAME",
+        )
+    for part in parts[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(target, dict) or name not in target:
+            raise given.wrong(f"{shown(reference)} leads nowhere in the schema")
+        target = target[name]
+
+
+def _safe_keywords(patterns: dict[str, Pattern]) -> dict[str, Any]:
+    """The keywords whose own implementations would use Python's `re` on foreign text."""
+    from jsonschema import ValidationError
+
+    def pattern(validator: Any, source: str, value: Any, schema: Any) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not patterns[source].search(value):
+            yield ValidationError(f"{value!r} does not match {source!r}")
+
+    def by_pattern(
+        validator: Any, schemas: dict[str, Any], value: Any, schema: Any
+    ) -> Iterator[ValidationError]:
+        for source, below in schemas.items() if isinstance(value, dict) else ():
+            for key, member in value.items():
+                if patterns[source].search(key):
+                    yield from validator.descend(member, below, path=key, schema_path=source)
+
+    def additional(
+        validator: Any, below: Any, value: Any, schema: Any
+    ) -> Iterator[ValidationError]:
+        known = schema.get("properties", {})
+        shapes = [patterns[source] for source in schema.get("patternProperties", {})]
+        for key, member in value.items() if isinstance(value, dict) else ():
+            if key in known or any(shape.search(key) for shape in shapes):
+                continue
+            if below is False:
+                yield ValidationError(f"{key!r} is not allowed here")
+            else:
+                yield from validator.descend(member, below, path=key)
+
+    return {
+        "pattern": pattern,
+        "patternProperties": by_pattern,
+        "additionalProperties": additional,
+    }

@@ -1,0 +1,69 @@
+"""Regular expressions that no text can make slow: RE2, whose time grows with the text only."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from assay.errors import MissingExtra
+from assay.types import shown, well_formed
+
+from .yaml_node import Located
+
+_LONGEST = 2000
+_MEMORY_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a pattern matched."""
+
+    start: int
+    text: str
+    group: str | None = None
+    """What its first group matched, where it has one."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A compiled pattern, and how it was written."""
+
+    source: str
+    _search: Callable[[str], Any] = field(repr=False, compare=False)
+
+    def search(self, text: str) -> Found | None:
+        """The first match in `text`, anywhere in it."""
+        try:
+            match = self._search(text)
+        except UnicodeEncodeError:
+            match = self._search(well_formed(text))
+        if match is None:
+            return None
+        group = match.group(1) if match.re.groups else None
+        return Found(match.start(), match.group(), group)
+
+
+def compile_pattern(given: Located) -> Pattern:
+    """The pattern that a check file holds. Raises `ConfigError` for what RE2 cannot run."""
+    source = given.text()
+    if find_spec("re2") is None:
+        raise MissingExtra.needed("checks", by="a pattern in a check", package="google-re2")
+    if len(source) > _LONGEST:
+        raise given.wrong(f"is a pattern of over {_LONGEST} characters")
+    re2 = import_module("re2")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY_BYTES
+    try:
+        compiled = re2.compile(source, options)
+    except re2.error as error:
+        said = error.args[0] if error.args else ""
+        problem = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        raise given.wrong(
+            f"{shown(source)} is not a pattern of RE2: {problem}",
+            hint="RE2 has no look-around and no backreferences; write \\ before a literal ( or *",
+        ) from None
+    except UnicodeEncodeError:
+        raise given.wrong("holds half a character") from None
+    return Pattern(source, compiled.search)

@@ -1,0 +1,141 @@
+"""`judge`: a rubric and a model, as a scorer."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.types import EvaluateResult, Sample
+
+from .async_closeable import ClosedAfterUse
+from .evidence import Quotable
+from .judge_cost import Spending
+from .judge_prompt import Asked, ask_to_grade
+from .judge_reply import Answer, read_answer
+from .judged_transcript import TooLong, show
+from .panel import Bench, Judged, JudgeSettings, Vote
+from .rubric import Rubric
+from .rubric_file import read_rubric
+from .votes import result_of
+
+JUDGEMENT = "judgement"
+"""The field of a result that says who judged it, and what that cost."""
+
+
+class Judge(ClosedAfterUse):
+    """Scores samples by asking models: an async scorer, and a context manager."""
+
+    def __init__(self, rubric: Rubric, bench: Bench, settings: JudgeSettings) -> None:
+        self.rubric = rubric
+        self.spending = Spending()
+        """What all calls of this judge came to."""
+
+        self._bench = bench
+        self._settings = settings
+        self._names = [criterion.name for criterion in rubric.criteria]
+        # Runs are told apart by the name of their scorer: another rubric or judge is another one.
+        asked = f"{', '.join(bench.names)} {bench.digest}, votes={bench.votes}"
+        shown = f"longest_transcript={settings.longest_transcript}"
+        self.__qualname__ = f"judge({rubric.name} {rubric.digest}, {asked}, {shown})"
+
+    def __repr__(self) -> str:
+        return self.__qualname__
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Who is asked."""
+        return self._bench.names
+
+    @property
+    def votes(self) -> int:
+        """How often each of them is asked."""
+        return self._bench.votes
+
+    async def __call__(self, sample: Sample) -> EvaluateResult:
+        """Judge one sample.
+
+        Answers that cannot be read leave it not judged, with the reason in `error`. Raises
+        `EndpointError` when it is not judged because judges were out of reach.
+        """
+        if not any(message.role == "assistant" for message in sample.messages):
+            return EvaluateResult(error="the transcript has no assistant message to judge")
+        try:
+            shown = show(
+                sample,
+                longest=self._settings.longest_transcript,
+                reasoning=self.rubric.reasoning,
+                reference=self.rubric.reference,
+                subagents=self.rubric.subagents,
+            )
+        except TooLong:
+            limit = self._settings.longest_transcript
+            return EvaluateResult(
+                error=f"the transcript has too many messages to be shown in {limit} characters"
+            )
+        material = Quotable(shown)
+
+        def read(text: str, asked: Asked) -> tuple[Answer, str | None]:
+            answer = read_answer(
+                text,
+                self._names,
+                key=asked.key,
+                material=material,
+                require_key=self._settings.require_key,
+            )
+            return answer, answer.problem
+
+        spent = Spending()
+        try:
+            ballots = await self._bench.ask(
+                lambda: ask_to_grade(self.rubric, shown.lines), read, spent
+            )
+        finally:
+            self.spending.include(spent)
+        result = result_of(self.rubric, ballots, material)
+        if result.error is not None:
+            _raise_if_out_of_reach(ballots)
+        about = {**self._about(ballots, spent), "left_out": shown.left_out}
+        if shown.subagents_left_out:
+            about["subagents_left_out"] = shown.subagents_left_out
+        return result.model_copy(update={JUDGEMENT: about})
+
+    def _about(self, ballots: Sequence[Vote[Answer]], spent: Spending) -> dict[str, Any]:
+        return {
+            "rubric": self.rubric.name,
+            "digest": self.rubric.digest,
+            "judges": list(self.judges),
+            "votes": len(ballots),
+            "usable": sum(vote.problem is None and vote.failure is None for vote in ballots),
+            "problems": [
+                f"{vote.judge}: {vote.failure or vote.problem}"
+                for vote in ballots
+                if vote.failure or vote.problem
+            ],
+            "spending": spent.plain(),
+        }
+
+    async def close(self) -> None:
+        """Let go of the judges' connections."""
+        await self._bench.close()
+
+
+def judge(
+    rubric: Rubric | str | Path | Mapping[str, Any],
+    endpoint: Judged | Sequence[Judged],
+    *,
+    votes: int = 1,
+    settings: JudgeSettings | None = None,
+) -> Judge:
+    """An async scorer that asks a model, or a panel of them, to grade samples by a rubric.
+
+    `rubric` is a name, a YAML file, or a `Rubric`; `votes` is how often each judge is asked. What
+    is wrong with either is refused here, before anything is asked.
+    """
+    settings = settings or JudgeSettings()
+    return Judge(read_rubric(rubric), Bench(endpoint, votes, settings), settings)
+
+
+def _raise_if_out_of_reach(ballots: Sequence[Vote[Answer]]) -> None:
+    """Raise why a judge could not be asked: trying again later may help."""
+    for vote in ballots:
+        if vote.failure is not None:
+            raise vote.failure

@@ -1,0 +1,240 @@
+"""A sample as a judge is shown it: one JSON object a line, which nothing inside can end."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from assay.types import DataBlock, Message, Sample, well_formed
+
+from ..subagents import find_subagents
+
+_BLANK = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\ufffd"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+"""What counts as printable and is not seen, or is seen as something else."""
+
+_LEAST = 200
+"""A text is not cut shorter than this."""
+
+_OVERHEAD = 60
+"""Characters of a line beside what was said."""
+
+_DEEPEST = 8
+"""Subagents of subagents that are shown."""
+
+
+class TooLong(Exception):
+    """A transcript has too many messages to be shown, however short each is cut."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message of a transcript, numbered from 1; those of subagents after all others."""
+
+    number: int
+    role: str
+    text: str
+    agent: str | None = None
+    """The subagent whose conversation it is part of; None for the main one."""
+
+    reasoning: str = ""
+    tool: str | None = None
+    """Whose output the text is."""
+
+    failed: bool | None = None
+    """Whether the tool failed, where its answer records it."""
+
+    exit_code: int | None = None
+    calls: tuple[tuple[str, str], ...] = ()
+    """Tools that were called, with their arguments as JSON."""
+
+    other: tuple[str, ...] = ()
+    """Kinds of content that are not shown, such as an image."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Everything that may be quoted from it."""
+        return (self.text, self.reasoning, *(part for call in self.calls for part in call))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The lines that a judge is shown, and what they were made from."""
+
+    lines: tuple[str, ...]
+    turns: tuple[Turn, ...]
+    reference: str | None
+    left_out: int
+    """Characters that were cut from the middle of long texts."""
+
+    subagents_left_out: int = 0
+    """Sessions of subagents that did not fit, or cannot be read; a line of its own says so."""
+
+
+def show(
+    sample: Sample,
+    *,
+    longest: int,
+    reasoning: bool = False,
+    reference: bool = False,
+    subagents: bool = True,
+) -> Shown:
+    """The transcript of a sample in about `longest` characters at most.
+
+    The longest texts are cut first, and each says how much is missing. Where there are too many
+    messages, those of subagents are left out; raises `TooLong` when even that does not help.
+    """
+    truth = _reference(sample.ground_truth) if reference else None
+    main = list(_turns(sample.messages, reasoning=reasoning))
+    inner, unreadable = _read_inner(sample) if subagents else ([], 0)
+    turns = list(main)
+    for child in inner:
+        first = len(turns) + 1
+        turns += _turns(child.messages, reasoning=reasoning, agent=child.id, first=first)
+    try:
+        return _lay_out(turns, truth, longest, unreadable)
+    except TooLong:
+        if not inner:
+            raise
+        return _lay_out(main, truth, longest, unreadable + len(inner))
+
+
+def _read_inner(sample: Sample) -> tuple[list[Sample], int]:
+    """The sessions of all subagents, each before those that it started; how many are unreadable."""
+    found: list[Sample] = []
+    unreadable = 0
+    waiting = [(sample, 0)]
+    while waiting:
+        above, depth = waiting.pop()
+        if depth:
+            found.append(above)
+        entries = list(find_subagents(above))
+        children = [each for each in entries if isinstance(each, Sample)]
+        unreadable += len(entries) - len(children)
+        if depth >= _DEEPEST:
+            unreadable += len(children)
+            continue
+        waiting += [(child, depth + 1) for child in reversed(children)]
+    return found, unreadable
+
+
+def _lay_out(turns: list[Turn], truth: str | None, longest: int, subagents_left_out: int) -> Shown:
+    lengths = [len(text) for turn in turns for text in turn.texts]
+    room = longest - _OVERHEAD * len(turns)
+    cutter = _Cutter(_cap([*lengths, len(truth or "")], room))
+    lines = [] if truth is None else [_line({"reference": cutter.cut(truth)})]
+    lines += [_line(_fields(turn, cutter)) for turn in turns]
+    if subagents_left_out:
+        lines.append(_line({"not_shown": f"sessions of {subagents_left_out} subagents"}))
+    return Shown(tuple(lines), tuple(turns), truth, cutter.left_out, subagents_left_out)
+
+
+def _turns(
+    messages: list[Message], *, reasoning: bool, agent: str | None = None, first: int = 1
+) -> Iterator[Turn]:
+    names: dict[str, str] = {}
+    for number, message in enumerate(messages, start=first):
+        failed, exit_code = _outcome(message)
+        names.update((call.id, call.name) for call in message.tool_calls if call.id is not None)
+        blocks = message.content if isinstance(message.content, tuple) else ()
+        yield Turn(
+            number=number,
+            role=message.role,
+            text=message.text,
+            agent=agent,
+            reasoning=(message.reasoning or "") if reasoning else "",
+            tool=message.name or names.get(message.tool_call_id or ""),
+            failed=failed,
+            exit_code=exit_code,
+            calls=tuple((call.name, call.arguments_text) for call in message.tool_calls),
+            other=tuple(block.type for block in blocks if isinstance(block, DataBlock)),
+        )
+
+
+def _outcome(message: Message) -> tuple[bool | None, int | None]:
+    """Whether a tool's message records a failure, and its exit code, where it records them."""
+    if message.role not in ("tool", "function") or not message.details:
+        return None, None
+    details = message.details
+    marks = [details[key] for key in ("failed", "is_error") if isinstance(details.get(key), bool)]
+    if isinstance(status := details.get("status"), str):
+        marks.append(status == "error")
+    code = details.get("exit_code")
+    return any(marks) if marks else None, code if type(code) is int else None
+
+
+def _reference(truth: Any) -> str | None:
+    if truth is None:
+        return None
+    if isinstance(truth, str):
+        return truth
+    return json.dumps(truth, ensure_ascii=False, default=str)
+
+
+def _fields(turn: Turn, cutter: "_Cutter") -> dict[str, Any]:
+    fields: dict[str, Any] = {"turn": turn.number, "role": cutter.cut(turn.role)}
+    if turn.agent is not None:
+        fields["subagent"] = cutter.cut(turn.agent)
+    if turn.tool is not None:
+        fields["tool"] = cutter.cut(turn.tool)
+    if turn.failed is not None:
+        fields["failed"] = turn.failed
+    if turn.exit_code is not None:
+        fields["exit_code"] = turn.exit_code
+    if turn.reasoning:
+        fields["reasoning"] = cutter.cut(turn.reasoning)
+    if turn.text:
+        fields["text"] = cutter.cut(turn.text)
+    if turn.calls:
+        fields["tool_calls"] = [
+            {"name": cutter.cut(name), "arguments": cutter.cut(arguments)}
+            for name, arguments in turn.calls
+        ]
+    if turn.other:
+        fields["not_shown"] = list(turn.other)
+    return fields
+
+
+def _line(fields: dict[str, Any]) -> str:
+    """One line of JSON in which everything that is there can be seen."""
+    text = well_formed(json.dumps(fields, ensure_ascii=False))
+    unseen = [each for each in set(text) if not each.isprintable() or each in _BLANK]
+    return text.translate({ord(each): _numbered(each) for each in unseen})
+
+
+def _numbered(character: str) -> str:
+    # As JSON spells it, in two halves beyond the first 65,536 characters.
+    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
+
+
+def _cap(lengths: list[int], room: int) -> int | None:
+    """The longest a text may be so that all fit; None when they do."""
+    left = room
+    for place, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - place)
+        if length > share:
+            if share < _LEAST:
+                raise TooLong
+            return share
+        left -= length
+    if left < 0:
+        raise TooLong
+    return None
+
+
+class _Cutter:
+    """Cuts texts in the middle, and counts what is missing."""
+
+    def __init__(self, cap: int | None) -> None:
+        self._cap = cap
+        self.left_out = 0
+
+    def cut(self, text: str) -> str:
+        if self._cap is None or len(text) <= self._cap:
+            return text
+        half = self._cap // 2
+        missing = len(text) - 2 * half
+        self.left_out += missing
+        return f"{text[:half]}[… {missing} characters are not shown …]{text[-half:]}"

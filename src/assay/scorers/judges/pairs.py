@@ -1,0 +1,179 @@
+"""Which of two samples is better: asked in both orders, so that the order cannot decide."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from assay.types import Sample
+
+from .async_closeable import ClosedAfterUse
+from .evidence import Quotable
+from .judge_cost import Spending
+from .judge_prompt import Asked, ask_to_compare
+from .judge_reply import Unusable, answer_object
+from .judged_transcript import Shown, TooLong, show
+from .panel import Bench, Judged, JudgeSettings, Vote
+from .rubric import Rubric
+from .rubric_file import read_rubric
+
+Winner = Literal["a", "b", "tie"]
+_PLACES = ("first", "second", "tie")
+
+
+@dataclass(frozen=True)
+class Preference:
+    """What the judges came to about two samples."""
+
+    winner: Winner | None
+    """None when it could not be judged; `error` then says why."""
+
+    inconsistent: int = 0
+    """Votes that changed with the order; each counts as a tie."""
+
+    votes: tuple[Winner | None, ...] = ()
+    """Each made of two answers, one for each order; None where one is missing."""
+
+    reasons: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass
+class PairTally:
+    """Preferences over many pairs."""
+
+    winners: Counter[str] = field(default_factory=Counter)
+    inconsistent: int = 0
+    votes: int = 0
+
+    def add(self, preference: Preference) -> None:
+        """Count one pair."""
+        self.winners[preference.winner or "not judged"] += 1
+        self.inconsistent += preference.inconsistent
+        self.votes += sum(vote is not None for vote in preference.votes)
+
+    @property
+    def inconsistency(self) -> float | None:
+        """The share of votes that changed with the order; None without votes."""
+        return self.inconsistent / self.votes if self.votes else None
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    place: str
+    reason: str
+
+
+class PairJudge(ClosedAfterUse):
+    """Prefers one of two samples. A context manager that closes itself."""
+
+    def __init__(self, rubric: Rubric, bench: Bench, settings: JudgeSettings) -> None:
+        self.rubric = rubric
+        self.spending = Spending()
+        self._bench = bench
+        self._longest = settings.longest_transcript // 2
+
+    async def __call__(self, a: Sample, b: Sample) -> Preference:
+        """Which is better. Raises `EndpointError` when judges were out of reach."""
+        try:
+            one, other = self._shown(a), self._shown(b)
+        except TooLong:
+            return Preference(None, error="a transcript has too many messages to be shown")
+        forward = await self._ask(one, other)
+        backward = await self._ask(other, one)
+        return _preference(forward, backward)
+
+    def _shown(self, sample: Sample) -> Shown:
+        return show(
+            sample,
+            longest=self._longest,
+            reasoning=self.rubric.reasoning,
+            reference=self.rubric.reference,
+            subagents=self.rubric.subagents,
+        )
+
+    async def _ask(self, first: Shown, second: Shown) -> list[Vote[_Verdict]]:
+        materials = (Quotable(first), Quotable(second))
+
+        def read(text: str, asked: Asked) -> tuple[_Verdict | None, str | None]:
+            return _read(text, asked, materials)
+
+        return await self._bench.ask(
+            lambda: ask_to_compare(self.rubric, first.lines, second.lines), read, self.spending
+        )
+
+    async def close(self) -> None:
+        """Let go of the judges' connections."""
+        await self._bench.close()
+
+
+def prefer(
+    rubric: Rubric | str | Path | Mapping[str, Any],
+    endpoint: Judged | Sequence[Judged],
+    *,
+    votes: int = 1,
+    settings: JudgeSettings | None = None,
+) -> PairJudge:
+    """An async function of two samples that says which is better by a rubric.
+
+    Each vote asks twice, with the samples in both orders. A verdict that changes with the order is
+    a tie, and counted.
+    """
+    settings = settings or JudgeSettings()
+    return PairJudge(read_rubric(rubric), Bench(endpoint, votes, settings), settings)
+
+
+def _read(
+    text: str, asked: Asked, materials: Sequence[Quotable]
+) -> tuple[_Verdict | None, str | None]:
+    try:
+        for material in materials:
+            found = answer_object(text, key=asked.key, material=material, has=("winner",))
+        place = str(found["winner"]).strip().lower()
+        if place not in _PLACES:
+            raise Unusable('"winner" is not "first", "second" or "tie"')
+    except Unusable as error:
+        return None, str(error)
+    return _Verdict(place, str(found.get("reason") or "")), None
+
+
+def _preference(
+    forward: Sequence[Vote[_Verdict]], backward: Sequence[Vote[_Verdict]]
+) -> Preference:
+    votes: list[Winner | None] = []
+    inconsistent = 0
+    for one, other in zip(forward, backward, strict=True):
+        if one.given is None or other.given is None:
+            votes.append(None)
+            continue
+        seen: tuple[Winner, Winner] = (
+            _winner(one.given.place, first="a", second="b"),
+            _winner(other.given.place, first="b", second="a"),
+        )
+        same = seen[0] == seen[1]
+        inconsistent += not same
+        votes.append(seen[0] if same else "tie")
+    winner = _majority(votes)
+    asked = [*forward, *backward]
+    if winner is None:
+        for vote in asked:
+            if vote.failure is not None:
+                raise vote.failure
+    reasons = tuple(vote.given.reason for vote in asked if vote.given is not None)
+    problems = dict.fromkeys(vote.problem for vote in asked if vote.problem)
+    error = f"no majority of usable votes: {'; '.join(problems)}" if winner is None else None
+    return Preference(winner, inconsistent, tuple(votes), reasons, error)
+
+
+def _winner(place: str, *, first: Winner, second: Winner) -> Winner:
+    return {"first": first, "second": second}.get(place, "tie")
+
+
+def _majority(votes: Sequence[Winner | None]) -> Winner | None:
+    """The side that more votes are for; None unless more than half of the votes are usable."""
+    given = [vote for vote in votes if vote is not None]
+    if 2 * len(given) <= len(votes):
+        return None
+    for_a, for_b = given.count("a"), given.count("b")
+    return "tie" if for_a == for_b else "a" if for_a > for_b else "b"

@@ -1,0 +1,64 @@
+"""Rubrics by name and from files. What is wrong with a file is told with its line and key."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.errors import ConfigError
+from assay.types import YamlDocument, complaints, parse_yaml, read_text, refusal, shown
+
+from .rubric import Rubric
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def rubric_names() -> list[str]:
+    """The rubrics that come with the package."""
+    folder = files("assay.scorers.judges").joinpath("rubrics")
+    return sorted(each.name.removesuffix(".yaml") for each in folder.iterdir())
+
+
+def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
+    """A rubric by its name, from a YAML or JSON file, or from plain values.
+
+    Raises `ConfigError` that names the line and the key, before anything is judged.
+    """
+    if isinstance(source, Rubric):
+        return source
+    if isinstance(source, Mapping):
+        return _validated(YamlDocument(dict(source), "rubric", {}))
+    path = Path(source)
+    name = str(source).lower()
+    if isinstance(source, str) and name in rubric_names():
+        text = files("assay.scorers.judges").joinpath(f"rubrics/{name}.yaml").read_text("utf-8")
+        return parse_rubric(text, where=name)
+    if path.suffix.lower() in _SUFFIXES:
+        return parse_rubric(read_text(path), where=str(path))
+    raise ConfigError(
+        f"{str(source)!r} is neither a rubric of assay's nor a {'/'.join(_SUFFIXES)} file",
+        where="rubric",
+        hint=f"the rubrics are: {', '.join(rubric_names())}",
+    )
+
+
+def parse_rubric(text: str, *, where: str) -> Rubric:
+    """The rubric that a YAML text holds; JSON is YAML too."""
+    document = parse_yaml(text, file=where)
+    if not isinstance(document.value, dict):
+        raise ConfigError(
+            f"is {shown(document.value)}, not a mapping",
+            where=where,
+            hint="it has `name`, `description` and a list of `criteria`",
+        )
+    return _validated(document)
+
+
+def _validated(document: YamlDocument) -> Rubric:
+    try:
+        return Rubric.model_validate(document.value)
+    except ValidationError as error:
+        found = [document.problem(*complaint) for complaint in complaints(error, Rubric)]
+    raise refusal(ConfigError, found)

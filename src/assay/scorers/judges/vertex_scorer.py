@@ -1,0 +1,163 @@
+"""`vertex_judge`: Vertex's evaluation service as a judge. Nothing else here leaves the machine."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from assay.errors import WireError
+from assay.formats import to_vertex
+from assay.types import EvaluateResult, Metric, Sample
+
+from .async_closeable import ClosedAfterUse
+from .judge_cost import Spending
+from .judge_scorer import JUDGEMENT
+from .rubric import Criterion, Rubric
+from .vertex_metrics import VertexMetric, metrics_named
+from .vertex_service import VertexAnswer, VertexService
+
+_MOST_AT_ONCE = 64
+
+
+class VertexJudge(ClosedAfterUse):
+    """Scores samples by asking Vertex: an async scorer, and a context manager.
+
+    Each metric that is asked for is a metric of the result, and all weigh the same. A metric
+    without a score leaves the sample not judged, never 0.
+    """
+
+    votes = 1
+
+    def __init__(self, metrics: Sequence[VertexMetric], service: VertexService) -> None:
+        self.rubric = _rubric(metrics)
+        self.spending = Spending()
+        """Calls to the service. It does not say what they cost."""
+
+        self.judges = (service.name,)
+        self._metrics = tuple(metrics)
+        self._service = service
+        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="vertex")
+        asked = ", ".join(each.spec for each in metrics)
+        self.__qualname__ = f"vertex_judge({asked}, {service.name})"
+
+    def __repr__(self) -> str:
+        return self.__qualname__
+
+    async def __call__(self, sample: Sample) -> EvaluateResult:
+        """Judge one sample.
+
+        What the service cannot judge is not judged, with the reason in `error`. Raises
+        `EndpointError` when the service could not be asked.
+        """
+        try:
+            row = to_vertex(sample)
+        except WireError as error:
+            return EvaluateResult(error=error.message)
+        fitting = [each for each in self._metrics if each.unfit(row.value) is None]
+        specs = [each.spec for each in fitting]
+        self.spending.include(
+            Spending(calls=len(specs), tokens_unknown=len(specs), cost_unknown=len(specs))
+        )
+        answers = await self._ask(row.value, specs) if specs else {}
+        result = _result(self._metrics, row.value, answers)
+        return result.model_copy(update={JUDGEMENT: self._about(len(specs), len(row.lost))})
+
+    async def _ask(self, row: dict[str, Any], specs: list[str]) -> dict[str, VertexAnswer]:
+        # The SDK's client blocks; a thread of its own keeps the others going.
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._service.evaluate, row, specs)
+
+    def _about(self, asked: int, lost: int) -> dict[str, Any]:
+        return {
+            "rubric": self.rubric.name,
+            "digest": self.rubric.digest,
+            "judges": list(self.judges),
+            "votes": asked,
+            "usable": asked,
+            "problems": [],
+            "no_place_in_row": lost,
+        }
+
+    async def close(self) -> None:
+        """Let go of the threads. What is still on its way is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def vertex_judge(
+    rubrics: str | Sequence[str],
+    *,
+    project: str,
+    location: str = "us-central1",
+    address: str | None = None,
+) -> VertexJudge:
+    """An async scorer that asks Vertex's evaluation service, with the SDK's own client.
+
+    `rubrics` names built-in rubrics or Vertex's own metrics. `address` is for a service that is
+    not at Google's public address. Raises `MissingExtra` without the SDK and `ConfigError` for
+    what is wrong with the request; credentials are those that the SDK finds on this machine.
+    """
+    metrics = metrics_named(rubrics)
+    return VertexJudge(metrics, VertexService(project, location, address=address))
+
+
+def _rubric(metrics: Sequence[VertexMetric]) -> Rubric:
+    """What is asked, described like any other rubric."""
+    return Rubric(
+        name=", ".join(each.name for each in metrics)[:100],
+        description="Graded by Vertex's evaluation service by its own rubrics.",
+        criteria=tuple(
+            Criterion(name=each.name, description=f"Vertex's metric {each.spec}.")
+            for each in metrics
+        ),
+    )
+
+
+def _result(
+    metrics: Sequence[VertexMetric], row: dict[str, Any], answers: dict[str, VertexAnswer]
+) -> EvaluateResult:
+    missing = VertexAnswer(problem="the service gave no answer")
+    given: list[Metric] = []
+    problems: list[str] = []
+    for each in metrics:
+        unfit = each.unfit(row)
+        if unfit is not None:
+            given.append(Metric(name=each.name, weight=0.0, reason=unfit, vertex_metric=each.spec))
+            continue
+        answer = answers.get(each.spec, missing)
+        given.append(_metric(each, answer))
+        if given[-1].score is None:
+            problems.append(f"{each.name}: {answer.problem or 'no score was given'}")
+    fields: dict[str, Any] = {"metrics": given, "reason": _reason(given)}
+    if problems:
+        fields |= {"is_score_valid": False, "error": "; ".join(problems)}
+    return EvaluateResult(**fields)
+
+
+def _metric(asked: VertexMetric, answer: VertexAnswer) -> Metric:
+    fields: dict[str, Any] = {
+        "name": asked.name,
+        "weight": 1.0,
+        "reason": answer.problem or answer.explanation or _verdict_words(answer),
+        "vertex_metric": asked.spec,
+        "verdicts": [vars(verdict) for verdict in answer.verdicts],
+    }
+    if answer.problem is None and answer.score is not None and math.isfinite(answer.score):
+        fields["score"] = answer.score
+    return Metric(**fields)
+
+
+def _verdict_words(answer: VertexAnswer) -> str:
+    """What was met, in a few words, where the service explains nothing itself."""
+    if not answer.verdicts:
+        return "the service gave no reason"
+    missed = [each for each in answer.verdicts if not each.met]
+    words = f"{len(answer.verdicts) - len(missed)} of {len(answer.verdicts)} rubrics met"
+    return f"{words}; not met: {missed[0].rubric}: {missed[0].reason}" if missed else words
+
+
+def _reason(metrics: Sequence[Metric]) -> str:
+    return "; ".join(
+        f"{each.name} {'not judged' if each.score is None else f'{each.score:.2f}'}"
+        for each in metrics
+    )

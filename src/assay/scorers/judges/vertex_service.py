@@ -1,0 +1,211 @@
+"""Vertex's evaluation service, asked with the client of its own SDK."""
+
+import importlib
+import logging
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from assay.errors import AccessDenied, ConfigError, EndpointError, MissingExtra
+from assay.types import Redactor
+
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_QUIET = {"TQDM_DISABLE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+"""While the SDK is loaded: it would draw bars over the progress, and fetch a list of prices."""
+
+_OF_THE_ANSWER = ("Error in metric result", "Metric results missing")
+"""How the SDK begins the errors that the service answered. All others are about the call."""
+
+_REFUSED = (401, 403)
+_WORTH_ANOTHER_TRY = (408, 409, 429, 499, 500, 502, 503, 504)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the service said of one of the rubrics that it made up for a session."""
+
+    rubric: str
+    met: bool | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class VertexAnswer:
+    """What came back for one metric."""
+
+    score: float | None = None
+    explanation: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    problem: str | None = None
+    """Why the service could not judge."""
+
+
+class VertexService:
+    """A connection to the service of one project and location."""
+
+    def __init__(self, project: str, location: str, *, address: str | None = None) -> None:
+        for name, value in (("project", project), ("location", location)):
+            if not re.fullmatch(r"[a-z0-9][a-z0-9.:-]*", value):
+                raise ConfigError(
+                    f"{name}={value!r} is not the name of one", where="vertex_judge()"
+                )
+        self.name = f"vertex:{location}"
+        options = {} if address is None else {"http_options": {"base_url": _checked(address)}}
+        credentials = _credentials()
+        # Held, so that no failure of any part shows the token while the service is in use.
+        self._redactor = Redactor([str(getattr(credentials, "token", None) or "")])
+        with _quietly():
+            platform = _platform()
+            self._types = platform.types
+            self._client = platform.Client(
+                project=project, location=location, credentials=credentials, **options
+            )
+
+    def evaluate(self, row: Mapping[str, Any], specs: Sequence[str]) -> dict[str, VertexAnswer]:
+        """What the service says of a row, by metric. Blocks.
+
+        Raises `EndpointError` when it could not be asked about one of them.
+        """
+        dataset = self._types.EvaluationDataset(eval_cases=[case_of(self._types, row)])
+        metrics = [self._types.Metric(name=spec) for spec in specs]
+        try:
+            found = self._client.evals.evaluate(dataset=dataset, metrics=metrics)
+        except Exception as error:
+            # Whatever the SDK raises: the sample is not judged, and may be tried again.
+            raise EndpointError(f"the SDK failed: {error}", where=self.name) from error
+        return {
+            name: self._answer(result)
+            for case in found.eval_case_results or ()
+            for candidate in case.response_candidate_results or ()
+            for name, result in (candidate.metric_results or {}).items()
+        }
+
+    def _answer(self, result: Any) -> VertexAnswer:
+        problem = result.error_message
+        if problem and not problem.startswith(_OF_THE_ANSWER):
+            raise _failure(problem, self.name)
+        verdicts = tuple(_verdict(each) for each in result.rubric_verdicts or ())
+        return VertexAnswer(result.score, result.explanation or "", verdicts, problem or None)
+
+
+def case_of(types: Any, row: Mapping[str, Any]) -> Any:
+    """The SDK's case of a row. Made field by field, since its loader drops what it dislikes."""
+    fields: dict[str, Any] = {
+        "eval_case_id": row["session_id"],
+        "prompt": row["prompt"],
+        "responses": [{"response": row["response"]}],
+        "conversation_history": [
+            {"turn_id": str(place), "content": content}
+            for place, content in enumerate(row["conversation_history"])
+        ],
+        "agent_data": row["agent_data"],
+    }
+    if row["intermediate_events"]:
+        fields["intermediate_events"] = row["intermediate_events"]
+    if row["reference"]:
+        fields["reference"] = {"response": {"parts": [{"text": row["reference"]}]}}
+    if row["instruction"]:
+        fields["system_instruction"] = {"parts": [{"text": row["instruction"]}]}
+    return types.EvalCase.model_validate(fields)
+
+
+def _verdict(said: Any) -> Verdict:
+    content = said.evaluated_rubric.content if said.evaluated_rubric else None
+    described = content.property.description if content and content.property else None
+    return Verdict(described or "", said.verdict, said.reasoning or "")
+
+
+def _failure(problem: str, where: str) -> EndpointError:
+    """The error behind a message: the SDK keeps nothing else of it."""
+    coded = re.match(r"(\d{3}) ", problem)
+    status = int(coded[1]) if coded else None
+    shown = problem if len(problem) <= 500 else f"{problem[:500]}…"
+    if status in _REFUSED:
+        return AccessDenied(
+            shown,
+            where=where,
+            status=status,
+            retryable=False,
+            hint="may these credentials use Vertex AI in this project?",
+        )
+    again = status is None or status in _WORTH_ANOTHER_TRY
+    return EndpointError(shown, where=where, status=status, retryable=again)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Inside of it the SDK is loaded without a word of its own."""
+    for name in ("agentplatform", "google_genai"):
+        # Nothing is hidden from those who listen: this only replaces stderr as the last resort.
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    before = {name: os.environ.get(name) for name in _QUIET}
+    os.environ.update(_QUIET)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _platform() -> Any:
+    """The SDK."""
+    try:
+        platform = importlib.import_module("agentplatform")
+        # Loaded now rather than in the middle of the first sample: it takes seconds.
+        importlib.import_module("agentplatform._genai.evals")
+    except ImportError as error:
+        raise _missing() from error
+    return platform
+
+
+def _missing() -> MissingExtra:
+    package = "google-cloud-aiplatform"
+    return MissingExtra.needed("vertex", by="judging with Vertex", package=package)
+
+
+def _credentials() -> Any:
+    """Those that the SDK would find, proven to work before anything is asked."""
+    try:
+        auth: Any = importlib.import_module("google.auth")
+        errors: Any = importlib.import_module("google.auth.exceptions")
+        requests: Any = importlib.import_module("google.auth.transport.requests")
+    except ImportError as error:
+        raise _missing() from error
+    try:
+        found, _ = auth.default(scopes=[_SCOPE])
+    except errors.DefaultCredentialsError as error:
+        raise ConfigError(
+            f"there are no Google Cloud credentials: {error}",
+            where="vertex_judge()",
+            hint="`gcloud auth application-default login` makes them, or name a file in "
+            "GOOGLE_APPLICATION_CREDENTIALS",
+        ) from None
+    try:
+        found.refresh(requests.Request())
+    except errors.RefreshError as error:
+        raise AccessDenied(f"the credentials are refused: {error}", where="vertex") from None
+    except errors.GoogleAuthError as error:
+        raise EndpointError(f"no access token can be had: {error}", where="vertex") from None
+    return found
+
+
+def _checked(address: str) -> str:
+    """The address, when an access token may be sent to it."""
+    parts = urlsplit(address)
+    local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    if parts.scheme == "https" or (parts.scheme == "http" and local):
+        return address
+    raise ConfigError(
+        f"{address!r} is not an https:// address",
+        where="vertex_judge()",
+        hint="an access token is sent to it",
+    )

@@ -1,0 +1,152 @@
+"""From votes to one result: a mean for each criterion, how far the judges agree, and who failed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from assay.types import EvaluateResult, Metric
+
+from .evidence import Evidence, Quotable
+from .judge_reply import Answer, Opinion
+from .panel import Vote
+from .rubric import Criterion, Rubric
+
+Ballots = Sequence[Vote[Answer]]
+
+
+def agreement(scores: Sequence[float]) -> float | None:
+    """1 less the mean distance between any two scores; None of fewer than two.
+
+    Of verdicts that are 0 or 1 it is the share of pairs that agree.
+    """
+    pairs = list(combinations(scores, 2))
+    if not pairs:
+        return None
+    return 1 - math.fsum(abs(one - other) for one, other in pairs) / len(pairs)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The votes on one criterion."""
+
+    criterion: Criterion
+    opinions: tuple[tuple[str, Opinion], ...]
+    """By the name of the judge."""
+
+    asked: int
+
+    @property
+    def scored(self) -> list[float]:
+        return [each.score for _, each in self.opinions if each.score is not None]
+
+    @property
+    def abstained(self) -> int:
+        """Votes that say that it cannot be judged."""
+        return len(self.opinions) - len(self.scored)
+
+    @property
+    def score(self) -> float | None:
+        """Each judge's mean, averaged; None unless more than half of the votes have a score."""
+        if 2 * len(self.scored) <= self.asked:
+            return None
+        by_judge: dict[str, list[float]] = {}
+        for judge, opinion in self.opinions:
+            if opinion.score is not None:
+                by_judge.setdefault(judge, []).append(opinion.score)
+        means = [math.fsum(scores) / len(scores) for scores in by_judge.values()]
+        return math.fsum(means) / len(means)
+
+    @property
+    def not_applicable(self) -> bool:
+        """Whether it has no score because the judges said so, rather than failed."""
+        return self.score is None and 2 * self.abstained > self.asked
+
+    def split_at(self, threshold: float) -> bool:
+        """Whether some votes pass and others do not."""
+        return len({score >= threshold for score in self.scored}) > 1
+
+    def spokesman(self) -> Opinion | None:
+        """The opinion nearest to what came out; of those without a score, the first."""
+        score = self.score
+        if score is None:
+            return self.opinions[0][1] if self.opinions else None
+        having = [each for _, each in self.opinions if each.score is not None]
+        return min(having, key=lambda each: abs((each.score or 0.0) - score))
+
+
+def result_of(rubric: Rubric, ballots: Ballots, material: Quotable) -> EvaluateResult:
+    """One result for a sample. Without a majority of usable votes it is not judged, never 0."""
+    tallies = [_tally(each, ballots) for each in rubric.criteria]
+    metrics = [_metric(tally, rubric, material) for tally in tallies]
+    failed = [tally for tally in tallies if tally.score is None and not tally.not_applicable]
+    fields: dict[str, Any] = {"metrics": metrics, "reason": _reason(tallies)}
+    if failed or all(tally.score is None for tally in tallies):
+        fields["is_score_valid"] = False
+    if failed:
+        fields["error"] = _failure(failed, ballots)
+    return EvaluateResult(**fields)
+
+
+def _tally(criterion: Criterion, ballots: Ballots) -> Tally:
+    opinions = tuple(
+        (vote.judge, vote.given.opinions[criterion.name])
+        for vote in ballots
+        if vote.given is not None and criterion.name in vote.given.opinions
+    )
+    return Tally(criterion, opinions, len(ballots))
+
+
+def _metric(tally: Tally, rubric: Rubric, material: Quotable) -> Metric:
+    spoken = tally.spokesman()
+    evidence = _evidence(tally, material)
+    missing = sum(not each.found for each in evidence)
+    reason = "no judge gave a usable answer" if spoken is None else spoken.reason
+    if missing:
+        reason += f" [{missing} of {len(evidence)} quotes not found in the transcript]"
+    fields: dict[str, Any] = {
+        "name": tally.criterion.name,
+        "weight": _weight(tally),
+        "reason": reason,
+        "evidence": [{"quote": each.quote, "turns": list(each.turns)} for each in evidence],
+    }
+    if tally.score is not None:
+        fields["score"] = tally.score
+    if tally.asked > 1:
+        fields |= {
+            "agreement": agreement(tally.scored),
+            "split": tally.split_at(rubric.threshold),
+            "opinions": [
+                {"judge": judge, "score": each.score, "reason": each.reason}
+                for judge, each in tally.opinions
+            ],
+        }
+    return Metric(**fields)
+
+
+def _weight(tally: Tally) -> float:
+    left_out = tally.criterion.optional and tally.not_applicable
+    return 0.0 if left_out else tally.criterion.weight
+
+
+def _evidence(tally: Tally, material: Quotable) -> list[Evidence]:
+    quotes = dict.fromkeys(quote for _, opinion in tally.opinions for quote in opinion.quotes)
+    return [material.find(quote) for quote in quotes]
+
+
+def _reason(tallies: Sequence[Tally]) -> str:
+    """Each criterion in a few words: a result without its metrics still says why."""
+    return "; ".join(
+        f"{tally.criterion.name} {'not judged' if tally.score is None else f'{tally.score:.2f}'}"
+        for tally in tallies
+    )
+
+
+def _failure(failed: Sequence[Tally], ballots: Ballots) -> str:
+    names = ", ".join(tally.criterion.name for tally in failed)
+    problems = dict.fromkeys(
+        str(vote.failure or vote.problem) for vote in ballots if vote.failure or vote.problem
+    )
+    why = "; ".join(problems) or "the judges do not agree whether it can be judged"
+    return f"no majority of usable votes on {names}: {why}"

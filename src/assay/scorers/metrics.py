@@ -1,0 +1,136 @@
+"""Metrics by name, each with its direction and range declared. No model calls, no I/O."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.errors import ConfigError
+from assay.types import EvaluateResult, Sample
+
+from .answer import exact_answer
+from .scorer_type import Scorer
+
+
+@dataclass(frozen=True)
+class RegisteredMetric:
+    """A scorer that is known by a name."""
+
+    name: str
+    scorer: Scorer
+    about: str
+    direction: Literal["max", "min"] = "max"
+    """Whether high or low values are good."""
+
+    range: tuple[float, float] = (0.0, 1.0)
+    """The lowest and the highest value it gives."""
+
+
+def registered_metric(name: str) -> RegisteredMetric | None:
+    """The metric of that name, or None."""
+    return METRICS.get(name)
+
+
+def _of_the_answer(judge: Callable[[str, list[str]], EvaluateResult], *, truth: bool) -> Scorer:
+    """A scorer of the response beside the ground truth. Without either it is not judged."""
+
+    def score(sample: Sample) -> EvaluateResult:
+        if not any(message.role == "assistant" for message in sample.messages):
+            return EvaluateResult(is_score_valid=False, reason="no turn by the assistant")
+        if not truth:
+            return judge(sample.response, [])
+        expected = _texts(sample.ground_truth)
+        if not expected:
+            return EvaluateResult(is_score_valid=False, reason="no ground truth that is text")
+        return judge(sample.response, expected)
+
+    return score
+
+
+def _texts(truth: object) -> list[str]:
+    """The accepted texts: one, or a list of them. Numbers are texts too, bools are not."""
+    listed = truth if isinstance(truth, list | tuple) else [truth]
+    texts = [str(each) for each in listed if isinstance(each, str | int | float)]
+    usable = len(texts) == len(listed) and all(text.strip() for text in texts)
+    return [] if not usable or any(isinstance(each, bool) for each in listed) else texts
+
+
+def _contains(response: str, expected: list[str]) -> EvaluateResult:
+    said = " ".join(response.casefold().split())
+    for text in expected:
+        if " ".join(text.casefold().split()) in said:
+            return EvaluateResult(score=1.0, reason=f"the response contains {text[:100]!r}")
+    return EvaluateResult(score=0.0, reason=f"the response lacks {expected[0][:100]!r}")
+
+
+def _is_json(response: str, expected: list[str]) -> EvaluateResult:
+    try:
+        json.loads(response, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        return EvaluateResult(score=0.0, reason=f"the response is not JSON: {error}")
+    return EvaluateResult(score=1.0, reason="the response is JSON")
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _concise(response: str, expected: list[str]) -> EvaluateResult:
+    words = len(response.split())
+    longest = max(len(text.split()) for text in expected)
+    if not words:
+        return EvaluateResult(score=0.0, reason="the response is empty")
+    score = min(1.0, longest / words)
+    return EvaluateResult(score=score, reason=f"{words} words, the expected answer has {longest}")
+
+
+def _empty(response: str, expected: list[str]) -> EvaluateResult:
+    if response.strip():
+        return EvaluateResult(score=0.0, reason="the response says something")
+    return EvaluateResult(score=1.0, reason="the response is empty")
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        RegisteredMetric(
+            "exact_answer",
+            exact_answer(),
+            "the final answer is the ground truth",
+        ),
+        RegisteredMetric(
+            "contains_answer",
+            _of_the_answer(_contains, truth=True),
+            "the response contains the ground truth, whatever stands around it",
+        ),
+        RegisteredMetric(
+            "json_valid",
+            _of_the_answer(_is_json, truth=False),
+            "the whole response is JSON",
+        ),
+        RegisteredMetric(
+            "conciseness",
+            _of_the_answer(_concise, truth=True),
+            "words of the ground truth for each word of the response, at most 1",
+        ),
+        RegisteredMetric(
+            "empty_rate",
+            _of_the_answer(_empty, truth=False),
+            "the response says nothing",
+            direction="min",
+        ),
+    )
+}
+"""Every metric that a manifest can name without saying where its code is."""
+
+
+def metric_named(name: str, *, where: str) -> RegisteredMetric:
+    """The metric of that name. Raises `ConfigError` that lists those there are."""
+    found = registered_metric(name)
+    if found is None:
+        raise ConfigError(
+            f"no metric is named {name!r}",
+            where=where,
+            hint=f"the metrics are: {', '.join(METRICS)}; your own is written module:function",
+        )
+    return found

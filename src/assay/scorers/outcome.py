@@ -1,0 +1,46 @@
+"""What a user's scorer may return, read as a result."""
+
+import math
+from numbers import Real
+from typing import Any, cast
+
+from assay.errors import ScorerFault
+from assay.types import EvaluateResult, Sample, assembled
+
+_NUMBERS = frozenset({float, int, bool})
+
+
+def read_outcome(value: object, sample: Sample) -> EvaluateResult:
+    """A result, a number, a bool, or the sample with its result set, as a result.
+
+    Anything else is a fault of the scorer: it is never read as 0.0.
+    """
+    # Numbers first, the usual ones by their type: asking whether a float is a `Real`, or a model,
+    # costs as much as making a result of it.
+    if type(value) in _NUMBERS or isinstance(value, Real):
+        number = float(cast(Real, value))
+        if not math.isfinite(number):
+            raise ScorerFault(f"the scorer returned {number}", hint="a score is a finite number")
+        return assembled(EvaluateResult, {"score": number})
+    if isinstance(value, EvaluateResult):
+        return value
+    if isinstance(value, Sample):
+        if value.score is None:
+            raise ScorerFault("the scorer returned the sample without setting its `score`")
+        return value.score
+    alone = _out_of_array(value)
+    if alone is not None:
+        return read_outcome(alone, sample)
+    kind = "None" if value is None else f"a {type(value).__name__}"
+    raise ScorerFault(
+        f"the scorer returned {kind} for sample {sample.id!r}",
+        hint="return an EvaluateResult, a number or a bool",
+    )
+
+
+def _out_of_array(value: Any) -> float | None:
+    """The number of NumPy's own bool, or of an array or a tensor without dimensions."""
+    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
+        return None
+    number = value.item()
+    return number if type(number) in _NUMBERS else None

@@ -1,0 +1,50 @@
+"""`reward_function`: a user's function, held to returning a result."""
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.types import EvaluateResult, Sample
+
+from .outcome import read_outcome
+
+
+def reward_function(
+    function: Callable[..., object],
+) -> Callable[..., EvaluateResult | Awaitable[EvaluateResult]]:
+    """Make a function return an `EvaluateResult`, whatever of the allowed it returned.
+
+    A number, a bool, a result, or the sample with its result set become a result; anything else
+    raises `ScorerFault`. Works on plain and async functions and changes nothing else.
+    """
+    if not callable(function):
+        raise ConfigError(f"{function!r} is not a function", where="reward_function")
+
+    def checked(
+        value: object, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> EvaluateResult:
+        return read_outcome(value, _sample_among(arguments, keywords))
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def awaited(*arguments: Any, **keywords: Any) -> EvaluateResult:
+            return checked(await function(*arguments, **keywords), arguments, keywords)
+
+        return awaited
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **keywords: Any) -> EvaluateResult:
+        return checked(function(*arguments, **keywords), arguments, keywords)
+
+    return called
+
+
+def _sample_among(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sample:
+    """The sample a function was called with, for its name in an error."""
+    for value in (*arguments, *keywords.values()):
+        if isinstance(value, Sample):
+            return value
+    return Sample(id="of this call")

@@ -1,0 +1,19 @@
+"""Recorded sessions in: one stream, one reader per agent."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "Children",
+    "SampleOptions",
+    "SessionChoice",
+    "SessionReading",
+    "SessionStream",
+    "Unreadable",
+    "read_atif",
+    "read_claude_code",
+    "read_codex",
+    "read_inspect",
+    "read_opencode",
+]

@@ -1,0 +1,254 @@
+"""Transcripts of Claude Code: `~/.claude/projects/<folder>/<session>.jsonl`, one record a line.
+
+Records form a tree. What the user went back on is a branch that does not lead to the last record.
+An answer of the model is stored as one record for each of its blocks, each with the whole usage.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow
+from assay.types import Sample
+
+from .claude_code_forks import Origin, find_origins
+from .claude_code_sample import build_sample
+from .claude_code_tree import message_of, with_sound_names
+from .opencode.convert import SampleOptions
+from .opencode.stream import Children
+from .session_choice import SessionChoice
+from .session_lines import SessionLines, read_lines, session_files
+from .session_meta import Head, Unreadable
+from .session_times import milliseconds
+from .stored_json import read_object
+from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
+
+_TITLES = ("custom-title", "ai-title", "summary")
+_AGENT_FIELDS = {"type": "agentType", "description": "description", "tool_call_id": "toolUseId"}
+
+NEWEST_TESTED = "2.1.325"
+"""The newest version of Claude Code whose sessions the tests read."""
+
+
+def read_claude_code(
+    path: str | Path,
+    choice: SessionChoice | None = None,
+    *,
+    children: Children = "inline",
+    options: SampleOptions | None = None,
+    redact: Callable[[Sample], Sample] | None = None,
+) -> TranscriptStream:
+    """Stream the sessions that Claude Code recorded as samples.
+
+    `path` is a transcript, the folder of a project, or the folder of all projects. `redact` sees
+    each sample before anybody else and returns what may be shown.
+    """
+    find = partial(_find, options=options or SampleOptions())
+    wanted = Wanted(choice or SessionChoice(), children, redact)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
+
+
+def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:
+    folder = path / "projects" if (path / "projects").is_dir() else path
+    files = session_files(folder, "*.jsonl", kind="transcripts of Claude Code")
+    single = folder.is_file()
+    parents = {
+        file: _parent_of(file) for file in (_beside(path) if single else files) if _is_agent(file)
+    }
+    agents: dict[str, list[Path]] = {}
+    for file, parent in parents.items():
+        agents.setdefault(parent, []).append(file)
+    sessions = [file for file in files if not _is_agent(file)]
+    known = {file.stem for file in sessions}
+    # A fork repeats another file of its folder; one session alone would not show it.
+    origins = find_origins(_siblings(sessions) if single else sessions)
+    for file in files:
+        if _is_agent(file) and parents.get(file) in known:
+            continue
+        try:
+            yield _Transcript(
+                read_lines(file), agents, options, origin=origins.get(file)
+            ).recorded()
+        except BadRow as problem:
+            yield Unreadable(file.stem, problem.with_traceback(None))
+            # Their parent cannot hold them.
+            for agent in agents.get(file.stem, ()) if not _is_agent(file) else ():
+                name = f"{file.stem}/{agent.stem}"
+                yield _read_child(partial(_of_file, agent), name, file.stem, options)
+
+
+def _siblings(sessions: list[Path]) -> list[Path]:
+    folders = {file.parent for file in sessions}
+    found = (file for folder in folders for file in folder.glob("*.jsonl") if file.is_file())
+    return sorted(file for file in found if not _is_agent(file))
+
+
+def _is_agent(file: Path) -> bool:
+    return file.name.startswith("agent-")
+
+
+def _beside(path: Path) -> list[Path]:
+    """The transcripts of the subagents of one session, in both places where they are kept."""
+    own = path.parent / path.stem / "subagents"
+    return sorted([*path.parent.glob("agent-*.jsonl"), *own.rglob("agent-*.jsonl")])
+
+
+def _parent_of(file: Path) -> str:
+    """The session that a subagent's transcript belongs to, or "" when it does not say."""
+    if file.parent.name == "subagents":
+        return file.parent.parent.name
+    try:
+        records = read_lines(file).records
+    except BadRow:
+        return ""
+    return next((str(r["sessionId"]) for r in records if isinstance(r.get("sessionId"), str)), "")
+
+
+@dataclass
+class _Transcript:
+    """One file, or the records of one subagent in it."""
+
+    lines: SessionLines
+    agents: Mapping[str, list[Path]]
+    options: SampleOptions
+    parent: str | None = None
+    origin: Origin | None = None
+    """What the session was forked from."""
+
+    def __post_init__(self) -> None:
+        self.lines.records = [with_sound_names(record) for record in self.lines.records]
+
+    def recorded(self) -> Recorded:
+        records = self.lines.records
+        self._refuse_other_files()
+        session_id = self._id()
+        own, apart = self._split(session_id)
+        times = [at for at in (milliseconds(each.get("timestamp")) for each in records) if at]
+        parent = self.parent
+        if parent is None and _is_agent(self.lines.path):
+            parent = next((str(r["sessionId"]) for r in records if r.get("sessionId")), None)
+        agent = self._agent()
+        folder = next((r["cwd"] for r in records if isinstance(r.get("cwd"), str)), None)
+        head = Head(
+            id=session_id,
+            title=_title(records) or (agent or {}).get("description") or "",
+            parent_id=parent,
+            created=min(times, default=None),
+            updated=max(times, default=None),
+            project=folder,
+            directory=folder,
+        )
+        build = partial(
+            build_sample,
+            own,
+            head,
+            self.options,
+            apart={key: _asked(each) for key, each in apart},
+            agent=agent,
+            origin=self.origin,
+        )
+        children = partial(self._children, session_id, apart)
+        return Recorded(head, build, children, tuple(self.lines.bad))
+
+    def _agent(self) -> dict[str, str] | None:
+        """What is noted beside the transcript of a subagent: its type, and the call it answers."""
+        file = self.lines.path.with_suffix(".meta.json")
+        if not _is_agent(file) or not file.is_file():
+            return None
+        try:
+            noted = read_object(file)
+        except BadRow as problem:
+            self.lines.bad.append(problem.with_traceback(None))
+            return None
+        named = {name: text_or_none(noted.get(key)) for name, key in _AGENT_FIELDS.items()}
+        return {name: text for name, text in named.items() if text is not None} or None
+
+    def _refuse_other_files(self) -> None:
+        if not self.lines.records and not self.lines.bad:
+            # Nothing was written yet: an empty session.
+            return
+        marks = ("sessionId", "leafUuid", "messageId")
+        if any(mark in record for record in self.lines.records for mark in marks):
+            return
+        if self.lines.bad:
+            raise self.lines.bad[0]
+        raise BadRow(
+            "is no transcript of Claude Code",
+            where=str(self.lines.path),
+            hint="its records have a `type` and a `sessionId`",
+        )
+
+    def _id(self) -> str:
+        if self.parent is not None:
+            return f"{self.parent}/{self.lines.path.stem}"
+        return self.lines.path.stem
+
+    def _split(
+        self, session_id: str
+    ) -> tuple[list[dict[str, Any]], list[tuple[str, list[dict[str, Any]]]]]:
+        """The session's own records, and those of each subagent in the same file with its id."""
+        records = self.lines.records
+        # Copies of requests have a message too, but do not say whose it is.
+        turns = (each for each in records if each.get("type") in ("user", "assistant"))
+        if _is_agent(self.lines.path) or all(each.get("isSidechain") for each in turns):
+            return records, []
+        chains: dict[str, list[dict[str, Any]]] = {}
+        root: dict[Any, str] = {}
+        for record in records:
+            if record.get("isSidechain"):
+                named = record.get("agentId") or root.get(record.get("parentUuid"))
+                name = str(named or record.get("uuid"))
+                root[record.get("uuid")] = name
+                chains.setdefault(name, []).append(record)
+        own = [record for record in records if not record.get("isSidechain")]
+        return own, [(f"{session_id}/agent-{name}", each) for name, each in chains.items()]
+
+    def _children(
+        self, session_id: str, apart: list[tuple[str, list[dict[str, Any]]]]
+    ) -> Iterator[Recorded | Unreadable]:
+        for child, records in apart:
+            file = self.lines.path.with_name(f"{child.rpartition('/')[2]}.jsonl")
+            lines = SessionLines(file, records)
+            yield _read_child(partial(_Transcript, lines), child, session_id, self.options)
+        for file in self.agents.get(session_id, ()) if self.parent is None else ():
+            name = f"{session_id}/{file.stem}"
+            make = partial(_of_file, file)
+            yield _read_child(make, name, session_id, self.options)
+
+
+def _of_file(
+    file: Path, agents: Mapping[str, list[Path]], options: SampleOptions, parent: str | None
+) -> _Transcript:
+    return _Transcript(read_lines(file), agents, options, parent)
+
+
+def _read_child(
+    make: Callable[..., _Transcript], name: str, parent: str, options: SampleOptions
+) -> Recorded | Unreadable:
+    try:
+        return make({}, options, parent).recorded()
+    except BadRow as problem:
+        return Unreadable(name, problem.with_traceback(None))
+
+
+def _title(records: list[dict[str, Any]]) -> str | None:
+    """The title that the user gave, else the program's. Summaries of other sessions are none."""
+    known = {record.get("uuid") for record in records}
+    for kind in _TITLES:
+        for record in reversed(records):
+            if record.get("type") != kind:
+                continue
+            text = record.get("customTitle") or record.get("aiTitle") or record.get("summary")
+            if text_or_none(text) and (kind != "summary" or record.get("leafUuid") in known):
+                return str(text)
+    return None
+
+
+def _asked(records: list[dict[str, Any]]) -> str:
+    """What a subagent was asked: it is the `prompt` of the call that started it."""
+    content = message_of(records[0]).get("content") if records else None
+    if isinstance(content, list):
+        content = "".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
+    return content if isinstance(content, str) else ""

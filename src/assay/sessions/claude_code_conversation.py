@@ -1,0 +1,325 @@
+"""What was said in a Claude Code session: its records as messages, and the rest beside them."""
+
+import re
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from assay.errors import AssayError, BadRow
+from assay.formats import from_anthropic
+from assay.types import Message, ModelCall, Usage
+
+from .claude_code_kinds import attachment_of, is_known, kind_of, unknown_blocks
+from .claude_code_prompt import PromptRecords
+from .claude_code_texts import is_notification, tagged, text_block, text_of, why_not_typed
+from .claude_code_tree import message_id, message_of
+from .opencode.convert import SampleOptions
+from .session_meta import Head
+from .transcripts import Conversation, count_at, text_or_none
+
+_ENVELOPE = frozenset(
+    """
+    attachment cwd gitBranch isMeta isSidechain message parentUuid rendered renderedRole sessionId
+    timestamp toolUseResult type userType uuid version
+    """.split()
+)
+"""Keys of a record that a message, its sample or its tree already says."""
+
+_EXIT = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
+_TASK_IDS = ("agentId", "backgroundTaskId")
+
+
+@dataclass
+class _Answer:
+    """The records of one answer of the model: one for each block."""
+
+    first: dict[str, Any]
+    place: int
+    blocks: list[Any] = field(default_factory=list)
+    last: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ClaudeConversation:
+    """A session's conversation while its records are read.
+
+    `apart` is what each subagent in the same file was asked, by the id of its session.
+    """
+
+    head: Head
+    options: SampleOptions
+    apart: dict[str, str]
+    talk: Conversation = field(default_factory=Conversation)
+    _items: list[Message | _Answer] = field(default_factory=list)
+    _answers: dict[str, _Answer] = field(default_factory=dict)
+    _command: Message | None = None
+    _prompt: PromptRecords = field(default_factory=PromptRecords)
+    _tasks: dict[str, Message] = field(default_factory=dict)
+    """The results that say that a task was started in the background, by the task's id."""
+
+    _open: set[str | None] = field(default_factory=set)
+    """The calls of the last answer, and after them where the next of their results goes."""
+
+    _results_end: int = 0
+
+    @property
+    def messages(self) -> int:
+        """How many messages the records so far came to."""
+        return len(self._items)
+
+    def take(self, record: dict[str, Any]) -> None:
+        """Read the next record."""
+        kind = record.get("type")
+        if kind in ("user", "assistant") and isinstance(record.get("message"), dict):
+            self.talk.unknown_kinds.update(unknown_blocks(record["message"].get("content")))
+            (self._take_user if kind == "user" else self._take_assistant)(record)
+        elif attachment_of(record).get("type") == "queued_command":
+            # What was typed, or came in, while the agent worked.
+            content = attachment_of(record).get("prompt")
+            self.talk.unknown_kinds.update(unknown_blocks(content))
+            self._take_user({**record, "message": {"role": "user", "content": content}})
+        else:
+            self._take_other(record)
+
+    def _take_other(self, record: dict[str, Any]) -> None:
+        kind = kind_of(record)
+        self._prompt.take(record)
+        if kind == "system/compact_boundary":
+            self.talk.compactions += 1
+        elif kind == "system/local_command":
+            # The program itself answered the command; no model was asked.
+            self._command = None
+        elif kind == "cost-state":
+            self.talk.cost_usd = _total_cost(record)
+        known = is_known(kind)
+        (self.talk.omitted if known else self.talk.unknown_kinds)[kind] += 1
+        if not known or self.options.raw_records:
+            self.talk.records.append(record)
+
+    def _take_assistant(self, record: dict[str, Any]) -> None:
+        message = record["message"]
+        if message.get("model") == "<synthetic>" and not record.get("isApiErrorMessage"):
+            self.talk.skip(record.get("uuid"), "written by the program", record)
+            return
+        self.talk.interrupted = False
+        # A total that was noted before this answer lacks what the answer cost.
+        self.talk.cost_usd = None
+        if self._command is not None:
+            # A command of the user that the model was asked to carry out.
+            self._items.append(self._command)
+            self._command = None
+        name = message_id(record) or f"record {record.get('uuid')}"
+        if name not in self._answers:
+            self._answers[name] = _Answer(record, len(self._items))
+            self._items.append(self._answers[name])
+        answer = self._answers[name]
+        content = message.get("content")
+        answer.blocks += content if isinstance(content, list) else [text_block(content)]
+        answer.last = record
+
+    def _take_user(self, record: dict[str, Any]) -> None:
+        content = record["message"].get("content")
+        blocks = content if isinstance(content, list) else [text_block(content)]
+        said = []
+        for block in blocks:
+            if isinstance(block, dict) and block.get("type") == "tool_result":
+                self._items.append(self._result(record, block))
+            elif is_notification(block):
+                self._command = None
+                self._items.append(self._notification(record, block))
+            elif why := why_not_typed(record, block):
+                self._put_aside(record, block, why)
+            else:
+                said.append(block)
+        if said:
+            self._command, self.talk.interrupted = None, False
+            self._items.append(self._user(record, said))
+
+    def _put_aside(self, record: dict[str, Any], block: Any, why: str) -> None:
+        text = text_of(block)
+        self.talk.interrupted |= why == "interruption"
+        if why == "shell command of the user":
+            self._shell(text)
+            return
+        if why == "command":
+            parts = tagged(text, "command-name"), tagged(text, "command-args")
+            words = [part.strip() for part in parts if part and part.strip()]
+            self._command = self._user(record, [text_block(" ".join(words))], command=text)
+        if text.lstrip().startswith("<local-command-"):
+            # The program itself answered the command; no model was asked.
+            self._command = None
+        if self.options.synthetic and why == "injected by the program":
+            self._items.append(self._user(record, [block], synthetic=True))
+        else:
+            self.talk.skip(record.get("uuid"), why, block)
+
+    def _shell(self, text: str) -> None:
+        command = tagged(text, "bash-input")
+        if command is not None:
+            self.talk.user_shell.append({"tool": "bash", "args": {"command": command}})
+        elif self.talk.user_shell:
+            output = tagged(text, "bash-stdout")
+            self.talk.user_shell[-1]["output"] = text if output is None else output
+
+    def _user(self, record: dict[str, Any], blocks: list[Any], **more: Any) -> Message:
+        texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+        plain = all(isinstance(text, str) for text in texts) and len(texts) == len(blocks)
+        content: Any = "\n\n".join(map(str, texts)).strip() if plain else blocks
+        message = _read({"role": "user", "content": content}, self.head.id)[0]
+        details = {"id": record.get("uuid"), **more, **_rest(record)}
+        stamp = text_or_none(record.get("timestamp"))
+        return message.model_copy(update={"timestamp": stamp, "details": details})
+
+    def _notification(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
+        """The outcome of a task that ran in the background.
+
+        Its call has its one result already, which says that the task was started. Providers refuse
+        a second one, so the outcome is a message to the model that names the call.
+        """
+        text = block["text"]
+        names = ("task-id", "tool-use-id", "status")
+        task, call, status = ((tagged(text, name) or "").strip() for name in names)
+        started = self._tasks.get(task)
+        if started is not None:
+            call = call or started.tool_call_id or ""
+        told = {"tool_call_id": call, "task_id": task, "status": status}
+        metadata = {key: value for key, value in told.items() if value}
+        message = self._user(record, [block], synthetic=True)
+        details = dict(message.details or {})
+        if started is not None and "subagent" in (started.details or {}):
+            details["subagent"] = (started.details or {})["subagent"]
+        metadata = {"kind": "task_notification", **metadata}
+        return message.model_copy(update={"metadata": metadata, "details": details})
+
+    def _result(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
+        message = _read({"role": "user", "content": [block]}, self.head.id)[0]
+        failed = block.get("is_error") is True
+        details: dict[str, Any] = {"message_id": record.get("uuid")}
+        details |= {"status": "error" if failed else "completed", "failed": failed}
+        details |= {"is_error": failed, **_rest(record)}
+        if failed and (code := _EXIT.match(message.text)):
+            details["exit_code"] = int(code[1])
+        result = record.get("toolUseResult")
+        if result is not None:
+            details["result"] = result
+        if isinstance(result, dict) and text_or_none(result.get("agentId")):
+            parent = self.head.parent_id or self.head.id
+            details["subagent"] = f"{parent}/agent-{result['agentId']}"
+        stamp = text_or_none(record.get("timestamp"))
+        message = message.model_copy(update={"timestamp": stamp, "details": details})
+        for key in _TASK_IDS:
+            if isinstance(result, dict) and (task := text_or_none(result.get(key))):
+                self._tasks[task] = message
+        return message
+
+    def finished(self) -> Conversation:
+        """The conversation, with each answer of the model in one piece."""
+        requests = (answer.last.get("requestRef") for answer in self._answers.values())
+        system, self.talk.tools = self._prompt.read(requests)
+        if system is not None:
+            self.talk.messages.append(Message(role="system", content=system))
+        names: dict[str | None, str] = {}
+        started: dict[str | None, str] = {}
+        waiting: dict[str, list[str]] = {}
+        for key, asked in reversed(self.apart.items()):
+            waiting.setdefault(asked, []).append(key)
+        for item in self._items:
+            if isinstance(item, Message):
+                self._add(_linked(item, names, started) if item.role == "tool" else item)
+                continue
+            message = self._spoken(item)
+            for call in message.tool_calls:
+                names[call.id] = call.name
+                prompt = call.arguments.get("prompt")
+                if isinstance(prompt, str) and waiting.get(prompt):
+                    started[call.id] = waiting[prompt].pop()
+            self.talk.messages.append(message)
+            self._open = {call.id for call in message.tool_calls}
+            self._results_end = len(self.talk.messages)
+        return self.talk
+
+    def _add(self, message: Message) -> None:
+        """Append a message, but a result before what was typed while its call ran."""
+        if message.role == "tool" and message.tool_call_id in self._open:
+            self.talk.messages.insert(self._results_end, message)
+            self._results_end += 1
+        else:
+            self.talk.messages.append(message)
+
+    def _spoken(self, answer: _Answer) -> Message:
+        said, record = answer.last["message"], answer.first
+        failed = bool(record.get("isApiErrorMessage"))
+        blocks = [block for block in answer.blocks if isinstance(block, dict)]
+        error = "\n\n".join(str(block.get("text", "")) for block in blocks) if failed else None
+        content = [] if failed else blocks
+        message = _read({"role": "assistant", "content": content}, self.head.id)[0]
+        details: dict[str, Any] = {"id": message_id(record) or record.get("uuid")}
+        details |= _rest(answer.last)
+        if error is not None:
+            details["error"] = error
+        self.talk.calls.append(
+            ModelCall(
+                model=None if failed else text_or_none(said.get("model")),
+                message_index=len(self.talk.messages),
+                finish_reason=text_or_none(said.get("stop_reason")),
+                usage=None if failed else _usage(answer.last),
+                error=error,
+            )
+        )
+        update = {
+            "model": self.talk.calls[-1].model,
+            "provider": "anthropic",
+            "timestamp": text_or_none(record.get("timestamp")),
+            "details": details,
+        }
+        return message.model_copy(update=update)
+
+
+def _read(wire: dict[str, Any], session_id: str) -> list[Message]:
+    try:
+        return from_anthropic([wire])
+    except AssayError as error:
+        raise BadRow(error.message, where=f"session {session_id}: {error.where}") from None
+
+
+def _linked(
+    message: Message, names: dict[str | None, str], started: dict[str | None, str]
+) -> Message:
+    """The answer of a tool with the tool's name, and the subagent that its call started."""
+    update: dict[str, Any] = {"name": names.get(message.tool_call_id)}
+    if message.tool_call_id in started:
+        update["details"] = {**(message.details or {}), "subagent": started[message.tool_call_id]}
+    return message.model_copy(update=update)
+
+
+def _rest(record: dict[str, Any]) -> dict[str, Any]:
+    """What a record says beside its message, under one key."""
+    rest = {key: value for key, value in record.items() if key not in _ENVELOPE}
+    return {"record": rest} if rest else {}
+
+
+def _total_cost(record: dict[str, Any]) -> float | None:
+    """What the session cost so far, with its subagents; None where a price was not known."""
+    cost = record.get("totalCostUSD")
+    if record.get("hasUnknownModelCost") or isinstance(cost, bool):
+        return None
+    return float(cost) if isinstance(cost, int | float) and 0 <= cost < inf else None
+
+
+def _usage(record: dict[str, Any]) -> Usage | None:
+    """What an answer consumed, from the last of its records: the others repeat it or know less."""
+    stored = message_of(record).get("usage")
+    if not isinstance(stored, dict):
+        return None
+    given, answer = count_at(stored.get("input_tokens")), count_at(stored.get("output_tokens"))
+    read = count_at(stored.get("cache_read_input_tokens"))
+    written = count_at(stored.get("cache_creation_input_tokens"))
+    cost = record.get("costUSD")
+    return Usage(
+        # Anthropic counts what it took from the cache, or put there, apart from the input.
+        input_tokens=None if given is None else given + (read or 0) + (written or 0),
+        output_tokens=answer,
+        cached_tokens=read,
+        cost_usd=float(cost) if isinstance(cost, int | float) and cost >= 0 else None,
+        stored=stored,
+    )

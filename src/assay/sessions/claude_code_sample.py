@@ -1,0 +1,68 @@
+"""The sample of one Claude Code session, from its records."""
+
+from typing import Any
+
+from assay.types import Sample
+
+from .claude_code_conversation import ClaudeConversation
+from .claude_code_forks import Origin
+from .claude_code_tree import Branches
+from .opencode.convert import SampleOptions
+from .session_meta import Head
+from .transcripts import text_or_none
+
+
+def build_sample(
+    records: list[dict[str, Any]],
+    head: Head,
+    options: SampleOptions,
+    *,
+    apart: dict[str, str],
+    agent: dict[str, str] | None,
+    origin: Origin | None,
+) -> Sample:
+    """The sample of a session. `apart` is what each subagent in the same file was asked.
+
+    Of a subagent, `agent` describes it. Of a fork, `origin` is the session that it repeats.
+    """
+    branches = Branches(records)
+    reader = ClaudeConversation(head, options, apart)
+    repeated = _repeated(records, origin)
+    inherited = 0
+    for record in branches.all if options.keep_reverted else branches.kept:
+        reader.take(record)
+        if record.get("uuid") in repeated:
+            inherited = reader.messages
+    talk = reader.finished()
+    if not options.keep_reverted:
+        talk.reverted = [record.get("uuid") for record in branches.abandoned]
+        talk.records += branches.abandoned if options.raw_records else []
+    stamps = [text for text in (r.get("timestamp") for r in records) if isinstance(text, str)]
+    given = {
+        "title": head.title or None,
+        "created": min(stamps, default=None),
+        "updated": max(stamps, default=None),
+        "directory": head.directory,
+        "version": _last(records, "version"),
+        "branch": _last(records, "gitBranch"),
+    }
+    metadata: dict[str, Any] = {"source": "claude-code", "parent_id": head.parent_id}
+    metadata["agent"] = agent
+    if origin is not None:
+        metadata["forked_from"] = {
+            "session_id": origin.session_id,
+            "inherited_messages": inherited,
+        }
+    return talk.to_sample(head.id, given, metadata)
+
+
+def _repeated(records: list[dict[str, Any]], origin: Origin | None) -> set[Any]:
+    """The ids of the records that a fork repeats: its first ones."""
+    if origin is None:
+        return set()
+    names = dict.fromkeys(name for each in records if (name := each.get("uuid")) is not None)
+    return set(list(names)[: origin.records])
+
+
+def _last(records: list[dict[str, Any]], key: str) -> str | None:
+    return next((t for r in reversed(records) if (t := text_or_none(r.get(key)))), None)

@@ -1,0 +1,197 @@
+"""Rollouts of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, one item a line.
+
+A session may have several files, and may continue another one: `codex_rollouts` tells which.
+The items that went to and came from the model are the truth. Events, which repeat them for the
+screen, tell only what the items do not: tokens, interruptions, and what the user went back on.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow
+from assay.types import Sample
+
+from .codex_conversation import CodexConversation
+from .codex_replay import Line, Replay
+from .codex_rollouts import (
+    PATTERNS,
+    Rollout,
+    RolloutIndex,
+    codex_home,
+    find_rollouts,
+    parent_of,
+    put_in_envelope,
+    session_name,
+)
+from .codex_titles import read_titles
+from .opencode.convert import SampleOptions
+from .opencode.stream import Children
+from .session_choice import SessionChoice
+from .session_lines import iterate_records, session_files
+from .session_meta import Head, Unreadable
+from .session_times import milliseconds
+from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
+
+__all__ = ["read_codex"]
+
+NEWEST_TESTED = "0.166.0"
+"""The newest version of Codex whose sessions the tests read."""
+
+
+def read_codex(
+    path: str | Path,
+    choice: SessionChoice | None = None,
+    *,
+    children: Children = "inline",
+    options: SampleOptions | None = None,
+    redact: Callable[[Sample], Sample] | None = None,
+) -> TranscriptStream:
+    """Stream the sessions that Codex recorded as samples.
+
+    `path` is a rollout or a folder with rollouts at any depth. `redact` sees each sample before
+    anybody else and returns what may be shown.
+    """
+    find = partial(_find, options=options or SampleOptions())
+    wanted = Wanted(choice or SessionChoice(), children, redact)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
+
+
+def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:
+    files = session_files(path, *PATTERNS, kind="rollouts of Codex")
+    home = codex_home(path)
+    if not path.is_dir():
+        # Subagents are mostly beside their parent; what a session inherits may be of any day.
+        files += [file for pattern in PATTERNS for file in path.parent.glob(pattern)]
+    index = RolloutIndex(files, find_rollouts(home) if home != path.resolve() else ())
+    threads = index.roots if path.is_dir() else [index.thread_at(path)]
+    del files
+    folder = _Folder(index, read_titles(home, path), options)
+    for thread_id in threads:
+        yield folder.read(thread_id)
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """All sessions that are read together."""
+
+    index: RolloutIndex
+    titles: dict[str, str]
+    options: SampleOptions
+
+    def read(self, thread_id: str) -> Recorded | Unreadable:
+        rollouts = self.index.rollouts_of(thread_id)
+        try:
+            return _Thread(self, rollouts).to_recorded()
+        except BadRow as problem:
+            return Unreadable(session_name(rollouts[-1].path), problem.with_traceback(None))
+
+    def read_children(self, thread_id: str) -> Iterator[Recorded | Unreadable]:
+        for child in self.index.children_of(thread_id):
+            yield self.read(child)
+
+
+@dataclass
+class _Thread:
+    """One session: its rollouts, with all their lines."""
+
+    folder: _Folder
+    rollouts: list[Rollout]
+    lines: list[list[Line]] = field(default_factory=list)
+    damage: list[BadRow] = field(default_factory=list)
+
+    def to_recorded(self) -> Recorded:
+        """What the session is chosen by, and how to build its sample."""
+        self._read_lines()
+        index, thread_id = self.folder.index, self.rollouts[-1].thread_id
+        meta = self._meta()
+        times = [at for at in map(milliseconds, self._stamps()) if at]
+        head = Head(
+            id=text_or_none(meta.get("id")) or session_name(self.rollouts[-1].path),
+            title=self.folder.titles.get(thread_id, ""),
+            parent_id=parent_of(meta),
+            created=min(times, default=None),
+            updated=max(times, default=None),
+            project=text_or_none(meta.get("cwd")),
+            directory=text_or_none(meta.get("cwd")),
+        )
+        copies = index.copies_of(thread_id)
+        notes = [f"{path}: session {head.id} is in a longer file; read once" for path in copies]
+        build = partial(self._build, head, dict(meta))
+        children = partial(self.folder.read_children, thread_id)
+        return Recorded(head, build, children, self.damage, notes=notes)
+
+    def _read_lines(self) -> None:
+        for rollout in self.rollouts:
+            lines = list(iterate_records(Path(rollout.path)))
+            self.damage += [line for line, _ in lines if isinstance(line, BadRow)]
+            self.lines.append(lines)
+
+    def _meta(self) -> dict[str, Any]:
+        """The `session_meta` of the current rollout."""
+        records = [put_in_envelope(line) for line, _ in self.lines[-1] if isinstance(line, dict)]
+        meta = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
+        if meta is not None:
+            return dict(meta)
+        if self.damage:
+            raise self.damage[0]
+        path = self.rollouts[-1].path
+        hint = "its first line is a `session_meta`"
+        raise BadRow("is no rollout of Codex", where=path, hint=hint)
+
+    def _stamps(self) -> list[str]:
+        records = (line for lines in self.lines for line, _ in lines if isinstance(line, dict))
+        stamps = (record.get("timestamp") for record in records)
+        return [stamp for stamp in stamps if isinstance(stamp, str)]
+
+    def _build(self, head: Head, meta: dict[str, Any]) -> Sample:
+        children = self.folder.index.children_of(self.rollouts[-1].thread_id)
+        reader = CodexConversation(self.folder.options, meta, children)
+        replay = Replay(self.folder.index, reader, self.rollouts)
+        for rollout, lines in zip(self.rollouts, self.lines, strict=True):
+            replay.take(rollout, lines)
+        talk = reader.finished()
+        self.damage += replay.problems
+        stamps = self._stamps()
+        given = {
+            "title": head.title or None,
+            "created": min(stamps, default=None),
+            "updated": max(stamps, default=None),
+            "directory": head.directory,
+            "version": meta.get("cli_version"),
+            "provider": meta.get("model_provider"),
+        }
+        metadata = {
+            "source": "codex",
+            "parent_id": head.parent_id,
+            "forked_from": self._describe_fork(replay),
+            "info": reader.info,
+            "repeated_events": reader.repeated,
+        }
+        return talk.to_sample(head.id, given, metadata)
+
+    def _describe_fork(self, replay: Replay) -> dict[str, Any] | None:
+        """The session that this one was forked from, and how much of this one is of that one."""
+        first = self.rollouts[0]
+        origin = self.rollouts[-1].forked_from or first.forked_from
+        # A rollout with an id of its own continues its own thread.
+        if origin is None and first.base is not None and first.rollout_id == first.thread_id:
+            source = self.folder.index.find(first.base.rollout_id)
+            origin = first.base.rollout_id if source is None else source.thread_id
+        if origin is None or origin == first.thread_id:
+            return None
+        if all(each.base is None and each.own_from is None for each in self.rollouts):
+            # Older versions copy the history into the file, where nothing tells it apart.
+            return {"session_id": origin, "inherited_messages": None, "inherited_turns": None}
+        inherited = replay.reader.talk.messages[: replay.inherited_messages]
+        turns = [
+            m for m in inherited if m.role == "user" and not (m.details or {}).get("synthetic")
+        ]
+        return {
+            "session_id": origin,
+            "inherited_messages": len(inherited),
+            "inherited_turns": len(turns),
+            "complete": not replay.problems,
+        }

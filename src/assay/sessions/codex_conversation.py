@@ -1,0 +1,497 @@
+"""What was said in a Codex session: its items as messages, and the rest beside them."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.types import DataBlock, Message, ModelCall, TextBlock, ToolCall, Usage
+
+from .codex_kinds import count_unknown
+from .codex_outcomes import Outcome, outcome_of_event, outcome_of_text
+from .opencode.convert import SampleOptions
+from .transcripts import Conversation, count_at, text_or_none
+
+_INJECTED = re.compile(
+    r"\s*(<(environment_context|user_instructions|permissions instructions|collaboration_mode"
+    r"|skills?_instructions|skill|apps_instructions|subagent_notification|INSTRUCTIONS"
+    r"|personality_spec|model_switch)\b[^>]*>|# AGENTS\.md instructions for )"
+)
+_ABORTED = re.compile(r"\s*<turn_aborted>")
+_SHELL = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>\s*(?:<result>)?(.*)", re.S)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WORD = re.compile(r"[\w.-]+")
+_CLOSING = re.compile(r"(?:</result>\s*)?(?:</user_shell_command>\s*)?$")
+_CALLS = (
+    *("function_call", "custom_tool_call", "local_shell_call", "web_search_call"),
+    "tool_search_call",
+)
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
+_REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content")
+"""Events that say again what an item says."""
+
+_REPEATING_ITEMS = ("UserMessage", "AgentMessage", "Reasoning")
+_TURN_COMPLETE = ("task_complete", "turn_complete")
+_OF_ITEM = frozenset(
+    "type id role content name namespace arguments input call_id action status"
+    " internal_chat_message_metadata_passthrough".split()
+)
+
+
+@dataclass
+class _Step:
+    """One answer of the model, while its items come in."""
+
+    said: list[TextBlock | DataBlock] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    answers: list[Message] = field(default_factory=list)
+    """Of tools that the provider runs, whose results are not recorded."""
+
+    hidden: list[dict[str, Any]] = field(default_factory=list)
+    """Reasoning that only the provider can read."""
+
+    timestamp: str | None = None
+    id: str | None = None
+    compaction: bool = False
+    """Whether the model was asked to summarize the conversation for itself."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in a conversation to which it can go back."""
+
+    messages: int
+    calls: int
+    model: str | None
+    total: Any
+    interrupted: bool
+
+
+@dataclass
+class CodexConversation:
+    """A session's conversation while its lines are read."""
+
+    options: SampleOptions
+    info: dict[str, Any]
+    children: list[str]
+    """Ids of the sessions of subagents."""
+
+    talk: Conversation = field(default_factory=Conversation)
+    repeated: int = 0
+    """Events that were left out because they repeat items."""
+
+    _step: _Step | None = None
+    _names: dict[str | None, str] = field(default_factory=dict)
+    _outcomes: dict[str, Outcome] = field(default_factory=dict)
+    _answered: dict[str | None, int] = field(default_factory=dict)
+    """Where the message that answers a call stands."""
+
+    _model: str | None = None
+    _total: Any = None
+    _begun: bool = False
+    _turns: list[tuple[int, int]] = field(default_factory=list)
+    """How many messages and calls there were before each turn of the user."""
+
+    _counted: list[int] = field(default_factory=list)
+    """The places of the calls that gave an answer: what they consumed can be counted."""
+
+    def __post_init__(self) -> None:
+        self._places = {child: place for place, child in enumerate(self.children)}
+        base = self.info.get("base_instructions")
+        text = base.get("text") if isinstance(base, dict) else base
+        if isinstance(text, str) and text:
+            self.talk.messages.append(Message(role="system", content=text))
+            self.info = {k: v for k, v in self.info.items() if k != "base_instructions"}
+
+    def take(self, record: dict[str, Any]) -> None:
+        """Read the next line."""
+        kind, payload = record["type"], record["payload"]
+        count_unknown(record, self.talk.unknown_kinds)
+        if kind == "session_meta":
+            if self._begun:
+                # A fork repeats what its parent began with.
+                self.talk.records.append(record)
+            self._begun = True
+        elif kind == "turn_context":
+            self._model = text_or_none(payload.get("model")) or self._model
+            self.talk.records.append(record)
+        elif kind == "compacted":
+            self._close()
+            self._take_back_summary(text_or_none(payload.get("message")) or "")
+            self.talk.compactions += 1
+            self.talk.skip(None, "compaction summary", payload)
+        elif kind == "token_usage_record":
+            self._close()
+            self._count_response(payload.get("usage"))
+            self.talk.records.append(record)
+        elif kind == "response_item":
+            self._take_item(record, payload)
+        elif kind == "event_msg":
+            self._take_event(record, payload)
+        else:
+            self.talk.records.append(record)
+
+    def _take_item(self, record: dict[str, Any], item: dict[str, Any]) -> None:
+        kind = item.get("type")
+        if kind == "message" and item.get("role") != "assistant":
+            self._close()
+            self._take_said(record, item)
+        elif kind == "message":
+            if self._step is not None and self._step.answers:
+                # What was said after a search of the provider's is said in the light of it.
+                self._close()
+            self._speak(self._speaking(record), item)
+        elif kind == "reasoning":
+            self._think(self._speaking(record), item)
+        elif kind in _CALLS:
+            self._call(self._speaking(record), item)
+        elif kind in _OUTPUTS:
+            self._close()
+            self._answer(record, item)
+        else:
+            self.talk.records.append(record)
+
+    def _speaking(self, record: dict[str, Any]) -> _Step:
+        metadata = record.get("metadata")
+        summary = isinstance(metadata, dict) and metadata.get("compaction_output") is True
+        step = self._step
+        if step is not None and step.compaction != summary and (step.said or step.calls):
+            self._close()
+        if self._step is None:
+            self._step = _Step(timestamp=text_or_none(record.get("timestamp")))
+            self.talk.interrupted = False
+        self._step.compaction = summary
+        return self._step
+
+    def _speak(self, step: _Step, item: dict[str, Any]) -> None:
+        step.id = text_or_none(item.get("id")) or step.id
+        step.said += _blocks(item.get("content"))
+
+    def _think(self, step: _Step, item: dict[str, Any]) -> None:
+        parts = item.get("content") or item.get("summary")
+        for part in parts if isinstance(parts, list) else ():
+            text = part.get("text") if isinstance(part, dict) else None
+            if isinstance(text, str) and text:
+                step.reasoning.append(text)
+        if item.get("encrypted_content"):
+            step.hidden.append(item)
+
+    def _call(self, step: _Step, item: dict[str, Any]) -> None:
+        kind = item["type"]
+        call_id = text_or_none(item.get("call_id")) or text_or_none(item.get("id"))
+        name = _tool_name(item)
+        arguments: Any = item.get("arguments")
+        if kind == "custom_tool_call":
+            arguments = {"input": item.get("input")}
+        elif kind == "tool_search_call":
+            # Model servers write an object here, and a few a string, as for functions.
+            arguments = arguments if isinstance(arguments, dict | str) else {}
+        elif kind != "function_call":
+            arguments = item.get("action") if isinstance(item.get("action"), dict) else {}
+        rest = {key: value for key, value in item.items() if key not in _OF_ITEM}
+        own: dict[str, Any] = {"codex": {"type": kind, **rest}} if kind != "function_call" else {}
+        call = ToolCall.model_validate({"id": call_id, "name": name, "arguments": arguments, **own})
+        step.calls.append(call)
+        self._names[call_id] = name
+        self._answered.pop(call_id, None)
+        if kind == "web_search_call":
+            details = {"status": item.get("status"), "recorded": False}
+            step.answers.append(
+                Message(role="tool", name=name, tool_call_id=call_id, details=details)
+            )
+
+    def _close(self) -> None:
+        """Put the answer of the model, if one is open, into the conversation."""
+        step, self._step = self._step, None
+        if step is None:
+            return
+        content = _content(step.said)
+        details: dict[str, Any] = {} if step.id is None else {"id": step.id}
+        if step.hidden:
+            details["reasoning_items"] = step.hidden
+        answer = Message(
+            role="assistant",
+            content=None if step.calls and not content else content,
+            tool_calls=tuple(step.calls),
+            reasoning="\n\n".join(step.reasoning) or None,
+            model=self._model,
+            provider=text_or_none(self.info.get("model_provider")),
+            timestamp=step.timestamp,
+            details=details or None,
+        )
+        if step.compaction:
+            self._skip_summary(answer)
+            return
+        self._add_call(ModelCall(model=self._model, message_index=len(self.talk.messages)))
+        self.talk.messages.append(answer)
+        self.talk.messages += step.answers
+
+    def _add_call(self, call: ModelCall) -> None:
+        if call.error is None:
+            self._counted.append(len(self.talk.calls))
+        self.talk.calls.append(call)
+
+    def _skip_summary(self, answer: Message) -> None:
+        """Put the model's summary beside the conversation; the tokens it took stay counted."""
+        self._add_call(ModelCall(model=self._model))
+        self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
+
+    def _take_back_summary(self, summary: str) -> None:
+        """Versions before 0.166 do not mark the answer that became the summary."""
+        if not self.talk.messages:
+            return
+        answer, place = self.talk.messages[-1], len(self.talk.messages) - 1
+        written = answer.role == "assistant" and not answer.tool_calls and bool(answer.text)
+        if not written or not summary.endswith(answer.text):
+            return
+        del self.talk.messages[place]
+        self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
+        # Calls are in the order of their messages, so the answer's is among the last ones.
+        for number in range(len(self.talk.calls) - 1, -1, -1):
+            call = self.talk.calls[number]
+            if call.message_index == place:
+                self.talk.calls[number] = call.model_copy(update={"message_index": None})
+            if call.message_index is not None:
+                break
+
+    def _take_said(self, record: dict[str, Any], item: dict[str, Any]) -> None:
+        blocks = _blocks(item.get("content"))
+        text = "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+        if shell := _SHELL.match(text):
+            command = {"tool": "shell", "args": {"command": shell[1].strip()}}
+            output = _CLOSING.sub("", shell[2]).strip()
+            self.talk.user_shell.append({**command, "output": output})
+            return
+        why = _not_typed(item, text)
+        if why == "interruption":
+            self.talk.interrupted = True
+        if why is not None and not (self.options.synthetic and why != "interruption"):
+            self.talk.skip(item.get("id"), why, item)
+            return
+        details: dict[str, Any] = {"synthetic": True} if why is not None else {}
+        if why is None:
+            self.talk.interrupted = False
+            self._turns.append((len(self.talk.messages), len(self.talk.calls)))
+        self.talk.messages.append(
+            Message(
+                role=str(item.get("role") or "user"),
+                content=_content(blocks),
+                timestamp=text_or_none(record.get("timestamp")),
+                details=details or None,
+            )
+        )
+
+    def _answer(self, record: dict[str, Any], item: dict[str, Any]) -> None:
+        call_id = text_or_none(item.get("call_id"))
+        output = item.get("output")
+        success = None
+        if isinstance(output, dict):
+            success, output = output.get("success"), output.get("content")
+        elif item["type"] == "tool_search_output":
+            output = json.dumps(item.get("tools"), ensure_ascii=False)
+            success = item.get("status") != "failed"
+        blocks = _blocks(output) if isinstance(output, list) else []
+        text = (
+            output if isinstance(output, str) else "\n".join(getattr(b, "text", "") for b in blocks)
+        )
+        outcome = self._outcomes.pop(call_id or "", None)
+        if outcome is None:
+            outcome = outcome_of_text(text) if success is not False else Outcome(failed=True)
+        details = outcome.to_details()
+        if (started := self._find_child(text)) is not None:
+            details["subagent"] = started
+        plain = all(isinstance(block, TextBlock) for block in blocks)
+        self._answered[call_id] = len(self.talk.messages)
+        self.talk.messages.append(
+            Message(
+                role="tool",
+                name=self._names.get(call_id),
+                tool_call_id=call_id,
+                content=text if plain else tuple(blocks),
+                timestamp=text_or_none(record.get("timestamp")),
+                details=details,
+            )
+        )
+
+    def _find_child(self, text: str) -> str | None:
+        """The first of the subagents that an output names."""
+        if not self._places:
+            return None
+        # One pass over the text, however many subagents there are.
+        words = {*_UUID.findall(text), *_WORD.findall(text)}
+        return min(words & self._places.keys(), key=self._places.__getitem__, default=None)
+
+    def _take_event(self, record: dict[str, Any], event: dict[str, Any]) -> None:
+        kind = event.get("type")
+        item = event.get("item")
+        repeating = isinstance(item, dict) and item.get("type") in _REPEATING_ITEMS
+        if kind in _REPEATS or (kind == "item_completed" and repeating):
+            self.repeated += 1
+            return
+        if settled := outcome_of_event(event):
+            self._settle(*settled)
+        if kind == "token_count":
+            self._count(event)
+        elif kind == "turn_aborted":
+            self._close()
+            self.talk.interrupted = True
+        elif kind == "thread_rolled_back":
+            self._close()
+            self._roll_back(event.get("num_turns"))
+        elif kind == "error" and self._fail(event):
+            return
+        elif kind in _TURN_COMPLETE:
+            self._close()
+            self._fail(event.get("error"))
+        self.talk.records.append(record)
+
+    def _settle(self, call_id: str, outcome: Outcome) -> None:
+        """Note what became of a call, before its answer is read or after."""
+        place = self._answered.get(call_id, len(self.talk.messages))
+        answer = self.talk.messages[place] if place < len(self.talk.messages) else None
+        if answer is None or answer.tool_call_id != call_id:
+            self._outcomes[call_id] = outcome
+            return
+        before = {k: v for k, v in (answer.details or {}).items() if k != "exit_code"}
+        details = {**before, **outcome.to_details()}
+        self.talk.messages[place] = answer.model_copy(update={"details": details})
+
+    def _fail(self, event: Any) -> bool:
+        """Note an error of the endpoint as a model call that gave no answer."""
+        text = text_or_none(event.get("message") if isinstance(event, dict) else event)
+        if text is None:
+            return False
+        self._close()
+        if self.talk.calls and self.talk.calls[-1].error == text and self._ends_with_error():
+            return True
+        self._add_call(
+            ModelCall(model=self._model, message_index=len(self.talk.messages), error=text)
+        )
+        self.talk.messages.append(Message(role="assistant", content="", details={"error": event}))
+        return True
+
+    def _ends_with_error(self) -> bool:
+        """Whether the error that an event reports is there already, from an event before it."""
+        last = self.talk.messages[-1] if self.talk.messages else None
+        return last is not None and "error" in (last.details or {})
+
+    def _count_response(self, stored: Any) -> None:
+        """Note what one response of the model consumed, whether or not it gave an answer."""
+        if not isinstance(stored, dict):
+            return
+        if not self.talk.calls or self.talk.calls[-1].usage or self.talk.calls[-1].error:
+            self._add_call(ModelCall(model=self._model))
+        self.talk.calls[-1] = self.talk.calls[-1].model_copy(update={"usage": _usage(stored)})
+
+    def _count(self, event: dict[str, Any]) -> None:
+        """Note what the last answer consumed, once: the same count is often written again."""
+        info = event.get("info")
+        stored = info.get("last_token_usage") if isinstance(info, dict) else None
+        if not isinstance(info, dict) or not isinstance(stored, dict):
+            return
+        total = info.get("total_token_usage")
+        if total is not None and total == self._total:
+            return
+        self._total = total
+        self._close()
+        place = self._counted[-1] if self._counted else None
+        if place is not None and self.talk.calls[place].usage is None:
+            update = {"usage": _usage(stored)}
+            self.talk.calls[place] = self.talk.calls[place].model_copy(update=update)
+
+    def _roll_back(self, turns: object) -> None:
+        """Take back the last turns of the user, as the user did."""
+        count = min(count_at(turns) or 0, len(self._turns))
+        if count and not self.options.keep_reverted:
+            self._undo(*self._turns[-count])
+            self.talk.interrupted = False
+
+    def _undo(self, messages: int, calls: int) -> None:
+        """Take back all messages and calls after the first so many."""
+        self.talk.reverted += [message.to_dict() for message in self.talk.messages[messages:]]
+        del self.talk.messages[messages:], self.talk.calls[calls:]
+        while self._turns and self._turns[-1][0] >= messages:
+            self._turns.pop()
+        while self._counted and self._counted[-1] >= calls:
+            self._counted.pop()
+
+    def mark(self) -> Mark:
+        """The end of the conversation so far."""
+        self._close()
+        lengths = len(self.talk.messages), len(self.talk.calls)
+        return Mark(*lengths, self._model, self._total, self.talk.interrupted)
+
+    def rewind(self, mark: Mark) -> None:
+        """Go back to an earlier place, as the user did: what came after it was undone."""
+        self._close()
+        if not self.options.keep_reverted:
+            self._undo(mark.messages, mark.calls)
+        self._model, self._total = mark.model, mark.total
+        self.talk.interrupted = mark.interrupted
+
+    def finished(self) -> Conversation:
+        """The conversation, when all lines are read."""
+        self._close()
+        return self.talk
+
+
+def _not_typed(item: dict[str, Any], text: str) -> str | None:
+    """Why a message is not of the user's, or None."""
+    passed = item.get("internal_chat_message_metadata_passthrough")
+    kinds = passed.get("content_item_kinds") if isinstance(passed, dict) else None
+    # Since 0.166 each part names its origin: `user.text`, `environments.environment_context`.
+    origins = {str(kind).partition(".")[0] for kind in kinds or () if "." in str(kind)}
+    if item.get("role") == "user" and origins == {"user"}:
+        return None
+    if _ABORTED.match(text):
+        return "interruption"
+    foreign = bool(origins) and "user" not in origins
+    injected = item.get("role") != "user" or foreign or _INJECTED.match(text)
+    return "injected by the program" if injected else None
+
+
+def _blocks(content: Any) -> list[TextBlock | DataBlock]:
+    """Text and images of an item; a kind that is not known is kept as it came."""
+    if isinstance(content, str):
+        return [TextBlock(type="text", text=content)]
+    blocks: list[TextBlock | DataBlock] = []
+    for part in content if isinstance(content, list) else ():
+        if not isinstance(part, dict):
+            continue
+        if isinstance(part.get("text"), str):
+            blocks.append(TextBlock(type="text", text=part["text"]))
+        elif isinstance(part.get("image_url"), str):
+            url = {"url": part["image_url"]}
+            blocks.append(DataBlock.model_validate({"type": "image_url", "image_url": url}))
+        else:
+            blocks.append(DataBlock.model_validate({"type": "unknown", **part}))
+    return blocks
+
+
+def _content(blocks: list[TextBlock | DataBlock]) -> str | tuple[TextBlock | DataBlock, ...]:
+    """Texts alone as one text; beside other parts, everything in the order it came in."""
+    said = tuple(block for block in blocks if not isinstance(block, TextBlock) or block.text)
+    texts = [block.text for block in said if isinstance(block, TextBlock)]
+    return "\n\n".join(texts) if len(texts) == len(said) else said
+
+
+def _tool_name(item: dict[str, Any]) -> str:
+    """The name of a tool with the namespace it is in, as `mcp__shop__lookup`."""
+    name = text_or_none(item.get("name")) or str(item["type"]).removesuffix("_call")
+    namespace = text_or_none(item.get("namespace"))
+    # Tools at the top level may have the namespace of the function protocol.
+    if namespace is None or namespace == "functions":
+        return name
+    return f"{namespace.removesuffix('__')}__{name.removeprefix('__')}"
+
+
+def _usage(stored: dict[str, Any]) -> Usage:
+    # As OpenAI counts: the input includes what was cached, the output includes the reasoning.
+    return Usage(
+        input_tokens=count_at(stored.get("input_tokens")),
+        output_tokens=count_at(stored.get("output_tokens")),
+        cached_tokens=count_at(stored.get("cached_input_tokens")),
+        reasoning_tokens=count_at(stored.get("reasoning_output_tokens")),
+        stored=stored,
+    )

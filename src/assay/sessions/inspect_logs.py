@@ -1,0 +1,269 @@
+"""Logs of Inspect, read with its own reader: every sample of an evaluation, with its scores."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.errors import AssayError, BadRow, DatasetError, MissingExtra
+from assay.types import (
+    DataBlock,
+    EvaluateResult,
+    Message,
+    Metric,
+    ModelCall,
+    Sample,
+    Status,
+    TextBlock,
+    ToolCall,
+    Usage,
+)
+
+from .session_choice import SessionChoice
+from .session_meta import Head, Unreadable
+from .transcripts import Conversation, Recorded, TranscriptStream, Wanted
+
+_WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+"""Inspect's grades: correct, partial, incorrect, no answer. Its own metrics count them so."""
+
+NEWEST_TESTED = "0.3.285"
+"""The newest version of Inspect whose logs the tests read."""
+
+_ROLES = ("system", "user", "assistant", "tool")
+_PARTS = ("text", "reasoning", "image", "audio", "video", "document", "data", "tool_use")
+_EVENTS = frozenset(
+    "anchor approval branch checkpoint compaction error info input interrupt logger model review "
+    "sample_init sample_limit sandbox score score_edit sentinel span_begin span_end state step "
+    "store subtask tool".split()
+)
+
+
+def read_inspect(
+    path: str | Path,
+    choice: SessionChoice | None = None,
+    *,
+    redact: Callable[[Sample], Sample] | None = None,
+) -> TranscriptStream:
+    """Stream the samples of Inspect's logs. Needs the extra `inspect`.
+
+    `path` is an `.eval` or `.json` log, or a folder of them. A sample's id is the task's name, its
+    own id and the epoch. A score that is neither a number nor a grade makes no metric.
+    """
+    try:
+        reader = import_module("inspect_ai.log")
+    except ImportError as error:
+        raise MissingExtra.needed("inspect", by="read_inspect()", package="inspect_ai") from error
+    wanted = Wanted(choice or SessionChoice(), "drop", redact)
+    find = partial(_find, reader=reader)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
+
+
+def _find(path: Path, *, reader: Any) -> Iterator[Recorded | Unreadable]:
+    if not path.exists():
+        raise DatasetError("there is no such file or folder", where=str(path))
+    files = [path]
+    if path.is_dir():
+        found = (file for file in path.rglob("*") if file.suffix in (".eval", ".json"))
+        files = sorted(file for file in found if file.is_file())
+    if not files:
+        raise DatasetError("holds no logs of Inspect", where=str(path))
+    for file in files:
+        yield from _of_file(file, reader)
+
+
+def _of_file(file: Path, reader: Any) -> Iterator[Recorded | Unreadable]:
+    # Whatever another program's reader raises about a file, the other files can be read.
+    try:
+        log = reader.read_eval_log(str(file), header_only=True)
+        held = {(each.id, each.epoch) for each in reader.read_eval_log_sample_summaries(str(file))}
+    except Exception as error:
+        yield _unreadable(file.stem, error, str(file))
+        return
+    problem: Exception | None = None
+    try:
+        for sample in reader.read_eval_log_samples(
+            str(file), all_samples_required=False, resolve_attachments=True
+        ):
+            held.discard((sample.id, sample.epoch))
+            yield _recorded(log, sample)
+    except Exception as error:
+        problem = error
+    if problem is not None and not held:
+        yield _unreadable(file.stem, problem, str(file))
+    # Those that the header does not list, or that stand behind one that cannot be read.
+    for name, epoch in sorted(held, key=str):
+        try:
+            sample = reader.read_eval_log_sample(str(file), name, epoch, resolve_attachments=True)
+            yield _recorded(log, sample)
+        except Exception as error:
+            yield _unreadable(f"{log.eval.task}/{name}/{epoch}", error, str(file))
+
+
+def _unreadable(name: str, error: Exception, where: str) -> Unreadable:
+    return Unreadable(name, BadRow(f"cannot be read as a log of Inspect: {error}", where=where))
+
+
+def _recorded(log: Any, sample: Any) -> Recorded:
+    session_id = f"{log.eval.task}/{sample.id}/{sample.epoch}"
+    return Recorded(
+        Head(id=session_id, title=log.eval.task, project=log.eval.task),
+        partial(_sample, log, sample, session_id),
+        version=(log.eval.packages or {}).get("inspect_ai"),
+    )
+
+
+def _sample(log: Any, given: Any, session_id: str) -> Sample:
+    talk = Conversation()
+    try:
+        for message in given.messages:
+            _take(talk, message)
+        _note_usage(talk, given)
+        _count_unknown(talk, given)
+        sample = talk.to_sample(session_id, _input(log, given), _metadata(log, given))
+    except (AssayError, ValidationError) as error:
+        raise BadRow(f"holds values that make no sample: {error}", where=session_id) from None
+    sample.ground_truth = given.target
+    sample.score = _score(given)
+    if given.error is not None:
+        sample.status = Status.FAILED
+    elif given.limit is not None:
+        sample.status = Status.TRUNCATED
+    return sample
+
+
+def _input(log: Any, given: Any) -> dict[str, Any]:
+    return {
+        "title": log.eval.task,
+        "created": given.started_at or log.eval.created,
+        "id": given.id,
+        "epoch": given.epoch,
+        "choices": given.choices,
+        "metadata": given.model_dump(mode="json")["metadata"] or None,
+    }
+
+
+def _metadata(log: Any, given: Any) -> dict[str, Any]:
+    plain = given.model_dump(mode="json", include={"error", "limit", "scores", "store"})
+    return {
+        "source": "inspect",
+        "task": log.eval.task,
+        "model": log.eval.model,
+        "run_id": log.eval.run_id,
+        **{key: value for key, value in plain.items() if value},
+    }
+
+
+def _take(talk: Conversation, message: Any) -> None:
+    calls = [
+        ToolCall.model_validate(
+            {"id": call.id, "name": call.function, "arguments": call.arguments}
+            | ({"inspect": {"parse_error": call.parse_error}} if call.parse_error else {})
+        )
+        for call in getattr(message, "tool_calls", None) or ()
+    ]
+    details: dict[str, Any] = {"id": message.id}
+    error = getattr(message, "error", None)
+    if message.role == "tool":
+        details |= {"status": "error" if error else "completed", "failed": error is not None}
+        details["is_error"] = error is not None
+    content, reasoning = _content(message.content)
+    if error is not None and not content:
+        content = error.message
+    if message.role == "assistant":
+        talk.calls.append(ModelCall(model=message.model, message_index=len(talk.messages)))
+    talk.messages.append(
+        Message(
+            role=message.role,
+            content=None if calls and not content else content,
+            tool_calls=tuple(calls),
+            tool_call_id=getattr(message, "tool_call_id", None),
+            name=getattr(message, "function", None),
+            reasoning=reasoning,
+            model=getattr(message, "model", None),
+            details=details,
+        )
+    )
+
+
+def _content(content: Any) -> tuple[Any, str | None]:
+    """What a message says and shows, and what was thought. Images keep Inspect's own words."""
+    if isinstance(content, str):
+        return content, None
+    blocks: list[TextBlock | DataBlock] = []
+    thought = []
+    for part in content:
+        if part.type == "reasoning":
+            thought.append(part.reasoning)
+        elif part.type == "text":
+            blocks.append(TextBlock(type="text", text=part.text))
+        else:
+            blocks.append(DataBlock.model_validate(part.model_dump(mode="json")))
+    reasoning = "\n\n".join(thought) or None
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        return blocks[0].text, reasoning
+    return tuple(blocks) or "", reasoning
+
+
+def _note_usage(talk: Conversation, given: Any) -> None:
+    """What each call consumed, from the events: one model event for each answer, in their order."""
+    outputs = {
+        event.output.message.id: event
+        for event in given.events
+        if event.event == "model" and event.output.choices
+    }
+    for place, call in enumerate(talk.calls):
+        message = talk.messages[call.message_index or 0]
+        event = outputs.get((message.details or {}).get("id"))
+        if event is None:
+            continue
+        used = event.output.usage
+        update: dict[str, Any] = {"finish_reason": event.output.stop_reason, "error": event.error}
+        if used is not None:
+            # Providers differ in whether cached input is counted in; the total settles it.
+            update["usage"] = Usage(
+                input_tokens=max(used.total_tokens - used.output_tokens, used.input_tokens),
+                output_tokens=used.output_tokens,
+                cached_tokens=used.input_tokens_cache_read,
+                reasoning_tokens=used.reasoning_tokens,
+                stored=used.model_dump(mode="json", exclude_none=True),
+            )
+        talk.calls[place] = call.model_copy(update=update)
+
+
+def _count_unknown(talk: Conversation, given: Any) -> None:
+    """Count what a later version of Inspect has, and this reader does not know."""
+    for message in given.messages:
+        if message.role not in _ROLES:
+            talk.unknown_kinds[f"message of role {message.role}"] += 1
+        for part in () if isinstance(message.content, str) else message.content:
+            if part.type not in _PARTS:
+                talk.unknown_kinds[f"content {part.type}"] += 1
+    for event in given.events:
+        if event.event not in _EVENTS:
+            talk.unknown_kinds[f"event {event.event}"] += 1
+
+
+def _score(given: Any) -> EvaluateResult | None:
+    """Every scorer's number as a metric; the score is that of the first scorer."""
+    metrics: dict[str, Metric] = {}
+    for name, score in (given.scores or {}).items():
+        value = _number(score.value)
+        metrics[name] = Metric(name, value, reason=score.explanation)
+    if not metrics:
+        return None
+    first = next(iter(metrics.values()))
+    if first.score is None:
+        return EvaluateResult(
+            score=None, is_score_valid=False, reason=first.reason or "no number", metrics=metrics
+        )
+    return EvaluateResult(score=first.score, reason=first.reason, metrics=metrics)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool | int | float):
+        return float(value) if isfinite(value) else None
+    return _WORDS.get(value) if isinstance(value, str) else None

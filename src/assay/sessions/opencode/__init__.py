@@ -1,0 +1,1 @@
+"""Recorded OpenCode sessions of every version, streamed as samples."""

@@ -1,0 +1,85 @@
+"""What every layout of stored sessions looks like to the code that makes samples of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..session_meta import Head, Unreadable
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """A message and its parts, as `opencode export` shows them."""
+
+    info: dict[str, Any]
+    parts: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class StoredSession:
+    """A session as `opencode export` shows it, with its todo list."""
+
+    info: dict[str, Any]
+    messages: list[StoredMessage]
+    todo: list[Any] = field(default_factory=list)
+    stray_parts: list[dict[str, Any]] = field(default_factory=list)
+    """Parts of messages that are not there."""
+
+
+class Archive(Protocol):
+    """Stored sessions of one layout. Nothing is ever written to it."""
+
+    where: str
+    notes: list[str]
+    """What a reader should know about what was not read."""
+
+    def heads(self) -> Iterator[Head | Unreadable]:
+        """Every session, oldest first."""
+
+    def children_of(self, session_id: str) -> list[str]:
+        """The sessions of the subagents that a session started, oldest first."""
+
+    def has(self, session_id: str) -> bool: ...
+
+    def load(self, session_id: str) -> StoredSession:
+        """The whole session. Raises `BadRow` when any part of it cannot be read."""
+
+    def close(self) -> None: ...
+
+
+def head_of(info: dict[str, Any], session_id: str) -> Head:
+    """The head of a session with this info. What has a wrong type is unknown."""
+    time = info.get("time")
+    time = time if isinstance(time, dict) else {}
+    return Head(
+        id=session_id,
+        title=_text(info.get("title")) or "",
+        parent_id=_text(info.get("parentID")),
+        created=millis(time.get("created")),
+        updated=millis(time.get("updated")),
+        project=_text(info.get("projectID")),
+        directory=_text(info.get("directory")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def millis(value: object) -> int | None:
+    """A point in time as OpenCode writes it, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # Year 9999: later ones cannot be written as a date.
+    return int(value) if 0 <= value < 253_402_300_800_000 else None
+
+
+def in_order(messages: list[StoredMessage]) -> list[StoredMessage]:
+    """Messages by time, then id. Ids alone run backwards once in 795 days, when they wrap."""
+    return sorted(messages, key=_moment)
+
+
+def _moment(message: StoredMessage) -> tuple[int, str]:
+    time = message.info.get("time")
+    created = millis(time.get("created")) if isinstance(time, dict) else None
+    return (created or 0, str(message.info.get("id", "")))

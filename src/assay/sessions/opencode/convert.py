@@ -1,0 +1,361 @@
+"""A stored session as a sample: what the user and the agent said, and the rest beside it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.types import (
+    DataBlock,
+    Message,
+    ModelCall,
+    Sample,
+    Status,
+    TextBlock,
+    Trajectory,
+)
+
+from ..content_ids import content_id
+from .archive import StoredMessage, StoredSession, millis
+from .reverts import without_reverted
+from .step_parts import StepParts, steps_of, without_places
+from .stored_info import (
+    created_at,
+    error_text,
+    input_of,
+    rest_of_info,
+    system_text,
+    without_headers,
+    without_secrets,
+)
+from .tool_parts import ToolUse, read_tool
+from .unknown_kinds import count_unknown_kinds
+from .usage import read_usage
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """What of a session becomes part of the conversation."""
+
+    keep_reverted: bool = False
+    """Keep messages that the user has undone."""
+
+    synthetic: bool = False
+    """Keep texts that OpenCode put into user messages, such as the content of attached files."""
+
+    raw_records: bool = False
+    """Keep records that are no messages in `metadata`, as they are; only transcripts have them."""
+
+
+def assemble(session: StoredSession, options: SampleOptions) -> Sample:
+    """The sample of a session.
+
+    `trajectory` holds the conversation; what is not part of it stands in `metadata`: messages
+    without words of the user, compaction summaries, shell commands that the user ran.
+    """
+    return _Assembly(session, options).sample()
+
+
+@dataclass
+class _Assembly:
+    session: StoredSession
+    options: SampleOptions
+    messages: list[Message] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    user_shell: list[dict[str, Any]] = field(default_factory=list)
+    compactions: int = 0
+    duration: float | None = 0.0
+    _call_ids: set[str] = field(default_factory=set)
+    _system: str | None = None
+
+    def sample(self) -> Sample:
+        kept, reverted = without_reverted(self.session)
+        if self.options.keep_reverted:
+            kept = self.session.messages
+        by_id = {_word(message.info.get("id")): message for message in kept}
+        asked: StoredMessage | None = None
+        for message in kept:
+            if message.info.get("role") == "user":
+                asked = message
+                self._take_user(message)
+            elif message.info.get("role") == "assistant":
+                parent = by_id.get(_word(message.info.get("parentID")), asked)
+                self._take_assistant(message, parent)
+            else:
+                self._skip(message, "neither of the user nor of the assistant")
+        return self._finished(reverted)
+
+    def _skip(self, message: StoredMessage, why: str) -> None:
+        parts = [without_places(part) for part in message.parts]
+        self.skipped.append({"id": _word(message.info.get("id")), "why": why, "parts": parts})
+
+    def _take_user(self, message: StoredMessage) -> None:
+        said: list[TextBlock | DataBlock] = []
+        others = []
+        for part in message.parts:
+            block = _user_block(part, synthetic=self.options.synthetic)
+            if block is None:
+                others.append(without_places(part))
+            else:
+                said.append(block)
+        if not said:
+            compaction = any(part.get("type") == "compaction" for part in message.parts)
+            self._skip(message, "compaction" if compaction else "nothing in it was typed")
+            return
+        info = message.info
+        details: dict[str, Any] = {"id": _word(info.get("id"))}
+        if rest := rest_of_info(info):
+            details["info"] = rest
+        if others:
+            details["parts"] = others
+        self.messages.append(
+            Message(
+                role="user",
+                content=_content(said),
+                timestamp=created_at(info),
+                details=details,
+            )
+        )
+
+    def _take_assistant(self, message: StoredMessage, asked: StoredMessage | None) -> None:
+        info = message.info
+        if info.get("summary") is True:
+            self.compactions += 1
+            self._skip(message, "compaction summary")
+            return
+        steps = steps_of(message.parts)
+        if _ran_by_user(info, steps, asked):
+            self.user_shell += [self._shell(part) for part in steps[0].tools]
+            return
+        self._note_system(info)
+        self._add_time(info)
+        for number, step in enumerate(steps):
+            self._take_step(info, step, number=number, of=len(steps))
+
+    def _shell(self, part: dict[str, Any]) -> dict[str, Any]:
+        use = read_tool(part, call_id="", agent_message="")
+        found = {"tool": use.call.name, "args": use.call.arguments, "output": use.answer.text}
+        details = use.answer.details or {}
+        kept = ("status", "exit_code", "started", "ended", "part_id")
+        return found | {key: details[key] for key in kept if key in details}
+
+    def _note_system(self, info: dict[str, Any]) -> None:
+        """Put the first stored system prompt before everything. Since 1.0 none is stored."""
+        text = system_text(info)
+        if text and self._system is None:
+            self._system = text
+            self.messages.insert(0, Message(role="system", content=text))
+            self.calls = [
+                call.model_copy(update={"message_index": (call.message_index or 0) + 1})
+                for call in self.calls
+            ]
+
+    def _add_time(self, info: dict[str, Any]) -> None:
+        time = info.get("time")
+        time = time if isinstance(time, dict) else {}
+        start, end = millis(time.get("created")), millis(time.get("completed"))
+        if start is None or end is None:
+            self.duration = None
+        elif self.duration is not None:
+            self.duration += (end - start) / 1000
+
+    def _take_step(self, info: dict[str, Any], step: StepParts, *, number: int, of: int) -> None:
+        last = number == of - 1
+        uses = [self._use(part, _word(info.get("id"))) for part in step.tools]
+        details = self._details(info, step, number, last=last)
+        self.calls.append(self._call(info, step, whole=of == 1, last=last))
+        self.messages.append(
+            Message(
+                role="assistant",
+                content=_spoken(step, calls=bool(uses)),
+                tool_calls=tuple(use.call for use in uses),
+                reasoning="\n\n".join(step.reasoning) if step.reasoning else None,
+                provider=_word(info.get("providerID")),
+                model=_word(info.get("modelID")),
+                timestamp=created_at(info),
+                details=details,
+            )
+        )
+        self.messages += [use.answer for use in uses]
+
+    def _use(self, part: dict[str, Any], message_id: str | None) -> ToolUse:
+        given = part.get("callID")
+        call_id = given if isinstance(given, str) and given else str(part.get("id"))
+        if call_id in self._call_ids:
+            # Some providers number their calls anew in each answer.
+            call_id = str(part.get("id"))
+        self._call_ids.add(call_id)
+        return read_tool(part, call_id=call_id, agent_message=message_id)
+
+    def _details(
+        self, info: dict[str, Any], step: StepParts, number: int, *, last: bool
+    ) -> dict[str, Any]:
+        details: dict[str, Any] = {"id": _word(info.get("id"))}
+        if number:
+            details["step"] = number
+        if agent := info.get("agent") or info.get("mode"):
+            details["agent"] = agent
+        if number == 0:
+            if rest := rest_of_info(info):
+                details["info"] = rest
+            if (text := system_text(info)) and text != self._system:
+                details["system"] = text
+        if last and "error" in info:
+            details["error"] = without_headers(info["error"])
+        if step.others:
+            details["parts"] = step.others
+        return details
+
+    def _call(self, info: dict[str, Any], step: StepParts, *, whole: bool, last: bool) -> ModelCall:
+        version = str(self.session.info.get("version", ""))
+        finish = step.finish or {}
+        if step.finish is not None:
+            usage = read_usage(finish.get("tokens"), finish.get("cost"), version=version)
+        elif last:
+            # The tokens of a message are those of its last step; its cost is that of all steps.
+            cost = info.get("cost") if whole else None
+            usage = read_usage(info.get("tokens"), cost, version=version)
+        else:
+            usage = None
+        return ModelCall(
+            model=_word(info.get("modelID")),
+            message_index=len(self.messages),
+            finish_reason=_word(info.get("finish") if last else None)
+            or _word(finish.get("reason")),
+            usage=usage,
+            error=error_text(info.get("error")) if last else None,
+        )
+
+    def _finished(self, reverted: list[Any]) -> Sample:
+        info = self.session.info
+        metadata: dict[str, Any] = {"source": "opencode", "info": without_secrets(info)}
+        compactions = sum(each["why"] == "compaction" for each in self.skipped)
+        found = {
+            "parent_id": info.get("parentID"),
+            "skipped": self.skipped,
+            "compactions": max(self.compactions, compactions),
+            "user_shell": self.user_shell,
+            "reverted_messages": reverted,
+            "todo": self.session.todo,
+            "stray_parts": [without_places(part) for part in self.session.stray_parts],
+            "unknown_records": dict(count_unknown_kinds(self.session)),
+        }
+        metadata |= {key: value for key, value in found.items() if value}
+        metadata["content_id"] = content_id(self.messages)
+        opening = next(
+            (n for n, each in enumerate(self.messages) if each.role == "assistant"),
+            len(self.messages),
+        )
+        return Sample(
+            id=str(info["id"]),
+            input=input_of(info),
+            prompt=list(self.messages[:opening]),
+            trajectory=self._trajectory(),
+            status=self._status(),
+            metadata=metadata,
+        )
+
+    def _trajectory(self) -> Trajectory:
+        reason = self._ending()
+        return Trajectory(
+            messages=self.messages,
+            calls=self.calls,
+            steps=len(self.calls),
+            duration=self.duration,
+            terminated=self._status() is Status.COMPLETED,
+            truncated=self._status() is Status.TRUNCATED,
+            termination_reason=reason,
+        )
+
+    def _ending(self) -> str | None:
+        """In OpenCode's words, how the last turn ended."""
+        if not self.messages or self.messages[-1].role == "user":
+            return None
+        last = self.calls[-1] if self.calls else None
+        return (last.error or last.finish_reason) if last is not None else None
+
+    def _status(self) -> Status:
+        if not self.calls or not self.messages or self.messages[-1].role == "user":
+            return Status.ABORTED
+        last = self.calls[-1]
+        if last.error is not None or last.finish_reason == "tool-calls":
+            return Status.ABORTED
+        return Status.TRUNCATED if last.finish_reason == "length" else Status.COMPLETED
+
+
+def _user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlock | None:
+    """What a part of a user message says, or None when it says nothing of the user's."""
+    kind, text = part.get("type"), part.get("text")
+    if kind in ("file", "subtask"):
+        return DataBlock.model_validate(without_places(part))
+    if kind != "text" or not isinstance(text, str) or part.get("ignored"):
+        return None
+    if part.get("synthetic") and not synthetic:
+        return None
+    return TextBlock(type="text", text=text) if text.strip() else None
+
+
+Blocks = list[TextBlock | DataBlock]
+
+
+def _content(said: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
+    """Blocks in their order. Texts without a file between them are one text."""
+    joined: Blocks = []
+    texts: list[str] = []
+    for block in said:
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+            continue
+        joined += _paragraphs(texts)
+        joined.append(block)
+        texts = []
+    joined += _paragraphs(texts)
+    return _trimmed(joined)
+
+
+def _paragraphs(texts: list[str]) -> Blocks:
+    """Texts as one; the spaces around all of them stay."""
+    if len(texts) > 1:
+        inner = [text.strip() for text in texts[1:-1] if text.strip()]
+        texts = ["\n\n".join([texts[0].rstrip(), *inner, texts[-1].lstrip()])]
+    return [TextBlock(type="text", text=text) for text in texts]
+
+
+def _trimmed(joined: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
+    """The blocks, or the text where there is nothing else."""
+    texts = [block for block in joined if isinstance(block, TextBlock)]
+    if len(texts) == 1:
+        # Between files, the spaces around a text are part of the sentence.
+        trimmed = TextBlock(type="text", text=texts[0].text.strip())
+        joined = [trimmed if block is texts[0] else block for block in joined]
+        if len(joined) == 1:
+            return trimmed.text
+    return tuple(joined)
+
+
+def _spoken(step: StepParts, *, calls: bool) -> str | tuple[TextBlock | DataBlock, ...] | None:
+    if len(step.texts) == len(step.said):
+        text = "\n\n".join(each for each in step.texts if each)
+        return None if calls and not text else text
+    blocks: Blocks = [
+        TextBlock(type="text", text=each)
+        if isinstance(each, str)
+        else DataBlock.model_validate(without_places(each))
+        for each in step.said
+        if each
+    ]
+    return _content(blocks)
+
+
+def _ran_by_user(info: dict[str, Any], steps: list[StepParts], asked: StoredMessage | None) -> bool:
+    """Whether a message is a shell command that the user ran, which is stored as the agent's."""
+    if asked is None or len(steps) > 1 or steps[0].started or not steps[0].tools:
+        return False
+    if read_usage(info.get("tokens"), None, version="") is not None:
+        return False
+    return bool(asked.parts) and all(
+        part.get("type") == "text" and part.get("synthetic") for part in asked.parts
+    )
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

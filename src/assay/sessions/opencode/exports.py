@@ -1,0 +1,116 @@
+"""Files that `opencode export` wrote, one session each."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow
+
+from ..session_meta import Head, Unreadable
+from ..stored_json import parse_object, read_bytes
+from .archive import StoredMessage, StoredSession, head_of
+
+_ANNOUNCEMENT = re.compile(rb"\s*Exporting session:[^{\n]*\n?")
+"""Goes to stderr, and so into the file when both were sent there."""
+
+
+class ExportFiles:
+    """Exported sessions. Each file is read once to know what it holds, and again to be used."""
+
+    def __init__(self, where: Path, files: list[Path]) -> None:
+        self.where = str(where)
+        self.notes: list[str] = []
+        # A file that is named after its session goes before other files with the same session.
+        self._files = sorted(files, key=lambda path: (not path.name.startswith("ses_"), path.name))
+        self._found: dict[str, tuple[Head, Path]] = {}
+        self._children: dict[str, list[Head]] = {}
+        self._unreadable: list[Unreadable] = []
+        self._indexed = False
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def heads(self) -> Iterator[Head | Unreadable]:
+        self._index()
+        yield from self._unreadable
+        yield from sorted((head for head, _ in self._found.values()), key=_moment)
+
+    def children_of(self, session_id: str) -> list[str]:
+        self._index()
+        return [head.id for head in sorted(self._children.get(session_id, ()), key=_moment)]
+
+    def has(self, session_id: str) -> bool:
+        self._index()
+        return session_id in self._found
+
+    def load(self, session_id: str) -> StoredSession:
+        self._index()
+        if session_id not in self._found:
+            raise BadRow("is not there", where=f"session {session_id}")
+        return read_export(self._found[session_id][1])
+
+    def _index(self) -> None:
+        if self._indexed:
+            return
+        self._indexed = True
+        for path in self._files:
+            try:
+                head = _head(read_export(path))
+            except BadRow as problem:
+                self._unreadable.append(Unreadable(path.stem, problem.with_traceback(None)))
+                continue
+            if head.id in self._found:
+                read = self._found[head.id][1].name
+                self.notes.append(f"{path.name} and {read} hold the same session; read: {read}")
+                continue
+            self._found[head.id] = (head, path)
+            if head.parent_id is not None:
+                self._children.setdefault(head.parent_id, []).append(head)
+
+
+def _moment(head: Head) -> tuple[int, str]:
+    return (head.created or 0, head.id)
+
+
+def _head(session: StoredSession) -> Head:
+    return head_of(session.info, str(session.info["id"]))
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file begins like an exported session, without reading all of it."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            start = file.read(4096)
+    except OSError:
+        return False
+    return re.match(rb'\s*\{\s*"(info|messages)"\s*:', _ANNOUNCEMENT.sub(b"", start)) is not None
+
+
+def read_export(path: Path) -> StoredSession:
+    """The session in a file, or `BadRow`."""
+    where = str(path)
+    data = read_bytes(path)
+    if announced := _ANNOUNCEMENT.match(data):
+        data = data[announced.end() :]
+    exported = parse_object(data, where=where)
+    info = exported.get("info")
+    if not isinstance(info, dict) or not isinstance(info.get("id"), str):
+        raise BadRow("has no session under `info`", where=where, hint="see `opencode export`")
+    messages = exported.get("messages")
+    if not isinstance(messages, list):
+        raise BadRow("has no list of `messages`", where=where, hint="see `opencode export`")
+    # In the order of the file, which is OpenCode's own.
+    return StoredSession(info, [_message(each, where) for each in messages])
+
+
+def _message(value: Any, where: str) -> StoredMessage:
+    info = value.get("info") if isinstance(value, dict) else None
+    parts = value.get("parts") if isinstance(value, dict) else None
+    if not isinstance(info, dict) or not isinstance(parts, list):
+        raise BadRow("holds a message without `info` and `parts`", where=where)
+    if not all(isinstance(part, dict) for part in parts):
+        raise BadRow("holds a part that is not an object", where=where)
+    return StoredMessage(info, parts)

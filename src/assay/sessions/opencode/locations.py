@@ -1,0 +1,94 @@
+"""From a path to the sessions in it: a data folder, a database, a tree, or exported files."""
+
+from pathlib import Path
+
+from assay.errors import DatasetError
+
+from .archive import Archive
+from .exports import ExportFiles, is_export
+from .session_database import Database
+from .trees import GlobalTree, ProjectTrees
+
+_SQLITE = b"SQLite format 3\x00"
+_HINT = "give OpenCode's data folder, an opencode.db, or a file or folder of `opencode export`"
+
+
+def open_archive(path: Path) -> Archive:
+    """The sessions at `path`. Raises `DatasetError` where there are none.
+
+    In a data folder the database goes before the trees of older versions: OpenCode imported
+    those into it and left them where they were.
+    """
+    if path.is_file():
+        return _of_file(path)
+    if not path.is_dir():
+        raise DatasetError("there is no such file or folder", where=str(path), hint=_HINT)
+    if databases := _databases(path):
+        return _of_databases(path, databases)
+    if storage := _global_storage(path):
+        archive = GlobalTree(storage)
+        _note_projects(archive, path)
+        return archive
+    if storages := _project_storages(path):
+        return ProjectTrees(path, storages)
+    files = [file for file in sorted(path.glob("*.json")) if file.is_file()]
+    if any(map(is_export, files)):
+        # One that is named like an export and does not begin like one is reported, not passed over.
+        exported = [file for file in files if file.name.startswith("ses_") or is_export(file)]
+        return ExportFiles(path, exported)
+    raise DatasetError("holds no sessions of OpenCode's", where=str(path), hint=_HINT)
+
+
+def _of_file(path: Path) -> Archive:
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_SQLITE))
+    except OSError as error:
+        raise DatasetError(f"cannot be opened: {error.strerror}", where=str(path)) from None
+    if start == _SQLITE or path.suffix == ".db":
+        return Database(path)
+    return ExportFiles(path, [path])
+
+
+def _databases(path: Path) -> list[Path]:
+    """The release's database first, then those of channel builds."""
+    own = path / "opencode.db"
+    channels = sorted(path.glob("opencode-*.db"))
+    return ([own] if own.is_file() else []) + channels
+
+
+def _of_databases(path: Path, databases: list[Path]) -> Archive:
+    archive = Database(databases[0])
+    for other in databases[1:]:
+        archive.notes.append(f"{other} is another channel's database; name it to read it")
+    if _global_storage(path) or _project_storages(path):
+        archive.notes.append(
+            f"{path} also holds a tree of an older version, which OpenCode imported into "
+            f"{databases[0].name}; the tree was not read"
+        )
+    return archive
+
+
+def _global_storage(path: Path) -> Path | None:
+    # `storage/` alone says nothing: later versions keep other things there.
+    for storage in (path / "storage", path):
+        if any(storage.glob("session/*/ses_*.json")) and not (storage / "session/info").is_dir():
+            return storage
+    return None
+
+
+def _project_storages(path: Path) -> list[Path]:
+    found = [
+        info.parents[1]
+        for pattern in ("project/*/storage", "*/storage", "storage", ".")
+        for info in sorted(path.glob(f"{pattern}/session/info"))
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _note_projects(archive: Archive, path: Path) -> None:
+    if _project_storages(path):
+        archive.notes.append(
+            f"{path} also holds trees of OpenCode before 0.6, which were moved into `storage/`; "
+            "they were not read"
+        )

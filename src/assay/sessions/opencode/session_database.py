@@ -1,0 +1,322 @@
+"""Sessions in `opencode.db`, as OpenCode keeps them since 1.2. Opened read-only, always.
+
+Only the tables named here can be read: the others hold access tokens and share secrets. A file
+from somebody else may be made to do harm, so only ordinary tables are read, for a limited time.
+"""
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow, DatasetError
+
+from ..session_meta import Head, Unreadable
+from ..stored_json import LARGEST_FILE, parse_json, parse_object
+from .archive import StoredMessage, StoredSession, millis
+
+READABLE = frozenset(
+    "session message part todo session_message sqlite_master sqlite_schema".split()
+)
+_NEEDED = {
+    "session": {"id", "time_created"},
+    "message": {"id", "session_id", "time_created", "data"},
+    "part": {"id", "message_id", "session_id", "data"},
+}
+_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION)
+_BUSY_S = 10.0
+_ANSWER_S = 60.0
+"""A query that takes longer for its next row is aborted: the tree of a damaged table can be as
+good as endless."""
+
+_OPERATIONS = 50_000
+"""Of SQLite's virtual machine, between two looks at the clock."""
+
+_ORDINARY = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
+_JSON_COLUMNS = ("summary_diffs", "metadata", "revert", "permission", "model")
+_RENAMED = {
+    "project_id": "projectID",
+    "workspace_id": "workspaceID",
+    "parent_id": "parentID",
+}
+_NESTED = {
+    "share_url": ("share", "url"),
+    "summary_additions": ("summary", "additions"),
+    "summary_deletions": ("summary", "deletions"),
+    "summary_files": ("summary", "files"),
+    "summary_diffs": ("summary", "diffs"),
+    "tokens_input": ("tokens", "input"),
+    "tokens_output": ("tokens", "output"),
+    "tokens_reasoning": ("tokens", "reasoning"),
+    "tokens_cache_read": ("tokens", "cache", "read"),
+    "tokens_cache_write": ("tokens", "cache", "write"),
+    "time_created": ("time", "created"),
+    "time_updated": ("time", "updated"),
+    "time_compacting": ("time", "compacting"),
+    "time_archived": ("time", "archived"),
+}
+"""Columns of the table `session` that stand inside an object of the exported one."""
+
+
+class Database:
+    """The sessions of one database. Sees what a running OpenCode has not checkpointed yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.where = str(path)
+        self.notes: list[str] = []
+        self._connection = _opened(path)
+        self._deadline = float("inf")
+        self._connection.set_progress_handler(self._is_late, _OPERATIONS)
+        try:
+            self._deadline = time.monotonic() + _ANSWER_S
+            # Before anything else: even the columns of a view may take forever to find.
+            _refuse_views(self._connection, self.where)
+            self._columns = {name: _columns(self._connection, name) for name in READABLE}
+            _check_columns(self._columns, self.where)
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise self._broken(error) from None
+        except DatasetError:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def heads(self) -> Iterator[Head | Unreadable]:
+        wanted = "id title parent_id time_created time_updated project_id directory".split()
+        present = [name for name in wanted if name in self._columns["session"]]
+        # With `+` no index is used: one that is damaged may have no end.
+        query = f"SELECT {_named(present)} FROM session ORDER BY +time_created, +id"
+        try:
+            self._deadline = time.monotonic() + _ANSWER_S
+            rows = self._connection.execute(query)
+            while row := rows.fetchone():
+                yield _head(dict(zip(present, row, strict=True)))
+                self._deadline = time.monotonic() + _ANSWER_S
+        except sqlite3.Error as error:
+            raise self._broken(error) from None
+
+    def has(self, session_id: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM session WHERE id = ?", session_id))
+
+    def children_of(self, session_id: str) -> list[str]:
+        if "parent_id" not in self._columns["session"]:
+            return []
+        query = "SELECT id FROM session WHERE parent_id = ? ORDER BY time_created, id"
+        return [str(row[0]) for row in self._rows(query, session_id)]
+
+    def load(self, session_id: str) -> StoredSession:
+        columns = sorted(self._columns["session"])
+        found = self._rows(f"SELECT {_named(columns)} FROM session WHERE id = ?", session_id)
+        where = f"session {session_id}"
+        if not found:
+            raise BadRow("is not in the database any more", where=where)
+        info = _info(dict(zip(columns, found[0], strict=True)), where)
+        parts = self._parts(session_id)
+        messages = []
+        query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+        for message_id, data in self._rows(query, session_id):
+            own = _object(data, f"message {message_id}")
+            message = {**own, "id": message_id, "sessionID": session_id}
+            messages.append(StoredMessage(message, parts.pop(message_id, [])))
+        if not messages:
+            self._refuse_second_layout(session_id, where)
+        stray = [part for left in parts.values() for part in left]
+        return StoredSession(info, messages, self._todo(session_id), stray)
+
+    def _parts(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
+        """The parts of each message. OpenCode itself orders them by id."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        query = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"
+        for part_id, message_id, data in self._rows(query, session_id):
+            part = _object(data, f"part {part_id}")
+            part |= {"id": part_id, "sessionID": session_id, "messageID": message_id}
+            found.setdefault(message_id, []).append(part)
+        return found
+
+    def _todo(self, session_id: str) -> list[Any]:
+        wanted = ("content", "status", "priority")
+        if not set(wanted) <= self._columns["todo"]:
+            return []
+        query = "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position"
+        rows = self._rows(query, session_id)
+        return [dict(zip(wanted, row, strict=True)) for row in rows]
+
+    def _refuse_second_layout(self, session_id: str, where: str) -> None:
+        if not self._columns["session_message"]:
+            return
+        query = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
+        if self._rows(query, session_id):
+            raise BadRow(
+                "its messages are in the table `session_message`, which is not read",
+                where=where,
+                hint="write it with `opencode export` and read the file",
+            )
+
+    def _rows(self, query: str, session_id: str) -> list[Any]:
+        self._deadline = time.monotonic() + _ANSWER_S
+        try:
+            return self._connection.execute(query, (session_id,)).fetchall()
+        except sqlite3.Error as error:
+            if _was_aborted(error):
+                raise self._broken(error) from None
+            raise BadRow(
+                f"cannot be read from the database: {error}", where=f"session {session_id}"
+            ) from None
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def _broken(self, error: sqlite3.Error) -> DatasetError:
+        if _was_aborted(error):
+            return DatasetError(
+                f"a query took longer than {_ANSWER_S:g} s and was aborted",
+                where=self.where,
+                hint="the database is damaged, or made to keep its readers busy",
+            )
+        return _broken(error, self.where)
+
+
+def _was_aborted(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+
+
+def _refuse_views(connection: sqlite3.Connection, where: str) -> None:
+    """Raise where a view or a virtual table has the name of a table that is read."""
+    query = "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+    for name, kind, statement in connection.execute(query):
+        ordinary = kind == "table" and _ORDINARY.match(str(statement))
+        if str(name).lower() in READABLE and not ordinary:
+            found = "a view" if kind == "view" else "a virtual table"
+            raise DatasetError(
+                f"`{name}` is {found}, not a table: it is not a database of OpenCode's",
+                where=where,
+                hint="only ordinary tables are read; `opencode export` writes sessions as files",
+            )
+
+
+def _check_columns(columns: dict[str, set[str]], where: str) -> None:
+    absent = [table for table in _NEEDED if not columns[table]]
+    if absent:
+        raise DatasetError(
+            f"has no table `{absent[0]}`: it is not a database of OpenCode's", where=where
+        )
+    for table, needed in _NEEDED.items():
+        # Columns that SQLite computes are not listed.
+        if missing := sorted(needed - columns[table]):
+            raise DatasetError(
+                f"the table `{table}` stores no column `{missing[0]}`: it is not a database of "
+                "OpenCode's",
+                where=where,
+            )
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    if not path.is_file():
+        raise DatasetError("there is no such file", where=str(path))
+    address = path.absolute().as_uri()
+    try:
+        connection = _connected(f"{address}?mode=ro")
+    except sqlite3.Error as error:
+        log = path.with_name(f"{path.name}-wal")
+        # A database in write-ahead mode needs a file beside it, which a folder that cannot be
+        # written to does not get. Without a log there is nothing that `immutable` would miss.
+        if not isinstance(error, sqlite3.OperationalError) or (
+            log.exists() and log.stat().st_size > 0
+        ):
+            raise _broken(error, str(path)) from None
+        try:
+            connection = _connected(f"{address}?mode=ro&immutable=1")
+        except sqlite3.Error as second:
+            raise _broken(second, str(path)) from None
+    connection.set_authorizer(_authorize)
+    return connection
+
+
+def _connected(address: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, uri=True, timeout=_BUSY_S)
+    # Cut outputs may end inside a character.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    # No cell is larger than a file may be, and what the schema calls must be harmless.
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_FILE)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        # Nothing is opened before the first statement.
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _authorize(action: int, first: str | None, *_: str | None) -> int:
+    """Allow reading the tables that hold sessions, and nothing else."""
+    if action in _ALLOWED:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_READ and first in READABLE:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_PRAGMA and first == "table_info":
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _named(columns: list[str]) -> str:
+    """Columns for a query. Those of a later version may have the names of keywords."""
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+
+
+def _broken(error: sqlite3.Error, where: str) -> DatasetError:
+    return DatasetError(
+        f"cannot be read as a database: {error}",
+        where=where,
+        hint="where a file ending in -wal stands beside it, copy both into one folder",
+    )
+
+
+def _head(row: dict[str, Any]) -> Head:
+    return Head(
+        id=str(row["id"]),
+        title=_text(row.get("title")) or "",
+        parent_id=_text(row.get("parent_id")),
+        created=millis(row.get("time_created")),
+        updated=millis(row.get("time_updated")),
+        project=_text(row.get("project_id")),
+        directory=_text(row.get("directory")),
+    )
+
+
+def _text(value: object) -> str | None:
+    """Text of a column. SQLite keeps values of any type in any column."""
+    return value if isinstance(value, str) else None
+
+
+def _object(data: object, where: str) -> dict[str, Any]:
+    if not isinstance(data, str | bytes):
+        raise BadRow(f"is {type(data).__name__}, not JSON text", where=where)
+    return parse_object(data, where=where)
+
+
+def _info(row: dict[str, Any], where: str) -> dict[str, Any]:
+    """The row as OpenCode exports it. Columns of a later version keep their names."""
+    info: dict[str, Any] = {}
+    for column, value in row.items():
+        if value is None:
+            continue
+        if column in _JSON_COLUMNS and isinstance(value, str):
+            value = parse_json(value, where=f"{where}, column `{column}`")
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        *outer, name = _NESTED.get(column, (_RENAMED.get(column, column),))
+        place = info
+        for key in outer:
+            place = place.setdefault(key, {})
+        place[name] = value
+    return info

@@ -1,0 +1,69 @@
+"""What is said about a session and its messages, beside what they say."""
+
+from typing import Any
+
+from .archive import millis
+from .timestamps import iso_time
+
+_OF_MESSAGE = frozenset("id sessionID role modelID providerID system error agent finish".split())
+
+
+def system_text(info: dict[str, Any]) -> str:
+    """The system prompt that a message was answered with, or ""."""
+    system = info.get("system")
+    texts = system if isinstance(system, list) else [system]
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def rest_of_info(info: dict[str, Any]) -> dict[str, Any]:
+    """What a message has no field for."""
+    return {key: value for key, value in info.items() if key not in _OF_MESSAGE}
+
+
+def without_headers(error: Any) -> Any:
+    """An error without the headers of the server's answer, which may carry cookies."""
+    if not isinstance(error, dict) or not isinstance(error.get("data"), dict):
+        return error
+    data = {key: value for key, value in error["data"].items() if key != "responseHeaders"}
+    return {**error, "data": data}
+
+
+def error_text(error: Any) -> str | None:
+    """A stored error in one line."""
+    if not isinstance(error, dict):
+        return None if error is None else str(error)
+    data = error.get("data")
+    message = data.get("message") if isinstance(data, dict) else None
+    name = str(error.get("name", "error"))
+    return f"{name}: {message}" if message else name
+
+
+def without_secrets(info: dict[str, Any]) -> dict[str, Any]:
+    """The session's info. The secret of a share, which some versions kept there, is left out."""
+    share = info.get("share")
+    if not isinstance(share, dict) or "secret" not in share:
+        return info
+    return {**info, "share": {key: value for key, value in share.items() if key != "secret"}}
+
+
+def input_of(info: dict[str, Any]) -> dict[str, Any]:
+    """What a session is, in few words."""
+    time = info.get("time")
+    time = time if isinstance(time, dict) else {}
+    created, updated = millis(time.get("created")), millis(time.get("updated"))
+    found = {
+        "title": info.get("title"),
+        "created": None if created is None else iso_time(created),
+        "updated": None if updated is None else iso_time(updated),
+        "version": info.get("version"),
+        "project": info.get("projectID"),
+        "directory": info.get("directory"),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def created_at(info: dict[str, Any]) -> str | None:
+    """When a message was made."""
+    time = info.get("time")
+    created = millis(time.get("created")) if isinstance(time, dict) else None
+    return None if created is None else iso_time(created)

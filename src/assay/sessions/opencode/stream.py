@@ -1,0 +1,291 @@
+"""`read_opencode`: stored sessions as a stream of samples, with an account of the rest."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import ValidationError
+
+from assay.errors import AssayError, BadRow, ConfigError
+from assay.types import Sample
+
+from ..agent_versions import is_tested
+from ..session_choice import SessionChoice
+from ..session_meta import Head, Unreadable
+from .archive import Archive
+from .convert import SampleOptions, assemble
+from .locations import open_archive
+
+Children = Literal["separate", "inline", "drop"]
+"""Sessions of subagents: samples of their own, inside the sample of their parent, or nowhere."""
+
+NEWEST_TESTED = "1.18.33"
+"""The newest version of OpenCode whose sessions the tests read."""
+
+UNSUITABLE = (
+    AssayError,
+    ValidationError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What values of unexpected types and sizes raise. Other exceptions are faults of the program."""
+
+_DEEPEST = 8
+"""Subagents of subagents. OpenCode itself allows one level."""
+
+_NAMED = 5
+"""Versions that a note names."""
+
+_MOST_NAMES = 100
+_LONGEST_NAME = 80
+OTHERS = "others"
+"""Counts what comes after the first hundred kinds or versions."""
+
+
+@dataclass
+class SessionReading:
+    """What one pass over the sessions came to."""
+
+    read: int = 0
+    """Sessions that became samples of their own."""
+
+    inlined: int = 0
+    """Sessions of subagents that stand inside the sample of their parent."""
+
+    dropped: int = 0
+    """Sessions of subagents that were left out as asked."""
+
+    empty: int = 0
+    """Sessions in which nothing was said."""
+
+    not_chosen: int = 0
+    missing: list[str] = field(default_factory=list)
+    """Sessions that were asked for by id and are not there."""
+
+    skipped: list[Unreadable] = field(default_factory=list)
+    """Sessions that cannot be read."""
+
+    notes: list[str] = field(default_factory=list)
+    unknown_kinds: Counter[str] = field(default_factory=Counter)
+    """Kinds of records that this version of assay does not know, with the number of records."""
+
+    untested_versions: Counter[str] = field(default_factory=Counter)
+    """Versions of the agent that no test has read, with the number of sessions."""
+
+    def count_unknown(self, sample: Sample) -> None:
+        """Add the records of unknown kinds that a reader counted in `metadata`."""
+        counted = sample.metadata.get("unknown_records")
+        # A file may hold anything under this name.
+        for kind, count in counted.items() if isinstance(counted, dict) else ():
+            if isinstance(count, int):
+                _add(self.unknown_kinds, str(kind), count)
+
+    def check_version(self, version: object, *, newest: str | None) -> None:
+        """Count a session of a version that no test has read. An unknown version is not counted."""
+        if version is None or newest is None:
+            return
+        if not is_tested(str(version), newest=newest):
+            _add(self.untested_versions, str(version), 1)
+
+    def note_versions(self, newest: str | None) -> None:
+        """Add a note on the versions that no test has read."""
+        if self.untested_versions:
+            self.notes.append(
+                f"{_sessions(self.untested_versions)}: assay was tested with versions up to "
+                f"{newest}; these sessions were read like those of {newest}"
+            )
+
+
+def _add(counts: Counter[str], name: str, count: int) -> None:
+    """Count under a name that a file gave: so many names at most, and none too long."""
+    name = name[:_LONGEST_NAME]
+    counts[name if name in counts or len(counts) < _MOST_NAMES else OTHERS] += count
+
+
+def _sessions(versions: Counter[str]) -> str:
+    named = [
+        f"{count} {'session' if count == 1 else 'sessions'} of version {version}"
+        for version, count in versions.most_common(_NAMED)
+    ]
+    if len(versions) > _NAMED:
+        named.append(f"{versions.total() - sum(c for _, c in versions.most_common(_NAMED))} more")
+    return ", ".join(named)
+
+
+class SessionStream:
+    """Samples of stored sessions, one in memory at a time.
+
+    Each `for` loop is a pass of its own. `reading` tells of the pass begun last.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        choice: SessionChoice,
+        *,
+        children: Children,
+        options: SampleOptions,
+        redact: Callable[[Sample], Sample] | None,
+    ) -> None:
+        self.path = path
+        self._choice = choice
+        self._children = children
+        self._options = options
+        self._redact = redact
+        self._left_to_parents = 0
+        self.reading = SessionReading()
+
+    def __iter__(self) -> Iterator[Sample]:
+        self.reading = SessionReading()
+        self._left_to_parents = 0
+        return self._pass(self.reading)
+
+    def _pass(self, reading: SessionReading) -> Iterator[Sample]:
+        archive = open_archive(self.path)
+        missing = set(self._choice.sessions)
+        try:
+            for head in archive.heads():
+                if isinstance(head, Unreadable):
+                    self._note_unreadable(head, reading, missing)
+                    continue
+                missing.discard(head.id)
+                sample = self._sample(archive, head, reading)
+                if sample is not None:
+                    reading.read += 1
+                    yield sample
+            reading.missing = sorted(missing)
+            reading.notes += archive.notes
+            reading.note_versions(NEWEST_TESTED)
+            # Those whose parent is not asked for either.
+            reading.not_chosen += max(self._left_to_parents - reading.inlined, 0)
+        finally:
+            archive.close()
+
+    def _note_unreadable(
+        self, found: Unreadable, reading: SessionReading, missing: set[str]
+    ) -> None:
+        if self._choice.sessions and found.session_id not in self._choice.sessions:
+            reading.not_chosen += 1
+            return
+        missing.discard(found.session_id)
+        reading.skipped.append(found)
+
+    def _sample(self, archive: Archive, head: Head, reading: SessionReading) -> Sample | None:
+        if self._is_left_to_parent(archive, head):
+            if self._children == "drop":
+                reading.dropped += 1
+            else:
+                self._left_to_parents += 1
+            return None
+        if not self._choice.fits(head):
+            reading.not_chosen += 1
+            return None
+        try:
+            return self._read(archive, head.id, reading)
+        except BadRow as problem:
+            # The traceback would keep the session in memory.
+            reading.skipped.append(Unreadable(head.id, problem.with_traceback(None)))
+            self._note_lost_children(archive, head.id, reading)
+            return None
+
+    def _note_lost_children(
+        self, archive: Archive, session_id: str, reading: SessionReading
+    ) -> None:
+        children = archive.children_of(session_id) if self._children == "inline" else []
+        if children:
+            self._left_to_parents -= len(children)
+            reading.notes.append(
+                f"session {session_id} cannot be read, and its subagents' sessions would stand in "
+                f"it: {', '.join(children)}; children='separate' reads them"
+            )
+
+    def _is_left_to_parent(self, archive: Archive, head: Head) -> bool:
+        """Whether a subagent's session is no sample of its own.
+
+        It is one when it was asked for by name, and when its parent is not there to hold it.
+        """
+        if head.parent_id is None or self._children == "separate":
+            return False
+        return head.id not in self._choice.sessions and archive.has(head.parent_id)
+
+    def _read(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample | None:
+        sample = self._assembled(archive, session_id, reading)
+        assert sample.trajectory is not None
+        if not sample.trajectory.messages and not sample.metadata.get("skipped"):
+            reading.empty += 1
+            return None
+        found = self._subagents(archive, session_id, reading, (session_id,))
+        if found:
+            sample.metadata["subagents"] = found
+        return self._redact(sample) if self._redact is not None else sample
+
+    def _assembled(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample:
+        try:
+            sample = assemble(archive.load(session_id), self._options)
+        except BadRow:
+            raise
+        except UNSUITABLE as error:
+            raise BadRow(
+                f"holds values that make no sample: {error}", where=f"session {session_id}"
+            ) from error
+        reading.count_unknown(sample)
+        reading.check_version(sample.input.get("version"), newest=NEWEST_TESTED)
+        return sample
+
+    def _subagents(
+        self,
+        archive: Archive,
+        session_id: str,
+        reading: SessionReading,
+        above: tuple[str, ...],
+    ) -> list[dict[str, Any]]:
+        """The sessions that this one started, as plain samples, where they are asked for."""
+        found: list[dict[str, Any]] = []
+        if self._children != "inline":
+            return found
+        for child in archive.children_of(session_id):
+            if child in above or len(above) > _DEEPEST:
+                raise BadRow(f"session {child} is its own subagent", where=f"session {session_id}")
+            try:
+                sample = self._assembled(archive, child, reading)
+            except BadRow as problem:
+                reading.skipped.append(Unreadable(child, problem.with_traceback(None)))
+                self._left_to_parents -= 1
+                continue
+            inner = self._subagents(archive, child, reading, (*above, child))
+            if inner:
+                sample.metadata["subagents"] = inner
+            found.append(sample.to_dict())
+            reading.inlined += 1
+        return found
+
+
+def read_opencode(
+    path: str | Path,
+    choice: SessionChoice | None = None,
+    *,
+    children: Children = "inline",
+    options: SampleOptions | None = None,
+    redact: Callable[[Sample], Sample] | None = None,
+) -> SessionStream:
+    """Stream the sessions that OpenCode recorded, of any version, as samples.
+
+    `path` is OpenCode's data folder, its database, a tree of JSON files, or exported files.
+    `redact` sees each sample before anybody else and returns what may be shown.
+    """
+    if children not in get_args(Children):
+        raise ConfigError(
+            f"children={children!r} is none of {', '.join(get_args(Children))}",
+            where="read_opencode()",
+        )
+    return SessionStream(
+        Path(path),
+        choice or SessionChoice(),
+        children=children,
+        options=options or SampleOptions(),
+        redact=redact,
+    )

@@ -1,0 +1,132 @@
+"""A stored tool part as a call and the message that answers it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from assay.types import Message, ToolCall
+
+from .archive import millis
+from .timestamps import iso_time
+
+INTERRUPTED = "[Tool execution was interrupted]"
+"""OpenCode's own words to the model for a call without a result."""
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """One call of a tool: what the model asked for, and what it was told."""
+
+    call: ToolCall
+    answer: Message
+
+
+def read_tool(part: dict[str, Any], *, call_id: str, agent_message: str | None) -> ToolUse:
+    """The call in a part. Whatever has a wrong type is kept, as text where text is needed.
+
+    `call_id` is unique in the session, which the id in the part need not be.
+    """
+    state = part.get("state")
+    state = state if isinstance(state, dict) else {}
+    call, text, details = _asked(part, state, call_id)
+    details["message_id"] = agent_message
+    metadata = _metadata(state, text)
+    exit_code = metadata.get("exit")
+    details["failed"] = "raw_tool" in details or details["status"] != "completed"
+    details["is_error"] = details["failed"]
+    if type(exit_code) is int:
+        details["exit_code"] = exit_code
+        details["is_error"] |= exit_code != 0
+    details |= _timing(state) | _rest(state, part, metadata)
+    answer = Message(
+        role="tool",
+        name=call.name,
+        tool_call_id=call_id,
+        content=text,
+        timestamp=details.get("ended") or details.get("started"),
+        details=details,
+    )
+    return ToolUse(call, answer)
+
+
+def _asked(
+    part: dict[str, Any], state: dict[str, Any], call_id: str
+) -> tuple[ToolCall, str, dict[str, Any]]:
+    """The call, what the model was told, and the first details of both."""
+    status = str(state.get("status", "unknown"))
+    given = state.get("input")
+    arguments = given if isinstance(given, dict) else {}
+    details: dict[str, Any] = {
+        "part_id": part["id"] if isinstance(part.get("id"), str) else None,
+        "call_id": part.get("callID"),
+        "status": status,
+    }
+    name = str(part.get("tool", "unknown"))
+    if name == "invalid" and isinstance(arguments.get("tool"), str):
+        # A tool that does not exist, or arguments that are no JSON: stored as a call of a tool
+        # named `invalid` that succeeded.
+        details |= {"raw_tool": "invalid", "raw_input": arguments}
+        call = ToolCall(id=call_id, name=arguments["tool"])
+        return call, str(arguments.get("error", "")), details
+    if given is not None and not isinstance(given, dict):
+        details["raw_input"] = given
+    return ToolCall(id=call_id, name=name, arguments=arguments), _text(state, status), details
+
+
+def _text(state: dict[str, Any], status: str) -> str:
+    if status in ("pending", "running"):
+        return INTERRUPTED
+    text = state.get("error") if status == "error" else state.get("output")
+    return text if isinstance(text, str) else "" if text is None else str(text)
+
+
+def _metadata(state: dict[str, Any], text: str) -> dict[str, Any]:
+    """What the tool noted, without a second copy of its output."""
+    metadata = state.get("metadata")
+    if not isinstance(metadata, dict):
+        return {}
+    return {k: v for k, v in metadata.items() if not (k == "output" and v == text)}
+
+
+def _timing(state: dict[str, Any]) -> dict[str, Any]:
+    time = state.get("time")
+    if not isinstance(time, dict):
+        return {}
+    start, end = millis(time.get("start")), millis(time.get("end"))
+    found: dict[str, Any] = {}
+    if start is not None:
+        found["started"] = iso_time(start)
+    if end is not None:
+        found["ended"] = iso_time(end)
+    if start is not None and end is not None:
+        found["duration_s"] = (end - start) / 1000
+    if (compacted := millis(time.get("compacted"))) is not None:
+        # Later calls of the model did not see this output any more.
+        found["compacted"] = iso_time(compacted)
+    return found
+
+
+def _rest(state: dict[str, Any], part: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+    """Everything else that was stored."""
+    known = ("status", "input", "output", "error", "metadata", "time")
+    rest = {key: value for key, value in state.items() if key not in known}
+    if metadata:
+        rest["metadata"] = metadata
+    named = ("id", "type", "tool", "callID", "state", "sessionID", "messageID")
+    beside = {key: value for key, value in part.items() if key not in named}
+    if beside:
+        rest["part"] = beside
+    if child := child_session(metadata):
+        rest["subagent"] = child
+    return rest
+
+
+def child_session(metadata: dict[str, Any]) -> str | None:
+    """The session of the subagent that a call started."""
+    if isinstance(metadata.get("sessionId"), str):
+        return str(metadata["sessionId"])
+    # Before 1.0 only the parts of the subagent's own calls say it.
+    summary = metadata.get("summary")
+    for each in summary if isinstance(summary, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("sessionID"), str):
+            return str(each["sessionID"])
+    return None

@@ -1,0 +1,173 @@
+"""Sessions in trees of JSON files, as OpenCode kept them before 1.2.
+
+Every name of a file or folder comes from a listing, never from what a file says.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from assay.errors import BadRow
+
+from ..session_meta import Head, Unreadable
+from ..stored_json import parse_json, read_bytes, read_object
+from .archive import StoredMessage, StoredSession, head_of, in_order
+from .embedded import is_embedded, with_parts_apart
+
+
+class JsonTree(ABC):
+    """What both trees share: an index of the sessions, which holds no messages."""
+
+    def __init__(self, where: Path) -> None:
+        self.where = str(where)
+        self.notes: list[str] = []
+        # The folder of each session, oldest first. A path for each would take far more memory.
+        self._folders: dict[str, Path] = {}
+        self._children: dict[str, list[str]] = {}
+        self._unreadable: list[Unreadable] = []
+        self._indexed = False
+
+    def close(self) -> None:  # noqa: B027  # not abstract: no tree has anything to close
+        """Nothing stays open."""
+
+    def heads(self) -> Iterator[Head | Unreadable]:
+        self._index()
+        yield from self._unreadable
+        for session_id in self._folders:
+            try:
+                yield head_of(self.described(self._file(session_id)), session_id)
+            except BadRow as problem:
+                yield Unreadable(session_id, problem)
+
+    def children_of(self, session_id: str) -> list[str]:
+        self._index()
+        return self._children.get(session_id, [])
+
+    def has(self, session_id: str) -> bool:
+        self._index()
+        return session_id in self._folders
+
+    def load(self, session_id: str) -> StoredSession:
+        self._index()
+        if session_id not in self._folders:
+            raise BadRow("is not there", where=f"session {session_id}")
+        path = self._file(session_id)
+        return self.session(path, {"id": session_id, **self.described(path)})
+
+    def described(self, path: Path) -> dict[str, Any]:
+        """What a file says of its session. Raises `BadRow`."""
+        return read_object(path)
+
+    @abstractmethod
+    def session_folders(self) -> list[Path]:
+        """Where the descriptions of sessions are."""
+
+    @abstractmethod
+    def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
+        """The session that a file describes."""
+
+    def _file(self, session_id: str) -> Path:
+        return self._folders[session_id] / f"{session_id}.json"
+
+    def _index(self) -> None:
+        """Read what each session is once: only here is it written whose child it is."""
+        if self._indexed:
+            return
+        self._indexed = True
+        found: dict[str, tuple[int, Path]] = {}
+        for folder in self.session_folders():
+            for path in _json_files(folder, start="ses_"):
+                self._add(path, folder, found)
+        in_time = sorted(found, key=lambda session_id: (found[session_id][0], session_id))
+        self._folders = {session_id: found[session_id][1] for session_id in in_time}
+        for children in self._children.values():
+            children.sort(key=lambda session_id: (found[session_id][0], session_id))
+
+    def _add(self, path: Path, folder: Path, found: dict[str, tuple[int, Path]]) -> None:
+        session_id = path.stem
+        if session_id in found:
+            self.notes.append(f"{path}: session {session_id} stands elsewhere too; not read")
+            return
+        try:
+            head = head_of(self.described(path), session_id)
+        except BadRow as problem:
+            self._unreadable.append(Unreadable(session_id, problem.with_traceback(None)))
+            return
+        found[session_id] = (head.created or 0, folder)
+        if head.parent_id is not None:
+            self._children.setdefault(head.parent_id, []).append(session_id)
+
+
+class GlobalTree(JsonTree):
+    """One tree for all projects: OpenCode 0.6 to 1.1."""
+
+    def __init__(self, storage: Path) -> None:
+        super().__init__(storage)
+        self._storage = storage
+
+    def session_folders(self) -> list[Path]:
+        return sorted(self._storage.glob("session/*"))
+
+    def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
+        messages = []
+        for file in _json_files(self._storage / "message" / path.stem):
+            message = {"id": file.stem, "sessionID": path.stem, **read_object(file)}
+            parts = [read_object(part) for part in _json_files(self._storage / "part" / file.stem)]
+            messages.append(StoredMessage(message, _by_id(parts)))
+        todo = _list_in(self._storage / "todo" / path.name)
+        return StoredSession(info, in_order(messages), todo)
+
+
+class ProjectTrees(JsonTree):
+    """A tree for each project: OpenCode 0.1 to 0.5. The oldest keep parts inside messages."""
+
+    def __init__(self, where: Path, storages: list[Path]) -> None:
+        super().__init__(where)
+        self._storages = storages
+
+    def session_folders(self) -> list[Path]:
+        return [storage / "session" / "info" for storage in self._storages]
+
+    def described(self, path: Path) -> dict[str, Any]:
+        # The folder of a project is named after where the project is.
+        return {"projectID": path.parents[3].name, **read_object(path)}
+
+    def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
+        session = path.parents[1]
+        messages = []
+        for file in _json_files(session / "message" / path.stem):
+            message = {"id": file.stem, "sessionID": path.stem, **read_object(file)}
+            if is_embedded(message):
+                messages.append(with_parts_apart(message, where=str(file)))
+                continue
+            folder = session / "part" / path.stem / file.stem
+            parts = [read_object(part) for part in _json_files(folder)]
+            messages.append(StoredMessage(message, _by_id(parts)))
+        todo = _list_in(session / "todo" / path.name)
+        return StoredSession(info, in_order(messages), todo)
+
+
+def _json_files(folder: Path, *, start: str = "") -> list[Path]:
+    """The JSON files of a folder by name; none where there is no folder."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise BadRow(f"cannot be read: {error.strerror}", where=str(folder)) from None
+    return [
+        folder / name for name in sorted(names) if name.startswith(start) and name.endswith(".json")
+    ]
+
+
+def _by_id(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(parts, key=lambda part: str(part.get("id", "")))
+
+
+def _list_in(path: Path) -> list[Any]:
+    if not path.is_file():
+        return []
+    value = parse_json(read_bytes(path), where=str(path))
+    return value if isinstance(value, list) else []

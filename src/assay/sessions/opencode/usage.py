@@ -1,0 +1,53 @@
+"""What a model call consumed, from the counts of any version."""
+
+from typing import Any
+
+from assay.types import Usage
+
+
+def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
+    """The usage of one call, or None when nothing was counted.
+
+    `input_tokens` is the whole prompt and `output_tokens` the whole answer, reasoning included,
+    as providers bill them. The counts as they were stored are kept beside them.
+    """
+    if not isinstance(tokens, dict):
+        return None
+    cache = tokens.get("cache")
+    cache = cache if isinstance(cache, dict) else {}
+    given, answer = _count(tokens.get("input")), _count(tokens.get("output"))
+    read, written = _count(cache.get("read")), _count(cache.get("write"))
+    thought, total = _count(tokens.get("reasoning")), _count(tokens.get("total"))
+    if not any((given, answer, read, written, thought, total)):
+        # A call that failed is stored with zeros. They are not a measurement.
+        return None
+    prompt = given
+    if given is not None and not version.startswith("0."):
+        # Since 1.0 the cached part is counted apart.
+        prompt = given + (read or 0) + (written or 0)
+    if total is not None and prompt is not None and total >= prompt:
+        # Versions differ in whether `output` includes the reasoning; the total settles it.
+        answer = total - prompt
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=answer,
+        cached_tokens=read,
+        reasoning_tokens=thought,
+        cost_usd=_cost(cost),
+        stored=tokens,
+    )
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return None
+    return int(value)
+
+
+def _cost(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

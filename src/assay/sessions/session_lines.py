@@ -1,0 +1,110 @@
+"""Session files with one JSON object on each line, as agents append to them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.datasets import ReadLimits, open_bytes, pass_over_line
+from assay.errors import BadRow, DatasetError
+
+from .stored_json import LARGEST_FILE, parse_object
+
+
+@dataclass
+class SessionLines:
+    """The objects of one file, and the lines that hold none."""
+
+    path: Path
+    records: list[dict[str, Any]] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+
+
+def read_lines(path: Path) -> SessionLines:
+    """Every object of a file. What cannot be read is named by file and line, never passed over."""
+    found = SessionLines(path)
+    for record, _ in iterate_records(path):
+        if isinstance(record, BadRow):
+            found.bad.append(record)
+        else:
+            found.records.append(record)
+    return found
+
+
+def iterate_records(path: Path) -> Iterator[tuple[dict[str, Any] | BadRow, int]]:
+    """Each object of a file, or why its line is none, with the offset of the byte after it."""
+    for number, end, line in _split_lines(path, longest=LARGEST_FILE):
+        if isinstance(line, BadRow):
+            yield line, end
+            continue
+        try:
+            yield parse_object(line, where=f"{path}:{number}"), end
+        except BadRow as problem:
+            yield _explained(problem, whole=line.endswith(b"\n")), end
+
+
+def _explained(problem: BadRow, *, whole: bool) -> BadRow:
+    if whole:
+        return problem.with_traceback(None)
+    return BadRow(
+        "the last line is cut off",
+        where=problem.where,
+        hint="the agent was ended while it wrote, or is still writing",
+    )
+
+
+def numbered_lines(path: Path, *, longest: int = LARGEST_FILE) -> Iterator[tuple[int, Any]]:
+    """Lines as bytes with their numbers from 1, without empty ones.
+
+    `BadRow` for a line that is too long, and at the end of a file whose rest cannot be read.
+    """
+    for number, _, line in _split_lines(path, longest=longest):
+        yield number, line
+
+
+def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
+    """The number of each line that is not empty, the offset of the byte after it, and the line."""
+    try:
+        file = open_bytes(path, ReadLimits())
+    except DatasetError as error:
+        raise BadRow(error.message, where=error.where, hint=error.hint) from None
+    number = end = 0
+    with file:
+        while True:
+            number += 1
+            try:
+                line = file.readline(longest + 1)
+                end += len(line)
+                if endless := len(line) > longest and not line.endswith(b"\n"):
+                    end += pass_over_line(file)
+            except (DatasetError, OSError) as error:
+                yield number, end, _unreadable_rest(error, f"{path}:{number}")
+                return
+            if not line:
+                return
+            if endless:
+                where = f"{path}:{number}"
+                yield number, end, BadRow(f"is longer than {longest} bytes", where=where)
+            elif line.strip(b" \t\r\n"):
+                yield number, end, line
+
+
+def _unreadable_rest(error: DatasetError | OSError, where: str) -> BadRow:
+    """Why nothing after this place can be read: the lines before it stay."""
+    if isinstance(error, DatasetError):
+        return BadRow(error.message, where=where, hint=error.hint)
+    return BadRow(f"cannot be read: {error.strerror}", where=where)
+
+
+def session_files(path: Path, *patterns: str, kind: str) -> list[Path]:
+    """The file at `path`, or all below it. Raises `DatasetError` where there are none."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DatasetError("there is no such file or folder", where=str(path))
+    matching = (file for pattern in patterns for file in path.rglob(pattern))
+    found = sorted(file for file in matching if file.is_file())
+    if not found:
+        hint = f"looked for {', '.join(patterns)}"
+        raise DatasetError(f"holds no {kind}", where=str(path), hint=hint)
+    return found

@@ -1,0 +1,58 @@
+"""JSON that a program left on disk: read whole, within a limit, or refused as a bad row."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from assay.errors import BadRow
+from assay.formats import storable
+
+LARGEST_FILE = 256 * 1024 * 1024
+"""One JSON file or table cell. Attached images make some of them large; none is this large."""
+
+
+def parse_json(text: str | bytes, *, where: str) -> Any:
+    """A JSON value, or `BadRow`. Half a surrogate pair, as in a cut output, becomes U+FFFD."""
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        pass
+    try:
+        return storable(json.loads(text, parse_constant=_refuse))
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"is not JSON: {error}", where=where) from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def parse_object(text: str | bytes, *, where: str) -> dict[str, Any]:
+    """A JSON object, or `BadRow`."""
+    value = parse_json(text, where=where)
+    if not isinstance(value, dict):
+        raise BadRow(f"is a {type(value).__name__}, not an object", where=where)
+    return value
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, or `BadRow`."""
+    return parse_object(read_bytes(path), where=str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content, or `BadRow` when it cannot be read or is too large to be true."""
+    try:
+        # Opening a pipe would wait for somebody to write to it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise BadRow("is not a file", where=str(path))
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise BadRow(f"cannot be read: {error.strerror}", where=str(path)) from None
+    if len(data) > LARGEST_FILE:
+        raise BadRow(f"is larger than {LARGEST_FILE} bytes", where=str(path))
+    return data

@@ -1,0 +1,121 @@
+"""One-sided bounds: what a set of samples proves about a mean, and about a percentile of times."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.errors import ConfigError
+
+from .result_types import finite
+from .statistics import (
+    Bounds,
+    beta_limits,
+    checked_bounds,
+    checked_confidence,
+    samples_to_prove,
+    within,
+)
+
+Direction = Literal["max", "min"]
+"""Whether high or low values are good."""
+
+_MOST_ROWS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBounds:
+    """What the mean of scores can be."""
+
+    mean: float
+    lower: float
+    upper: float
+    """Two-sided: the mean is between the two with the stated confidence."""
+
+    at_least: float
+    at_most: float
+    """One-sided: each of the two holds with the stated confidence."""
+
+
+def score_bounds(
+    scores: Sequence[float], *, bounds: Bounds = (0.0, 1.0), confidence: float = 0.95
+) -> ScoreBounds:
+    """Bounds for the mean of scores within `bounds`, one score for each sample.
+
+    Clopper's and Pearson's, with the sum of the scores in the place of a count: exact for scores
+    at the two ends, and never seen to be too narrow for others. Raises `ConfigError` for no
+    scores, or for one out of bounds.
+    """
+    checked_confidence(confidence)
+    low, high = checked_bounds(bounds)
+    if not scores:
+        raise ConfigError("there are no scores to give bounds for", where="score_bounds()")
+    values = [finite(score, "a score") for score in scores]
+    if not within(min(values), max(values), (low, high)):
+        raise ConfigError(
+            f"scores from {min(values)!r} to {max(values)!r} are outside {low:g} to {high:g}",
+            where="score_bounds()",
+        )
+    n, width = len(values), high - low
+    mean = math.fsum(values) / n
+    share = min(max(math.fsum((value - low) / width for value in values), 0.0), float(n))
+    # A one-sided limit of confidence c is that of a two-sided interval of 2c - 1.
+    limits = (*beta_limits(share, n, confidence), *beta_limits(share, n, 2 * confidence - 1))
+    return ScoreBounds(mean, *(low + width * limit for limit in limits))
+
+
+def percentile_bounds(
+    least: Sequence[float], most: Sequence[float], *, percent: float, confidence: float = 0.95
+) -> tuple[float | None, float | None]:
+    """One-sided lower and upper bound for a percentile, each a value that occurred.
+
+    `least` and `most` hold one value for each sample, its smallest and its largest: the same two
+    lists where samples were measured once. None where there are too few samples for a bound.
+    """
+    checked_confidence(confidence)
+    share, n = _share(percent), len(least)
+    if n != len(most):
+        raise ConfigError("as many smallest as largest values are needed", where="percentiles")
+    if n == 0:
+        return None, None
+    # How many of n values fall below the percentile is binomial.
+    first = _binomial_quantile(1 - confidence, n, share)
+    last = _binomial_quantile(confidence, n, share) + 1
+    lower = sorted(least)[first - 1] if first >= 1 else None
+    upper = sorted(most)[last - 1] if last <= n else None
+    return lower, upper
+
+
+def rows_to_prove(
+    threshold: float,
+    *,
+    direction: Direction = "max",
+    bounds: Bounds = (0.0, 1.0),
+    confidence: float = 0.95,
+) -> int | None:
+    """How many perfect samples prove that the mean meets a threshold; None if no number can."""
+    low, high = checked_bounds(bounds)
+    share = (threshold - low) / (high - low)
+    return samples_to_prove(share if direction == "max" else 1 - share, confidence=confidence)
+
+
+def rows_for_percentile(percent: float, *, confidence: float = 0.95) -> int | None:
+    """How many samples an upper bound for a percentile needs; None if no number is enough."""
+    # The largest of n values is an upper bound unless all n fall below the percentile.
+    needed = samples_to_prove(_share(percent), confidence=confidence)
+    return needed if needed is None or needed <= _MOST_ROWS else None
+
+
+def _binomial_quantile(level: float, n: int, share: float) -> int:
+    """The smallest number that so many of `n` do not exceed with a chance of `level`."""
+    # What scipy.stats has for it takes a second to import.
+    from scipy.special import bdtr
+
+    return bisect_left(range(n), level, key=lambda count: float(bdtr(count, n, share)))
+
+
+def _share(percent: float) -> float:
+    if not 0 < percent < 100:
+        raise ConfigError(f"percent is {percent!r}, not between 0 and 100", where="percentiles")
+    return percent / 100

@@ -1,0 +1,354 @@
+"""Two runs side by side, sample by sample: what got worse, and whether it could be chance."""
+
+import heapq
+from array import array
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+from assay.errors import ConfigError
+
+from .metric_comparison import MetricComparison, compare_metrics, metric_lines
+from .number_format import WIDTH, labelled, number, padded, plain, plural
+from .paired_tests import fewest_that_can_tell
+from .report_sections import Figure, interval_words, p_words
+from .result_types import NOISE, ResultLike, by_sample, read_repeats
+from .sample_pairs import PairedMetrics, PairedScores, pack, unpack
+from .statistics import Bounds, Interval, checked_bounds, checked_confidence
+
+_ID_WIDTH = 44
+
+
+class Conclusion(StrEnum):
+    """What a comparison shows about the second run."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NO_DIFFERENCE_SHOWN = "no difference shown"
+    TOO_FEW = "too few to tell"
+
+
+class Pair(Figure):
+    """One sample on both sides, repeats averaged."""
+
+    sample_id: str
+    a: float
+    b: float
+
+    @property
+    def difference(self) -> float:
+        return self.b - self.a
+
+
+class Listed(Figure):
+    """Samples that could not be paired: how many, and the first of them."""
+
+    count: int
+    ids: tuple[str, ...]
+
+    @property
+    def cut_short(self) -> bool:
+        return len(self.ids) < self.count
+
+
+class Comparison(Figure):
+    """Run `b` against run `a`, the baseline. Differences are b minus a: below 0 is worse."""
+
+    samples_a: int
+    samples_b: int
+    pairs: int
+    """Samples judged on both sides: all that the numbers below are made of."""
+
+    missing_in_a: Listed
+    missing_in_b: Listed
+    not_judged_in_a: Listed
+    """Samples on both sides without a judged result in a (some of them neither in b)."""
+
+    not_judged_in_b: Listed
+    unjudged_pairs: int
+    """Samples on both sides that are not judged on at least one."""
+
+    baseline_judged: int
+    """Samples judged in a, paired or not."""
+
+    wins: int
+    losses: int
+    ties: int
+    mean_a: float | None
+    mean_b: float | None
+    difference: Interval
+    p_value: float | None
+    smallest_p: float | None
+    """The p-value had every sample that could move fallen; None without pairs."""
+
+    test: str
+    confidence: float
+    detectable: float | None
+    """The smallest true mean difference that a set like this shows four times out of five."""
+
+    repeats_a: tuple[int, int] | None
+    repeats_b: tuple[int, int] | None
+    """The fewest and the most scored repeats of a paired sample; None without pairs."""
+
+    unequal_repeats: int
+    """Pairs with more scored repeats on one side: the test allows for it."""
+
+    metrics: dict[str, MetricComparison]
+    metrics_unpaired: tuple[str, ...]
+    """Metrics that no sample has in both runs, among the first 50 of each."""
+
+    metrics_left_out: int
+    """Values of metrics that were not compared: beyond 50 names, or too many to keep."""
+
+    regressions: tuple[Pair, ...]
+    """Samples that got worse, the worst first; `losses` says how many there are in all."""
+
+    improvements: tuple[Pair, ...]
+
+    @property
+    def conclusion(self) -> Conclusion:
+        # The smallest p that so few pairs can give is already above the level asked for.
+        if self.pairs < fewest_that_can_tell(self.confidence):
+            return Conclusion.TOO_FEW
+        mean, p_value = self.difference.mean, self.p_value
+        if mean is None or p_value is None or p_value > 1 - self.confidence + NOISE:
+            return Conclusion.NO_DIFFERENCE_SHOWN
+        return Conclusion.WORSE if mean < 0 else Conclusion.BETTER
+
+    def lines(self) -> list[str]:
+        """The comparison in plain lines of at most 80 columns, worst regression first."""
+        return [
+            *labelled("conclusion", self._conclusion_words()),
+            *labelled("difference", self._difference_words()),
+            *labelled("pairs", self._pairs_words()),
+            *self._repeats_lines(),
+            *self._unpaired_lines(),
+            *metric_lines(self.metrics, self.metrics_unpaired, self.metrics_left_out),
+            *_pair_lines("regressions", self.regressions, self.losses),
+            *_pair_lines("improvements", self.improvements, self.wins),
+        ]
+
+    def _conclusion_words(self) -> str:
+        words = str(self.conclusion)
+        if self.conclusion is Conclusion.TOO_FEW:
+            needed = fewest_that_can_tell(self.confidence)
+            return f"{words}: {plural(self.pairs, 'pair')}, and at least {needed} are needed"
+        words += f" (p = {p_words(self.p_value)}, {self.test})"
+        if self.conclusion is Conclusion.NO_DIFFERENCE_SHOWN and self.detectable is not None:
+            words += f"; a difference below {number(self.detectable)} may go unseen in this set"
+        return words
+
+    def _difference_words(self) -> str:
+        words = interval_words(self.difference, signed=True)
+        if not self.pairs:
+            return words
+        return f"{words} (mean {number(self.mean_a)} to {number(self.mean_b)})"
+
+    def _pairs_words(self) -> str:
+        return f"{self.pairs}: {self.wins} better, {self.losses} worse, {self.ties} the same"
+
+    @property
+    def repeats_words(self) -> str:
+        """How many repeats the runs have, where they differ; else nothing."""
+        if not self.unequal_repeats or self.repeats_a is None or self.repeats_b is None:
+            return ""
+        first, second = _range_words(self.repeats_a), _range_words(self.repeats_b)
+        return f"{first} in the first run, {second} in the second"
+
+    def _repeats_lines(self) -> list[str]:
+        if not self.repeats_words:
+            return []
+        return labelled(
+            "repeats",
+            f"{self.repeats_words}: they differ in {plural(self.unequal_repeats, 'pair')}. The "
+            "test allows for it; better and worse compare means, and that of fewer repeats moves "
+            "more by chance",
+        )
+
+    def _unpaired_lines(self) -> list[str]:
+        named = {
+            "missing in the second run": self.missing_in_b,
+            "missing in the first run": self.missing_in_a,
+            "not judged in the second run": self.not_judged_in_b,
+            "not judged in the first run": self.not_judged_in_a,
+        }
+        lines = []
+        for words, listed in named.items():
+            if listed.count:
+                lines += labelled("left out", f"{listed.count} {words}")
+                lines += [f"  {plain(sample_id, WIDTH - 2)}" for sample_id in listed.ids]
+                if listed.cut_short:
+                    lines.append(f"  and {listed.count - len(listed.ids)} more")
+        return lines
+
+
+def compare(
+    a: Iterable[ResultLike],
+    b: Iterable[ResultLike],
+    *,
+    confidence: float = 0.95,
+    bounds: Bounds | None = None,
+    seed: int = 0,
+    limit: int | None = 20,
+) -> Comparison:
+    """Compare run `b` with the baseline `a`, paired by sample id, repeats averaged first.
+
+    The metrics that both runs have are compared as well. Keeps the scores of `a` and a few numbers
+    for each pair. At most `limit` samples are named in each list (None: all); the counts beside the
+    lists are always complete.
+    """
+    checked_confidence(confidence)
+    if bounds is not None:
+        checked_bounds(bounds)
+    if limit is not None and limit < 0:
+        raise ConfigError(f"limit is {limit!r}, not 0 or more", where="compare()")
+    joining = _Joining(limit)
+    for sample_id, repeats in by_sample(a):
+        joining.add_a(sample_id, repeats)
+    for sample_id, repeats in by_sample(b):
+        joining.add_b(sample_id, repeats)
+    return joining.comparison(confidence, bounds, seed)
+
+
+class _Names:
+    """Counts samples and keeps the first few ids."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._count = 0
+        self._ids: list[str] = []
+
+    def add(self, sample_id: str) -> None:
+        self._count += 1
+        if self._limit is None or len(self._ids) < self._limit:
+            self._ids.append(sample_id)
+
+    def listed(self) -> Listed:
+        return Listed(count=self._count, ids=tuple(self._ids))
+
+
+class _Joining:
+    """Joins two runs by sample id."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._of_a: dict[str, bytes] = {}
+        self._seen_b: set[str] = set()
+        self._ids: list[str] = []
+        self._scores = PairedScores()
+        self._metrics = PairedMetrics()
+        self._missing_in_a = _Names(limit)
+        self._not_judged_in_a, self._not_judged_in_b = _Names(limit), _Names(limit)
+        self._judged_a = self._unjudged = 0
+
+    def add_a(self, sample_id: str, repeats: list[ResultLike]) -> None:
+        if sample_id in self._of_a:
+            raise _scattered(sample_id, "first")
+        scores, metrics = read_repeats(repeats)
+        self._of_a[sample_id] = pack(scores, self._metrics.keep(metrics))
+        self._judged_a += bool(scores)
+
+    def add_b(self, sample_id: str, repeats: list[ResultLike]) -> None:
+        if sample_id in self._seen_b:
+            raise _scattered(sample_id, "second")
+        self._seen_b.add(sample_id)
+        scores, metrics = read_repeats(repeats)
+        if sample_id not in self._of_a:
+            self._missing_in_a.add(sample_id)
+            return
+        of_a, metrics_of_a = unpack(self._of_a[sample_id])
+        if not of_a:
+            self._not_judged_in_a.add(sample_id)
+        if not scores:
+            self._not_judged_in_b.add(sample_id)
+        if not of_a or not scores:
+            self._unjudged += 1
+            return
+        self._ids.append(sample_id)
+        self._scores.add(of_a, scores)
+        if metrics:
+            self._metrics.add(metrics_of_a, metrics)
+
+    def comparison(self, confidence: float, bounds: Bounds | None, seed: int) -> Comparison:
+        scores, metrics = self._scores, self._metrics
+        differences = scores.differences
+        test = scores.test(seed)
+        pairs = len(differences)
+        wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+        return Comparison(
+            samples_a=len(self._of_a),
+            samples_b=len(self._seen_b),
+            pairs=pairs,
+            missing_in_a=self._missing_in_a.listed(),
+            missing_in_b=self._missing_in_b(),
+            not_judged_in_a=self._not_judged_in_a.listed(),
+            not_judged_in_b=self._not_judged_in_b.listed(),
+            unjudged_pairs=self._unjudged,
+            baseline_judged=self._judged_a,
+            wins=wins,
+            losses=losses,
+            ties=pairs - wins - losses,
+            mean_a=scores.mean_a,
+            mean_b=scores.mean_b,
+            difference=scores.interval(confidence, bounds),
+            p_value=test.p_value,
+            smallest_p=min(1.0, 2.0 * 0.5**scores.movable) if pairs else None,
+            test=test.method,
+            confidence=confidence,
+            detectable=scores.detectable(confidence),
+            repeats_a=scores.repeats_a,
+            repeats_b=scores.repeats_b,
+            unequal_repeats=scores.unequal,
+            metrics=compare_metrics(metrics.pairs, confidence=confidence, seed=seed),
+            metrics_unpaired=tuple(metrics.unpaired),
+            metrics_left_out=metrics.left_out,
+            regressions=self._most_changed(differences, sign=-1),
+            improvements=self._most_changed(differences, sign=1),
+        )
+
+    def _missing_in_b(self) -> Listed:
+        names = _Names(self._limit)
+        for sample_id in self._of_a:
+            if sample_id not in self._seen_b:
+                names.add(sample_id)
+        return names.listed()
+
+    def _most_changed(self, differences: "array[float]", *, sign: int) -> tuple[Pair, ...]:
+        changed = self._changed(differences, sign)
+        # The id decides between equals, so that the order never depends on that of the runs.
+        count = len(differences) if self._limit is None else self._limit
+        return tuple(
+            Pair(sample_id=sample_id, a=self._scores.a[place], b=self._scores.b[place])
+            for _, sample_id, place in heapq.nsmallest(count, changed)
+        )
+
+    def _changed(self, differences: "array[float]", sign: int) -> Iterator[tuple[float, str, int]]:
+        for place, difference in enumerate(differences):
+            if difference * sign > 0:
+                yield -abs(difference), self._ids[place], place
+
+
+def _scattered(sample_id: str, run: str) -> ConfigError:
+    return ConfigError(
+        f"the results of sample {sample_id!r} in the {run} run are not next to each other",
+        where="compare()",
+        hint="give each run's results ordered by sample, then by repeat",
+    )
+
+
+def _range_words(repeats: tuple[int, int]) -> str:
+    fewest, most = repeats
+    return str(most) if fewest == most else f"{fewest} to {most}"
+
+
+def _pair_lines(title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:
+    if not count:
+        return []
+    lines = [f"{title} ({count})"]
+    for pair in pairs:
+        numbers = (
+            f"{number(pair.a):>9} -> {number(pair.b):>9}  {number(pair.difference, signed=True):>9}"
+        )
+        lines.append(f"  {padded(pair.sample_id, _ID_WIDTH)}{numbers}")
+    if len(pairs) < count:
+        lines.append(f"  and {count - len(pairs)} more")
+    return lines

@@ -1,0 +1,258 @@
+"""Whether a run is good enough to go on: a bar, a baseline, and enough judged samples to say."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assay.errors import ConfigError
+
+from .comparison import Comparison, Conclusion
+from .number_format import labelled, number, percent, plural
+from .report_sections import Figure
+from .result_types import NOISE, finite
+from .statistics import samples_to_prove
+from .summary import RunSummary
+
+_JUDGED = "judged"
+
+
+class Outcome(StrEnum):
+    """What a gate says."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    COULD_NOT_TELL = "could not tell"
+
+    @property
+    def exit_status(self) -> int:
+        return {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_TELL: 3}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """What a run must reach. Values that no run could be held to are refused."""
+
+    minimum: float | None = None
+    """The lowest mean score that passes."""
+
+    proven: bool = False
+    """Ask that the one-sided lower bound reaches the minimum, not only the mean."""
+
+    tolerance: float | None = None
+    """How far the mean may fall below the baseline's. None: no drop that the test shows."""
+
+    max_not_judged: float = 0.05
+    """The largest share of results without a judgement, and of baseline samples without a pair."""
+
+    def __post_init__(self) -> None:
+        if self.minimum is not None:
+            finite(self.minimum, "minimum")
+        elif self.proven:
+            raise ConfigError("`proven` needs a minimum to prove", where="gate")
+        if self.tolerance is not None and finite(self.tolerance, "tolerance") < 0:
+            raise ConfigError(f"tolerance is {self.tolerance!r}, not 0 or more", where="gate")
+        if not 0 <= self.max_not_judged <= 1:
+            raise ConfigError(
+                f"max_not_judged is {self.max_not_judged!r}, not a share within 0..1", where="gate"
+            )
+
+
+class Check(Figure):
+    """One condition of a gate and what became of it."""
+
+    name: str
+    outcome: Outcome
+    text: str
+
+
+class Unscored(Figure):
+    """Results without a valid score: how many, and how many the rule allows."""
+
+    count: int
+    results: int
+    share: float | None
+    """None when there are no results."""
+
+    allowed: float
+    """The largest share with which a gate may pass."""
+
+    def __str__(self) -> str:
+        share = "" if self.share is None else f" ({100 * self.share:.1f} %)"
+        results = plural(self.results, "result")
+        return f"{self.count} of {results}{share}, at most {percent(self.allowed)} allowed"
+
+
+class Verdict(Figure):
+    """What a gate decided, and every check that led to it."""
+
+    outcome: Outcome
+    checks: tuple[Check, ...]
+    unscored: Unscored | None = None
+    """What the numbers were made without."""
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome is Outcome.PASSED
+
+    @property
+    def exit_status(self) -> int:
+        return self.outcome.exit_status
+
+    def lines(self) -> list[str]:
+        """The verdict in plain lines of at most 80 columns."""
+        lines = labelled("gate", str(self.outcome))
+        told = self.unscored is not None and self.unscored.count > 0
+        if told:
+            lines += labelled("unscored", str(self.unscored))
+        for check in self.checks:
+            if not (told and check.name == _JUDGED and check.outcome is Outcome.PASSED):
+                lines += labelled(check.name, f"{check.outcome}: {check.text}")
+        return lines
+
+
+def judge_gate(
+    summary: RunSummary, rule: GateRule, *, comparison: Comparison | None = None
+) -> Verdict:
+    """Hold a run to a rule, and to a baseline if a comparison with one is given.
+
+    Too few judged samples to rely on: could not tell, whatever the others say. Else one failed
+    check fails the gate. `comparison` has the baseline first and this run second.
+    """
+    _check_request(summary, rule, comparison)
+    evidence = [_enough_judged(summary, rule)]
+    others = []
+    if rule.minimum is not None:
+        others.append(_minimum(summary, rule, rule.minimum))
+    if comparison is not None:
+        evidence.append(_enough_pairs(comparison, rule))
+        others.append(_baseline(comparison, rule))
+    unscored = Unscored(
+        count=summary.not_judged_results,
+        results=summary.results,
+        share=summary.not_judged_share,
+        allowed=rule.max_not_judged,
+    )
+    checks = (*evidence, *others)
+    return Verdict(outcome=_overall(evidence, others), checks=checks, unscored=unscored)
+
+
+def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison | None) -> None:
+    if comparison is None and rule.minimum is None:
+        raise ConfigError(
+            "there is nothing to hold the run to", where="gate", hint="give a minimum or a baseline"
+        )
+    if comparison is None and rule.tolerance is not None:
+        raise ConfigError("a tolerance needs a baseline to fall below", where="gate")
+    if comparison is not None and comparison.samples_b != summary.samples:
+        raise ConfigError(
+            f"the comparison's second run has {plural(comparison.samples_b, 'sample')}, "
+            f"but this run has {summary.samples}",
+            where="gate",
+            hint="compare the baseline, first, with this run, second",
+        )
+
+
+def _overall(evidence: list[Check], others: list[Check]) -> Outcome:
+    if any(check.outcome is not Outcome.PASSED for check in evidence):
+        return Outcome.COULD_NOT_TELL
+    outcomes = {check.outcome for check in others}
+    for outcome in (Outcome.FAILED, Outcome.COULD_NOT_TELL):
+        if outcome in outcomes:
+            return outcome
+    return Outcome.PASSED
+
+
+def _enough_judged(summary: RunSummary, rule: GateRule) -> Check:
+    share = summary.not_judged_share
+    if share is None or not summary.judged_samples:
+        text = f"none of {plural(summary.samples, 'sample')} was judged"
+        return Check(name=_JUDGED, outcome=Outcome.COULD_NOT_TELL, text=text)
+    text = f"{summary.not_judged_results} of {plural(summary.results, 'result')} not judged"
+    return _share_check(_JUDGED, text, share, rule.max_not_judged)
+
+
+def _enough_pairs(comparison: Comparison, rule: GateRule) -> Check:
+    if not comparison.pairs:
+        return Check(
+            name="paired", outcome=Outcome.COULD_NOT_TELL, text="no sample is judged in both runs"
+        )
+    total = comparison.baseline_judged
+    unpaired = total - comparison.pairs
+    text = f"{unpaired} of {plural(total, 'baseline sample')} without a judged pair"
+    return _share_check("paired", text, unpaired / total, rule.max_not_judged)
+
+
+def _share_check(name: str, text: str, share: float, most: float) -> Check:
+    within = share <= most + NOISE
+    outcome = Outcome.PASSED if within else Outcome.COULD_NOT_TELL
+    return Check(name=name, outcome=outcome, text=f"{text}; at most {percent(most)} may be")
+
+
+def _minimum(summary: RunSummary, rule: GateRule, minimum: float) -> Check:
+    if rule.proven:
+        return _proven(summary, minimum)
+    mean = summary.score.mean
+    if mean is None:
+        return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text="there is no mean")
+    reached = mean >= minimum - NOISE
+    words = "reaches" if reached else "is below"
+    text = f"mean {number(mean, beside=minimum)} {words} {number(minimum, beside=mean)}"
+    return Check(name="minimum", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
+
+
+def _proven(summary: RunSummary, minimum: float) -> Check:
+    interval = summary.score.interval
+    bound = interval.at_least
+    if bound is None:
+        text = f"there is no lower bound: {interval.reason}"
+        return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text=text)
+    reached = bound >= minimum - NOISE
+    words = "reaches" if reached else "is below"
+    text = (
+        f"the mean is at least {number(bound, beside=minimum)} with "
+        f"{percent(interval.confidence)} confidence, which {words} "
+        f"{number(minimum, beside=bound)}"
+    )
+    if not reached:
+        text += _out_of_reach(summary, minimum)
+    return Check(name="minimum", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
+
+
+def _out_of_reach(summary: RunSummary, minimum: float) -> str:
+    """Says when not even a perfect run of this size could have passed."""
+    interval = summary.score.interval
+    if interval.method != "beta":
+        return ""
+    low, high = summary.bounds or (0.0, 1.0)
+    needed = samples_to_prove((minimum - low) / (high - low), confidence=interval.confidence)
+    if needed is None:
+        return "; no number of samples can prove it"
+    if needed <= interval.n:
+        return ""
+    return f"; {interval.n} perfect samples could not prove it, {needed} could"
+
+
+def _baseline(comparison: Comparison, rule: GateRule) -> Check:
+    mean = comparison.difference.mean
+    if mean is None:
+        return Check(
+            name="baseline", outcome=Outcome.COULD_NOT_TELL, text="no sample is judged in both runs"
+        )
+    change = f"changed by {number(mean, signed=True)}"
+    if rule.tolerance is not None:
+        failed = -mean > rule.tolerance + NOISE
+        words = "more than" if failed else "within"
+        text = f"{change}, {words} the tolerance of {number(rule.tolerance, beside=-mean)}"
+        return Check(
+            name="baseline", outcome=Outcome.FAILED if failed else Outcome.PASSED, text=text
+        )
+    conclusion = comparison.conclusion
+    text = f"{change}, {conclusion} (p = {number(comparison.p_value, beside=0.0)})"
+    if conclusion is Conclusion.NO_DIFFERENCE_SHOWN and comparison.detectable is not None:
+        text += f"; below {number(comparison.detectable)} a difference may go unseen"
+    if comparison.repeats_words:
+        text += f"; repeats differ: {comparison.repeats_words}"
+    outcome = {
+        Conclusion.WORSE: Outcome.FAILED,
+        Conclusion.TOO_FEW: Outcome.COULD_NOT_TELL,
+    }.get(conclusion, Outcome.PASSED)
+    return Check(name="baseline", outcome=outcome, text=text)

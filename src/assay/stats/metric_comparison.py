@@ -1,0 +1,93 @@
+"""The metrics of two runs beside each other. Which direction is good is not known here."""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Literal
+
+from .multiplicity import adjust_p_values
+from .number_format import WIDTH, padded, plain, plural
+from .paired_tests import fewest_that_can_tell
+from .report_sections import Figure, interval_words, p_words
+from .result_types import NOISE
+from .sample_pairs import PairedScores
+from .statistics import Interval
+
+_NAME_WIDTH = 24
+
+
+class MetricComparison(Figure):
+    """One metric of run b against run a, over the samples that have it in both."""
+
+    pairs: int
+    mean_a: float | None
+    mean_b: float | None
+    difference: Interval
+    p_value: float | None
+    adjusted_p: float | None
+    """By Holm's method over all metrics that were compared."""
+
+    test: str
+    conclusion: Literal["higher", "lower", "no difference shown", "too few to tell"]
+    """By the adjusted p-value."""
+
+
+def compare_metrics(
+    pairs: Mapping[str, PairedScores], *, confidence: float, seed: int
+) -> dict[str, MetricComparison]:
+    """Compare each metric, with p-values that hold for all of them together."""
+    names = sorted(pairs)
+    tests = [pairs[name].test(seed) for name in names]
+    known = [1.0 if test.p_value is None else test.p_value for test in tests]
+    adjusted = adjust_p_values(known)
+    found = {}
+    for name, test, p_value in zip(names, tests, adjusted, strict=True):
+        scores = pairs[name]
+        difference = scores.interval(confidence, None)
+        found[name] = MetricComparison(
+            pairs=len(scores.a),
+            mean_a=scores.mean_a,
+            mean_b=scores.mean_b,
+            difference=difference,
+            p_value=test.p_value,
+            adjusted_p=p_value,
+            test=test.method,
+            conclusion=_conclude(difference, p_value, confidence),
+        )
+    return found
+
+
+def _conclude(
+    difference: Interval, p_value: float, confidence: float
+) -> Literal["higher", "lower", "no difference shown", "too few to tell"]:
+    if difference.n < fewest_that_can_tell(confidence):
+        return "too few to tell"
+    if difference.mean is None or p_value > 1 - confidence + NOISE:
+        return "no difference shown"
+    return "lower" if difference.mean < 0 else "higher"
+
+
+def metric_lines(
+    metrics: Mapping[str, MetricComparison], unpaired: tuple[str, ...], left_out: int
+) -> list[str]:
+    """A line or two for each metric, and what was not compared."""
+    lines = []
+    if metrics:
+        lines.append(f"metrics ({len(metrics)}), p adjusted by Holm's method")
+    for name, metric in metrics.items():
+        words = (
+            f"{interval_words(metric.difference, brief=True, signed=True)}, {metric.conclusion} "
+            f"(p = {p_words(metric.p_value)}, adjusted {p_words(metric.adjusted_p)})"
+        )
+        first = f"  {padded(name, _NAME_WIDTH)}"
+        lines += textwrap.wrap(
+            words,
+            WIDTH,
+            initial_indent=first,
+            subsequent_indent=" " * len(first),
+            break_on_hyphens=False,
+        )
+    if unpaired:
+        lines.append(plain(f"metrics in one run only: {', '.join(unpaired)}", WIDTH))
+    if left_out:
+        lines.append(f"metrics not compared: {plural(left_out, 'value')} more than are kept")
+    return lines

@@ -1,0 +1,168 @@
+"""Statistics of paired differences: an interval, a test, and what a set can show at all."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .result_types import NOISE
+from .statistics import Interval, beta_limits, checked_confidence, t_interval
+
+if TYPE_CHECKING:
+    import numpy
+
+    Sums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+
+EXACT_UP_TO = 20
+"""So many differences are tried with every combination of signs; more with random ones."""
+
+_DRAWS = 10_000
+_FEWEST_DRAWS = 1_000
+_SIGNS_IN_ALL = 100_000_000
+_SIGNS_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SignFlipTest:
+    """How likely a mean difference this large is, either way, if the sides were the same."""
+
+    p_value: float | None
+    """None without pairs."""
+
+    method: str
+    """Which test it was; for one with random signs also how many and from which seed."""
+
+
+def difference_interval(
+    differences: Sequence[float], *, confidence: float = 0.95, scale: float | None = 1.0
+) -> Interval:
+    """The mean of paired differences with a confidence interval.
+
+    `scale` is the largest difference possible (1.0 for scores within 0..1), None when unknown:
+    then 30 pairs are needed.
+    """
+    checked_confidence(confidence)
+    n = len(differences)
+    if n == 0:
+        return Interval(None, None, None, 0, confidence, reason="no sample was judged on both")
+    mean = math.fsum(differences) / n
+    if scale is None:
+        return t_interval(mean, stdev(differences) if n > 1 else None, n, confidence)
+    gain = math.fsum(d for d in differences if d > 0) / scale
+    loss = -math.fsum(d for d in differences if d < 0) / scale
+    low, high = _split_limits(gain, loss, n, confidence)
+    at_least = _split_limits(gain, loss, n, 2 * confidence - 1)[0]
+    return Interval(mean, low * scale, high * scale, n, confidence, "beta", at_least * scale)
+
+
+def _split_limits(gain: float, loss: float, n: int, confidence: float) -> tuple[float, float]:
+    """Limits for gain minus loss, from the beta limits of each.
+
+    Gains and losses exclude each other in a sample, so they are correlated: by what follows for
+    wins and losses of a whole point, where it is strongest.
+    """
+    gain, loss = min(gain, float(n)), min(loss, float(n))
+    gain_low, gain_high = beta_limits(gain, n, confidence)
+    loss_low, loss_high = beta_limits(loss, n, confidence)
+    up, down = gain / n, loss / n
+    rest = (1 - up) * (1 - down)
+    together = min(math.sqrt(up * down / rest), 1.0) if rest > 0 else 0.0
+
+    def apart(first: float, second: float) -> float:
+        return math.sqrt(first**2 + second**2 + 2 * together * first * second)
+
+    low = up - down - apart(up - gain_low, loss_high - down)
+    high = up - down + apart(gain_high - up, down - loss_low)
+    return max(low, -1.0), min(high, 1.0)
+
+
+def sign_flip_test(differences: Sequence[float], *, seed: int = 0) -> SignFlipTest:
+    """Whether the mean difference could be chance: each difference might have the other sign.
+
+    Exact for differences of one size (then it is the sign test) and for up to 20 of any size;
+    else with random signs from `seed`, the same ones each time.
+    """
+    if not differences:
+        return SignFlipTest(None, "no pairs")
+    moved = [d for d in differences if abs(d) > NOISE]
+    if not moved:
+        return SignFlipTest(1.0, "no differences")
+    sizes = [abs(d) for d in moved]
+    if max(sizes) - min(sizes) <= NOISE * max(sizes):
+        return SignFlipTest(_sign_test(moved), "sign test, exact")
+    if len(moved) <= EXACT_UP_TO:
+        return SignFlipTest(_every_sign(moved), "permutation test, exact")
+    draws = choose_draws(len(moved))
+    p_value = _random_signs(moved, draws, seed)
+    return SignFlipTest(p_value, f"permutation test, {draws} draws, seed {seed}")
+
+
+def _sign_test(moved: Sequence[float]) -> float:
+    from scipy.special import bdtr
+
+    fewer = min(sum(d > 0 for d in moved), sum(d < 0 for d in moved))
+    return min(1.0, 2 * float(bdtr(fewer, len(moved), 0.5)))
+
+
+def _every_sign(moved: Sequence[float]) -> float:
+    import numpy
+
+    sums = numpy.zeros(1)
+    for d in moved:
+        sums = numpy.concatenate([sums + d, sums - d])
+    return float(_as_large(sums, moved).mean())
+
+
+def choose_draws(moved: int) -> int:
+    """How many random choices of signs are affordable for so many differences."""
+    return min(_DRAWS, max(_FEWEST_DRAWS, _SIGNS_IN_ALL // max(moved, 1)))
+
+
+def _random_signs(moved: Sequence[float], draws: int, seed: int) -> float:
+    import numpy
+
+    sums = draw_flipped_sums(moved, draws, numpy.random.default_rng(seed))
+    # The order that was observed is one of the possible ones: p is never 0.
+    return (int(_as_large(sums, moved).sum()) + 1) / (draws + 1)
+
+
+def draw_flipped_sums(
+    moved: Sequence[float], draws: int, generator: "numpy.random.Generator"
+) -> "Sums":
+    """The sums of the differences under random choices of their signs."""
+    import numpy
+
+    values = numpy.asarray(moved, dtype=float)
+    at_once = max(1, _SIGNS_AT_ONCE // len(values))
+    sums = numpy.empty(draws)
+    for start in range(0, draws, at_once):
+        count = min(at_once, draws - start)
+        drawn = generator.bytes((count * len(values) + 7) // 8)
+        bits = numpy.unpackbits(numpy.frombuffer(drawn, dtype=numpy.uint8))
+        signs = bits[: count * len(values)].reshape(count, len(values)).astype(float)
+        sums[start : start + count] = 2 * (signs @ values) - values.sum()
+    return sums
+
+
+def _as_large(
+    sums: "Sums", moved: Sequence[float]
+) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]":
+    import numpy
+
+    # Sums that are equal on paper differ in the last digits; they must count as equal.
+    observed = abs(math.fsum(moved)) - NOISE * math.fsum(map(abs, moved))
+    return numpy.asarray(numpy.abs(sums) >= observed)
+
+
+def fewest_that_can_tell(confidence: float = 0.95) -> int:
+    """How many differences, all to one side, it takes for the test to call it no chance."""
+    alpha = 1 - checked_confidence(confidence)
+    count = 1
+    while 2 * 0.5**count > alpha + NOISE:
+        count += 1
+    return count
+
+
+def stdev(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -1,0 +1,165 @@
+"""A test for samples whose repeats differ in number: the repeats are dealt to the sides anew.
+
+The mean of one repeat and the mean of twenty are not spread alike, even if nothing changed. So
+the difference of such a pair may not simply have its sign flipped. If nothing changed, though,
+each repeat of a sample could as well have been one of the other side's.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .paired_tests import SignFlipTest, choose_draws, draw_flipped_sums
+from .result_types import NOISE
+
+if TYPE_CHECKING:
+    import numpy
+
+    Sums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+
+_MOST_STEPS = 20_000_000
+"""Random numbers for one test. Beyond, its normal approximation is used."""
+
+_FEWEST_DRAWS = 1_000
+_MOST_KEPT = _MOST_STEPS // _FEWEST_DRAWS
+_AT_ONCE = 1_000_000
+
+_Kind = tuple[int, int, float, float, int]
+"""Repeats of a and of b, the two scores among them, and how many repeats have the higher."""
+
+
+class RepeatPools:
+    """The repeats of samples that have more of them on one side, both sides together."""
+
+    def __init__(self) -> None:
+        self.varied = 0
+        """Samples whose repeats are not all equal."""
+
+        self._sum = 0.0
+        self._variance = 0.0
+        self._kinds: Counter[_Kind] = Counter()
+        self._pools: list[tuple[tuple[float, ...], int]] | None = []
+        self._steps = 0
+
+    def add(self, a: Sequence[float], b: Sequence[float]) -> None:
+        """Add one sample, with its scores in a and in b."""
+        self._sum += math.fsum(b) / len(b) - math.fsum(a) / len(a)
+        values = sorted((*a, *b))
+        if values[-1] - values[0] <= NOISE:
+            return
+        self.varied += 1
+        n = len(values)
+        mean = math.fsum(values) / n
+        spread = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+        self._variance += spread * n / (len(a) * len(b))
+        if self._pools is not None:
+            self._keep(a, b, values)
+
+    def _keep(self, a: Sequence[float], b: Sequence[float], values: list[float]) -> None:
+        highs = values.count(values[-1])
+        if values.count(values[0]) + highs == len(values):
+            kind = (len(a), len(b), values[0], values[-1], highs)
+            self._steps += (min(len(a), len(b)) + 1) if kind not in self._kinds else 0
+            self._kinds[kind] += 1
+        elif self._pools is not None:
+            self._steps += min(len(a), len(b))
+            # The side with fewer repeats comes first: those are what is drawn.
+            few, many, sign = (a, b, 1) if len(a) <= len(b) else (b, a, -1)
+            self._pools.append(((*few, *many), sign * len(few)))
+        if self._steps > _MOST_KEPT:
+            self._pools = None
+            self._kinds.clear()
+
+    def test(self, equal: Sequence[float], *, seed: int = 0) -> SignFlipTest:
+        """How likely a sum of differences this far to its side is, times two for both sides.
+
+        `equal` are the differences of the samples with as many repeats on both sides: of those,
+        the signs are flipped.
+        """
+        moved = [d for d in equal if abs(d) > NOISE]
+        if not self.varied and not moved:
+            return SignFlipTest(1.0, "no differences")
+        observed = self._sum + math.fsum(moved)
+        draws = min(choose_draws(len(moved)), _MOST_STEPS // max(self._steps, 1))
+        if self._pools is None or draws < _FEWEST_DRAWS:
+            deviation = math.sqrt(self._variance + math.fsum(d * d for d in moved))
+            p_value = math.erfc(abs(observed) / deviation / math.sqrt(2))
+            return SignFlipTest(p_value, "permutation of repeats, normal approximation")
+        sums = self._draw(moved, draws, seed)
+        slack = NOISE * max(1.0, abs(observed))
+        beyond = int((sums <= observed + slack if observed < 0 else sums >= observed - slack).sum())
+        # The dealing that was observed is one of the possible ones: p is never 0.
+        p_value = min(1.0, 2 * (beyond + 1) / (draws + 1))
+        return SignFlipTest(p_value, f"permutation of repeats, {draws} draws, seed {seed}")
+
+    def _draw(self, moved: Sequence[float], draws: int, seed: int) -> "Sums":
+        import numpy
+
+        generator = numpy.random.default_rng(seed)
+        sums = numpy.zeros(draws)
+        if moved:
+            sums += draw_flipped_sums(moved, draws, generator)
+        for kind, count in sorted(self._kinds.items()):
+            sums += _draw_dealt(kind, count, draws, generator)
+        for values, few in self._pools or ():
+            sums += _draw_differences(values, few, draws, generator)
+        return sums
+
+
+def _draw_dealt(kind: _Kind, count: int, draws: int, generator: "numpy.random.Generator") -> "Sums":
+    """Sums of the differences of `count` samples of one kind."""
+    import numpy
+
+    differences, chances = _dealt(kind)
+    if count > len(differences):
+        counts = generator.multinomial(count, chances, draws)
+        return numpy.asarray(counts @ numpy.asarray(differences))
+    sums = numpy.zeros(draws)
+    for _ in range(count):
+        sums += generator.choice(differences, draws, p=chances)
+    return sums
+
+
+def _dealt(kind: _Kind) -> tuple[list[float], list[float]]:
+    """Every difference that repeats of two different scores can give, and how likely it is."""
+    in_a, in_b, low, high, highs = kind
+    everywhere = math.comb(in_a + in_b, in_a)
+    differences, chances = [], []
+    for highs_a in range(max(0, highs - in_b), min(in_a, highs) + 1):
+        ways = math.comb(highs, highs_a) * math.comb(in_a + in_b - highs, in_a - highs_a)
+        chances.append(ways / everywhere)
+        differences.append((high - low) * ((highs - highs_a) / in_b - highs_a / in_a))
+    return differences, chances
+
+
+def _draw_differences(
+    values: tuple[float, ...], few: int, draws: int, generator: "numpy.random.Generator"
+) -> "Sums":
+    """Differences between the means of `few` of the values, drawn at random, and of the others."""
+    size, count = len(values), abs(few)
+    drawn = _draw_sums(values, count, draws, generator)
+    differences = (math.fsum(values) - drawn) / (size - count) - drawn / count
+    return differences if few > 0 else -differences
+
+
+def _draw_sums(
+    values: tuple[float, ...], count: int, draws: int, generator: "numpy.random.Generator"
+) -> "Sums":
+    """Sums of `count` of the values, drawn at random without putting them back."""
+    import numpy
+
+    numbers = numpy.asarray(values)
+    if count == 1:
+        return numpy.asarray(numbers[generator.integers(len(values), size=draws)])
+    sums = numpy.zeros(draws)
+    at_once = max(1, _AT_ONCE // len(values))
+    for start in range(0, draws, at_once):
+        part = min(at_once, draws - start)
+        rows = numpy.arange(part)
+        left = numpy.tile(numbers, (part, 1))
+        for place in range(count):
+            chosen = generator.integers(place, len(values), part)
+            sums[start : start + part] += left[rows, chosen]
+            left[rows, chosen] = left[:, place]
+    return sums

@@ -1,0 +1,228 @@
+"""What a comparison of this size can show: the difference that the test finds four times in five.
+
+Computed for the test that is used. Where scores are 0 or 1 a true fall also adds noise: some of
+the samples that passed now fail at random. Elsewhere all scores are taken to fall alike.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from .paired_tests import fewest_that_can_tell, stdev
+from .result_types import NOISE
+from .statistics import checked_confidence
+
+if TYPE_CHECKING:
+    import numpy
+
+    Numbers = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+
+_POWER = 0.8
+_MOST_EXACT = 2_000
+"""Pairs up to which the power of the sign test is added up exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoScores:
+    """Scores that are all either `low` or `high`, such as 0 and 1."""
+
+    low: float
+    high: float
+    mean_b: Sequence[float]
+    """The mean of each sample in the second run."""
+
+    repeats: tuple[float, float]
+    """How many repeats a sample has in each run, by the harmonic mean."""
+
+    equal: bool
+    """Whether every sample has as many repeats on both sides."""
+
+    @property
+    def single(self) -> bool:
+        return self.equal and self.repeats == (1.0, 1.0)
+
+
+def detectable_difference(
+    differences: Sequence[float], *, confidence: float = 0.95
+) -> float | None:
+    """The smallest true mean difference that a set like this one shows four times out of five.
+
+    Judged by the differences that were seen; None when nothing differs, or with so few pairs
+    that no difference could be shown.
+    """
+    return find_detectable(differences, None, confidence=confidence)
+
+
+def find_detectable(
+    differences: Sequence[float], scores: TwoScores | None, *, confidence: float
+) -> float | None:
+    """The same, from the scores behind the differences where they are of two values only."""
+    checked_confidence(confidence)
+    n = len(differences)
+    sizes = [abs(d) for d in differences if abs(d) > NOISE]
+    if n < fewest_that_can_tell(confidence) or not sizes:
+        return None
+    largest = max(sizes)
+    if largest - min(sizes) <= NOISE * largest and (scores is None or scores.single):
+        share = None if scores is None else _share(scores)
+        found = _by_sign_test(n, len(sizes), share, confidence)
+        return None if found is None else found * largest
+    # Where few samples differ, the spread alone promises more than the test can show.
+    floor = fewest_that_can_tell(confidence) * math.fsum(sizes) / len(sizes) / n
+    by_spread = _by_spread(differences, scores, confidence)
+    return None if by_spread is None else max(by_spread, floor)
+
+
+def _share(scores: TwoScores) -> float:
+    """The share of high scores in the second run."""
+    mean = math.fsum(scores.mean_b) / len(scores.mean_b)
+    return min(max((mean - scores.low) / (scores.high - scores.low), 0.0), 1.0)
+
+
+def _by_sign_test(n: int, differing: int, share: float | None, confidence: float) -> float | None:
+    """For single results: the share of samples that must turn, by the power of the sign test."""
+    # Of few samples, the share that differs is not known well: it is drawn a little to one half.
+    noise = (differing + 1) / (n + 2)
+    passing = 1 - noise / 2 if share is None else share
+    falls = _turned(n, noise, passing, confidence)
+    rises = _turned(n, noise, 1 - passing if share is not None else passing, confidence)
+    return max((found for found in (falls, rises) if found is not None), default=None)
+
+
+def _turned(n: int, noise: float, turning: float, confidence: float) -> float | None:
+    """The fall of the share `turning` that is shown, when a part of it turns to its opposite."""
+    noise = min(noise, 2 * turning, 2 * (1 - turning))
+    if turning <= 0:
+        return None
+    both = turning - noise / 2
+
+    def is_shown(part: float) -> bool:
+        against = noise / 2 + both * part
+        return _sign_test_power(n, against, noise / 2 * (1 - part), confidence) >= _POWER
+
+    part = _smallest(is_shown)
+    return None if part is None else part * turning
+
+
+def _sign_test_power(n: int, losses: float, wins: float, confidence: float) -> float:
+    """How often the exact sign test finds more losses, when they have these shares of n pairs."""
+    import numpy
+    from scipy.special import bdtr, ndtr, ndtri
+
+    differing = losses + wins
+    alpha = 1 - confidence
+    if n > _MOST_EXACT:
+        away = (losses - wins) * math.sqrt(n) - float(ndtri(1 - alpha / 2)) * math.sqrt(differing)
+        return float(ndtr(away / math.sqrt(max(differing - (losses - wins) ** 2, NOISE))))
+    counts = numpy.arange(1, n + 1)
+    chances = _binomial(n, differing)[1:]
+    most_wins = _most_wins(n, alpha)[1:]
+    shown = numpy.where(
+        most_wins >= 0, bdtr(numpy.maximum(most_wins, 0), counts, wins / differing), 0
+    )
+    return float((chances * shown).sum())
+
+
+def _binomial(n: int, share: float) -> "Numbers":
+    """The chances of 0 to n of n."""
+    import numpy
+    from scipy.special import gammaln, xlog1py, xlogy
+
+    counts = numpy.arange(n + 1)
+    ways = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
+    chances = numpy.exp(ways + xlogy(counts, share) + xlog1py(n - counts, -min(share, 1.0)))
+    return numpy.asarray(chances)
+
+
+@lru_cache(maxsize=8)
+def _most_wins(n: int, alpha: float) -> "Numbers":
+    """With 0 to n differing pairs, the most wins that still show more losses; -1 for none."""
+    import numpy
+    from scipy.special import bdtr
+
+    most = numpy.full(n + 1, -1.0)
+    wins = -1
+    for count in range(1, n + 1):
+        if 2 * bdtr(wins + 1, count, 0.5) <= alpha + NOISE:
+            wins += 1
+        most[count] = wins
+    return most
+
+
+def _smallest(is_shown: Callable[[float], bool]) -> float | None:
+    """The smallest number up to 1 for which it holds, None if it does not even for 1."""
+    if not is_shown(1.0):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_shown(middle) else (middle, high)
+    return high
+
+
+def _by_spread(
+    differences: Sequence[float], scores: TwoScores | None, confidence: float
+) -> float | None:
+    from scipy.special import stdtrit
+
+    n = len(differences)
+    significant = float(stdtrit(n - 1, (1 + confidence) / 2)) / math.sqrt(n)
+    powerful = float(stdtrit(n - 1, _POWER)) / math.sqrt(n)
+    if scores is None:
+        return (significant + powerful) * stdev(differences)
+    width = scores.high - scores.low
+    # One repeat more or less is the smallest step that the mean difference can take.
+    step = 1 / (n * max(scores.repeats))
+    found = []
+    for end, sign in ((scores.low, 1), (scores.high, -1)):
+        b = [sign * (mean - end) / width for mean in scores.mean_b]
+        a = [y - sign * d / width for y, d in zip(b, differences, strict=True)]
+        fall = _Fall(a, b, scores)
+
+        def is_shown(part: float, fall: _Fall = fall) -> bool:
+            error = significant * fall.assumed(part) + powerful * fall.spread(part)
+            return part * fall.mean_b >= error + step
+
+        part = _smallest(is_shown)
+        if part is not None:
+            found.append(part * fall.mean_b * width)
+    return max(found, default=None)
+
+
+class _Fall:
+    """What the differences look like when each passing repeat of b fails by some chance."""
+
+    def __init__(self, a: list[float], b: list[float], scores: TwoScores) -> None:
+        n = len(b)
+        self._scores = scores
+        self._mean_a, self.mean_b = math.fsum(a) / n, math.fsum(b) / n
+        self._squares_a = math.fsum(x * x for x in a) / n
+        self._squares_b = math.fsum(y * y for y in b) / n
+        self._products = math.fsum(x * y for x, y in zip(a, b, strict=True)) / n
+        self._whole = n / (n - 1)
+
+    def spread(self, part: float) -> float:
+        """The standard deviation of the differences, when this part of the passes fails."""
+        stays = 1 - part
+        squares = stays**2 * self._squares_b - 2 * stays * self._products + self._squares_a
+        mean = stays * self.mean_b - self._mean_a
+        noise = self.mean_b * part * stays / self._scores.repeats[1]
+        return math.sqrt(max((squares - mean * mean) * self._whole + noise, 0.0))
+
+    def assumed(self, part: float) -> float:
+        """The one that the test assumes: with unequal repeats, that of repeats dealt anew."""
+        if self._scores.equal:
+            return self.spread(part)
+        in_a, in_b = self._scores.repeats
+        both, stays = in_a + in_b, 1 - part
+        mean = (in_a * self._mean_a + in_b * stays * self.mean_b) / both
+        squares = (
+            in_a**2 * self._squares_a
+            + 2 * in_a * in_b * stays * self._products
+            + in_b**2 * stays**2 * self._squares_b
+            + in_b * self.mean_b * part * stays
+        ) / both**2
+        pooled = max(mean - squares, 0.0) * both / (both - 1)
+        return max(math.sqrt(pooled * both / (in_a * in_b)), self.spread(part))

@@ -1,0 +1,140 @@
+"""Repeats of one sample: how likely one of k succeeds, and how likely all of k do."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.errors import ConfigError
+
+from .result_types import NOISE, finite
+from .statistics import Interval, beta_interval, checked_confidence
+
+Kind = Literal["pass@k", "pass^k"]
+
+_USUAL = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class PassRate:
+    """pass@k or pass^k over the samples that have k judged repeats."""
+
+    kind: Kind
+    k: int
+    threshold: float
+    """A repeat succeeds when its score is at least this."""
+
+    interval: Interval
+    """Its mean is the rate, its n the samples that count."""
+
+    left_out: int
+    """Samples with fewer than k judged repeats."""
+
+    unjudged: int
+    """Repeats that were not judged, over all samples: neither successes nor failures."""
+
+    reason: str | None = None
+    """Why there is no rate."""
+
+    @property
+    def value(self) -> float | None:
+        return self.interval.mean
+
+
+def pass_at_k(
+    samples: Iterable[Sequence[float | None]], k: int, *, threshold: float = 1.0
+) -> PassRate:
+    """How likely at least one of k repeats succeeds: the unbiased estimate 1 - C(n-c,k)/C(n,k).
+
+    Each sample is the scores of its repeats, None where one was not judged.
+    """
+    return _counted(samples, threshold).rate("pass@k", k)
+
+
+def pass_hat_k(
+    samples: Iterable[Sequence[float | None]], k: int, *, threshold: float = 1.0
+) -> PassRate:
+    """How likely all of k repeats succeed: the unbiased estimate C(c,k)/C(n,k).
+
+    Each sample is the scores of its repeats, None where one was not judged.
+    """
+    return _counted(samples, threshold).rate("pass^k", k)
+
+
+def _counted(samples: Iterable[Sequence[float | None]], threshold: float) -> "RepeatCounts":
+    counts = RepeatCounts(threshold)
+    for scores in samples:
+        counts.add(scores)
+    return counts
+
+
+class RepeatCounts:
+    """How many samples had c successes in n judged repeats: all that the two rates need."""
+
+    def __init__(self, threshold: float = 1.0) -> None:
+        self.threshold = finite(threshold, "the threshold of a success")
+        self.unjudged = 0
+        self.most = 0
+        """The most repeats, judged or not, that a sample had."""
+
+        self._samples: Counter[tuple[int, int]] = Counter()
+
+    def add(self, scores: Sequence[float | None]) -> None:
+        judged = successes = 0
+        # Weights that add up to a hair less than 1.0 must not turn success into failure.
+        enough = self.threshold - NOISE
+        for score in scores:
+            if score is not None:
+                judged += 1
+                successes += finite(score, "a score") >= enough
+        self.unjudged += len(scores) - judged
+        self.most = max(self.most, len(scores))
+        self._samples[judged, successes] += 1
+
+    def add_singles(self, scores: Sequence[float]) -> None:
+        """Samples with one judged result each, which are finite."""
+        enough = self.threshold - NOISE
+        successes = len([score for score in scores if score >= enough])
+        self.most = max(self.most, 1)
+        self._samples[1, 1] += successes
+        self._samples[1, 0] += len(scores) - successes
+
+    def ks(self) -> tuple[int, ...]:
+        """The usual numbers of repeats up to the most there are, and that one."""
+        return tuple(sorted({k for k in _USUAL if k < self.most} | {self.most} - {0}))
+
+    def rate(self, kind: Kind, k: int, *, confidence: float = 0.95) -> PassRate:
+        """The rate with its interval. Without k judged repeats in any sample it is None."""
+        if k < 1:
+            raise ConfigError(f"k is {k!r}, but at least one repeat is needed", where=kind)
+        checked_confidence(confidence)
+        estimate = _one_of_k if kind == "pass@k" else _all_of_k
+        terms, counted, left_out = [], 0, 0
+        for (judged, successes), samples in self._samples.items():
+            if judged < k:
+                left_out += samples
+                continue
+            counted += samples
+            terms.append(samples * estimate(judged, successes, k))
+        if counted:
+            interval, reason = beta_interval(math.fsum(terms), counted, confidence), None
+        else:
+            reason = self._why_none(k)
+            interval = Interval(None, None, None, 0, confidence, reason=reason)
+        return PassRate(kind, k, self.threshold, interval, left_out, self.unjudged, reason)
+
+    def _why_none(self, k: int) -> str:
+        most = max((judged for judged, _ in self._samples), default=None)
+        if most is None:
+            return "there are no samples"
+        return f"no sample has {k} judged repeats (the most is {most})"
+
+
+def _one_of_k(judged: int, successes: int, k: int) -> float:
+    # Whole numbers until the division, which Python rounds correctly at any size.
+    return 1 - math.comb(judged - successes, k) / math.comb(judged, k)
+
+
+def _all_of_k(judged: int, successes: int, k: int) -> float:
+    return math.comb(successes, k) / math.comb(judged, k)

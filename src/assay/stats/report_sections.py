@@ -1,0 +1,130 @@
+"""The parts that reports are made of, and how each is put in words."""
+
+import math
+
+from pydantic import BaseModel, ConfigDict
+
+from .number_format import labelled, number, percent, plural
+from .statistics import BINS, Interval, RunningStats
+
+
+class Figure(BaseModel):
+    """A value of a report: cannot be changed, and written to JSON without losing infinities."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Distribution(Figure):
+    """Where scores lie: ten equal parts of 0..1, or quartiles for scores on another scale."""
+
+    lowest: float
+    highest: float
+    bins: tuple[int, ...] | None
+    """Samples in 0.0-0.1, 0.1-0.2 ... 0.9-1.0; None when a score is outside 0..1."""
+
+    quartiles: tuple[float, float, float]
+    exact: bool
+    """False when the quartiles are within 0.5 % only, as for large sets."""
+
+
+class ScoreStatistics(Figure):
+    """One number of a result, over the samples that have it."""
+
+    interval: Interval
+    stdev: float | None
+    distribution: Distribution | None
+    left_out: int
+    """Samples without it, not judged ones included."""
+
+    @property
+    def mean(self) -> float | None:
+        return self.interval.mean
+
+
+class Total(Figure):
+    """A sum over all results, known only if each part is."""
+
+    value: float | None
+    at_least: float
+    """The sum of the parts that are known."""
+
+    unknown: int
+    """Results that do not say."""
+
+
+class Latency(Figure):
+    """Seconds a result took, by nearest rank, without those that came from a cache."""
+
+    measured: int
+    cached: int
+    unknown: int
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    exact: bool
+    """False when within 0.5 % only, as for large sets."""
+
+
+def distribution_of(stats: RunningStats) -> Distribution | None:
+    first, middle, third = (stats.percentiles.at(percent) for percent in (25, 50, 75))
+    if stats.minimum is None or stats.maximum is None:
+        return None
+    if first is None or middle is None or third is None:
+        return None
+    return Distribution(
+        lowest=stats.minimum,
+        highest=stats.maximum,
+        bins=stats.bins,
+        quartiles=(first, middle, third),
+        exact=stats.percentiles.exact,
+    )
+
+
+def interval_words(interval: Interval, *, brief: bool = False, signed: bool = False) -> str:
+    """A mean with its limits, or why there are none."""
+    if interval.mean is None:
+        return f"none: {interval.reason}"
+    words = number(interval.mean, signed=signed)
+    if interval.low is None or interval.high is None:
+        return f"{words}, no interval" if brief else f"{words}, no interval: {interval.reason}"
+    words += f" [{number(interval.low, signed=signed)}, {number(interval.high, signed=signed)}]"
+    return words if brief else f"{words} {percent(interval.confidence)} confidence"
+
+
+def p_words(p_value: float | None) -> str:
+    """A p-value with four decimals; a tiny one is not shown as nothing."""
+    if p_value is None:
+        return "unknown"
+    return "less than 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
+
+
+def distribution_lines(distribution: Distribution | None) -> list[str]:
+    if distribution is None:
+        return []
+    if distribution.bins is None:
+        first, middle, third = map(number, distribution.quartiles)
+        words = f"{number(distribution.lowest)} to {number(distribution.highest)}, quartiles "
+        return labelled("distribution", f"{words}{first}, {middle}, {third}")
+    parts = [
+        f"{part / BINS:.1f}-{(part + 1) / BINS:.1f}: {count}"
+        for part, count in enumerate(distribution.bins)
+        if count
+    ]
+    return labelled("distribution", ", ".join(parts))
+
+
+def seconds(value: float | None) -> str:
+    return number(value) if value is None or math.isinf(value) else f"{number(value)} s"
+
+
+def total_words(total: Total, sign: str = "") -> str:
+    def shown(value: float) -> str:
+        return f"{sign}{value:.4f}" if sign else f"{value:.0f}"
+
+    if total.value is not None:
+        return shown(total.value)
+    if not total.unknown:
+        return "unknown"
+    least = f"at least {shown(total.at_least)}; " if total.at_least else ""
+    return f"unknown ({least}{plural(total.unknown, 'result')} unknown)"

@@ -1,0 +1,211 @@
+"""Two runs joined by sample id: the scores of each pair, and what has no pair."""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from assay.errors import ConfigError
+
+from .paired_tests import SignFlipTest, difference_interval, sign_flip_test
+from .permutation import RepeatPools
+from .power import TwoScores, find_detectable
+from .result_types import NOISE, average
+from .statistics import Bounds, Interval, within
+
+
+class PairedScores:
+    """One number, the score or a metric, of samples that have it in both runs."""
+
+    def __init__(self) -> None:
+        self.a, self.b = array("d"), array("d")
+        """The means of each pair."""
+
+        self.unequal = 0
+        """Pairs with more repeats on one side."""
+
+        self.repeats_a: tuple[int, int] | None = None
+        self.repeats_b: tuple[int, int] | None = None
+        """The fewest and the most scored repeats of a sample."""
+
+        self._equal = array("d")
+        self._pools = RepeatPools()
+        self._values: set[float] | None = set()
+        self._shares = (0.0, 0.0)
+
+    def add(self, a: Sequence[float], b: Sequence[float]) -> None:
+        """Add one sample by the scores of its repeats, at least one on each side."""
+        mean_a, mean_b = average(a), average(b)
+        if mean_a is None or mean_b is None:
+            raise ValueError("a pair needs a score on both sides")
+        self.a.append(mean_a)
+        self.b.append(mean_b)
+        self.repeats_a = _widen(self.repeats_a, len(a))
+        self.repeats_b = _widen(self.repeats_b, len(b))
+        self._shares = (self._shares[0] + 1 / len(a), self._shares[1] + 1 / len(b))
+        if self._values is not None:
+            self._values.update(a, b)
+            if len(self._values) > 2:
+                self._values = None
+        if len(a) == len(b):
+            self._equal.append(settle(mean_b - mean_a))
+        else:
+            self.unequal += 1
+            self._pools.add(a, b)
+
+    @cached_property
+    def differences(self) -> "array[float]":
+        """b minus a of each pair; to be read after the last one is added."""
+        return array("d", (settle(b - a) for a, b in zip(self.a, self.b, strict=True)))
+
+    @property
+    def mean_a(self) -> float | None:
+        return average(self.a)
+
+    @property
+    def mean_b(self) -> float | None:
+        return average(self.b)
+
+    @property
+    def movable(self) -> int:
+        """Samples that could have differed: no test can show more than if all fell alike."""
+        return sum(d != 0 for d in self._equal) + self._pools.varied
+
+    def test(self, seed: int) -> SignFlipTest:
+        """Whether chance explains the difference.
+
+        With more repeats on one side, two tests must agree, so the larger p-value counts. Flipped
+        signs alone would take the longer tail of the side with fewer repeats for a change;
+        repeats dealt anew would take it for granted that no others than these samples matter.
+        """
+        flipped = sign_flip_test(self.differences, seed=seed)
+        if not self.unequal or flipped.p_value is None:
+            return flipped
+        dealt = self._pools.test(self._equal, seed=seed)
+        return max(flipped, dealt, key=lambda test: test.p_value or 0.0)
+
+    def interval(self, confidence: float, bounds: Bounds | None) -> Interval:
+        """The mean difference with its interval."""
+        scale = self._scale(bounds)
+        return difference_interval(self.differences, confidence=confidence, scale=scale)
+
+    def detectable(self, confidence: float) -> float | None:
+        """The smallest true difference that this set shows four times out of five."""
+        scores = None
+        if self._values is not None and len(self._values) == 2:
+            scores = TwoScores(
+                low=min(self._values),
+                high=max(self._values),
+                mean_b=self.b,
+                repeats=(len(self.a) / self._shares[0], len(self.b) / self._shares[1]),
+                equal=not self.unequal,
+            )
+        return find_detectable(self.differences, scores, confidence=confidence)
+
+    def _scale(self, bounds: Bounds | None) -> float | None:
+        """The largest difference possible, None when the scores' scale is not known."""
+        low, high = bounds or (0.0, 1.0)
+        if not self.a:
+            return high - low
+        lowest = min(min(self.a), min(self.b))
+        highest = max(max(self.a), max(self.b))
+        if within(lowest, highest, (low, high)):
+            return high - low
+        if bounds is not None:
+            raise ConfigError(
+                f"scores from {lowest!r} to {highest!r} are outside the bounds {bounds}",
+                where="bounds",
+                hint="give the lowest and highest score that is possible",
+            )
+        return None
+
+
+class PairedMetrics:
+    """The metrics of two runs, in bounded memory."""
+
+    MOST_NAMES = 50
+    MOST_VALUES = 4_000_000
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        """Values of metrics beyond the first names, or of all where there are too many values."""
+
+        self._pairs: dict[str, PairedScores] = {}
+        self._names: dict[str, int] = {}
+        self._only_b: set[str] = set()
+        self._values = 0
+
+    def keep(self, values: Mapping[str, Sequence[float]]) -> list[float]:
+        """The metrics of a sample of a as plain numbers, for `add` to read."""
+        kept: list[float] = []
+        for name, found in values.items():
+            self._count(len(found))
+            if name not in self._names and len(self._names) == self.MOST_NAMES:
+                self.left_out += len(found)
+            elif not self.are_too_many:
+                place = self._names.setdefault(name, len(self._names))
+                kept += [place, len(found), *found]
+        return kept
+
+    def add(self, kept: Sequence[float], values: Mapping[str, Sequence[float]]) -> None:
+        """Pair the metrics of a sample of b with those that were kept of it in a."""
+        before = dict(_read_kept(kept))
+        for name, found in values.items():
+            self._count(len(found))
+            place = self._names.get(name)
+            if place is None and len(self._only_b) < self.MOST_NAMES:
+                self._only_b.add(name)
+            if place in before and not self.are_too_many:
+                self._pairs.setdefault(name, PairedScores()).add(before[place], found)
+
+    def _count(self, values: int) -> None:
+        self._values += values
+        if self.are_too_many:
+            # Metrics of some samples only would be about those samples: none, then.
+            self._pairs.clear()
+            self.left_out = self._values
+
+    @property
+    def are_too_many(self) -> bool:
+        return self._values > self.MOST_VALUES
+
+    @property
+    def pairs(self) -> Mapping[str, PairedScores]:
+        """The metrics that samples have in both runs, by name."""
+        return self._pairs
+
+    @property
+    def unpaired(self) -> list[str]:
+        """Names of metrics that no sample has in both runs."""
+        if self.are_too_many:
+            return []
+        return sorted((self._names.keys() | self._only_b) - self._pairs.keys())
+
+
+def _read_kept(kept: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
+    start = 0
+    while start < len(kept):
+        first, count = start + 2, int(kept[start + 1])
+        yield int(kept[start]), kept[first : first + count]
+        start = first + count
+
+
+def pack(scores: Sequence[float], metrics: Sequence[float]) -> bytes:
+    """What is kept of a sample in little memory: a run may have a million of them."""
+    return array("d", [len(scores), *scores, *metrics]).tobytes()
+
+
+def unpack(packed: bytes) -> tuple["array[float]", "array[float]"]:
+    """Scores and metrics, as they were packed."""
+    numbers = array("d")
+    numbers.frombytes(packed)
+    end = 1 + int(numbers[0])
+    return numbers[1:end], numbers[end:]
+
+
+def settle(difference: float) -> float:
+    """0.0 for what adding floats in another order makes of no difference."""
+    return 0.0 if abs(difference) <= NOISE else difference
+
+
+def _widen(seen: tuple[int, int] | None, count: int) -> tuple[int, int]:
+    return (count, count) if seen is None else (min(seen[0], count), max(seen[1], count))

@@ -1,0 +1,240 @@
+"""Means with the uncertainty they have, from small sets as from a million scores."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
+
+from assay.errors import ConfigError
+
+from .percentiles import RunningPercentiles
+from .result_types import NOISE, all_finite, finite
+
+SMALLEST_T = 30
+"""Scores without known bounds get an interval from this many on: below, it would be a guess."""
+
+BINS = 10
+_AT_ONCE = 1000
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean and the range that it is in with the stated confidence."""
+
+    mean: float | None
+    """None of no scores: never 0.0, which would be a measurement."""
+
+    low: float | None
+    high: float | None
+    n: int
+    """Of samples, not of repeats."""
+
+    confidence: float = 0.95
+    method: Literal["beta", "t"] | None = None
+    """`beta` for scores with bounds, `t` for others; None where no interval can be given."""
+
+    at_least: float | None = None
+    """The one-sided lower bound: the mean is at least this, with the same confidence."""
+
+    reason: str | None = None
+    """Why there is no interval."""
+
+
+def mean_interval(
+    scores: Iterable[float], *, confidence: float = 0.95, bounds: Bounds | None = None
+) -> Interval:
+    """The mean of one score for each sample, with a two-sided confidence interval.
+
+    `bounds` are the lowest and highest score possible. Without them, scores that are all within
+    0..1 are taken to be on that scale; others need 30 samples for an (approximate) interval.
+    """
+    stats = RunningStats()
+    scores = iter(scores)
+    while some := list(islice(scores, _AT_ONCE)):
+        stats.extend(some)
+    return stats.interval(confidence=confidence, bounds=bounds)
+
+
+def samples_to_prove(minimum: float, *, confidence: float = 0.95) -> int | None:
+    """How many perfect samples prove a mean of `minimum` on the scale 0..1; None if none can."""
+    alpha = 1 - checked_confidence(confidence)
+    if minimum >= 1:
+        return None
+    if minimum <= 0:
+        return 1
+    # Counted down from a safe start: the logarithm alone is off by one where it is whole.
+    needed = math.ceil(math.log(alpha) / math.log(minimum)) + 1
+    while needed > 1 and minimum ** (needed - 1) <= alpha * (1 + NOISE):
+        needed -= 1
+    return needed
+
+
+class RunningSum:
+    """The sum of a stream, as exact at its end as at its start."""
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._lost = 0.0
+
+    def add(self, value: float) -> None:
+        # Neumaier's sum: a plain one drifts over a million values.
+        total = self._total + value
+        if abs(self._total) >= abs(value):
+            self._lost += (self._total - total) + value
+        else:
+            self._lost += (value - total) + self._total
+        self._total = total
+
+    @property
+    def total(self) -> float:
+        return self._total + self._lost
+
+
+class RunningStats:
+    """Mean, spread, extremes and distribution of a stream of scores, in constant memory."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.minimum: float | None = None
+        self.maximum: float | None = None
+        self.binary = True
+        """Whether every score so far was exactly 0 or 1."""
+
+        self.percentiles = RunningPercentiles()
+        self._bins = [0] * BINS
+        self._sum = RunningSum()
+        self._middle = 0.0
+        self._squares = 0.0
+
+    def add(self, score: float) -> None:
+        """Count one score. Raises `ConfigError` for NaN and infinities."""
+        self.extend((score,))
+
+    def extend(self, scores: Sequence[float]) -> None:
+        """Count many scores at once, which costs much less than one by one."""
+        scores = all_finite(scores, "a score")
+        if not scores:
+            return
+        lowest, highest, total = min(scores), max(scores), math.fsum(scores)
+        self.minimum = lowest if self.minimum is None else min(self.minimum, lowest)
+        self.maximum = highest if self.maximum is None else max(self.maximum, highest)
+        self.percentiles.extend(scores)
+        self._sum.add(total)
+        # Scores are few different numbers, as a rule.
+        counted = Counter(scores)
+        self.binary = self.binary and counted.keys() <= {0.0, 1.0}
+        for score, count in counted.items():
+            if -NOISE <= score <= 1 + NOISE:
+                self._bins[min(max(int(score * BINS), 0), BINS - 1)] += count
+        self._spread(counted, total / len(scores), len(scores))
+
+    def _spread(self, counted: "Counter[float]", middle: float, added: int) -> None:
+        """Join the squares of `added` scores around their `middle` to those of the others."""
+        away = middle - self._middle
+        self._squares += math.fsum(n * (score - middle) ** 2 for score, n in counted.items())
+        self._squares += away * away * (self.n * added / (self.n + added))
+        self.n += added
+        self._middle += away * added / self.n
+
+    @property
+    def total(self) -> float:
+        return self._sum.total
+
+    @property
+    def mean(self) -> float | None:
+        if self.minimum is None or self.maximum is None:
+            return None
+        return min(max(self.total / self.n, self.minimum), self.maximum)
+
+    @property
+    def stdev(self) -> float | None:
+        """The sample standard deviation; None below two scores."""
+        return math.sqrt(max(self._squares, 0.0) / (self.n - 1)) if self.n > 1 else None
+
+    @property
+    def bins(self) -> tuple[int, ...] | None:
+        """Counts in ten equal parts of 0..1, or None when a score is outside of it."""
+        return tuple(self._bins) if self.n and sum(self._bins) == self.n else None
+
+    def interval(self, *, confidence: float = 0.95, bounds: Bounds | None = None) -> Interval:
+        """The mean with its interval, as `mean_interval` describes it."""
+        checked_confidence(confidence)
+        low, high = (0.0, 1.0) if bounds is None else checked_bounds(bounds)
+        if self.mean is None or self.minimum is None or self.maximum is None:
+            return Interval(None, None, None, 0, confidence, reason="no sample was judged")
+        if within(self.minimum, self.maximum, (low, high)):
+            interval = beta_interval(self.total, self.n, confidence, (low, high))
+            return replace(interval, mean=self.mean)
+        if bounds is not None:
+            raise ConfigError(
+                f"scores from {self.minimum!r} to {self.maximum!r} are outside the bounds {bounds}",
+                where="bounds",
+                hint="give the lowest and highest score that is possible",
+            )
+        return t_interval(self.mean, self.stdev, self.n, confidence)
+
+
+def beta_interval(total: float, n: int, confidence: float, bounds: Bounds = (0.0, 1.0)) -> Interval:
+    """The interval for the mean of `n` scores within `bounds` that add up to `total`."""
+    low, width = bounds[0], bounds[1] - bounds[0]
+    share = min(max((total - n * low) / width, 0.0), float(n))
+    limits = beta_limits(share, n, confidence)
+    # A one-sided bound of confidence c is the lower limit of a two-sided 2c - 1.
+    one_sided = beta_limits(share, n, 2 * confidence - 1)[0]
+    first, last, at_least = (low + width * part for part in (*limits, one_sided))
+    return Interval(total / n, first, last, n, confidence, "beta", at_least)
+
+
+def beta_limits(total: float, n: int, confidence: float) -> Bounds:
+    """Clopper and Pearson's limits for the mean of `n` scores within 0..1 that add up to `total`.
+
+    Exact for scores of 0 and 1. For fractions the sum takes the place of the count, which held
+    its confidence on every shape of scores it was measured on.
+    """
+    from scipy.special import betaincinv
+
+    alpha = (1 - confidence) / 2
+    low = float(betaincinv(total, n - total + 1, alpha)) if total > NOISE else 0.0
+    high = float(betaincinv(total + 1, n - total, 1 - alpha)) if total < n - NOISE else 1.0
+    return low, high
+
+
+def t_interval(mean: float, stdev: float | None, n: int, confidence: float) -> Interval:
+    """Student's interval, or the reason why there is none."""
+    if n < SMALLEST_T:
+        why = f"{n} scores without bounds: {SMALLEST_T} are needed, or bounds"
+        return Interval(mean, None, None, n, confidence, reason=why)
+    if not stdev:
+        # Its width would be 0: a claim of certainty that no set of samples supports.
+        return Interval(mean, None, None, n, confidence, reason="all scores are equal: no spread")
+    from scipy.special import stdtrit
+
+    error = stdev / math.sqrt(n)
+    away = float(stdtrit(n - 1, (1 + confidence) / 2)) * error
+    at_least = mean - float(stdtrit(n - 1, confidence)) * error
+    return Interval(mean, mean - away, mean + away, n, confidence, "t", at_least)
+
+
+def within(lowest: float, highest: float, bounds: Bounds) -> bool:
+    """Whether scores lie within bounds, up to what adding weights in floats can make of 1.0."""
+    slack = NOISE * (bounds[1] - bounds[0])
+    return bounds[0] - slack <= lowest and highest <= bounds[1] + slack
+
+
+def checked_confidence(confidence: float) -> float:
+    if not 0.5 < confidence < 1:
+        raise ConfigError(
+            f"confidence is {confidence!r}, not between 0.5 and 1", hint="0.95 is usual"
+        )
+    return confidence
+
+
+def checked_bounds(bounds: Bounds) -> Bounds:
+    low, high = (finite(bound, "a bound") for bound in bounds)
+    if not low < high:
+        raise ConfigError(f"bounds are {bounds}: the first must be below the second")
+    return low, high

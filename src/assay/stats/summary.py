@@ -1,0 +1,383 @@
+"""What a run came to: every mean with its interval and with what was left out of it."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from .number_format import labelled, number, padded, plain, plural
+from .percentiles import RunningPercentiles
+from .repeats import PassRate, RepeatCounts
+from .report_sections import (
+    Figure,
+    Latency,
+    ScoreStatistics,
+    Total,
+    distribution_lines,
+    distribution_of,
+    interval_words,
+    seconds,
+    total_words,
+)
+from .result_types import (
+    ResultLike,
+    all_finite,
+    by_sample,
+    finite,
+    judged_score,
+    judged_scores,
+)
+from .statistics import (
+    Bounds,
+    RunningStats,
+    RunningSum,
+    checked_bounds,
+    checked_confidence,
+)
+
+MOST_METRICS = 200
+"""Names come from scorers: without a limit, a name with a counter in it would fill the memory."""
+
+_AT_ONCE = 1000
+
+
+class RunSummary(Figure):
+    """A run in numbers. `samples` are the unit of means; each has one or more `results`."""
+
+    samples: int
+    judged_samples: int
+    """Samples with at least one judged result."""
+
+    partly_judged_samples: int
+    """Those of them that also have a result that was not judged."""
+
+    results: int
+    judged_results: int
+    failed: dict[str, int]
+    """Results by the boundary that failed."""
+
+    failed_but_judged: int
+    """Results among `failed` that have a valid score all the same."""
+
+    invalid: int
+    """Results that were not judged though nothing failed."""
+
+    score: ScoreStatistics
+    bounds: Bounds | None
+    """The lowest and highest score possible, where they were given."""
+
+    metrics: dict[str, ScoreStatistics]
+    metrics_left_out: int
+    """Values of further metrics, beyond the first 200 names."""
+
+    input_tokens: Total
+    output_tokens: Total
+    cost_usd: Total
+    latency: Latency
+    repeats: int
+    """The most results that a sample has."""
+
+    pass_at_k: tuple[PassRate, ...]
+    """One of k succeeds; empty without repeats."""
+
+    pass_hat_k: tuple[PassRate, ...]
+    """All of k succeed; empty without repeats."""
+
+    @property
+    def not_judged_samples(self) -> int:
+        return self.samples - self.judged_samples
+
+    @property
+    def not_judged_results(self) -> int:
+        return self.results - self.judged_results
+
+    @property
+    def not_judged_share(self) -> float | None:
+        """Of the results; None when there are none."""
+        return self.not_judged_results / self.results if self.results else None
+
+    def lines(self) -> list[str]:
+        """The summary in plain lines of at most 80 columns."""
+        return [
+            *labelled("score", interval_words(self.score.interval)),
+            *labelled("samples", self._samples_words()),
+            *labelled("not judged", self._not_judged_words()),
+            *distribution_lines(self.score.distribution),
+            *self._metric_lines(),
+            *self._repeat_lines(),
+            *labelled("latency", self._latency_words()),
+            *labelled("tokens", self._token_words()),
+            *labelled("cost", total_words(self.cost_usd, "$")),
+        ]
+
+    def _samples_words(self) -> str:
+        words = f"{self.samples}, {self.judged_samples} judged"
+        if self.partly_judged_samples:
+            words += f" ({self.partly_judged_samples} of them only in part)"
+        return words + (f"; {plural(self.results, 'result')}" if self.repeats > 1 else "")
+
+    def _not_judged_words(self) -> str:
+        words = f"{self.not_judged_results} of {plural(self.results, 'result')}"
+        parts = [f"{plain(name, 20)} failed {count}" for name, count in self.failed.items()]
+        if self.invalid:
+            parts.append(f"no valid score {self.invalid}")
+        words += f": {', '.join(parts)}" if parts else ""
+        if self.failed_but_judged:
+            words += f" ({self.failed_but_judged} of the failed were judged all the same)"
+        return words
+
+    def _metric_lines(self) -> list[str]:
+        lines = []
+        for name, metric in self.metrics.items():
+            words = f"  {padded(name, 24)} {interval_words(metric.interval, brief=True)}"
+            lines.append(words + (f", {metric.left_out} without it" if metric.left_out else ""))
+        if self.metrics_left_out:
+            lines.append(f"  and {plural(self.metrics_left_out, 'value')} of further metrics")
+        return ["metrics", *lines] if lines else []
+
+    def _repeat_lines(self) -> list[str]:
+        lines = []
+        for rate in (*self.pass_at_k, *self.pass_hat_k):
+            label = rate.kind.replace("k", str(rate.k))
+            words = interval_words(rate.interval, brief=True)
+            left_out = f", {plural(rate.left_out, 'sample')} left out" if rate.left_out else ""
+            lines += labelled(label, words + left_out)
+        if self.pass_at_k:
+            bar = number(self.pass_at_k[0].threshold)
+            lines += labelled("", f"(a repeat passes with a score of {bar} or more)")
+        return lines
+
+    def _latency_words(self) -> str:
+        latency = self.latency
+        named = {50: latency.p50, 90: latency.p90, 95: latency.p95, 99: latency.p99}
+        values = ", ".join(f"p{rank} {seconds(value)}" for rank, value in named.items())
+        left_out = [
+            f"{count} {word}"
+            for count, word in ((latency.cached, "cached"), (latency.unknown, "unknown"))
+            if count
+        ]
+        words = values if latency.measured else "not measured"
+        return words + (f" ({', '.join(left_out)} left out)" if left_out else "")
+
+    def _token_words(self) -> str:
+        return f"{total_words(self.input_tokens)} in, {total_words(self.output_tokens)} out"
+
+
+def summarise(
+    results: Iterable[ResultLike],
+    *,
+    confidence: float = 0.95,
+    bounds: Bounds | None = None,
+    success: float = 1.0,
+) -> RunSummary:
+    """Sum up a run in one pass and constant memory.
+
+    The repeats of a sample must come one after another. `bounds` are the lowest and highest
+    score possible; `success` is the score from which on a repeat passes.
+    """
+    checked_confidence(confidence)
+    if bounds is not None:
+        checked_bounds(bounds)
+    running = _Running(success)
+    for chunk in _whole_samples(results):
+        if len({result.sample_id for result in chunk}) == len(chunk):
+            running.add_singles(chunk)
+        else:
+            for _, repeats in by_sample(chunk):
+                running.add(repeats)
+    return running.summary(confidence, bounds)
+
+
+def _whole_samples(results: Iterable[ResultLike]) -> Iterator[list[ResultLike]]:
+    """Many results at once; the repeats of a sample stay together."""
+    remaining = iter(results)
+    chunk = list(islice(remaining, _AT_ONCE))
+    while chunk:
+        following = next(remaining, None)
+        while following is not None and following.sample_id == chunk[-1].sample_id:
+            chunk.append(following)
+            following = next(remaining, None)
+        yield chunk
+        chunk = [] if following is None else [following, *islice(remaining, _AT_ONCE - 1)]
+
+
+def _mean(values: list[float]) -> float:
+    return values[0] if len(values) == 1 else math.fsum(values) / len(values)
+
+
+class _RunningTotal:
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._known = 0
+        self._sum = RunningSum()
+        self._unknown = 0
+
+    def extend(self, values: Sequence[float | None]) -> None:
+        known = all_finite([value for value in values if value is not None], self._what)
+        self._known += len(known)
+        self._unknown += len(values) - len(known)
+        self._sum.add(math.fsum(known))
+
+    def total(self) -> Total:
+        total = self._sum.total
+        known = self._known > 0 and self._unknown == 0
+        return Total(value=total if known else None, at_least=total, unknown=self._unknown)
+
+
+class _RunningLatency:
+    def __init__(self) -> None:
+        self._seconds = RunningPercentiles()
+        self._cached = 0
+        self._unknown = 0
+
+    def extend(self, results: Sequence[ResultLike]) -> None:
+        asked = [result.latency_s for result in results if not result.cached]
+        known = [seconds for seconds in asked if seconds is not None]
+        self._cached += len(results) - len(asked)
+        self._unknown += len(asked) - len(known)
+        self._seconds.extend(known)
+
+    def latency(self) -> Latency:
+        return Latency(
+            measured=self._seconds.n,
+            cached=self._cached,
+            unknown=self._unknown,
+            p50=self._seconds.at(50),
+            p90=self._seconds.at(90),
+            p95=self._seconds.at(95),
+            p99=self._seconds.at(99),
+            exact=self._seconds.exact,
+        )
+
+
+class _Running:
+    """The counters behind a summary.
+
+    Numbers wait in lists to be counted many at once: going through a list in C takes a tenth of
+    the time that a call for each of them does.
+    """
+
+    def __init__(self, success: float) -> None:
+        self._samples = self._results = self._judged_results = self._partly = 0
+        self._failed: Counter[str] = Counter()
+        self._failed_but_judged = self._invalid = 0
+        self._means: list[float] = []
+        self._metric_means: dict[str, list[float]] = {}
+        self._waiting: list[ResultLike] = []
+        self._score = RunningStats()
+        self._metrics: dict[str, RunningStats] = {}
+        self._metrics_left_out = 0
+        self._input = _RunningTotal("a number of input tokens")
+        self._output = _RunningTotal("a number of output tokens")
+        self._cost = _RunningTotal("a cost")
+        self._latency = _RunningLatency()
+        self._repeats = RepeatCounts(success)
+
+    def add(self, repeats: list[ResultLike]) -> None:
+        scores = [judged_score(result) for result in repeats]
+        judged = [score for score in scores if score is not None]
+        self._samples += 1
+        self._results += len(repeats)
+        self._judged_results += len(judged)
+        self._partly += 0 < len(judged) < len(repeats)
+        if judged:
+            self._means.append(_mean(judged))
+        self._repeats.add(scores)
+        measured = False
+        for result, score in zip(repeats, scores, strict=True):
+            if score is None or result.boundary is not None:
+                self._account(result, judged=score is not None)
+            measured = measured or bool(result.metrics)
+        if measured:
+            self._measure(repeats, scores)
+        self._waiting += repeats
+        if len(self._waiting) >= _AT_ONCE:
+            self._count()
+
+    def add_singles(self, results: list[ResultLike]) -> None:
+        """Samples with one result each: what is usual about them is counted without a call."""
+        scores = judged_scores(results)
+        unusual = [result for result in results if result.boundary is not None or result.metrics]
+        if unusual or len(scores) < len(results):
+            for result in results:
+                self.add([result])
+            return
+        self._samples += len(scores)
+        self._results += len(scores)
+        self._judged_results += len(scores)
+        self._means += scores
+        self._repeats.add_singles(scores)
+        self._waiting += results
+        self._count()
+
+    def _account(self, result: ResultLike, *, judged: bool) -> None:
+        if result.boundary is not None:
+            self._failed[str(result.boundary)] += 1
+            self._failed_but_judged += judged
+        elif not judged:
+            self._invalid += 1
+
+    def _count(self) -> None:
+        """Count what waits."""
+        waiting = self._waiting
+        self._score.extend(self._means)
+        self._input.extend([result.input_tokens for result in waiting])
+        self._output.extend([result.output_tokens for result in waiting])
+        self._cost.extend([result.cost_usd for result in waiting])
+        self._latency.extend(waiting)
+        for name, means in self._metric_means.items():
+            self._metrics[name].extend(means)
+        self._means, self._metric_means, self._waiting = [], {}, []
+
+    def _measure(self, repeats: list[ResultLike], scores: list[float | None]) -> None:
+        values: dict[str, list[float]] = {}
+        for result, score in zip(repeats, scores, strict=True):
+            for name, value in result.metrics.items() if score is not None else ():
+                if value is not None:
+                    values.setdefault(name, []).append(finite(value, "metric {!r}", name))
+        for name, measured in values.items():
+            if name not in self._metrics:
+                if len(self._metrics) >= MOST_METRICS:
+                    self._metrics_left_out += len(measured)
+                    continue
+                self._metrics[name] = RunningStats()
+            self._metric_means.setdefault(name, []).append(_mean(measured))
+
+    def summary(self, confidence: float, bounds: Bounds | None) -> RunSummary:
+        self._count()
+        repeats = self._repeats
+        ks = repeats.ks() if repeats.most > 1 else ()
+        return RunSummary(
+            samples=self._samples,
+            judged_samples=self._score.n,
+            partly_judged_samples=self._partly,
+            results=self._results,
+            judged_results=self._judged_results,
+            failed=dict(sorted(self._failed.items())),
+            failed_but_judged=self._failed_but_judged,
+            invalid=self._invalid,
+            score=self._statistics(self._score, confidence, bounds),
+            bounds=bounds,
+            metrics={
+                name: self._statistics(stats, confidence, None)
+                for name, stats in sorted(self._metrics.items())
+            },
+            metrics_left_out=self._metrics_left_out,
+            input_tokens=self._input.total(),
+            output_tokens=self._output.total(),
+            cost_usd=self._cost.total(),
+            latency=self._latency.latency(),
+            repeats=repeats.most,
+            pass_at_k=tuple(repeats.rate("pass@k", k, confidence=confidence) for k in ks),
+            pass_hat_k=tuple(repeats.rate("pass^k", k, confidence=confidence) for k in ks),
+        )
+
+    def _statistics(
+        self, stats: RunningStats, confidence: float, bounds: Bounds | None
+    ) -> ScoreStatistics:
+        return ScoreStatistics(
+            interval=stats.interval(confidence=confidence, bounds=bounds),
+            stdev=stats.stdev,
+            distribution=distribution_of(stats),
+            left_out=self._samples - stats.n,
+        )

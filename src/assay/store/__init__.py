@@ -1,0 +1,24 @@
+"""The store: runs, results, attempts, training steps and sessions, in SQLite or PostgreSQL."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "AttemptRow",
+    "DoneKeys",
+    "Holder",
+    "ResultRow",
+    "Retried",
+    "Run",
+    "RunRow",
+    "RunSpec",
+    "SessionRow",
+    "StepRow",
+    "Store",
+    "StoreSettings",
+    "Totals",
+    "Writer",
+    "WriterSettings",
+    "sample_key",
+]

@@ -1,0 +1,277 @@
+"""One engine for one store: SQLite by path, PostgreSQL by URL. Its errors are `StoreError`s."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from assay.errors import ConfigError, MissingExtra, StoreError
+from assay.types import Redactor
+
+from .database_errors import explained
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection, CursorResult, Engine, Table
+    from sqlalchemy.dialects import postgresql, sqlite
+
+_OLDEST_SQLITE = (3, 35, 0)
+"""The first with RETURNING."""
+
+_WRITES = "assay_writes"
+VERSION_TABLE = "assay_schema_version"
+"""What tells a store from any other database."""
+
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""How long a server that is gone without a word is waited for, in seconds; the last in
+milliseconds. The system's own defaults are hours."""
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """How a store writes."""
+
+    synchronous: Literal["normal", "full"] = "normal"
+    """SQLite only. Both survive a killed process; `full` also keeps the last commits when the
+    power fails, and costs a disk sync a commit."""
+
+    lock_timeout_s: float = 30.0
+    """How long to wait for another process that is writing."""
+
+    shared: bool = False
+    """SQLite only. A new file may be read and written by its group (0660, its folder 0770);
+    otherwise by its owner alone. A file that is there keeps its permissions."""
+
+    def __post_init__(self) -> None:
+        if self.synchronous not in ("normal", "full"):
+            raise ConfigError(f"synchronous is 'normal' or 'full', not {self.synchronous!r}")
+        if not 0 < self.lock_timeout_s <= 3600:
+            raise ConfigError(f"lock_timeout_s is above 0, up to 3600, not {self.lock_timeout_s!r}")
+
+
+class Database:
+    """Transactions on one store, from any thread of the process that opened it."""
+
+    def __init__(self, engine: "Engine", where: str, secrets: tuple[str, ...] = ()) -> None:
+        self.where = where
+        """The path, or the URL without user and password: fit for messages."""
+
+        self._engine = engine
+        self._secrets = secrets
+        # Held, so that no failure of any part shows the password while the store is open.
+        self._redactor = Redactor(secrets)
+        self._pid = os.getpid()
+        self._closed = False
+
+    @property
+    def is_postgresql(self) -> bool:
+        return self._engine.dialect.name == "postgresql"
+
+    @property
+    def placeholder(self) -> str:
+        """How the driver spells one value in a statement given to it as text."""
+        return "%s" if self.is_postgresql else "?"
+
+    @contextmanager
+    def reading(self) -> "Iterator[Connection]":
+        """A transaction that only reads."""
+        with self._transaction(writes=False) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> "Iterator[Connection]":
+        """A transaction that has the right to write from its start: it cannot deadlock later."""
+        with self._transaction(writes=True) as connection:
+            yield connection
+
+    def has_table(self, connection: "Connection", name: str) -> bool:
+        there = (
+            "SELECT to_regclass(?)"
+            if self.is_postgresql
+            else "SELECT name FROM sqlite_master WHERE name = ?"
+        )
+        return self.execute(connection, there, name).scalar() is not None
+
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> "Iterator[Connection]":
+        from sqlalchemy.exc import SQLAlchemyError
+
+        self._refuse_misuse()
+        try:
+            with self._engine.connect() as connection:
+                if writes:
+                    connection = connection.execution_options(**{_WRITES: True})
+                with connection.begin():
+                    yield connection
+        except SQLAlchemyError as error:
+            raise explained(error, where=self.where, secrets=self._secrets) from None
+        except UnicodeError:
+            raise StoreError(
+                "text with half of a surrogate pair cannot be stored or looked for",
+                where=self.where,
+            ) from None
+        except OverflowError:
+            raise StoreError("a number does not fit into 64 bits", where=self.where) from None
+
+    def _refuse_misuse(self) -> None:
+        if self._closed:
+            raise StoreError("the store was closed", where=self.where)
+        if os.getpid() != self._pid:
+            raise StoreError(
+                "the store was opened in another process, and connections do not survive a fork",
+                where=self.where,
+                hint="open the store in the process that uses it",
+            )
+
+    def execute(
+        self, connection: "Connection", statement: str, *values: object
+    ) -> "CursorResult[Any]":
+        """Run a statement given as text, with `?` for each value.
+
+        For what every run does: composing and compiling a statement takes several times as long
+        as running it.
+        """
+        return connection.exec_driver_sql(statement.replace("?", self.placeholder), values)
+
+    def insert(self, table: "Table") -> "postgresql.Insert | sqlite.Insert":
+        """An insert that can say what to do on a conflict."""
+        from sqlalchemy.dialects import postgresql, sqlite
+
+        return postgresql.insert(table) if self.is_postgresql else sqlite.insert(table)
+
+    def now(self, connection: "Connection") -> float:
+        """Seconds since 1970 by the one clock that all processes of this store share."""
+        if not self.is_postgresql:
+            return time.time()
+        found = connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar()
+        return float(found)  # type: ignore[arg-type]  # the function always gives a number
+
+    def close(self) -> None:
+        self._closed = True
+        # After a fork the connections belong to the parent, which still uses them.
+        self._engine.dispose(close=os.getpid() == self._pid)
+
+
+def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> Database:
+    """A file in write-ahead mode: readers and one writer at a time.
+
+    Made if absent. Unless `create`, a file that is no store is refused and left as it is.
+    """
+    import sqlalchemy as sa
+
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise ConfigError(
+            f"SQLite {sqlite3.sqlite_version} is too old for a store; 3.35 or newer is needed",
+            hint="use a newer Python, or a PostgreSQL store",
+        )
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=str(path)),
+        hide_parameters=True,
+        connect_args={"timeout": settings.lock_timeout_s},
+    )
+
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        # Without this the driver opens transactions when it sees fit, and not for reads.
+        connection.isolation_level = None
+        # Samples are a few kilobytes: on larger pages a commit copies fewer of them. Only a new
+        # file takes the size.
+        connection.execute("PRAGMA page_size = 8192")
+        connection.execute("PRAGMA cache_size = -16000")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
+
+    sa.event.listen(engine, "connect", prepare)
+    sa.event.listen(engine, "begin", _begin)
+    database = Database(engine, str(path))
+    if not create:
+        _refuse_other(database, "the file is not a store")
+    _use_write_ahead_log(database, deadline=time.monotonic() + settings.lock_timeout_s)
+    return database
+
+
+def _refuse_other(database: Database, what: str) -> None:
+    """Raise `StoreError` where no store was made, before anything is written there."""
+    try:
+        with database.reading() as connection:
+            if not database.has_table(connection, VERSION_TABLE):
+                raise StoreError(what, where=database.where, hint="choose another place")
+    except BaseException:
+        database.close()
+        raise
+
+
+def _begin(connection: "Connection") -> None:
+    # A transaction that reads first and writes later may fail at once when another one wrote in
+    # between, without waiting. The right to write is taken, and waited for, at the start.
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _use_write_ahead_log(database: Database, *, deadline: float) -> None:
+    """Switch once; the file remembers. SQLite does not wait for locks here, so this does."""
+    engine = database._engine
+    while True:
+        raw = None
+        try:
+            raw = engine.raw_connection()
+            if raw.cursor().execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                raw.cursor().execute("PRAGMA journal_mode = WAL")
+            return
+        except Exception as error:
+            orig = getattr(error, "orig", error)
+            locked = getattr(orig, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+            if not isinstance(orig, sqlite3.Error):
+                raise
+            if not locked or time.monotonic() > deadline:
+                raise explained(error, where=database.where) from None
+            time.sleep(0.01)
+        finally:
+            if raw is not None:
+                raw.close()
+
+
+def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -> Database:
+    """A database that exists already; its tables are made if absent, unless `create` is False."""
+    import sqlalchemy as sa
+
+    parsed = _parsed(url)
+    where = f"postgresql://{parsed.host or 'local'}/{parsed.database or ''}"
+    wanted = {"options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}", **_PATIENCE}
+    options = {name: value for name, value in wanted.items() if name not in parsed.query}
+    try:
+        engine = sa.create_engine(
+            parsed, hide_parameters=True, pool_pre_ping=True, connect_args=options
+        )
+    except ModuleNotFoundError:
+        raise MissingExtra.needed("postgres", by="a PostgreSQL store", package="psycopg") from None
+    secrets = [parsed.password, *(parsed.query.get(name) for name in ("password", "sslpassword"))]
+    database = Database(engine, where, tuple(str(secret) for secret in secrets if secret))
+    if not create:
+        _refuse_other(database, "there is no store in this database")
+    return database
+
+
+def _parsed(url: str) -> "URL":
+    import sqlalchemy as sa
+
+    try:
+        parsed = sa.make_url(url).set(drivername="postgresql+psycopg")
+    except (sa.exc.ArgumentError, ValueError):
+        # The cause would repeat the URL, password included.
+        raise ConfigError(
+            "the store's URL cannot be read",
+            hint="write postgresql://user:password@host:5432/database",
+        ) from None
+    if "@" in f"{parsed.host}{parsed.database}":
+        # What follows the first one would be taken for the host, and shown.
+        raise ConfigError("the store's URL has several @", hint="write %40 for one in a password")
+    return parsed

@@ -1,0 +1,208 @@
+"""What is written of one sample: narrow columns to filter by, and the body as it is."""
+
+import hashlib
+import time
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+
+from assay.errors import ConfigError, StoreError, WireError
+from assay.types import Sample, well_formed
+
+if TYPE_CHECKING:
+    from assay.types import EvaluateResult, ModelCall, Trajectory, Usage
+
+UNPLACED = 2**62
+"""The position of a sample without an index: after all that have one, on both databases."""
+
+_LONGEST_ID = 400
+_INT64 = 2**63
+_MOST_TOKENS = 10**10
+"""More than any rollout takes, and so few that the sums of a run stay within 64 bits."""
+
+PLAIN, ZLIB = "plain", "zlib"
+_COMPRESSED_FROM = 32 * 1024
+"""Smaller bodies are stored as they are: compressing them costs as much as everything else."""
+
+RESULT_COLUMNS = (
+    "run_no key position sample_id repeat group_index status input_tokens output_tokens cost_usd "
+    "latency_s cached recorded_at score valid metrics"
+).split()
+ATTEMPT_COLUMNS = (
+    "run_no key position sample_id repeat group_index status input_tokens output_tokens cost_usd "
+    "latency_s cached recorded_at boundary kind message retryable codec blob"
+).split()
+
+
+@dataclass(slots=True)
+class Entry:
+    """One sample on its way into the store."""
+
+    key: str
+    values: tuple[Any, ...]
+    """In the order of the columns, without the run's number and, for attempts, the body."""
+
+    body: bytes
+    failed: bool = False
+    prompt_digest: str | None = None
+    """Of the messages that the agent was sent first; None when none were."""
+
+
+def result_entry(key: str, sample: Sample, repeat: int) -> Entry:
+    """A sample that came to its end. Raises `ConfigError` for one that failed."""
+    if sample.failure is not None:
+        # Taken for done, it would never be tried again.
+        raise ConfigError(
+            f"sample {sample.id!r} failed at the {sample.failure.boundary}: it is no result",
+            where="Writer.record()",
+            hint="use record_failure(), which keeps it as an attempt",
+        )
+    result = sample.score
+    if result is None:
+        judged: tuple[Any, ...] = (None, False, None)
+    else:
+        metrics = _metrics(result) if result.metrics else None
+        judged = (result.score, result.is_score_valid, metrics)
+    body = sample.to_json_bytes()
+    return Entry(key, (*_narrow(key, sample, repeat), *judged), body)
+
+
+def failure_entry(key: str, sample: Sample, repeat: int) -> Entry:
+    """A failed attempt. Raises `ConfigError` for a sample that did not fail."""
+    failure = sample.failure
+    if failure is None:
+        raise ConfigError(
+            f"sample {sample.id!r} has no failure",
+            where="Writer.record_failure()",
+            hint="set sample.failure, for instance to Failure.of(error, boundary)",
+        )
+    judged = (
+        str(failure.boundary),
+        column_text(failure.kind),
+        column_text(failure.message),
+        failure.retryable,
+    )
+    body = sample.to_json_bytes()
+    return Entry(key, (*_narrow(key, sample, repeat), *judged), body, failed=True)
+
+
+def _narrow(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
+    if not key.isprintable() or not 0 < len(key) <= _LONGEST_ID or not 0 <= repeat < _INT64:
+        _refuse_key(key, repeat)
+    index, group = sample.index, sample.group_index
+    if (index is not None and not -_INT64 <= index < UNPLACED) or (
+        group is not None and not -_INT64 <= group < _INT64
+    ):
+        raise WireError(
+            f"index {index} or group {group} does not fit into 64 bits",
+            where=f"sample {sample.id!r}",
+        )
+    return (
+        key,
+        UNPLACED if index is None else index,
+        column_id(sample.id),
+        repeat,
+        group,
+        str(sample.status),
+        *_consumed(sample.trajectory),
+        time.time(),
+    )
+
+
+def _refuse_key(key: str, repeat: int) -> None:
+    if not 0 <= repeat < _INT64:
+        raise ConfigError(f"repeat counts from 0: {repeat!r}")
+    raise ConfigError(
+        f"{key[:50]!r} cannot be the key of a sample", hint="make keys with sample_key()"
+    )
+
+
+def _metrics(result: "EvaluateResult") -> str:
+    found = {
+        name: metric.score if metric.is_score_valid else None
+        for name, metric in result.metrics.items()
+    }
+    return to_json(found).decode()
+
+
+def _consumed(trajectory: "Trajectory | None") -> tuple[Any, ...]:
+    """Input tokens, output tokens, cost, latency and whether a cache answered.
+
+    One call that does not know makes the sum unknown, unless the total is known without it.
+    """
+    if trajectory is None:
+        return (None, None, None, None, False)
+    calls, latency, cost = trajectory.calls, trajectory.duration, trajectory.cost_usd
+    if len(calls) == 1 and latency is not None and calls[0].usage is not None:
+        usage: Usage = calls[0].usage
+        cached = _is_cached(calls[0])
+        read, written = _count(usage.input_tokens), _count(usage.output_tokens)
+        return (read, written, usage.cost_usd if cost is None else cost, latency, cached)
+    if latency is None and calls and all(call.latency_s is not None for call in calls):
+        latency = sum(call.latency_s or 0.0 for call in calls)
+    usages = [call.usage for call in calls]
+    return (
+        _count(_summed([_count(usage.input_tokens) if usage else None for usage in usages])),
+        _count(_summed([_count(usage.output_tokens) if usage else None for usage in usages])),
+        _summed([usage.cost_usd if usage else None for usage in usages]) if cost is None else cost,
+        latency,
+        any(map(_is_cached, calls)),
+    )
+
+
+def _is_cached(call: "ModelCall") -> bool:
+    extra = call.__pydantic_extra__
+    return extra is not None and extra.get("cached") is True
+
+
+def _count(tokens: int | None) -> int | None:
+    """`tokens`; None for a number that cannot be one of tokens, whatever the server says."""
+    return tokens if tokens is not None and 0 <= tokens <= _MOST_TOKENS else None
+
+
+def _summed(found: list[Any]) -> Any:
+    return None if not found or None in found else sum(found)
+
+
+def column_text(text: str) -> str:
+    """`text` as both databases can hold it: PostgreSQL refuses NUL, both refuse half an emoji."""
+    return well_formed(text.replace("\0", "\ufffd"))
+
+
+def column_id(text: str) -> str:
+    """A sample's id as a column holds it: one that does not fit is changed and marked by a digest.
+
+    The same id gives the same column in every run, so runs still pair by it.
+    """
+    if len(text) <= _LONGEST_ID and text.isascii() and "\0" not in text:
+        return text
+    plain = column_text(text)
+    if plain == text and len(text) <= _LONGEST_ID:
+        return text
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{plain[: _LONGEST_ID - 20]}…{digest}"
+
+
+def packed(body: bytes) -> tuple[str, bytes]:
+    """How a body is stored: the name of its codec, and its bytes."""
+    if len(body) < _COMPRESSED_FROM:
+        return PLAIN, body
+    return ZLIB, zlib.compress(body, 1)
+
+
+def unpacked(codec: str, blob: bytes, *, where: str) -> bytes:
+    """The body that `packed` stored."""
+    if codec == PLAIN:
+        return bytes(blob)
+    if codec == ZLIB:
+        try:
+            return zlib.decompress(blob)
+        except zlib.error as error:
+            raise StoreError(f"a stored sample is damaged: {error}", where=where) from error
+    raise StoreError(
+        f"a stored sample is packed as {codec!r}, which this assay does not know",
+        where=where,
+        hint="upgrade assay",
+    )

@@ -1,0 +1,350 @@
+"""A run's description, and what a list of runs shows of each."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from assay.errors import ConfigError
+
+from .database import Database
+from .insert_rows import column_text
+from .lease import Holder
+from .schema import tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+RunStatus = Literal["running", "completed", "interrupted", "failed"]
+LATEST = "latest"
+_LONGEST_ID = 200
+_SHOWN = 5
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run is: enough to resume it, nothing secret."""
+
+    id: str
+    name: str
+    config: dict[str, Any]
+    """Plain JSON values. It is stored: no key or password belongs in it."""
+
+    config_fingerprint: str
+    dataset: str
+    dataset_fingerprint: str | None = None
+    total: int | None = None
+    """How many samples there are, where it is known before they were read."""
+
+    repeats: int = 1
+    created_at: str = field(default_factory=now)
+    reuses: str | None = None
+    """The run whose recorded trajectories this one scores instead of rolling out again."""
+
+    key_fingerprint: str | None = None
+    """The fingerprint in the keys of its samples. None: `config_fingerprint`."""
+
+    def __post_init__(self) -> None:
+        if not self.id or len(self.id) > _LONGEST_ID or not self.id.isprintable():
+            raise ConfigError(f"{self.id[:50]!r} cannot be the id of a run", where="RunSpec")
+        if self.id == LATEST:
+            raise ConfigError(f"{LATEST!r} names the newest run and cannot be the id of one")
+        if self.repeats < 1:
+            raise ConfigError(f"repeats is at least 1, not {self.repeats!r}", where="RunSpec")
+        if self.total is not None and self.total < 0:
+            raise ConfigError(f"total is at least 0, not {self.total!r}", where="RunSpec")
+        self.config_json()
+
+    def config_json(self) -> str:
+        try:
+            # Through pydantic, so that an endpoint inside is written without its secrets.
+            return to_json(self.config, inf_nan_mode="strings").decode()
+        except PydanticSerializationError as error:
+            raise ConfigError(
+                f"the configuration is not plain JSON: {error}", where="RunSpec"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a run's results add up to. Sums are over those that know; the counts say how many."""
+
+    recorded: int
+    valid: int
+    """Judged: the others are left out of the sums of scores."""
+
+    mean: float | None
+    """Of the judged samples, the repeats of each averaged first."""
+
+    score_sum: float
+    score_square_sum: float
+    cost_usd: float | None
+    """None when no result knows its cost."""
+
+    cost_known: int
+    input_tokens: int | None
+    output_tokens: int | None
+    tokens_known: int
+    attempts: int
+    """Failed attempts, retried ones included."""
+
+    failed: int
+    """Samples whose attempts all failed."""
+
+    @property
+    def invalid(self) -> int:
+        return self.recorded - self.valid
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run in a list."""
+
+    spec: RunSpec
+    status: RunStatus
+    """`running` only while a live process works on it; a run whose process died is
+    `interrupted`."""
+
+    dataset_changed: bool
+    """Whether it was resumed with a dataset that has another fingerprint."""
+
+    finished_at: str | None
+    holder: Holder | None
+    totals: Totals
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+
+def spec_of(row: "Row[Any]") -> RunSpec:
+    return RunSpec(
+        id=row.id,
+        name=row.name,
+        config=json.loads(row.config),
+        config_fingerprint=row.config_fingerprint,
+        dataset=row.dataset,
+        dataset_fingerprint=row.dataset_fingerprint,
+        total=row.total,
+        repeats=row.repeats,
+        created_at=row.created_at,
+        reuses=row.reuses,
+        key_fingerprint=row.key_fingerprint,
+    )
+
+
+def run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
+    """One row of `run_query`."""
+    status: RunStatus = row.status
+    if status == "running" and holder is None:
+        status = "interrupted"
+    return RunRow(
+        spec=spec_of(row),
+        status=status,
+        dataset_changed=row.dataset_changed,
+        finished_at=row.finished_at,
+        holder=holder,
+        totals=Totals(
+            recorded=row.recorded,
+            valid=row.valid,
+            mean=_mean(row),
+            score_sum=row.score_sum,
+            score_square_sum=row.score_square_sum,
+            cost_usd=row.cost_usd if row.cost_known else None,
+            cost_known=row.cost_known,
+            input_tokens=row.input_tokens if row.tokens_known else None,
+            output_tokens=row.output_tokens if row.tokens_known else None,
+            tokens_known=row.tokens_known,
+            attempts=row.attempts,
+            failed=row.failed,
+        ),
+    )
+
+
+def _mean(row: "Row[Any]") -> float | None:
+    if not row.valid:
+        return None
+    mean: float = row.score_sum / row.valid if row.repeats == 1 else row.mean_of_samples
+    return mean
+
+
+def run_query() -> Any:
+    """Runs beside what they add up to, newest first."""
+    import sqlalchemy as sa
+
+    t = tables()
+    done = (
+        sa.select(t.result.c.run_no)
+        .where(t.result.c.run_no == t.attempt.c.run_no, t.result.c.key == t.attempt.c.key)
+        .exists()
+    )
+    failed = (
+        sa.select(sa.func.count(t.attempt.c.key.distinct()))
+        .where(t.attempt.c.run_no == t.run.c.run_no, ~done)
+        .correlate(t.run)
+        .scalar_subquery()
+    )
+    tally = [column for column in t.tally.c if column.name not in ("run_no", "last_result_no")]
+    return (
+        sa.select(t.run, *tally, failed.label("failed"), _mean_of_samples())
+        .join_from(t.run, t.tally, t.run.c.run_no == t.tally.c.run_no)
+        .order_by(t.run.c.run_no.desc())
+    )
+
+
+def _mean_of_samples() -> Any:
+    """The mean of a run with repeats. Without them the tally knows it, and no result is read."""
+    import sqlalchemy as sa
+
+    run, result = tables().run, tables().result
+    means = (
+        sa.select(sa.func.avg(result.c.score).label("mean"))
+        .where(result.c.run_no == run.c.run_no, result.c.valid)
+        # By position first, as in the index: by the id alone it takes seven times as long.
+        .group_by(result.c.position, result.c.sample_id)
+        .correlate(run)
+        .subquery()
+    )
+    mean = sa.select(sa.func.avg(means.c.mean)).scalar_subquery()
+    return sa.case((run.c.repeats > 1, mean)).label("mean_of_samples")
+
+
+def find_run_no(database: Database, connection: "Connection", wanted: str) -> int:
+    """The number of the run with this id, this beginning of one id, or the newest."""
+    import sqlalchemy as sa
+
+    if not wanted:
+        # Every id begins with it: an unset variable would name whatever run there is.
+        raise ConfigError("no run is named: the id is empty", where=database.where)
+    wanted = column_text(wanted)
+    run = tables().run
+    query = sa.select(run.c.run_no, run.c.id).order_by(run.c.run_no.desc()).limit(_SHOWN + 1)
+    if wanted == LATEST:
+        found = connection.execute(query).all()
+    else:
+        exact = connection.execute(query.where(run.c.id == wanted)).all()
+        starts = sa.func.substr(run.c.id, 1, len(wanted)) == wanted
+        found = exact or connection.execute(query.where(starts)).all()
+    if wanted == LATEST and found:
+        found = found[:1]
+    if len(found) == 1:
+        return int(found[0].run_no)
+    if found:
+        listed = ", ".join(repr(row.id) for row in found[:_SHOWN])
+        more = ", …" if len(found) > _SHOWN else ""
+        raise ConfigError(
+            f"{wanted!r} begins the ids of several runs: {listed}{more}", where=database.where
+        )
+    newest = connection.execute(query).all()
+    known = ", ".join(repr(row.id) for row in newest[:_SHOWN])
+    raise ConfigError(
+        f"there is no run {wanted!r}" if wanted != LATEST else "there are no runs yet",
+        where=database.where,
+        hint=f"the newest are {known}" if known else "`assay eval` makes one",
+    )
+
+
+def has_results(connection: "Connection", run_no: int) -> bool:
+    """Whether a run has recorded a result by now; failed attempts are none."""
+    tally = tables().tally
+    recorded = connection.execute(tally.select().where(tally.c.run_no == run_no)).one().recorded
+    return bool(recorded)
+
+
+SCORER_SETTINGS = frozenset({"score_fn", "bounds"})
+"""The settings of an evaluation that decide how a trajectory is scored, and nothing else."""
+
+PROVENANCE = frozenset({"code", "bundle"})
+"""Entries of a run's configuration that say where it came from. No setting of it, and not in its
+fingerprint."""
+
+_RESCORE_HINT = (
+    "the recorded rollouts can be scored again without model calls: resume with rescore=True "
+    "(--rescore), which starts a new run; or restore the scorer"
+)
+
+
+def refuse_other_config(
+    stored: RunSpec, given: RunSpec, *, ignore: frozenset[str] = frozenset()
+) -> None:
+    """Raise `ConfigError` when two configurations differ in more than the settings to `ignore`."""
+    if given.config_fingerprint == stored.config_fingerprint:
+        return
+    stored_config = _without(stored.config, PROVENANCE)
+    given_config = _without(json.loads(given.config_json()), PROVENANCE)
+    differing = list(_differences(stored_config, given_config))
+    if ignore and differing and _without(stored_config, ignore) == _without(given_config, ignore):
+        return
+    listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
+    rolled_out = any(stored.config.get(name) is not None for name in ("endpoint", "rollout_fn"))
+    rescore = rolled_out and differs_in_scorer_only(stored, given)
+    raise ConfigError(
+        f"the configuration is not the one it was started with:\n{listed}",
+        where=f"run {stored.id!r}",
+        hint=_RESCORE_HINT if rescore else "start a new run, or restore the configuration",
+    )
+
+
+def differs_in_scorer_only(stored: RunSpec, given: RunSpec) -> bool:
+    """Whether a run was configured as `given` but for its scorer."""
+    old = _without(stored.config, PROVENANCE)
+    new = _without(json.loads(given.config_json()), PROVENANCE)
+    return old != new and _without(old, SCORER_SETTINGS) == _without(new, SCORER_SETTINGS)
+
+
+def _without(config: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
+
+
+def refuse_other_spec(
+    stored: RunSpec,
+    given: RunSpec,
+    *,
+    allow_changed_dataset: bool,
+    allow_changed_scorer: bool = False,
+) -> bool:
+    """Raise `ConfigError` if a run cannot be resumed as `given`. Returns if the dataset changed."""
+    where = f"run {stored.id!r}"
+    ignore = SCORER_SETTINGS if allow_changed_scorer else frozenset[str]()
+    refuse_other_config(stored, given, ignore=ignore)
+    if given.repeats != stored.repeats:
+        raise ConfigError(
+            f"it was started with {stored.repeats} repeats, not {given.repeats}", where=where
+        )
+    changed = given.dataset_fingerprint != stored.dataset_fingerprint
+    if changed and not allow_changed_dataset:
+        raise ConfigError(
+            f"the dataset changed since it was started: {stored.dataset!r} had the fingerprint "
+            f"{stored.dataset_fingerprint}, {given.dataset!r} has {given.dataset_fingerprint}",
+            where=where,
+            hint="start a new run; or resume with allow_changed_dataset=True "
+            "(--allow-changed-dataset), which matches samples by id, never by position",
+        )
+    return changed
+
+
+def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """Lines such as `endpoint.model: 'a' -> 'b'`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            inner = f"{path}.{key}" if path else key
+            if key not in old:
+                yield f"{inner}: not there -> {_short(new[key])}"
+            elif key not in new:
+                yield f"{inner}: {_short(old[key])} -> not there"
+            else:
+                yield from _differences(old[key], new[key], inner)
+    elif old != new:
+        yield f"{path or 'config'}: {_short(old)} -> {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,52 @@
+"""What is done to the file of a SQLite store as a whole: copying it, and freeing its space."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from assay.errors import ConfigError, StoreError
+from assay.types import create_private
+
+from .database import Database
+from .database_errors import explained
+
+
+def compact_file(database: Database) -> None:
+    """Rewrite the file without unused space. Takes as much disk again while it works."""
+    with _connect(database, "PostgreSQL frees the space of deleted runs by itself") as connection:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def back_up_file(database: Database, path: Path) -> None:
+    """Copy the store to a new file as it is at one moment, while others write to it."""
+    with _connect(database, "copy a PostgreSQL store with pg_dump") as connection:
+        _create(path)
+        try:
+            with closing(sqlite3.connect(path)) as copy:
+                connection.backup(copy)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _create(path: Path) -> None:
+    try:
+        create_private(path)
+    except FileExistsError:
+        raise ConfigError(f"{path} already exists", hint="name a new file") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be created: {error.strerror}") from None
+
+
+@contextmanager
+def _connect(database: Database, otherwise: str) -> Iterator[sqlite3.Connection]:
+    """A connection of its own: these commands cannot run inside a transaction."""
+    if database.is_postgresql:
+        raise ConfigError("the store is not a SQLite file", where=database.where, hint=otherwise)
+    try:
+        with closing(sqlite3.connect(database.where, isolation_level=None)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise explained(error, where=database.where) from None

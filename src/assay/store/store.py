@@ -1,0 +1,322 @@
+"""Where runs and sessions are kept: a file in `.assay/`, or a team's PostgreSQL database."""
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from assay.errors import ConfigError, StoreError
+from assay.types import (
+    FILE_MODE,
+    FOLDER_MODE,
+    SHARED_FILE_MODE,
+    SHARED_FOLDER_MODE,
+    create_private,
+    make_private_folder,
+)
+
+from .database import Database, StoreSettings, open_postgresql, open_sqlite
+from .deletion import delete_rows
+from .insert_rows import column_text
+from .insertion import first_result_no
+from .lease import claim, live_holders, take
+from .migrations import migrate
+from .run import Run
+from .run_rows import (
+    RunRow,
+    RunSpec,
+    find_run_no,
+    has_results,
+    refuse_other_spec,
+    run_query,
+    run_row,
+    spec_of,
+)
+from .schema import tables
+from .sqlite_file import back_up_file, compact_file
+from .stored_sessions import Sessions
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+FOLDER = ".assay"
+FILE = "assay.db"
+_POSTGRESQL = re.compile(r"\s*postgres[a-z+]*:", re.IGNORECASE)
+
+
+class Store(Sessions):
+    """Runs, their samples, and sessions. Usable from any thread of the process that opened it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(
+        cls,
+        where: str | Path | None = None,
+        *,
+        settings: StoreSettings | None = None,
+        create: bool = True,
+    ) -> Self:
+        """Open a store: `.assay/assay.db` here, the file or folder `where`, or a PostgreSQL URL.
+
+        Makes the file and its folder, or the tables, if absent. With `create=False` whatever is
+        not a store is refused with `StoreError`, and left as it is.
+        """
+        settings = settings or StoreSettings()
+        if isinstance(where, str) and "://" in where and not where.startswith("sqlite:///"):
+            database = _open_url(where, settings, create=create)
+        else:
+            database = _open_file(_file(where), settings, create=create)
+        try:
+            migrate(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    @property
+    def where(self) -> str:
+        """The file, or the URL without user and password."""
+        return self._database.where
+
+    def close(self) -> None:
+        """Let go of the database. Writers are closed before."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start_run(self, spec: RunSpec) -> Run:
+        """Begin a new run. Raises `ConfigError` when its id is taken."""
+        database = self._database
+        columns = {**_columns(spec), "status": "running", "dataset_changed": False}
+        marks = ", ".join("?" * len(columns))
+        with database.writing() as connection:
+            run_no = database.execute(
+                connection,
+                f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "
+                "ON CONFLICT (id) DO NOTHING RETURNING run_no",
+                *columns.values(),
+            ).scalar()
+            if run_no is None:
+                raise ConfigError(
+                    f"there is already a run {spec.id!r}",
+                    where=self.where,
+                    hint="resume it, or choose another id",
+                )
+            database.execute(
+                connection,
+                "INSERT INTO assay_tally (run_no, last_result_no) VALUES (?, ?)",
+                run_no,
+                first_result_no(run_no),
+            )
+            lease = take(database, connection, run_no)
+        stored = replace(
+            spec,
+            name=columns["name"],
+            dataset=columns["dataset"],
+            config=json.loads(spec.config_json()),
+        )
+        return Run(database, run_no, stored, lease, is_new=True)
+
+    def resume_run(
+        self,
+        run_id: str,
+        spec: RunSpec,
+        *,
+        allow_changed_dataset: bool = False,
+        allow_changed_scorer: bool = False,
+        take_over: bool = False,
+    ) -> Run:
+        """Go on with a run: what is done stays done.
+
+        Raises `ConfigError` when the configuration differs from the run's, when the dataset does
+        and that is not allowed, or when a live process works on the run and is not taken over.
+        `allow_changed_scorer`: a run without a single result takes the scorer of `spec`.
+        """
+        with self._database.writing() as connection:
+            row = self._row(connection, run_id, lock=True)
+            stored = spec_of(row)
+            changed = refuse_other_spec(
+                stored,
+                spec,
+                allow_changed_dataset=allow_changed_dataset,
+                allow_changed_scorer=allow_changed_scorer
+                and not has_results(connection, row.run_no),
+            )
+            lease = claim(
+                self._database,
+                connection,
+                row.run_no,
+                row.id,
+                take_over=take_over,
+                left=self._left(connection, row),
+            )
+            _reopen(connection, row, spec, changed=changed)
+            resumed = spec_of(self._row(connection, row.id))
+        return Run(self._database, row.run_no, resumed, lease)
+
+    def runs(self, *, limit: int | None = None) -> list[RunRow]:
+        """All runs, or the newest `limit`, newest first."""
+        with self._database.reading() as connection:
+            holders = live_holders(self._database, connection)
+            rows = connection.execute(run_query().limit(limit)).all()
+        return [run_row(row, holders.get(row.run_no)) for row in rows]
+
+    def run(self, wanted: str = "latest") -> Run:
+        """The run with this id, with this beginning of exactly one id, or the newest, to read."""
+        with self._database.reading() as connection:
+            row = self._row(connection, wanted)
+        return Run(self._database, row.run_no, spec_of(row))
+
+    def earlier_runs(self, run_id: str) -> list[str]:
+        """The ids of runs with the name and the dataset of this one that were begun before it.
+
+        Newest first, whatever became of them.
+        """
+        import sqlalchemy as sa
+
+        run = tables().run
+        with self._database.reading() as connection:
+            this = self._row(connection, run_id)
+            query = sa.select(run.c.id).where(
+                run.c.name == this.name,
+                run.c.dataset == this.dataset,
+                run.c.run_no < this.run_no,
+            )
+            return list(connection.execute(query.order_by(run.c.run_no.desc())).scalars())
+
+    def delete_run(self, run_id: str) -> int:
+        """Delete a run with all its samples. Returns how many results were deleted.
+
+        Raises `ConfigError` when a live process works on the run. The space is used again for
+        later runs; `compact` gives it back to the disk.
+        """
+        with self._database.writing() as connection:
+            row = self._row(connection, run_id, lock=True)
+            return delete_rows(self._database, connection, row.run_no, row.id)
+
+    def compact(self) -> None:
+        """Rewrite a SQLite store without the space of deleted runs."""
+        compact_file(self._database)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy a SQLite store to a new file, also while runs are being recorded."""
+        back_up_file(self._database, Path(path))
+
+    def _left(self, connection: "Connection", row: Any) -> int | None:
+        """How many results a run lacks, where its size is known."""
+        if row.total is None:
+            return None
+        tally = tables().tally
+        query = tally.select().where(tally.c.run_no == row.run_no)
+        recorded: int = connection.execute(query).one().recorded
+        return max(int(row.total) * int(row.repeats) - recorded, 0)
+
+    def _row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
+        run = tables().run
+        query = run.select().where(run.c.run_no == find_run_no(self._database, connection, wanted))
+        # Two that resume one run at once take turns; SQLite lets one at a time write anyway.
+        return connection.execute(query.with_for_update() if lock else query).one()
+
+
+def _columns(spec: RunSpec) -> dict[str, Any]:
+    return {
+        "id": spec.id,
+        "name": column_text(spec.name),
+        "config": spec.config_json(),
+        "config_fingerprint": spec.config_fingerprint,
+        "dataset": column_text(spec.dataset),
+        "dataset_fingerprint": spec.dataset_fingerprint,
+        "total": spec.total,
+        "repeats": spec.repeats,
+        "created_at": spec.created_at,
+        **({} if spec.reuses is None else {"reuses": spec.reuses}),
+    }
+
+
+def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool) -> None:
+    run = tables().run
+    values: dict[str, Any] = {"status": "running", "finished_at": None}
+    if changed:
+        values.update(
+            dataset=column_text(spec.dataset),
+            dataset_fingerprint=spec.dataset_fingerprint,
+            dataset_changed=True,
+        )
+    if spec.total is not None:
+        values["total"] = spec.total
+    if spec.config_fingerprint != row.config_fingerprint:
+        # The keys stay what they are: failed attempts are found by them.
+        values.update(
+            config=spec.config_json(),
+            config_fingerprint=spec.config_fingerprint,
+            key_fingerprint=row.key_fingerprint or row.config_fingerprint,
+        )
+    connection.execute(run.update().where(run.c.run_no == row.run_no).values(**values))
+
+
+def _open_url(url: str, settings: StoreSettings, *, create: bool) -> Database:
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme not in ("postgresql", "postgres"):
+        raise ConfigError(
+            f"a store is a file or a postgresql:// URL, not {scheme}://", where="Store.open()"
+        )
+    return open_postgresql(url, settings, create=create)
+
+
+def _file(where: str | Path | None) -> Path:
+    if where is None:
+        return Path(FOLDER) / FILE
+    if where in ("", ":memory:"):
+        raise ConfigError(f"{where!r} is not the path of a store", where="Store.open()")
+    if _POSTGRESQL.match(str(where)):
+        # Taken for a path, the password would become the name of a folder.
+        raise ConfigError(
+            "a PostgreSQL store is text that begins with postgresql://", where="Store.open()"
+        )
+    path = Path(str(where).removeprefix("sqlite:///"))
+    if not path.is_dir():
+        return path
+    # The folder of a store, or that of a project with a store in it.
+    project = (path / FOLDER).is_dir() and not (path / FILE).exists()
+    return path / FOLDER / FILE if project else path / FILE
+
+
+def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database:
+    path = path.absolute()
+    if not path.exists():
+        if not create:
+            raise StoreError(
+                "there is no store here", where=str(path), hint="`assay eval` makes one"
+            )
+        _make_folder(path.parent, shared=settings.shared)
+        # SQLite gives the files beside it the same permissions. What goes wrong, it tells.
+        with suppress(OSError):
+            create_private(path, SHARED_FILE_MODE if settings.shared else FILE_MODE)
+    return open_sqlite(path, settings, create=create)
+
+
+def _make_folder(folder: Path, *, shared: bool) -> None:
+    try:
+        make_private_folder(folder, SHARED_FOLDER_MODE if shared else FOLDER_MODE)
+        if folder.name == FOLDER and not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n", "utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"the store's folder cannot be made: {error.strerror}",
+            where=str(folder),
+            hint="choose another place for the store",
+        ) from None

@@ -1,0 +1,84 @@
+"""Which prompt each recorded rollout had, and the rollouts that are kept to be scored again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.types import Boundary, Trajectory
+
+from .database import Database
+from .insertion import first_result_no
+from .result_reader import parse_body
+from .schema import tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+_PAGE = 10_000
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A rollout that was paid for."""
+
+    trajectory: Trajectory
+    prompt_digest: str | None
+    """None in a store of an older assay."""
+
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Of the sample, with what its scorer noted there before it failed."""
+
+
+def read_prompts(
+    database: Database, run_no: int, *, kept: bool
+) -> Iterator[tuple[str, str | None]]:
+    """Key and prompt digest of each result or, if `kept`, of each attempt whose scorer failed."""
+    import sqlalchemy as sa
+
+    table = tables().attempt if kept else tables().result
+    number = table.c.attempt_no if kept else table.c.result_no
+    chosen = sa.select(number, table.c.key, table.c.prompt_digest).where(table.c.run_no == run_no)
+    if kept:
+        chosen, last = chosen.where(table.c.boundary == str(Boundary.SCORER)), 0
+    else:
+        # Within its own range of numbers, which is read in the order it was written.
+        chosen, last = chosen.where(number < first_result_no(run_no + 1)), first_result_no(run_no)
+    while True:
+        query = chosen.where(number > last)
+        with database.reading() as connection:
+            rows = connection.execute(query.order_by(number).limit(_PAGE)).all()
+        for _, key, digest in rows:
+            yield key, digest
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1][0]
+
+
+def read_kept(database: Database, run_no: int, key: str) -> Kept | None:
+    """The rollout of a result or, where there is none, of the last attempt whose scorer failed."""
+    import sqlalchemy as sa
+
+    t = tables()
+    result = sa.select(t.body.c.codec, t.body.c.blob, t.result.c.prompt_digest).join_from(
+        t.result, t.body, t.result.c.result_no == t.body.c.result_no
+    )
+    attempt = (
+        sa.select(t.attempt.c.codec, t.attempt.c.blob, t.attempt.c.prompt_digest)
+        .where(t.attempt.c.boundary == str(Boundary.SCORER))
+        .order_by(t.attempt.c.attempt_no.desc())
+        .limit(1)
+    )
+    with database.reading() as connection:
+        row: Any = connection.execute(_of(result, t.result, run_no, key)).first()
+        if row is None:
+            row = connection.execute(_of(attempt, t.attempt, run_no, key)).first()
+    if row is None:
+        return None
+    sample = parse_body(row.codec, row.blob, where=f"{database.where}, key {key}")
+    if sample.trajectory is None:
+        return None
+    return Kept(sample.trajectory, row.prompt_digest, sample.metadata)
+
+
+def _of(query: Any, table: "Table", run_no: int, key: str) -> Any:
+    return query.where(table.c.run_no == run_no, table.c.key == key)

@@ -1,0 +1,314 @@
+"""Writes samples in batches from a thread of its own, and acknowledges each after its commit."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from assay.errors import AssayError, ConfigError, StoreError
+from assay.types import Sample
+
+from .insert_rows import Entry, failure_entry, result_entry
+
+Settled = Callable[[list[bool] | AssayError], None]
+"""Told in the event loop what became of entries: for each True if it was inserted, False if the run
+has its key already; or why they could not be written. Must not raise."""
+
+_Group = tuple[Sequence[Entry], int, Settled]
+"""Entries that were handed over together, the bytes of their bodies, and whom to tell."""
+
+
+@dataclass(frozen=True)
+class WriterSettings:
+    """When a batch is written."""
+
+    batch_samples: int = 1000
+    flush_s: float = 0.1
+    """No sample waits longer for others to join its batch."""
+
+    quiet_s: float = 0.002
+    """While somebody waits for a sample to be written, a batch that did not grow for this long is
+    written at once: few rollouts in flight do not wait for a full batch that cannot come."""
+
+    waiting_samples: int = 2000
+    """Callers wait for room when so many are not written yet."""
+
+    waiting_bytes: int = 64_000_000
+    """And when what is not written yet is so large."""
+
+    heartbeat_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not value > 0:
+                raise ConfigError(f"{name} must be above 0, not {value!r}")
+
+
+class Writer:
+    """Records samples of one run, for the tasks of one event loop.
+
+    After a write error every call raises it, `close` included. What was acknowledged before is
+    in the store; nothing else is promised.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Entry]], list[bool]],
+        *,
+        beat: Callable[[], None],
+        closed: Callable[[], None],
+        settings: WriterSettings,
+        where: str,
+    ) -> None:
+        self._write = write
+        self._beat = beat
+        self._on_close = closed
+        self._settings = settings
+        self._where = where
+        self._queue: SimpleQueue[_Group | None] = SimpleQueue()
+        self._submitted = 0
+        self._taken = 0
+        self._settled = 0
+        self._waiting_bytes = 0
+        self._awaited = 0
+        self._room: asyncio.Event = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._error: AssayError | None = None
+        self._closing = False
+        self._call = threading.Event()
+        """Set when the thread should no longer wait for a batch to grow."""
+        self._ended = threading.Event()
+        # A daemon: a writer that nobody closed must not keep a dying process alive.
+        self._thread = threading.Thread(target=self._work, name="assay-writer", daemon=True)
+        self._thread.start()
+
+    async def record(self, key: str, sample: Sample, *, repeat: int = 0) -> bool:
+        """Write a sample that came to its end, and return once it is committed.
+
+        True if it was inserted, False if the run has this key already. A task that is cancelled
+        while it waits may find its sample written all the same.
+        """
+        await self.until_room()
+        return await self._written(result_entry(key, sample, repeat))
+
+    async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
+        """Keep a sample that failed as an attempt: it is not done, and is tried again on resume."""
+        await self.until_room()
+        await self._written(failure_entry(key, sample, repeat))
+
+    def submit(self, entries: Sequence[Entry], settled: Settled) -> None:
+        """Hand entries over without waiting: `settled` is told what `record` would return.
+
+        For callers in one event loop who wait for room by themselves.
+        """
+        self._refuse_closed()
+        if not entries:
+            return
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        size = sum([len(entry.body) for entry in entries])
+        self._submitted += len(entries)
+        self._waiting_bytes += size
+        self._queue.put((entries, size, settled))
+        if self._has_batch():
+            self._call.set()
+
+    async def _written(self, entry: Entry) -> bool:
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def settled(outcome: list[bool] | AssayError) -> None:
+            if future.done():
+                return  # cancelled: nobody waits any more
+            if isinstance(outcome, AssayError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome[0])
+
+        self.submit([entry], settled)
+        with self._hurried():
+            return await future
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be written that callers should wait for room."""
+        settings = self._settings
+        return (
+            self._submitted - self._settled >= settings.waiting_samples
+            or self._waiting_bytes >= settings.waiting_bytes
+        )
+
+    async def until_room(self) -> None:
+        """Wait while the writer is full. Raises the write error if there was one."""
+        self._refuse_misuse()
+        while self.is_full:
+            self._room.clear()
+            await self._room.wait()
+            self._refuse_misuse()
+
+    async def flush(self) -> None:
+        """Return once all that was handed over is settled."""
+        with self._hurried():
+            while self._settled < self._submitted:
+                self._room.clear()
+                await self._room.wait()
+
+    @contextmanager
+    def _hurried(self) -> Iterator[None]:
+        self._awaited += 1
+        self._call.set()
+        try:
+            yield
+        finally:
+            self._awaited -= 1
+
+    async def close(self) -> None:
+        """Write what waits and end the thread. Raises the write error if there was one."""
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+            self._call.set()
+        while not self._ended.is_set():
+            # In short turns rather than in a worker thread: at most a batch is left to write.
+            await asyncio.sleep(self._settings.quiet_s)
+        self._thread.join()
+        self._on_close()
+        self._raise_error()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _refuse_misuse(self) -> None:
+        self._refuse_closed()
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise ConfigError(
+                "a writer belongs to one event loop", hint="make a writer in each", where="Writer"
+            )
+
+    def _refuse_closed(self) -> None:
+        self._raise_error()
+        if self._closing:
+            raise StoreError("the writer was closed", where=self._where)
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise _again(self._error)
+
+    # What follows runs in the writer's thread, `_settle` excepted.
+
+    def _work(self) -> None:
+        next_beat = time.monotonic() + self._settings.heartbeat_s
+        try:
+            last = False
+            while not last:
+                batch, last = self._next_batch(next_beat)
+                if batch:
+                    self._commit(batch)
+                if time.monotonic() >= next_beat and not last:
+                    next_beat = time.monotonic() + self._settings.heartbeat_s
+                    self._try_beat()
+        finally:
+            self._ended.set()
+
+    def _next_batch(self, until: float) -> tuple[list[_Group], bool]:
+        """What waits to be written, and whether the writer was closed."""
+        try:
+            first = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+        except Empty:
+            return [], False
+        if first is None:
+            return [], True
+        self._let_grow()
+        batch = [first]
+        count = len(first[0])
+        while count < self._settings.batch_samples:
+            try:
+                group = self._queue.get_nowait()
+            except Empty:
+                break
+            if group is None:
+                return batch, True
+            batch.append(group)
+            count += len(group[0])
+        self._taken += count
+        return batch, False
+
+    def _let_grow(self) -> None:
+        deadline = time.monotonic() + self._settings.flush_s
+        self._call.clear()
+        if not (self._awaited or self._closing or self._has_batch()):
+            self._call.wait(self._settings.flush_s)
+        # Somebody waits. In short turns, until no more come: a thread that is woken for every
+        # sample would cost more than the sample.
+        seen = -1
+        while self._awaited and not self._closing and time.monotonic() < deadline:
+            waiting = self._submitted - self._taken
+            if waiting == seen or self._has_batch():
+                return
+            seen = waiting
+            time.sleep(self._settings.quiet_s)
+
+    def _has_batch(self) -> bool:
+        return self._submitted - self._taken >= self._settings.batch_samples or self.is_full
+
+    def _commit(self, batch: list[_Group]) -> None:
+        inserted: list[bool] = []
+        if self._error is None:
+            try:
+                inserted = self._write([entry for entries, _, _ in batch for entry in entries])
+            except Exception as error:
+                self._fail(error)
+        self._acknowledge(batch, inserted)
+
+    def _try_beat(self) -> None:
+        if self._error is None:
+            try:
+                self._beat()
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, AssayError):
+            error = StoreError(f"{type(error).__name__}: {error}", where=self._where)
+        self._error = error
+
+    def _acknowledge(self, batch: list[_Group], inserted: list[bool]) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._settle, batch, inserted)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more. A write error is still told by `close`.
+            return
+
+    def _settle(self, batch: list[_Group], inserted: list[bool]) -> None:
+        self._room.set()
+        start = 0
+        for entries, size, settled in batch:
+            self._settled += len(entries)
+            self._waiting_bytes -= size
+            if inserted:
+                settled(inserted[start : start + len(entries)])
+                start += len(entries)
+            else:
+                assert self._error is not None
+                settled(_again(self._error))
+
+
+def _again(error: AssayError) -> AssayError:
+    """A copy to raise: one exception raised in many tasks would collect all their tracebacks."""
+    return type(error)(error.message, where=error.where, hint=error.hint)

@@ -1,0 +1,35 @@
+"""Training on recorded rollouts: tokens, masks, SFT and GRPO."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "ChatTokenizer",
+    "ForkedRollout",
+    "GRPOConfig",
+    "GRPOResult",
+    "Lora",
+    "MemoryEstimate",
+    "MetricsFile",
+    "Retokeniser",
+    "SFTConfig",
+    "SFTResult",
+    "SFTStep",
+    "SFTWatch",
+    "StepMetrics",
+    "TokenSource",
+    "TrainingSession",
+    "agent_rollout_to_sample",
+    "agent_rollout_to_samples",
+    "character_model",
+    "check_tokens",
+    "demonstrated",
+    "estimate_memory",
+    "grpo_train",
+    "grpo_train_async",
+    "retokenised",
+    "sft_train",
+    "token_source",
+    "tokenised",
+]

@@ -1,0 +1,260 @@
+"""A tokenizer's chat template, asked for one turn at a time and trusted only as far as it proves.
+
+What a turn is: the template writes the messages before it and asks for an answer; then it writes
+them with the answer. The second text must go on where the first one ended, in characters and in
+tokens. Whatever cannot be shown to be the answer is refused, never guessed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from assay.errors import TokenError
+from assay.formats import to_huggingface
+from assay.types import DataBlock, Message, ToolSpec
+
+from .token_spans import Turn
+
+_WHERE = "the chat template"
+_GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+_SPANS = (
+    "use a chat template that marks what is generated with {% generation %}; TRL's "
+    "`get_training_chat_template` has some"
+)
+
+
+class ChatTokenizer(Protocol):
+    """What is asked of a tokenizer: those of transformers do."""
+
+    chat_template: Any
+    all_special_ids: Any
+    added_tokens_decoder: Any
+
+    def apply_chat_template(self, conversation: Any, **options: Any) -> Any: ...
+
+    def decode(self, token_ids: Any, **options: Any) -> Any: ...
+
+    def __call__(self, text: Any, **options: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A conversation as the template writes it."""
+
+    text: str
+    ids: tuple[int, ...]
+    generated: tuple[bool, ...] | None = None
+    """Which ids the template itself marks as generated, where it marks any."""
+
+
+class ChatTemplate:
+    """The template of a tokenizer, with the tools that it describes to the model."""
+
+    def __init__(self, tokenizer: ChatTokenizer, tools: Sequence[ToolSpec] = ()) -> None:
+        self._tokenizer = tokenizer
+        self._tools = [_described(tool) for tool in tools] or None
+        self.marks_spans = bool(_GENERATION.search(_source(tokenizer)))
+        self._special = frozenset(
+            {
+                *tokenizer.all_special_ids,
+                *(
+                    token
+                    for token, added in tokenizer.added_tokens_decoder.items()
+                    if added.special
+                ),
+            }
+        )
+
+    def turn(self, messages: Sequence[Message], place: int, *, stop_id: int | None = None) -> Turn:
+        """The turn of the message at `place`, or `TokenError` with what the template gets wrong.
+
+        `stop_id` is the token that ends answers, where that is known.
+        """
+        asked = self._render(messages[:place], answer=False)
+        told = self._render(messages[: place + 1], answer=True)
+        if not told.text.startswith(asked.text):
+            raise TokenError(
+                "what it writes before an answer that is to come is not what it writes before "
+                f"one that is there: {_ends_apart(asked.text, told.text)}",
+                where=_WHERE,
+                hint=_SPANS,
+            )
+        size = len(asked.ids)
+        if told.ids[:size] != asked.ids or size == 0:
+            raise TokenError(
+                "the tokens of the prompt are others when the answer follows: "
+                f"it goes on with {told.text[len(asked.text) :][:40]!r}",
+                where=_WHERE,
+                hint=_SPANS,
+            )
+        self._check_said(messages[place], told.text[len(asked.text) :])
+        start = self._start(told, size)
+        end = self._end(told.ids, start)
+        if stop_id in told.ids[end:] and stop_id not in told.ids[start:end]:
+            end = told.ids.index(stop_id, end) + 1
+        return Turn(prompt=told.ids[:start], completion=told.ids[start:end])
+
+    def check_writes(self, messages: Sequence[Message], words: Sequence[str]) -> None:
+        """Raise `TokenError` unless the template writes these words of the messages."""
+        text = self._render(messages, answer=True).text
+        if missing := [word for word in words if word not in text]:
+            raise TokenError(
+                f"it leaves out {missing[0]!r} of a message", where=_WHERE, hint=_WRITES
+            )
+
+    def _start(self, told: Rendered, size: int) -> int:
+        """Where the answer begins: after the prompt, and where the template marks it."""
+        if told.generated is None:
+            return size
+        marked = [at for at in range(size, len(told.ids)) if told.generated[at]]
+        if not marked:
+            raise TokenError("its {% generation %} marks nothing of the answer", where=_WHERE)
+        return marked[0]
+
+    def _end(self, ids: Sequence[int], start: int) -> int:
+        """One past the token that ends the turn.
+
+        What follows the last word is special tokens and blanks. The turn ends with the first of
+        these special tokens and those that stand next to it; the rest is the template's.
+        """
+        first = len(ids)
+        while first > start and (ids[first - 1] in self._special or self._is_blank(ids[first - 1])):
+            first -= 1
+        while first < len(ids) and ids[first] not in self._special:
+            first += 1
+        if first == len(ids):
+            raise TokenError(
+                "it ends the answer with no special token: the model would not learn to stop, "
+                f"it ends with {self._decode(ids[-8:])!r}",
+                where=_WHERE,
+                hint="the tokenizer needs the template's end-of-turn marker as a special token",
+            )
+        while first < len(ids) and ids[first] in self._special:
+            first += 1
+        return first
+
+    def _check_said(self, message: Message, written: str) -> None:
+        """Raise unless the answer is written whole, and a plain one with nothing before it."""
+        said = [message.text, message.reasoning or "", *(call.name for call in message.tool_calls)]
+        if posing := self._special.intersection(self._encode("".join(said[:2]))):
+            # Text that somebody wrote: read as the token, it would end or begin a turn.
+            raise TokenError(
+                f"the answer holds {self._decode([min(posing)])!r} as text",
+                where=_WHERE,
+                hint="leave the sample out, or take the marker out of its text",
+            )
+        if missing := [text for text in said if text.strip() not in written]:
+            raise TokenError(
+                f"it does not write {missing[0][:60]!r} of the answer", where=_WHERE, hint=_WRITES
+            )
+        if message.reasoning or message.tool_calls or self.marks_spans:
+            return
+        text = message.text.strip()
+        before = written.partition(text)[0] if text else self._words(written)
+        if before.strip():
+            raise TokenError(
+                f"it writes {before!r} into the answer, which nobody said",
+                where=_WHERE,
+                hint=_SPANS,
+            )
+
+    def _words(self, text: str) -> str:
+        """`text` without its special tokens."""
+        return self._decode([token for token in self._encode(text) if token not in self._special])
+
+    def _render(self, messages: Sequence[Message], *, answer: bool) -> Rendered:
+        options: dict[str, Any] = {"tools": self._tools}
+        wire = _wire(messages)
+        try:
+            text = self._tokenizer.apply_chat_template(
+                wire, tokenize=False, add_generation_prompt=not answer, **options
+            )
+            if not (answer and self.marks_spans):
+                return Rendered(text, self._encode(text))
+            marked = self._tokenizer.apply_chat_template(
+                wire, return_dict=True, return_assistant_tokens_mask=True, **options
+            )
+        except Exception as error:
+            # A template is a program: it may raise whatever it likes about a conversation.
+            raise TokenError(
+                f"it fails on {' '.join(message.role for message in messages)}: "
+                f"{type(error).__name__}: {str(error)[:200]}",
+                where=_WHERE,
+                hint="the model cannot be asked such a conversation with this template",
+            ) from error
+        generated = tuple(map(bool, marked["assistant_masks"]))
+        return Rendered(text, tuple(marked["input_ids"]), generated)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        # The template writes the special tokens; a second beginning would be one too many.
+        # Long texts are counted against `max_length` elsewhere, and need no warning here.
+        found = self._tokenizer(text, add_special_tokens=False, verbose=False)
+        return tuple(found["input_ids"])
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids)))
+
+    def _is_blank(self, token: int) -> bool:
+        return not self._decode([token]).strip()
+
+
+_WRITES = "take a template that writes it, or leave it out of the message"
+
+
+def _source(tokenizer: ChatTokenizer) -> str:
+    template = tokenizer.chat_template
+    if isinstance(template, Mapping):
+        template = template.get("default")
+    if not isinstance(template, str) or not template:
+        raise TokenError(
+            "the tokenizer has no chat template",
+            hint="text becomes tokens through the template that the model is asked with",
+        )
+    return template
+
+
+def _described(tool: ToolSpec) -> dict[str, Any]:
+    """A tool as templates take it."""
+    fields = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        **(tool.__pydantic_extra__ or {}),
+    }
+    return {"type": "function", "function": fields}
+
+
+_ROLES = {"developer": "system", "function": "tool"}
+
+
+def _wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as templates take them: text as one string, roles that they know."""
+    plain = []
+    for place, message in enumerate(messages):
+        if isinstance(message.content, tuple):
+            if foreign := [part for part in message.content if isinstance(part, DataBlock)]:
+                raise TokenError(
+                    f"a part of type {foreign[0].type!r} has no tokens here",
+                    where=f"message {place}",
+                    hint="text only; images and sound need the model's own processor",
+                )
+            message = message.model_copy(update={"content": message.text})
+        if broken := [call for call in message.tool_calls if call.malformed]:
+            raise TokenError(
+                f"the arguments of the call to {broken[0].name!r} are not a JSON object",
+                where=f"message {place}",
+                hint="leave the sample out: a template cannot write what the model wrote",
+            )
+        role = _ROLES.get(message.role, message.role)
+        plain.append(message if role == message.role else message.model_copy(update={"role": role}))
+    return to_huggingface(plain).value
+
+
+def _ends_apart(asked: str, told: str) -> str:
+    """Where two texts that should begin alike part."""
+    place = next(
+        (at for at, (one, two) in enumerate(zip(asked, told, strict=False)) if one != two),
+        min(len(asked), len(told)),
+    )
+    return f"{asked[place : place + 40]!r} against {told[place : place + 40]!r}"

@@ -1,0 +1,125 @@
+"""The reward curve as an SVG picture, drawn by hand: it needs no plotting package."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import floor, log10
+from pathlib import Path
+from statistics import fmean
+
+from .step_statistics import StepMetrics
+
+_WIDTH, _HEIGHT = 720, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 44, 48
+_STYLE = (
+    "text{font:13px sans-serif;fill:#333}.title{font-size:15px;font-weight:600}"
+    ".grid{stroke:#ddd}.band{fill:#4477aa;opacity:.15}.point{fill:#4477aa;opacity:.45}"
+    ".line{fill:none;stroke:#224466;stroke-width:2}"
+)
+
+
+def reward_curve(
+    steps: Sequence[StepMetrics], *, title: str = "reward by step", window: int | None = None
+) -> str:
+    """An SVG of each step's mean reward, its interval, and the mean over the last `window` steps.
+
+    Steps in which nothing was judged are left out, and their number is said in the picture.
+    """
+    shown = [(each, each.reward) for each in steps if each.reward is not None]
+    window = window or max(1, len(shown) // 20)
+    parts = [f'<text class="title" x="{_LEFT}" y="26">{escape(title)}</text>']
+    if shown:
+        parts += _Plot.of([each for each, _ in shown]).drawn(shown, window)
+    if left_out := len(steps) - len(shown):
+        said = f"{left_out} steps without a judged rollout are not shown"
+        parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 4}">{said}</text>')
+    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<style>{_STYLE}</style>\n'
+        f'<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>\n'
+    )
+
+
+def write_curve(path: Path, steps: Sequence[StepMetrics], *, title: str) -> Path:
+    """Write the picture to a file."""
+    path.write_text(reward_curve(steps, title=title), "utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class _Plot:
+    first: int
+    last: int
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, steps: Sequence[StepMetrics]) -> "_Plot":
+        known = [
+            value for each in steps for value in (each.reward, *_band(each)) if value is not None
+        ]
+        low, high = min(known), max(known)
+        if low >= 0 and high <= 1:
+            low, high = 0.0, 1.0
+        elif low == high:
+            low, high = low - 0.5, high + 0.5
+        return cls(steps[0].step, max(steps[-1].step, steps[0].step + 1), low, high)
+
+    def x(self, step: float) -> float:
+        share = (step - self.first) / (self.last - self.first)
+        return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
+
+    def y(self, reward: float) -> float:
+        share = (reward - self.low) / (self.high - self.low)
+        return round(_HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM), 1)
+
+    def drawn(self, shown: Sequence[tuple[StepMetrics, float]], window: int) -> list[str]:
+        points = [(self.x(each.step), self.y(reward)) for each, reward in shown]
+        return [
+            *self._axes(),
+            *self._bands([each for each, _ in shown]),
+            *(f'<circle class="point" cx="{x}" cy="{y}" r="2.5"/>' for x, y in points),
+            f'<polyline class="line" points="{self._smooth(shown, window)}"/>',
+        ]
+
+    def _axes(self) -> list[str]:
+        right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+        lines = []
+        for value in _ticks(self.low, self.high):
+            y = self.y(value)
+            lines.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
+            lines.append(f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{value:g}</text>')
+        for value in _ticks(self.first, self.last):
+            place = f'x="{self.x(value)}" y="{bottom + 20}" text-anchor="middle"'
+            lines.append(f"<text {place}>{value:g}</text>")
+        return [*lines, f'<text x="{right}" y="{_HEIGHT - 10}" text-anchor="end">step</text>']
+
+    def _bands(self, steps: Sequence[StepMetrics]) -> list[str]:
+        upper, lower = [], []
+        for each in steps:
+            low, high = _band(each)
+            if low is not None and high is not None:
+                upper.append(f"{self.x(each.step)},{self.y(high)}")
+                lower.append(f"{self.x(each.step)},{self.y(low)}")
+        return [f'<polygon class="band" points="{" ".join(upper + lower[::-1])}"/>'] * bool(upper)
+
+    def _smooth(self, shown: Sequence[tuple[StepMetrics, float]], window: int) -> str:
+        rewards = [reward for _, reward in shown]
+        means = (fmean(rewards[max(0, end - window) : end]) for end in range(1, len(rewards) + 1))
+        pairs = zip(shown, means, strict=True)
+        return " ".join(f"{self.x(each.step)},{self.y(mean)}" for (each, _), mean in pairs)
+
+
+def _band(metrics: StepMetrics) -> tuple[float | None, float | None]:
+    return metrics.reward_low, metrics.reward_high
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Four to ten round values from `low` to `high`."""
+    rough = (high - low) / 5
+    unit = 10.0 ** floor(log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+    first = floor(low / step + 1 - 1e-9)
+    count = floor((high - first * step) / step + 1e-9)
+    return [round((first + number) * step, 10) for number in range(count + 1)]

@@ -1,0 +1,47 @@
+"""What a training tells whoever watches it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .step_statistics import StepMetrics
+
+
+@dataclass(frozen=True)
+class Began:
+    """The model is loaded and the run recorded; the first step comes next."""
+
+    run_id: str
+    step: int
+    """Steps that were done before, by the process that this one goes on for."""
+
+    steps: int
+
+
+@dataclass(frozen=True)
+class RolledOut:
+    """One more rollout of a step is recorded."""
+
+    step: int
+    done: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A step is done."""
+
+    metrics: StepMetrics
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint was written."""
+
+    step: int
+    path: Path
+
+
+TrainingEvent = Began | RolledOut | Stepped | Saved
+TrainingWatch = Callable[[TrainingEvent], None]
+"""Called from the event loop: it must be quick."""

@@ -1,0 +1,367 @@
+"""`grpo_train`: roll out, score, compare within groups, update; until the last step is done.
+
+A step's rollouts are made by the same engine, environments and score functions as an evaluation,
+and are recorded as a run. What one process leaves unfinished, another goes on with.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.datasets import SampleStream, SkippedRows, Source
+from assay.errors import ConfigError, StoreError
+from assay.providers import LocalClient, LocalModel
+from assay.runner import PrepareMessages
+from assay.scorers import ScoreFunction
+from assay.store import RunStatus, Store
+
+from .batches import trained_rollouts
+from .checkpoints import Checkpoints, Progressed, write_folder
+from .curve import write_curve
+from .deterministic_batches import Lockstep
+from .events import Began, RolledOut, Saved, Stepped, TrainingEvent
+from .grpo_config import GRPOConfig
+from .grpo_plan import EnvironmentClass, Plan, planned
+from .metrics_file import MetricsFile, RecordedMetrics
+from .output_folder import Output
+from .packages import check_packages
+from .policy import Policy, seeded
+from .precision import load_dtype, warn_if_unchanged
+from .recorded_run import begin_run
+from .rollout_collector import Collected, Collector, Interrupted, Recording
+from .rollout_settings import policy_endpoint
+from .step_statistics import StepMetrics, Update, step_metrics
+from .training_session import TrainingSession
+from .trl_backend import TrlFollower, TrlLeader, TrlListener
+from .trl_learner import TrlStart
+from .trl_processes import check_alone
+from .trl_trainer import check_trl
+
+
+@dataclass(frozen=True)
+class GRPOResult:
+    """A training that came to its end, or was stopped with a checkpoint."""
+
+    run_id: str
+    store: str
+    """Where the run is kept; without user and password."""
+
+    steps: list[StepMetrics]
+    """Of all steps, those before a resume included."""
+
+    model: LocalModel
+    """The trained model, in memory."""
+
+    output: Path
+    model_path: Path | None
+    """The trained model as a Hugging Face folder; None when it was interrupted."""
+
+    curve_path: Path
+    skipped: SkippedRows
+    """Bad rows of the prompts, where they were to be skipped."""
+
+    interrupted: bool = False
+    follows: bool = False
+    """Whether this process learned along with another, which recorded the training."""
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """The mean reward of each step."""
+        return [each.reward for each in self.steps]
+
+
+def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it learns
+    config: GRPOConfig,
+    prompts: Source | SampleStream,
+    score_fn: ScoreFunction | None,
+    environment_cls: EnvironmentClass | None = None,
+    *,
+    prepare_messages: PrepareMessages | None = None,
+    model: LocalModel | None = None,
+    session: TrainingSession | None = None,
+) -> GRPOResult:
+    """Train a model on the scores of its own rollouts, and record every one of them.
+
+    `score_fn` is that of an evaluation; None takes the environment's own rewards.
+    `environment_cls` makes a fresh environment for each rollout, from nothing or from the sample.
+    `prepare_messages` is that of an evaluation too; `config` may have it instead.
+    `model` is one that is loaded already; it is trained in place. May be called where an event
+    loop runs, which then waits; `grpo_train_async` lets it go on.
+    """
+    training = grpo_train_async(
+        config,
+        prompts,
+        score_fn,
+        environment_cls,
+        prepare_messages=prepare_messages,
+        model=model,
+        session=session,
+    )
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(training)
+    return _in_another_thread(training)
+
+
+async def grpo_train_async(  # noqa: PLR0913  # as above
+    config: GRPOConfig,
+    prompts: Source | SampleStream,
+    score_fn: ScoreFunction | None,
+    environment_cls: EnvironmentClass | None = None,
+    *,
+    prepare_messages: PrepareMessages | None = None,
+    model: LocalModel | None = None,
+    session: TrainingSession | None = None,
+) -> GRPOResult:
+    """The same as `grpo_train`, to be awaited."""
+    session = session or TrainingSession()
+    if prepare_messages is not None:
+        config = config.model_copy(update={"prepare_messages": prepare_messages})
+    check_packages()
+    if config.backend == "local":
+        check_alone()
+    plan = planned(config, prompts, score_fn, environment_cls)
+    if config.backend == "trl" and not (await asyncio.to_thread(check_trl, config)).is_first:
+        return await _followed(plan, model)
+    output = Output(config.output)
+    output.check(resume=session.resume)
+    if session.resume:
+        _check_steps_left(output, config)
+    with ExitStack() as stack:
+        stack.enter_context(seeded(config.seed))
+        if model is None:
+            model = await asyncio.to_thread(_loaded, config)
+        policy = await asyncio.to_thread(Policy, model, config)
+        store = session.store
+        if not isinstance(store, Store):
+            store = stack.enter_context(Store.open(store))
+        stack.enter_context(output.claimed(resume=session.resume, take_over=session.take_over))
+        return await _Training(plan, session, output, policy, store).run()
+
+
+def _loaded(config: GRPOConfig) -> LocalModel:
+    # TRL moves it where accelerate wants it.
+    device = "cpu" if config.backend == "trl" else config.device
+    dtype = load_dtype(config.dtype, frozen=config.lora is not None)
+    return LocalModel.load(config.model_name, dtype=dtype, device=device)
+
+
+def _check_steps_left(output: Output, config: GRPOConfig) -> None:
+    done = Checkpoints(output.checkpoints, keep=config.keep_checkpoints).steps()
+    if done and done[-1] > config.num_steps:
+        raise ConfigError(
+            f"{done[-1]} steps are done already, and num_steps is {config.num_steps}",
+            where=str(output.folder),
+            hint=f"ask for {done[-1]} or more",
+        )
+
+
+async def _followed(plan: Plan, model: LocalModel | None) -> GRPOResult:
+    """Learn along with the first of several processes, which rolls out and records."""
+    config, output = plan.config, Output(plan.config.output)
+    with seeded(config.seed):
+        local = await asyncio.to_thread(_loaded, config) if model is None else model
+        policy = await asyncio.to_thread(Policy, local, config)
+        checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
+        start, whole = await TrlFollower(config, policy, checkpoints).run()
+    return GRPOResult(
+        run_id=start.run_id,
+        store=start.store,
+        steps=MetricsFile(output.metrics, StepMetrics).read(),
+        model=local,
+        output=output.folder,
+        model_path=output.model if whole else None,
+        curve_path=output.curve,
+        skipped=plan.skipped,
+        interrupted=not whole,
+        follows=True,
+    )
+
+
+def _in_another_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
+    """Run it under a loop of its own, while the loop of this thread waits."""
+    ended: list[GRPOResult | BaseException] = []
+
+    def work() -> None:
+        try:
+            ended.append(asyncio.run(training))
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work, name="assay-training")
+    thread.start()
+    thread.join()
+    if isinstance(ended[0], BaseException):
+        raise ended[0]
+    return ended[0]
+
+
+class _Training:
+    """One training from where it begins to where it ends."""
+
+    def __init__(
+        self, plan: Plan, session: TrainingSession, output: Output, policy: Policy, store: Store
+    ) -> None:
+        self._plan = plan
+        self._config = plan.config
+        self._session = session
+        self._output = output
+        self._policy = policy
+        self._store = store
+        self._checkpoints = Checkpoints(output.checkpoints, keep=plan.config.keep_checkpoints)
+        self._progressed = Progressed()
+        self._steps: list[StepMetrics] = []
+        self._warned = False
+        self._trl: TrlLeader | None = None
+        if plan.config.backend == "trl":
+            self._trl = TrlLeader(plan.config, policy, self._checkpoints, stop=session.stop)
+
+    async def run(self) -> GRPOResult:
+        run = begin_run(
+            self._output, self._plan, self._policy, store=self._store, session=self._session
+        )
+        self._metrics = RecordedMetrics(MetricsFile(self._output.metrics, StepMetrics), run)
+        status: RunStatus = "failed"
+        local = self._policy.local
+        client, batches = LocalClient(local, policy_endpoint(self._config)), local.batches
+        try:
+            await asyncio.to_thread(self._restore)
+            self._tell(Began(run.id, self._progressed.step, self._config.num_steps))
+            resumed = self._session.resume
+            done = run.done() if resumed else frozenset[str]()
+            kept = run.kept_keys() if resumed else frozenset[str]()
+            async with run.writer() as writer:
+                recording = Recording(run, writer, run.key_fingerprint, done, kept)
+                collector = self._collector(recording, client)
+                if self._trl is None:
+                    whole = await self._all_steps(collector)
+                else:
+                    whole = await self._on_trl(self._trl, run.id, collector)
+            await self._save()
+            status = "completed" if whole else "interrupted"
+        except asyncio.CancelledError:
+            status = "interrupted"
+            raise
+        finally:
+            local.batches = batches
+            await client.close()
+            # A store that just broke cannot be told how the run ended; why it broke is on its way.
+            with suppress(StoreError):
+                run.finish(status)
+        result = await asyncio.to_thread(self._result, run.id, whole)
+        if self._trl is not None:
+            await self._trl.let_go()
+        return result
+
+    def _collector(self, recording: Recording, client: LocalClient) -> Collector:
+        plan, stop = self._plan, self._session.stop
+        lockstep = None
+        if plan.config.lockstep:
+            lockstep = self._policy.local.batches = Lockstep()
+            stop.listen(lockstep.release)
+        return Collector(
+            config=plan.config,
+            evaluation=plan.evaluation,
+            order=plan.order,
+            client=client,
+            recording=recording,
+            stop=stop,
+            lockstep=lockstep,
+            watch=lambda done, of: self._tell(RolledOut(self._progressed.step + 1, done, of)),
+        )
+
+    def _restore(self) -> None:
+        """Take up the newest checkpoint, and forget what was measured after it."""
+        steps = self._checkpoints.steps() if self._session.resume else []
+        if steps and self._trl is not None:
+            position = steps[-1] * self._config.prompts_per_step
+            self._progressed = Progressed(step=steps[-1], position=position)
+        elif steps:
+            self._progressed, tensors = self._checkpoints.load(
+                steps[-1], device=self._policy.local.device
+            )
+            self._policy.weights.restore(tensors)
+        self._steps = self._metrics.keep_until(self._progressed.step)
+        self._set_version()
+
+    def _set_version(self) -> None:
+        self._policy.local.weight_version = f"step-{self._progressed.step}"
+
+    async def _all_steps(self, collector: Collector) -> bool:
+        """Whether all steps are done; not when the training was stopped."""
+        while self._progressed.step < self._config.num_steps:
+            if self._session.stop.requested:
+                return False
+            step = self._progressed.step + 1
+            try:
+                collected = await collector.collect(step, self._progressed.position)
+            except Interrupted:
+                return False
+            metrics = await asyncio.to_thread(self._learned, step, collected)
+            await self._stepped(metrics, collected.position)
+            if step % self._config.checkpoint_every == 0:
+                await self._save()
+        return True
+
+    async def _on_trl(self, trl: TrlLeader, run_id: str, collector: Collector) -> bool:
+        """The same, taken by TRL."""
+        start = TrlStart(run_id, self._store.where, self._progressed.step)
+        return await trl.run(start, collector, TrlListener(self._stepped, self._saved))
+
+    async def _stepped(self, metrics: StepMetrics, position: int) -> None:
+        self._progressed = Progressed(step=metrics.step, position=position)
+        self._set_version()
+        await asyncio.to_thread(self._metrics.append, metrics)
+        self._steps.append(metrics)
+        if not self._warned:
+            self._warned = warn_if_unchanged(
+                metrics.step, metrics.weights_changed, metrics.learning_rate
+            )
+        self._tell(Stepped(metrics))
+
+    def _learned(self, step: int, collected: Collected) -> StepMetrics:
+        started = time.perf_counter()
+        rate = self._config.learning_rate_at(step)
+        rollouts = trained_rollouts(collected.groups, self._config)
+        # Without differences there is no gradient: a step would only follow its old momentum.
+        teaches = any(rollout.advantage for rollout in rollouts) or self._config.beta > 0
+        stats = self._policy.update(rollouts, learning_rate=rate) if rollouts and teaches else None
+        update = Update(rollouts, stats, rate, time.perf_counter() - started)
+        return step_metrics(step, collected, update)
+
+    async def _save(self) -> None:
+        step = self._progressed.step
+        if step and step not in self._checkpoints.steps():
+            state = self._policy.weights.state()
+            path = await asyncio.to_thread(self._checkpoints.save, self._progressed, state)
+            await self._saved(step, path)
+
+    async def _saved(self, step: int, path: Path) -> None:
+        self._tell(Saved(step, path))
+
+    def _tell(self, event: TrainingEvent) -> None:
+        if self._session.watch is not None:
+            self._session.watch(event)
+
+    def _result(self, run_id: str, whole: bool) -> GRPOResult:
+        output = self._output
+        if whole:
+            write_folder(output.model, self._policy.weights.save_model)
+        write_curve(output.curve, self._steps, title=f"{self._config.name}: reward by step")
+        return GRPOResult(
+            run_id=run_id,
+            store=self._store.where,
+            steps=self._steps,
+            model=self._policy.local,
+            output=output.folder,
+            model_path=output.model if whole else None,
+            curve_path=output.curve,
+            skipped=self._plan.skipped,
+            interrupted=not whole,
+        )

@@ -1,0 +1,227 @@
+"""What a GRPO training does: every setting in one place, checked before anything is loaded."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from assay.agents import Limits
+from assay.providers import CallStyle, parse_model
+from assay.runner import PrepareMessages
+from assay.types import Endpoint, stable_id
+
+from .lora import Lora
+from .rollout_settings import settings_of
+from .schedule import Schedule, scheduled_rate
+from .trl_settings import TrlSettings, unfit_for_trl
+
+LossType = Literal["grpo", "dr_grpo", "dapo"]
+Scaling = Literal["std", "mean"]
+
+
+class GRPOConfig(BaseModel):
+    """How a policy is trained on the scores of its own rollouts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    model_name: str = Field(min_length=1)
+    """A folder with a Hugging Face model and its tokenizer, or the id of one on the hub."""
+
+    num_steps: int = Field(default=100, gt=0)
+    output: Path = Path("grpo")
+    """Folder for metrics, checkpoints, the trained model and the reward curve."""
+
+    name: str = "grpo"
+    """What the recorded run is called."""
+
+    backend: Literal["local", "trl"] = "local"
+    """What learns: the loop of this package, or TRL's `GRPOTrainer`."""
+
+    trl: TrlSettings | None = None
+    """What TRL is told beyond this."""
+
+    prompts_per_step: int = Field(default=8, gt=0)
+    group_size: int = Field(default=8, ge=2)
+    """Rollouts of each prompt: each is compared with the others of its group."""
+
+    limits: Limits = Limits()
+    """Bounds of one rollout, such as its turns."""
+
+    max_tokens: int = Field(default=256, gt=0)
+    """Of one answer; a rollout of several turns has several answers."""
+
+    temperature: FiniteFloat = Field(default=1.0, gt=0)
+    top_p: FiniteFloat = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    """Sample from this many of the most likely tokens; 0 samples from all."""
+
+    stop: tuple[str, ...] = ()
+    """Texts that end an answer."""
+
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end an answer, in place of the model's own."""
+
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the chat template, such as `enable_thinking`."""
+
+    endpoint: Endpoint | None = Field(default=None, exclude=True)
+    """The endpoint of an evaluation: its sampling settings and chat template arguments are used
+    where the fields above are not given. Its model and address are not."""
+
+    prepare_messages: PrepareMessages | None = Field(default=None, exclude=True)
+    """What the model is asked, as in an evaluation. None: the sample's own messages."""
+
+    concurrency: int = Field(default=256, gt=0)
+    """Rollouts in progress at once."""
+
+    lockstep: bool = True
+    """Ask the model for all rollouts at once, turn by turn: the same seed gives the same training
+    to the bit. False: no rollout waits for another one's slow environment."""
+
+    tool_format: CallStyle | None = None
+    """How the model writes tool calls, where its chat template is not a known one."""
+
+    rollout_timeout_s: FiniteFloat | None = Field(default=None, gt=0)
+    """A rollout that takes longer, its scoring included, has failed."""
+
+    loss_type: LossType = "dapo"
+    """What the loss is divided by. `grpo`: each rollout's tokens, then rollouts. `dr_grpo`: a
+    constant for each rollout. `dapo`: all tokens of the step."""
+
+    length_constant: int | None = Field(default=None, gt=0)
+    """The constant of `dr_grpo`. None: `max_tokens`."""
+
+    advantage: Scaling = "std"
+    """`std`: rewards less the group's mean, over its standard deviation. `mean`: not divided."""
+
+    importance_level: Literal["token", "sequence"] = "token"
+    """Whether the ratio of new to old policy is one a token, or one a rollout as in GSPO."""
+
+    clip_low: FiniteFloat = Field(default=0.2, ge=0, le=1)
+    clip_high: FiniteFloat = Field(default=0.2, ge=0)
+    beta: FiniteFloat = Field(default=0.0, ge=0)
+    """Weight of the divergence from the model as it was before training."""
+
+    measure_kl: bool = False
+    """Measure that divergence though `beta` is 0. Costs one more pass over each step's tokens."""
+
+    importance_cap: FiniteFloat | None = Field(default=2.0, ge=1)
+    """Each token's loss is weighted by how much likelier the trained model found it than the
+    engine that sampled it, up to this. None: not weighted, as always with `top_p` or `top_k`."""
+
+    updates_per_step: int = Field(default=1, gt=0)
+    """How often each step's rollouts are learned from."""
+
+    micro_batch_tokens: int = Field(default=16384, gt=0)
+    """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
+
+    micro_batch_bytes: int = Field(default=4 * 2**30, gt=0)
+    """Memory of one pass for logits and what is made of them: tokens times vocabulary. A single
+    rollout may take more."""
+
+    gradient_checkpointing: bool | None = None
+    """Compute layers again in the backward pass instead of remembering them. None: for models of
+    500 million weights or more."""
+
+    learning_rate: FiniteFloat = Field(default=1e-6, gt=0)
+    schedule: Schedule = "constant"
+    warmup_steps: int = Field(default=0, ge=0)
+    weight_decay: FiniteFloat = Field(default=0.0, ge=0)
+    max_grad_norm: FiniteFloat = Field(default=1.0, gt=0)
+
+    zero_variance: Literal["keep", "drop", "resample"] = "keep"
+    """Groups whose rewards are all equal teach nothing. `drop` leaves them out of the loss,
+    `resample` also takes further prompts in their place."""
+
+    resample_rounds: int = Field(default=3, gt=0)
+    """How often a step may take further prompts."""
+
+    drop_truncated: bool = False
+    """Leave rollouts that a limit cut short out of the loss. Their rewards still count."""
+
+    allow_unrecorded_tokens: bool = False
+    """Also learn from tokens made of text, and from tokens without recorded logprobs."""
+
+    lora: Lora | None = None
+    seed: int = 0
+    device: str | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    checkpoint_every: int = Field(default=10, gt=0)
+    """Steps from one checkpoint to the next. The last step always has one."""
+
+    keep_checkpoints: int = Field(default=2, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_endpoint_settings(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if isinstance(data.get("stop"), str):
+            data = {**data, "stop": (data["stop"],)}
+        if (given := data.get("endpoint")) is None:
+            return _leave_cut_unweighted(data)
+        endpoint = parse_model(given) if isinstance(given, str) else Endpoint.model_validate(given)
+        taken = _leave_cut_unweighted({**settings_of(endpoint), **data, "endpoint": endpoint})
+        if taken.get("temperature") == 0:
+            raise ValueError(
+                "at temperature 0 all rollouts of a group are equal: set `temperature` above 0"
+            )
+        return taken
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.top_p < 1 or self.top_k) and self.importance_cap is not None:
+            cut = "`top_k`" if self.top_k else "`top_p` below 1"
+            raise ValueError(
+                f"with {cut} recorded logprobs are those of a cut distribution, and "
+                "weights made from them are biased: set importance_cap=None"
+            )
+        if self.length_constant is not None and self.loss_type != "dr_grpo":
+            raise ValueError(f"`length_constant` has no meaning with loss_type={self.loss_type!r}")
+        if self.warmup_steps >= self.num_steps and self.schedule != "constant":
+            raise ValueError(f"{self.warmup_steps} warm-up steps leave no step to decay in")
+        if self.trl is not None and self.backend != "trl":
+            raise ValueError(f"`trl` has no meaning with backend={self.backend!r}")
+        if self.backend == "trl" and (unfit := list(unfit_for_trl(self))):
+            raise ValueError("TRL cannot do this: " + "; ".join(unfit))
+        return self
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.beta > 0 or self.measure_kl
+
+    @property
+    def rollouts_per_step(self) -> int:
+        return self.prompts_per_step * self.group_size
+
+    def learning_rate_at(self, step: int) -> float:
+        """The rate of a step; steps count from 1."""
+        return scheduled_rate(
+            step,
+            of=self.num_steps,
+            highest=self.learning_rate,
+            schedule=self.schedule,
+            warmup_steps=self.warmup_steps,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What decides what is learned, as plain values: a training goes on only under the same.
+
+        Where it is written and how often does not belong here, nor does its length, unless the
+        learning rate follows it.
+        """
+        apart = {"output", "name", "concurrency", "checkpoint_every", "keep_checkpoints", "device"}
+        if self.schedule == "constant":
+            apart.add("num_steps")
+        if self.tool_format is None:
+            apart.add("tool_format")
+        return self.model_dump(mode="json", exclude=apart)
+
+    def fingerprint(self) -> str:
+        return stable_id(self.describe())
+
+
+def _leave_cut_unweighted(data: dict[str, Any]) -> dict[str, Any]:
+    """Logprobs of a cut distribution make no weights: without a word about them there are none."""
+    is_cut = data.get("top_k", 0) != 0 or data.get("top_p", 1) != 1
+    return {"importance_cap": None, **data} if is_cut else data

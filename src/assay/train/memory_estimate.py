@@ -1,0 +1,148 @@
+"""How much memory a GRPO training takes on its device, by calculation."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from assay.providers import MAX_BATCH, SMALL
+
+from .grpo_config import GRPOConfig
+
+_FLOAT32 = 4
+_LOGITS_AT_ONCE = 4
+"""Tensors of the size of the logits, in float32, that a pass holds at its peak: the logits, their
+logprobs, and what entropy and gradient are made of."""
+
+_SCRATCH = 40
+"""Bytes for each logit while sampling: sorted, added up and compared in double precision."""
+
+
+def logits_per_pass(limit: int, vocabulary: int) -> int:
+    """How many tokens may have logits in a pass whose logits take `limit` bytes at most."""
+    return max(1, limit // (vocabulary * _FLOAT32 * _LOGITS_AT_ONCE))
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes by what they are for. Fragmentation and the device's own needs are not among them."""
+
+    weights: int
+    """All weights, and where there is one the reference and the copy that is computed in."""
+
+    gradients: int
+    optimizer: int
+    activations: int
+    """What a pass remembers for its backward pass."""
+
+    logits: int
+    """Of a pass, with what is made of them."""
+
+    cache: int
+    """Keys and values while sampling."""
+
+    sampling: int
+    """What else sampling takes."""
+
+    rollouts_per_pass: int
+
+    @property
+    def held(self) -> int:
+        """Always there: weights, gradients and optimiser."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def update(self) -> int:
+        """At the peak of an update."""
+        return self.held + self.activations + self.logits
+
+    @property
+    def rollout(self) -> int:
+        """While rollouts are sampled."""
+        return self.held + self.cache + self.sampling
+
+    @property
+    def peak(self) -> int:
+        return max(self.update, self.rollout)
+
+
+def estimate_memory(
+    config: GRPOConfig, model_config: Any, *, prompt_tokens: int = 512
+) -> MemoryEstimate:
+    """The memory of a training, for rollouts of one answer of `max_tokens` after their prompt.
+
+    `model_config` is the configuration of a Transformers model, such as
+    `AutoConfig.from_pretrained(folder)`. No weights are needed. Made for decoders with attention
+    and a gated MLP; others differ in their activations.
+    """
+    text = model_config.get_text_config()
+    parameters, added = _parameters(model_config, config)
+    tokens = prompt_tokens + config.max_tokens
+    rows = _rows(config, tokens, text.vocab_size)
+    half = config.dtype == "bfloat16"
+    trained = parameters if config.lora is None else added
+    weights = trained * _FLOAT32 + (parameters * 2 if half else 0)
+    if config.lora is not None and not half:
+        weights += parameters * _FLOAT32
+    if config.needs_reference and config.lora is None:
+        weights += parameters * _FLOAT32
+    batch = min(config.rollouts_per_step, config.concurrency, MAX_BATCH)
+    heads = text.num_key_value_heads or text.num_attention_heads
+    keys_and_values = 2 * heads * _head_dim(text) * text.num_hidden_layers * _FLOAT32
+    return MemoryEstimate(
+        weights=weights,
+        gradients=trained * _FLOAT32,
+        optimizer=trained * _FLOAT32 * 2,
+        activations=rows * tokens * _activations(text, config, parameters),
+        logits=rows * (config.max_tokens + 1) * text.vocab_size * _FLOAT32 * _LOGITS_AT_ONCE,
+        cache=batch * tokens * keys_and_values,
+        sampling=batch * text.vocab_size * _SCRATCH,
+        rollouts_per_pass=rows,
+    )
+
+
+def _rows(config: GRPOConfig, tokens: int, vocabulary: int) -> int:
+    """Rollouts in one pass: at least one, however long it is."""
+    by_logits = logits_per_pass(config.micro_batch_bytes, vocabulary) // (config.max_tokens + 1)
+    by_tokens = config.micro_batch_tokens // tokens
+    return max(1, min(config.rollouts_per_step, by_tokens, by_logits))
+
+
+def _activations(text: Any, config: GRPOConfig, parameters: int) -> int:
+    """Bytes that a pass remembers for each token."""
+    hidden, queries = text.hidden_size, text.num_attention_heads * _head_dim(text)
+    keys = (text.num_key_value_heads or text.num_attention_heads) * _head_dim(text)
+    # Norms and residuals; queries and keys before and after norm and rotation; the MLP.
+    layer: int = 10 * hidden + 6 * queries + 6 * keys + 5 * text.intermediate_size
+    recomputes = config.gradient_checkpointing
+    if recomputes is None:
+        recomputes = parameters >= SMALL
+    layers: int = text.num_hidden_layers
+    # Computed again, one layer is remembered at a time, beside the inputs of all.
+    floats = layers * hidden + layer if recomputes else layers * layer
+    return int(floats) * _FLOAT32
+
+
+def _head_dim(text: Any) -> int:
+    given = getattr(text, "head_dim", None)
+    return int(given or text.hidden_size // text.num_attention_heads)
+
+
+def _parameters(model_config: Any, config: GRPOConfig) -> tuple[int, int]:
+    """How many weights a model has, and how many `lora` adds to its linear layers."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(model_config, trust_remote_code=False)
+    own = sum(each.numel() for each in model.parameters())
+    if config.lora is None:
+        return own, 0
+    last = model.get_output_embeddings()
+    wanted = config.lora.target_modules
+    added = sum(
+        config.lora.rank * (module.in_features + module.out_features)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and module is not last
+        and (wanted is None or name.rpartition(".")[2] in wanted)
+    )
+    return own, added

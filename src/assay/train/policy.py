@@ -1,0 +1,201 @@
+"""The policy that is trained: its weights, its optimiser, and one update at a time."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from assay.providers import LocalModel
+
+from .batches import MicroBatch, TrainedRollout, micro_batch, packed, step_size
+from .checkpoints import weights_digest
+from .grpo_config import GRPOConfig
+from .losses import LossSums, TokenTerms, grpo_loss
+from .memory_estimate import logits_per_pass
+from .precision import compute_in, hold_in_float32
+from .recomputation import recomputing, should_recompute
+from .shared_prompts import logits_after
+from .trained_weights import TrainedWeights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """What one step's updates came to. Means are over tokens."""
+
+    loss: float
+    """Of the first update."""
+
+    grad_norm: float
+    """Before clipping, the largest over the step's updates."""
+
+    entropy: float
+    """Of the policy where it sampled, when the step began."""
+
+    sums: LossSums
+    """Over all updates of the step."""
+
+    changed: float | None = None
+    """The share of the weights that an update changed, the largest over the step's updates."""
+
+
+class Policy:
+    """A model in this process with what it takes to train it.
+
+    It stays in evaluation mode: with dropout, no logprob could be compared with the recorded one.
+    """
+
+    def __init__(self, local: LocalModel, config: GRPOConfig) -> None:
+        self.local = local
+        self._config = config
+        if config.lora is None:
+            hold_in_float32(local)
+        compute_in(local, config.dtype)
+        self.reference: Any = None
+        """The model as it was before training, where a copy of it is needed."""
+
+        if config.needs_reference and config.lora is None:
+            self.reference = copy.deepcopy(local.model).eval().requires_grad_(False)
+        self.weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
+        local.model.eval()
+        self._recomputes = should_recompute(local, config.gradient_checkpointing)
+
+    def update(self, rollouts: Sequence[TrainedRollout], *, learning_rate: float) -> UpdateStats:
+        """Learn from a step's rollouts. Raises `TrainingError` instead of a step into NaN."""
+        with ExitStack() as stack:
+            stack.enter_context(self.local.limited_threads())
+            passes = self._passes(rollouts)
+            if self._recomputes:
+                stack.enter_context(recomputing(self.local.model))
+            stats = [
+                self._updated(passes, learning_rate) for _ in range(self._config.updates_per_step)
+            ]
+        return UpdateStats(
+            loss=stats[0].loss,
+            grad_norm=max(each.grad_norm for each in stats),
+            entropy=stats[0].entropy,
+            sums=reduce(add, (each.sums for each in stats)),
+            changed=max((each.changed for each in stats if each.changed is not None), default=None),
+        )
+
+    def initial_digest(self) -> str | None:
+        """Tells the weights that training begins with apart from others.
+
+        None where a checkpoint holds all there is to know: neither a reference nor frozen weights.
+        """
+        if self._config.lora is None and not self._config.needs_reference:
+            return None
+        return weights_digest(dict(self.local.model.named_parameters()))
+
+    def _passes(self, rollouts: Sequence[TrainedRollout]) -> "list[_Pass]":
+        """The tensors of a step, with what the weights say of them before they change."""
+        config, device = self._config, self.local.device
+        size = step_size(rollouts, config)
+        vocabulary = self.local.model.get_input_embeddings().num_embeddings
+        most = logits_per_pass(config.micro_batch_bytes, vocabulary)
+        batches = [
+            micro_batch(some, size, config, device=device)
+            for some in packed(rollouts, config.micro_batch_tokens, most)
+        ]
+        if self._recomputes:
+            # A layer that is computed again cannot add to the keys and values of a shared prompt.
+            batches = [replace(batch, shared=None) for batch in batches]
+        return [_Pass(batch, self._old(batch), self._referred(batch)) for batch in batches]
+
+    def _old(self, batch: MicroBatch) -> "Tensor | None":
+        """None when the first update is the only one: there, the policy is still the old one."""
+        if self._config.updates_per_step == 1:
+            return None
+        return self._frozen_logprobs(self.local.model, batch)
+
+    def _referred(self, batch: MicroBatch) -> "Tensor | None":
+        if not self._config.needs_reference:
+            return None
+        if self.reference is not None:
+            return self._frozen_logprobs(self.reference, batch)
+        with self.local.model.disable_adapter():
+            return self._frozen_logprobs(self.local.model, batch)
+
+    def _frozen_logprobs(self, model: Any, batch: MicroBatch) -> "Tensor":
+        import torch
+
+        with torch.no_grad(), self.local.computing():
+            return token_logprobs(model, batch, self._config.temperature)[0]
+
+    def _updated(self, passes: "Sequence[_Pass]", learning_rate: float) -> UpdateStats:
+        loss = entropy = 0.0
+        sums: list[LossSums] = []
+        self.weights.zero_grad()
+        for each in passes:
+            part, part_entropy, part_sums = self._backward(each)
+            loss, entropy = loss + part, entropy + part_entropy
+            sums.append(part_sums)
+        norm = self.weights.update(
+            learning_rate=learning_rate, max_grad_norm=self._config.max_grad_norm
+        )
+        total = reduce(add, sums)
+        return UpdateStats(loss, norm, entropy / total.tokens, total, self.weights.changed)
+
+    def _backward(self, each: "_Pass") -> tuple[float, float, LossSums]:
+        batch = each.batch
+        with self.local.computing():
+            logprobs_N, entropy_N = token_logprobs(
+                self.local.model, batch, self._config.temperature
+            )
+        terms = TokenTerms(
+            logprobs_N=logprobs_N,
+            old_N=logprobs_N.detach() if each.old_N is None else each.old_N,
+            recorded_N=batch.recorded_N,
+            reference_N=each.reference_N,
+            advantages_N=batch.advantages_N,
+            scale_N=batch.scale_N,
+            rollout_N=batch.rollout_N,
+            rollouts=batch.rollouts,
+        )
+        loss, sums = grpo_loss(terms, self._config)
+        loss.backward()
+        return float(loss.detach()), float(entropy_N.sum()), sums
+
+
+@dataclass(frozen=True)
+class _Pass:
+    batch: MicroBatch
+    old_N: "Tensor | None"
+    reference_N: "Tensor | None"
+
+
+def token_logprobs(model: Any, batch: MicroBatch, temperature: float) -> "tuple[Tensor, Tensor]":
+    """The logprob of each trained token and the entropy it was drawn with, in fp32."""
+    all_N = (_trained_logits(model, batch).float() / temperature).log_softmax(-1)
+    target_N = batch.ids_RT[batch.row_N, batch.place_N]
+    known = all_N.detach()
+    return all_N.gather(-1, target_N[:, None])[:, 0], -(known.exp() * known).sum(-1)
+
+
+def _trained_logits(model: Any, batch: MicroBatch) -> "Tensor":
+    """Those that predict each trained token: they stand one place before it."""
+    before_N, shared = batch.place_N - 1, batch.shared
+    if shared is not None and (logits_RT := logits_after(model, shared)) is not None:
+        return logits_RT[batch.row_N, before_N - shared.start_R[batch.row_N]]
+    # No attention mask: padding stands on the right, where no token of a causal model looks.
+    # The last tokens predict nothing, and most prompts need no logits.
+    ids_RT = batch.ids_RT[:, :-1]
+    kept = ids_RT.shape[1] - batch.first_place + 1
+    logits_RT = model(input_ids=ids_RT, use_cache=False, logits_to_keep=kept).logits
+    found: Tensor = logits_RT[batch.row_N, before_N - (ids_RT.shape[1] - logits_RT.shape[1])]
+    return found
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside of it torch draws from `seed`; outside, it goes on as if nothing had been."""
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,109 @@
+"""How exactly weights are kept while they learn, and whether an update moved them.
+
+At common learning rates an update is smaller than the distance between two neighbouring bfloat16
+numbers: weights that are kept in bfloat16 stay where they are.
+"""
+
+import warnings
+from collections.abc import Iterable
+from math import ceil
+from typing import TYPE_CHECKING, Literal
+
+from assay.providers import LocalModel, prepare_half_precision
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FEW = 0.05
+"""An update that changes a smaller share of the weights than this teaches next to nothing."""
+
+_SAMPLED = 4096
+"""Weights of each tensor that are looked at."""
+
+
+class WeightsUnchanged(UserWarning):
+    """An update was too small to change the weights."""
+
+
+def load_dtype(dtype: Literal["float32", "bfloat16"], *, frozen: bool) -> str:
+    """What weights are loaded in: frozen ones in what is computed, those that learn in float32."""
+    return dtype if frozen else "float32"
+
+
+def compute_in(local: LocalModel, dtype: Literal["float32", "bfloat16"]) -> None:
+    """Let a model compute in bfloat16 where that is asked for and its weights are more exact."""
+    import torch
+
+    if dtype == "bfloat16" and next(local.model.parameters()).dtype == torch.float32:
+        prepare_half_precision(torch.bfloat16, local.device)
+        local.compute_dtype = torch.bfloat16
+
+
+def hold_in_float32(local: LocalModel) -> None:
+    """Keep all weights in float32, and go on computing in what they were loaded in."""
+    import torch
+
+    low = {each.dtype for each in local.model.parameters()} - {torch.float32}
+    if low:
+        local.compute_dtype = local.compute_dtype or low.pop()
+        local.model.float()
+
+
+def hold_in_compute_dtype(local: LocalModel) -> None:
+    """Round the weights to what is computed in: it takes less memory, once nothing is learned."""
+    if local.compute_dtype is not None:
+        local.model.to(local.compute_dtype)
+        local.compute_dtype = None
+
+
+class ChangeProbe:
+    """Measures which share of the weights an update changes, on a part of each tensor.
+
+    Weights without a gradient, such as embeddings of tokens that do not occur, do not count.
+    """
+
+    def __init__(self, weights: Iterable["Tensor"]) -> None:
+        self._weights = [(each, ceil(each.numel() / _SAMPLED)) for each in weights]
+        self._before: Tensor | None = None
+
+    def take(self) -> None:
+        """Remember the weights before an update."""
+        self._before = self._sampled([weight.detach() for weight, _ in self._weights])
+
+    def share(self) -> float | None:
+        """The share that changed since; None where no weight has a gradient."""
+        import torch
+
+        if self._before is None:
+            return None
+        now = self._sampled([weight.detach() for weight, _ in self._weights])
+        slopes = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad
+            for weight, _ in self._weights
+        ]
+        taught = self._sampled(slopes) != 0
+        count = int(taught.sum())
+        return float(((now != self._before) & taught).sum()) / count if count else None
+
+    def _sampled(self, tensors: "list[Tensor]") -> "Tensor":
+        import torch
+
+        return torch.cat(
+            [
+                tensor.reshape(-1)[::stride]
+                for tensor, (_, stride) in zip(tensors, self._weights, strict=True)
+            ]
+        )
+
+
+def warn_if_unchanged(step: int, changed: float | None, learning_rate: float) -> bool:
+    """Warn of a step that changed next to no weight. Whether it did."""
+    if changed is None or changed >= FEW:
+        return False
+    warnings.warn(
+        f"step {step} changed {changed:.2%} of the weights that have a gradient: "
+        f"learning_rate={learning_rate:g} is too small for their precision".replace("%", " %"),
+        WeightsUnchanged,
+        stacklevel=2,
+    )
+    return True

@@ -1,0 +1,107 @@
+"""What TRL changes in a model besides its weights, and in the process, is put back."""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from assay.providers import LocalModel
+
+_SETTINGS = ("use_cache", "pad_token_id", "bos_token_id", "eos_token_id")
+"""What TRL and transformers set anew in a model's configurations."""
+
+
+@contextmanager
+def as_it_was(local: LocalModel) -> Iterator[None]:
+    """Inside of it the model has no dropout; after it, only the weights are others.
+
+    With dropout, no logprob could be compared with the recorded one.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_random_states())
+        stack.enter_context(without_dropout(local.model))
+        stack.enter_context(_settings(local))
+        stack.enter_context(_attributes(local.model))
+        yield
+
+
+@contextmanager
+def _random_states() -> Iterator[None]:
+    import numpy
+
+    states = random.getstate(), numpy.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        numpy.random.set_state(states[1])
+
+
+@contextmanager
+def without_dropout(model: Any) -> Iterator[None]:
+    """Inside of it no module of a model drops anything out, whatever its mode."""
+    rates = list(_dropout_rates(model))
+    for module, name, _ in rates:
+        setattr(module, name, 0.0)
+    try:
+        yield
+    finally:
+        for module, name, rate in rates:
+            setattr(module, name, rate)
+
+
+def _dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
+    """Every number by which a module drops out: of its own, or handed to a function."""
+    import torch
+
+    for module in model.modules():
+        names = [name for name in vars(module) if "dropout" in name]
+        if isinstance(module, torch.nn.Dropout):
+            names.append("p")
+        for name in names:
+            rate = getattr(module, name)
+            if isinstance(rate, float) and rate > 0:
+                yield module, name, rate
+
+
+@contextmanager
+def _settings(local: LocalModel) -> Iterator[None]:
+    """Those of the tokenizer and of the model: what is saved later should say what it said."""
+    model, padding = local.model, local.tokenizer.pad_token
+    configs = (model.config, model.config.get_text_config(), model.generation_config)
+    found = [
+        (each, name, getattr(each, name))
+        for each in configs
+        for name in _SETTINGS
+        if hasattr(each, name)
+    ]
+    try:
+        yield
+    finally:
+        local.tokenizer.pad_token = padding
+        for each, name, value in found:
+            setattr(each, name, value)
+
+
+@contextmanager
+def _attributes(model: Any) -> Iterator[None]:
+    """A model that is marked as prepared would not be prepared by the next trainer."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    models = list(dict.fromkeys((model, base)))
+    found = [dict(vars(each)) for each in models]
+    checkpointing, training = base.is_gradient_checkpointing, model.training
+    # By them frozen weights take part in gradient checkpointing.
+    embeddings = base.get_input_embeddings()
+    hooks = embeddings._forward_hooks.copy()
+    try:
+        yield
+    finally:
+        if not checkpointing and base.is_gradient_checkpointing:
+            base.gradient_checkpointing_disable()
+        embeddings._forward_hooks = hooks
+        model.train(training)
+        for each, before in zip(models, found, strict=True):
+            for name in vars(each).keys() - before.keys():
+                delattr(each, name)
+            if "forward" in before:
+                each.forward = before["forward"]

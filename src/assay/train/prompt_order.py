@@ -1,0 +1,76 @@
+"""Which prompt comes when, and what a prompt is: the same for the same seed, at any time."""
+
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.errors import ConfigError, WireError
+from assay.types import Sample, Status, stable_id
+
+FRESH: dict[str, Any] = {
+    "trajectory": None,
+    "score": None,
+    "tokens": [],
+    "loss_mask": [],
+    "rollout_log_probs": None,
+    "status": Status.PENDING,
+    "failure": None,
+}
+"""A prompt may be a sample that was rolled out before: what came of it then is left out."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A prompt at its place in the order."""
+
+    sample: Sample
+    position: int
+    """How many prompts came before, over all epochs."""
+
+    epoch: int
+    """How often this prompt came before."""
+
+
+class PromptOrder:
+    """All prompts in a random order, then all in another, without end."""
+
+    def __init__(self, prompts: Sequence[Sample], seed: int) -> None:
+        self._prompts = prompts
+        self._seed = seed
+        self._epoch = -1
+        self._order: list[int] = []
+
+    def take(self, position: int, count: int) -> list[Drawn]:
+        """The `count` prompts from `position` on."""
+        return [self._at(place) for place in range(position, position + count)]
+
+    def _at(self, position: int) -> Drawn:
+        epoch, place = divmod(position, len(self._prompts))
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = list(range(len(self._prompts)))
+            random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
+        return Drawn(self._prompts[self._order[place]], position, epoch)
+
+
+def fingerprint_prompts(
+    prompts: Iterable[Sample], sent: Callable[[Sample], str | None] = lambda prompt: None
+) -> str:
+    """A digest of the prompts in their order: ids, rows, messages, answers and metadata.
+
+    `sent` is a digest of what else a model is asked. Raises `ConfigError` for a prompt that no
+    rollout could be recorded of.
+    """
+    return stable_id([[_content_id(prompt), sent(prompt)] for prompt in prompts])
+
+
+def _content_id(prompt: Sample) -> str:
+    try:
+        content = prompt.model_copy(update={**FRESH, "index": None}).to_json_bytes()
+    except WireError as error:
+        raise ConfigError(
+            f"the prompt {error.message}", where=f"sample {prompt.id!r}", hint=error.hint
+        ) from error
+    return stable_id(json.loads(content))

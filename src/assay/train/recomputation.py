@@ -1,0 +1,57 @@
+"""Gradient checkpointing: layers are computed again in the backward pass instead of remembered."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.providers import SMALL, LocalModel
+
+from .preserve_state import without_dropout
+
+
+def should_recompute(local: LocalModel, asked: bool | None) -> bool:
+    """Whether passes with gradients compute layers twice: as asked, or where a model is not small.
+
+    Raises `ConfigError` where it is asked of a model that cannot.
+    """
+    can = bool(getattr(local.model, "supports_gradient_checkpointing", False)) and _layers(local)
+    if asked and not can:
+        raise ConfigError(
+            f"{type(local.model).__name__} does not support gradient checkpointing",
+            hint="set gradient_checkpointing=False, and a smaller micro_batch_tokens",
+        )
+    if asked is None:
+        return bool(can) and sum(each.numel() for each in local.model.parameters()) >= SMALL
+    return asked
+
+
+@contextmanager
+def recomputing(model: Any) -> Iterator[None]:
+    """Inside of it passes with gradients remember the input of each layer only.
+
+    Layers do so in training mode alone. Nothing else is in it, and there is no dropout: a logprob
+    must stay comparable with the recorded one.
+    """
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    layers = [(layer, layer.training) for layer in _checkpointing_layers(base)]
+    with without_dropout(base):
+        base.gradient_checkpointing_enable({"use_reentrant": False})
+        for layer, _ in layers:
+            layer.training = True
+        try:
+            yield
+        finally:
+            for layer, training in layers:
+                layer.training = training
+            base.gradient_checkpointing_disable()
+
+
+def _layers(local: LocalModel) -> bool:
+    return any(True for _ in _checkpointing_layers(local.model))
+
+
+def _checkpointing_layers(model: Any) -> Iterator[Any]:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    return (each for each in model.modules() if isinstance(each, GradientCheckpointingLayer))

@@ -1,0 +1,76 @@
+"""The recorded run that belongs to the output folder of a GRPO training."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from assay.errors import ConfigError
+from assay.runner import new_run_id
+from assay.store import SCORER_SETTINGS, Run, RunSpec, Store, refuse_other_config
+from assay.types import stable_id
+
+from .output_folder import Output
+
+if TYPE_CHECKING:
+    from .grpo_plan import Plan
+    from .policy import Policy
+    from .training_session import TrainingSession
+
+
+class Begun(BaseModel):
+    """What an output folder says of its training."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    initial_weights: str | None
+    """Digest of the weights that training began with, where they still matter."""
+
+
+def begin_run(
+    output: Output, plan: "Plan", policy: "Policy", *, store: Store, session: "TrainingSession"
+) -> Run:
+    """Start the run of a folder, or claim it again. Called before weights change."""
+    initial = policy.initial_digest()
+    if not session.resume:
+        run = store.start_run(_spec(new_run_id(plan.config.name), plan))
+        output.begin(Begun(run_id=run.id, initial_weights=initial))
+        return run
+    begun = output.begun(Begun)
+    if begun.initial_weights != initial:
+        raise ConfigError(
+            "the model is not the one that training began with",
+            where=str(output.folder),
+            hint="give the original weights, not the trained ones: checkpoints hold the rest",
+        )
+    spec, stored = _spec(begun.run_id, plan), store.run(begun.run_id)
+    _refuse_other_training(stored, spec)
+    # Without a single score, a repaired scorer judges the rollouts that are there.
+    return store.resume_run(
+        begun.run_id, spec, allow_changed_scorer=True, take_over=session.take_over
+    )
+
+
+def _refuse_other_training(run: Run, given: RunSpec) -> None:
+    stored = run.spec
+    ignore = frozenset[str]() if run.totals.recorded else SCORER_SETTINGS
+    refuse_other_config(stored, given, ignore=ignore)
+    if stored.dataset_fingerprint != given.dataset_fingerprint:
+        raise ConfigError(
+            f"the dataset changed since it was started: {given.dataset!r} has other prompts, "
+            f"answers or metadata than {stored.dataset!r} had",
+            where=f"run {stored.id!r}",
+            hint="restore the prompts, or train in another output folder",
+        )
+
+
+def _spec(run_id: str, plan: "Plan") -> RunSpec:
+    description = plan.describe()
+    return RunSpec(
+        id=run_id,
+        name=plan.config.name,
+        config=description,
+        config_fingerprint=stable_id(description),
+        dataset=plan.dataset,
+        dataset_fingerprint=plan.dataset_fingerprint,
+    )

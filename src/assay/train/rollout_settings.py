@@ -1,0 +1,45 @@
+"""The settings of an evaluation's endpoint, as a training samples with them."""
+
+from typing import TYPE_CHECKING, Any
+
+from assay.types import Endpoint
+
+if TYPE_CHECKING:
+    from .grpo_config import GRPOConfig
+
+_SHARED = ("temperature", "top_p", "max_tokens", "stop")
+_EXTRA = ("top_k", "stop_token_ids", "chat_template_kwargs", "tool_format")
+_ABOUT_THE_ENGINE = frozenset({"device", "dtype", "threads", "logprobs", "return_token_ids"})
+"""Parameters that do not decide what is sampled; a training has its own."""
+
+
+def settings_of(endpoint: Endpoint) -> dict[str, Any]:
+    """What decides the prompt and the sampling. Raises `ValueError` for what cannot be trained."""
+    for name in ("thinking", "reasoning_effort"):
+        if getattr(endpoint, name) is not None:
+            raise ValueError(
+                f"`endpoint` has `{name}`, which belongs to hosted models: "
+                "extra_params={'chat_template_kwargs': {...}} reaches the chat template"
+            )
+    if unknown := sorted(endpoint.extra_params.keys() - {*_EXTRA, *_ABOUT_THE_ENGINE}):
+        raise ValueError(
+            f"`endpoint` has extra_params that a model in training does not know: "
+            f"{', '.join(unknown)}; {', '.join(_EXTRA)} are known"
+        )
+    shared = {name: getattr(endpoint, name) for name in _SHARED}
+    extra = {name: endpoint.extra_params.get(name) for name in _EXTRA}
+    return {name: value for name, value in {**shared, **extra}.items() if value is not None}
+
+
+def policy_endpoint(config: "GRPOConfig") -> Endpoint:
+    """How the model in training is asked."""
+    extra = {name: getattr(config, name) for name in _EXTRA}
+    return Endpoint(
+        provider="local",
+        model=config.model_name,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        max_tokens=config.max_tokens,
+        stop=config.stop or None,
+        extra_params={name: value for name, value in extra.items() if value},
+    )

@@ -1,0 +1,140 @@
+"""One rollout as samples to train on: what happened, its tokens and which of them were sampled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.agents import Limits, run_agent
+from assay.environments import Environment, environment_by_name
+from assay.errors import ConfigError, TokenError
+from assay.providers import ModelClient, Reply, check_tools, connect
+from assay.types import Endpoint, Message, Sample, Status, ToolSpec
+
+from .chat_template import ChatTokenizer
+from .grpo_plan import EnvironmentClass, environment_factory
+from .retokenize import retokenised
+from .token_spans import tokenised
+
+_WHERE = "agent_rollout_to_sample()"
+
+
+class ForkedRollout(TokenError):
+    """A rollout that is more than one sample; all of them are in `samples`."""
+
+    def __init__(self, message: str, *, samples: Sequence[Sample] = (), **told: Any) -> None:
+        super().__init__(message, **told)
+        self.samples = tuple(samples)
+
+
+async def agent_rollout_to_sample(
+    prompt: str | Sequence[Message | dict[str, Any]],
+    environment_cls: EnvironmentClass,
+    endpoint: Endpoint | ModelClient,
+    tokenizer: ChatTokenizer | None = None,
+    *,
+    limits: Limits | None = None,
+    seed: int | None = None,
+) -> Sample:
+    """Let a model act in an environment, and return what happened with its tokens and loss mask.
+
+    The tokens are those that the engine recorded; where it recorded none, the text is retokenised
+    with `tokenizer` and the sample marked so. Raises `ForkedRollout` where the history was not
+    only appended to, which takes several samples: `agent_rollout_to_samples` returns them.
+    """
+    samples = await agent_rollout_to_samples(
+        prompt, environment_cls, endpoint, tokenizer, limits=limits, seed=seed
+    )
+    if len(samples) > 1:
+        raise ForkedRollout(
+            f"the rollout is {len(samples)} samples: a turn did not continue the tokens before it",
+            samples=samples,
+            where=_WHERE,
+            hint="take them from `.samples`, or call agent_rollout_to_samples()",
+        )
+    return samples[0]
+
+
+async def agent_rollout_to_samples(
+    prompt: str | Sequence[Message | dict[str, Any]],
+    environment_cls: EnvironmentClass,
+    endpoint: Endpoint | ModelClient,
+    tokenizer: ChatTokenizer | None = None,
+    *,
+    limits: Limits | None = None,
+    seed: int | None = None,
+) -> list[Sample]:
+    """What `agent_rollout_to_sample` makes, as the one or more samples that hold every token."""
+    sample = Sample(prompt=prompt)
+    if not sample.messages:
+        raise ConfigError("the prompt is empty", where=_WHERE)
+    environment = _environment(environment_cls, sample)
+    client = connect(endpoint) if isinstance(endpoint, Endpoint) else endpoint
+    watched = _Watched(client)
+    try:
+        sample.trajectory = await run_agent(
+            watched, environment, sample.messages, limits=limits, seed=seed
+        )
+    finally:
+        if client is not endpoint:
+            await client.close()
+    if watched.tools:
+        # What the model was told belongs to what it said: exporters look for it here.
+        told = [tool.model_dump(mode="json") for tool in watched.tools]
+        sample.trajectory = sample.trajectory.model_copy(update={"tools": told})
+    sample.status = Status.TRUNCATED if sample.trajectory.truncated else Status.COMPLETED
+    sample.score = sample.trajectory.evaluation_result
+    return _with_tokens(sample, tokenizer, watched.tools)
+
+
+def _environment(environment_cls: EnvironmentClass, sample: Sample) -> Environment:
+    factory = environment_factory(environment_cls)
+    if factory is None or isinstance(factory, str):
+        return environment_by_name(factory or "basic")()
+    made: object = factory(sample)
+    if not isinstance(made, Environment):
+        raise ConfigError(
+            f"{factory.__name__} makes a {type(made).__name__}, which is no environment",
+            where=_WHERE,
+            hint="an environment has `tools`, `open`, `step` and `close`",
+        )
+    return made
+
+
+def _with_tokens(
+    sample: Sample, tokenizer: ChatTokenizer | None, tools: Sequence[ToolSpec]
+) -> list[Sample]:
+    assert sample.trajectory is not None
+    calls = sample.trajectory.calls
+    if calls and all(call.prompt_ids and call.completion_ids is not None for call in calls):
+        return tokenised(sample)
+    if tokenizer is None:
+        raise TokenError(
+            "the engine gave no token ids, and no tokenizer is given",
+            where=_WHERE,
+            hint="pass the tokenizer of the model to be trained",
+        )
+    return retokenised(sample, tokenizer, tools=tools)
+
+
+class _Watched:
+    """A client that remembers which tools the model was offered."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self.endpoint = client.endpoint
+        self.tools: tuple[ToolSpec, ...] = ()
+        self._client = client
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        await check_tools(self._client, tools)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        self.tools = tuple(tools)
+        return await self._client.complete(messages, tools=tools, seed=seed)
+
+    async def close(self) -> None:
+        await self._client.close()

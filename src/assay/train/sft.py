@@ -1,0 +1,240 @@
+"""`sft_train`: learn to say what samples say, on the same masks that the other trainings use."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from assay.datasets import SampleStream, Source, load_samples
+from assay.providers import LocalModel
+from assay.runner import Stop
+
+from .checkpoints import Checkpoints, Progressed, weights_digest, write_folder
+from .memory_estimate import logits_per_pass
+from .metrics_file import MetricsFile
+from .output_folder import Output
+from .packages import check_packages
+from .policy import seeded
+from .precision import (
+    compute_in,
+    hold_in_compute_dtype,
+    load_dtype,
+    warn_if_unchanged,
+)
+from .recomputation import should_recompute
+from .sft_batches import endless_batches, epoch_batches, packed, summed_loss
+from .sft_config import SFTConfig
+from .sft_data import Example, Examples, read_examples, read_template, templated
+from .sft_output import Begun, SFTStep, go_on
+from .trained_weights import TrainedWeights
+
+SFTWatch = Callable[[SFTStep], None]
+"""Called after each step."""
+
+
+@dataclass(frozen=True)
+class SFTResult:
+    """A fine-tuning that came to its end, or was stopped with a checkpoint."""
+
+    steps: list[SFTStep]
+    """All of them, those before a resume included."""
+
+    data: Examples
+    """What was learned from and measured, and how much was left out."""
+
+    model: LocalModel
+    """The trained model, in memory, with the numbers of `dtype`; its folder has float32."""
+
+    output: Path
+    model_path: Path | None
+    """The trained model as a Hugging Face folder; None when it was interrupted."""
+
+    held_out_before: float | None
+    """Loss on the held-out samples before the first step; None where none are held out."""
+
+    held_out_after: float | None
+    interrupted: bool = False
+
+
+def sft_train(
+    config: SFTConfig,
+    samples: Source | SampleStream,
+    *,
+    model: LocalModel | None = None,
+    resume: bool = False,
+    watch: SFTWatch | None = None,
+    stop: Stop | None = None,
+) -> SFTResult:
+    """Train a model on samples: on what their rollouts sampled, or on their answers as text.
+
+    Takes samples with tokens, samples with recorded calls, and conversations, from a file, a hub
+    dataset or memory. `model` is one that is loaded already; it is trained in place. With
+    `resume` the training in the output folder goes on from its newest checkpoint.
+    """
+    # What can be wrong with the request is found before the weights are loaded.
+    check_packages()
+    stream = samples if isinstance(samples, SampleStream) else load_samples(samples)
+    template = read_template(config.chat_template)
+    output = Output(config.output)
+    output.check(resume=resume)
+    dtype = load_dtype(config.dtype, frozen=config.lora is not None)
+    local = model or LocalModel.load(config.model_name, dtype=dtype, device=config.device)
+    tokenizer = templated(local.tokenizer, template)
+    vocabulary = local.model.get_input_embeddings().num_embeddings
+    data = read_examples(stream, config, tokenizer, vocabulary=vocabulary)
+    with ExitStack() as stack:
+        stack.enter_context(seeded(config.seed))
+        stack.enter_context(local.limited_threads())
+        training = _Training(config, data, local, output, stop or Stop())
+        stack.enter_context(output.claimed(resume=resume))
+        return training.run(resume=resume, watch=watch)
+
+
+class _Training:
+    """One fine-tuning from where it begins to where it ends."""
+
+    def __init__(
+        self,
+        config: SFTConfig,
+        data: Examples,
+        local: LocalModel,
+        output: Output,
+        stop: Stop,
+    ) -> None:
+        self._config = config
+        self._data = data
+        self._local = local
+        self._output = output
+        self._metrics = MetricsFile(output.metrics, SFTStep)
+        self._stop = stop
+        self._begun = Begun(
+            config=config.describe(),
+            data=data.fingerprint(),
+            weights=weights_digest(dict(local.model.named_parameters())),
+        )
+        self._weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
+        compute_in(local, config.dtype)
+        vocabulary = local.model.get_input_embeddings().num_embeddings
+        # Of a demonstration nearly every token may have logits.
+        self._most_tokens = min(
+            config.micro_batch_tokens, logits_per_pass(config.micro_batch_bytes, vocabulary)
+        )
+        self._recomputes = should_recompute(local, config.gradient_checkpointing)
+        if self._recomputes:
+            local.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self._warned = False
+        self._checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
+        self._per_epoch = sum(1 for _ in self._epoch(0))
+        self._last = config.steps or sum(
+            sum(1 for _ in self._epoch(epoch)) for epoch in range(config.epochs)
+        )
+
+    def run(self, *, resume: bool, watch: SFTWatch | None) -> SFTResult:
+        steps = self._resumed() if resume else self._started()
+        config, done = self._config, len(steps)
+        order = endless_batches(self._data.train, seed=config.seed, tokens=config.batch_tokens)
+        for batch in islice(order, done, self._last):
+            if self._stop.requested:
+                break
+            step = self._learned(batch, done := done + 1)
+            self._metrics.append(step)
+            steps.append(step)
+            if not self._warned:
+                self._warned = warn_if_unchanged(done, step.weights_changed, step.learning_rate)
+            if watch is not None:
+                watch(step)
+            if done % config.checkpoint_every == 0:
+                self._save(done)
+        self._save(done)
+        return self._result(steps, whole=done >= self._last)
+
+    def _epoch(self, epoch: int) -> "Sequence[list[Example]]":
+        config = self._config
+        return list(
+            epoch_batches(
+                self._data.train, seed=config.seed, epoch=epoch, tokens=config.batch_tokens
+            )
+        )
+
+    def _started(self) -> list[SFTStep]:
+        self._begun = self._begun.model_copy(update={"held_out_loss": self._held_out_loss()})
+        self._output.begin(self._begun)
+        return []
+
+    def _resumed(self) -> list[SFTStep]:
+        """Take up the newest checkpoint, and forget what was measured after it."""
+        self._begun = go_on(self._output, self._begun)
+        saved = self._checkpoints.steps()
+        if saved:
+            _, tensors = self._checkpoints.load(saved[-1], device=self._local.device)
+            self._weights.restore(tensors)
+        return self._metrics.keep_until(saved[-1] if saved else 0)
+
+    def _learned(self, batch: Sequence[Example], number: int) -> SFTStep:
+        started, config = time.perf_counter(), self._config
+        trained = sum(example.trained for example in batch)
+        self._local.model.train()
+        self._weights.zero_grad()
+        loss = 0.0
+        for some in packed(batch, self._most_tokens):
+            # Divided by the tokens of the whole update: how it is cut into passes does not matter.
+            with self._local.computing():
+                part = summed_loss(self._local.model, some, self._local.device) / trained
+            part.backward()
+            loss += float(part.detach())
+        rate = config.learning_rate_at(number, of=self._last)
+        norm = self._weights.update(learning_rate=rate, max_grad_norm=config.max_grad_norm)
+        self._local.model.eval()
+        measured = number % config.eval_every == 0 or number == self._last
+        return SFTStep(
+            step=number,
+            of=self._last,
+            epoch=number / self._per_epoch,
+            loss=loss,
+            held_out_loss=self._held_out_loss() if measured else None,
+            grad_norm=norm,
+            weights_changed=self._weights.changed,
+            learning_rate=rate,
+            sequences=len(batch),
+            trained_tokens=trained,
+            tokens=sum(len(example.tokens) for example in batch),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _held_out_loss(self) -> float | None:
+        """Mean negative logprob of the held-out tokens that count; None without any."""
+        import torch
+
+        held = self._data.held_out
+        if not held:
+            return None
+        self._local.model.eval()
+        with torch.no_grad(), self._local.computing():
+            losses = [
+                float(summed_loss(self._local.model, some, self._local.device))
+                for some in packed(held, self._most_tokens)
+            ]
+        return sum(losses) / sum(example.trained for example in held)
+
+    def _save(self, step: int) -> None:
+        if step and step not in self._checkpoints.steps():
+            self._checkpoints.save(Progressed(step=step), self._weights.state())
+
+    def _result(self, steps: list[SFTStep], *, whole: bool) -> SFTResult:
+        if whole:
+            write_folder(self._output.model, self._weights.save_model)
+        hold_in_compute_dtype(self._local)
+        if self._recomputes:
+            self._local.model.gradient_checkpointing_disable()
+        return SFTResult(
+            steps=steps,
+            data=self._data,
+            model=self._local,
+            output=self._output.folder,
+            model_path=self._output.model if whole else None,
+            held_out_before=self._begun.held_out_loss,
+            held_out_after=steps[-1].held_out_loss if steps else None,
+            interrupted=not whole,
+        )

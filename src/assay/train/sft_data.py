@@ -1,0 +1,202 @@
+"""From samples to what is learned: tokens with a mask, and an account of what was left out."""
+
+import copy
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+
+from assay.datasets import SampleStream
+from assay.errors import ConfigError, TokenError, WireError
+from assay.formats import tools_of
+from assay.types import Sample, Status, ToolSpec, stable_id
+
+from .chat_template import ChatTokenizer
+from .demonstration import demonstrated
+from .retokenize import Retokeniser
+from .sft_config import SFTConfig
+from .token_spans import check_tokens, token_source, tokenised
+
+_ENDED_BADLY = (Status.FAILED, Status.ABORTED)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One sequence to learn from. Compact: all of them are held in memory."""
+
+    tokens: "array[int]"
+    mask: bytes
+    prompt: str
+    """The same for samples of one prompt: they are learned from together, or not at all."""
+
+    @property
+    def trained(self) -> int:
+        """How many of the tokens count."""
+        return sum(self.mask)
+
+
+@dataclass
+class Examples:
+    """What there is to learn and to measure, and what was left out."""
+
+    train: list[Example] = field(default_factory=list)
+    held_out: list[Example] = field(default_factory=list)
+    samples: int = 0
+    """Samples that were read."""
+
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many were left out, by reason."""
+
+    retokenized: int = 0
+    """Sequences whose tokens were made of text."""
+
+    untold: int = 0
+    """Samples that call tools of which nobody knows how the model was told."""
+
+    def fingerprint(self) -> str:
+        """The same for the same tokens and masks in the same order."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self.train, self.held_out):
+            for example in part:
+                digest.update(example.tokens.tobytes() + b"|" + example.mask + b";")
+            digest.update(b"#")
+        return digest.hexdigest()
+
+
+def read_examples(
+    stream: SampleStream, config: SFTConfig, tokenizer: ChatTokenizer, *, vocabulary: int
+) -> Examples:
+    """Everything to learn from. Raises `ConfigError` when that is nothing."""
+    # Rollouts of one sample have one id.
+    stream = stream.with_repeats()
+    reader = _Reader(config, tokenizer, vocabulary)
+    found = [example for sample in stream for example in reader.examples(sample)]
+    read = reader.read
+    if stream.skipped.count:
+        read.left_out["row that cannot be read"] += stream.skipped.count
+    _split(found, read, config)
+    if not read.train:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in read.left_out.items())
+        raise ConfigError(
+            f"of {read.samples} samples, none is left to learn from",
+            where="sft_train()",
+            hint=f"left out: {reasons}" if reasons else "the dataset is empty",
+        )
+    return read
+
+
+class _Reader:
+    """Makes examples of samples and keeps the account."""
+
+    def __init__(self, config: SFTConfig, tokenizer: ChatTokenizer, vocabulary: int) -> None:
+        self._config = config
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
+        self._retokeniser: Retokeniser | None = None
+        self.read = Examples()
+
+    def examples(self, sample: Sample) -> Iterator[Example]:
+        self.read.samples += 1
+        if reason := self._unwanted(sample):
+            self.read.left_out[reason] += 1
+            return
+        try:
+            parts = self._with_tokens(sample)
+            for part in parts:
+                self._check(part)
+        except TokenError:
+            if not self._config.skip_unusable:
+                raise
+            self.read.left_out["without usable tokens"] += 1
+            return
+        prompt = stable_id([message.to_dict() for message in Sample(prompt=sample.prompt).messages])
+        for part in parts:
+            if len(part.tokens) > self._config.max_length:
+                self.read.left_out["longer than max_length"] += 1
+            elif not any(part.loss_mask):
+                self.read.left_out["without a token that counts"] += 1
+            else:
+                self.read.retokenized += token_source(part) == "retokenized"
+                mask = bytes(map(int, part.loss_mask))
+                yield Example(array("i", part.tokens), mask, prompt)
+
+    def _unwanted(self, sample: Sample) -> str | None:
+        least = self._config.min_score
+        if sample.failure is not None or sample.status in _ENDED_BADLY:
+            return "failed"
+        if sample.trajectory is None and sample.input.get("label") is False:
+            return "labelled as bad"
+        if least is not None and sample.reward is None:
+            return "without a score"
+        if least is not None and sample.reward is not None and sample.reward < least:
+            return "below min_score"
+        return None
+
+    def _with_tokens(self, sample: Sample) -> list[Sample]:
+        if self._config.tokens == "recorded":
+            if sample.tokens:
+                return [sample]
+            calls = [] if sample.trajectory is None else sample.trajectory.calls
+            if any(call.completion_ids is not None for call in calls):
+                return tokenised(sample)
+        whole = demonstrated(sample, turns=self._config.demonstrations)
+        tools = _tools(sample)
+        if not tools and any(message.tool_calls for message in whole.messages):
+            self.read.untold += 1
+        if self._retokeniser is None:
+            self._retokeniser = Retokeniser(self._tokenizer)
+        return self._retokeniser.samples(whole, tools=tools)
+
+    def _check(self, sample: Sample) -> None:
+        check_tokens(sample)
+        if max(sample.tokens) >= self._vocabulary:
+            raise TokenError(
+                f"has the token id {max(sample.tokens)}, and the model knows {self._vocabulary}",
+                where=f"sample {sample.id}",
+                hint="the tokens are another model's: set tokens='text' to learn from the words",
+            )
+
+
+def _tools(sample: Sample) -> list[ToolSpec]:
+    try:
+        return [ToolSpec.model_validate(tool["function"]) for tool in tools_of(sample)]
+    except WireError as error:
+        raise TokenError(error.message, where=error.where, hint=error.hint) from error
+
+
+def _split(found: list[Example], read: Examples, config: SFTConfig) -> None:
+    """Hold some prompts out, chosen by their content and not by their place."""
+    prompts = sorted(
+        {example.prompt for example in found},
+        key=lambda prompt: stable_id([config.seed, prompt]),
+    )
+    count = ceil(config.held_out * len(prompts))
+    if count and count == len(prompts):
+        raise ConfigError(
+            f"held_out={config.held_out:g} leaves none of {count} prompts to learn from",
+            where="sft_train()",
+        )
+    held = set(prompts[:count])
+    for example in found:
+        (read.held_out if example.prompt in held else read.train).append(example)
+
+
+def read_template(path: Path | None) -> str | None:
+    """The chat template of a file. None: none is named."""
+    try:
+        return None if path is None else path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the chat template cannot be read: {error}", where=str(path)) from None
+
+
+def templated(tokenizer: ChatTokenizer, template: str | None) -> ChatTokenizer:
+    """The tokenizer with another chat template; itself for None."""
+    if template is None:
+        return tokenizer
+    # A copy: the model is saved with the template that it is asked with.
+    other = copy.copy(tokenizer)
+    other.chat_template = template
+    return other

@@ -1,0 +1,90 @@
+"""What a fine-tuning writes into its output folder: how it began, and the numbers of each step."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from assay.errors import ConfigError
+
+from .output_folder import Output
+
+
+class SFTStep(BaseModel):
+    """One update in numbers. What was not measured is None."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int
+    of: int
+    """The last step to come."""
+
+    epoch: float
+    """How often the samples have been gone through, counting parts."""
+
+    loss: float
+    """Mean negative logprob of the tokens that counted, before the update."""
+
+    held_out_loss: float | None = None
+    """The same over the held-out samples, after the update."""
+
+    grad_norm: float
+    """Before clipping."""
+
+    weights_changed: float | None = None
+    """Share of the weights with a gradient that the update changed."""
+
+    learning_rate: float
+    sequences: int
+    trained_tokens: int
+    tokens: int
+    """Context included."""
+
+    seconds: float
+
+
+class Begun(BaseModel):
+    """What a fine-tuning began with: it goes on only with the same."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: dict[str, Any]
+    """Every setting that decides what is learned."""
+
+    data: str
+    weights: str
+    held_out_loss: float | None = None
+    """Before the first step."""
+
+
+_DIFFERENT = {
+    "data": "the samples are not those that training began with",
+    "weights": "the model is not the one that training began with",
+}
+
+
+def go_on(output: Output, begun: Begun) -> Begun:
+    """What was written when the training began. Raises `ConfigError` where `begun` differs."""
+    before = output.begun(Begun)
+    problems = [
+        problem
+        for name, problem in _DIFFERENT.items()
+        if getattr(before, name) != getattr(begun, name)
+    ]
+    if changes := list(_changes(before.config, begun.config)):
+        told = "the configuration is not the one that training began with: "
+        problems.append(told + ", ".join(changes))
+    if problems:
+        raise ConfigError(
+            "; ".join(problems),
+            where=str(output.folder),
+            hint="resume with the same, or choose another output folder",
+        )
+    return before
+
+
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    # What is in one of them only belongs to another schedule, or to another assay.
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield f"{name} {before.get(name)!r} -> {now.get(name)!r}"

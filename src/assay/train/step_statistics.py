@@ -1,0 +1,162 @@
+"""What a step came to, in numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from pydantic import BaseModel, ConfigDict
+
+from assay.stats import mean_interval
+from assay.types import Sample
+
+from .batches import Group, TrainedRollout, is_truncated
+from .policy import UpdateStats
+from .rollout_collector import Collected
+
+
+class StepMetrics(BaseModel):
+    """One step in numbers. What was not measured is None."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int
+    reward: float | None
+    """Mean of the judged rollouts, prompts weighing the same; None if none was judged."""
+
+    reward_low: float | None
+    reward_high: float | None
+    """The 95 % interval of that mean, over prompts; None where it cannot be given."""
+
+    rollouts: int
+    valid: int
+    invalid: int
+    """Not judged though nothing failed. Left out of means and loss, as failed ones are."""
+
+    failed: dict[str, int]
+    """Rollouts by the boundary that failed."""
+
+    groups: int
+    zero_variance: float | None
+    """Share of the groups without two different rewards: they teach nothing."""
+
+    resampled: int
+    found: int
+    """Rollouts that an interrupted run had recorded."""
+
+    trained_rollouts: int
+    trained_tokens: int
+    updated: bool
+    """False when there was nothing to learn from: the weights are as before."""
+
+    loss: float | None = None
+    kl: float | None = None
+    """Divergence from the model before training; None where it is not measured."""
+
+    entropy: float | None = None
+    ratio: float | None = None
+    """Mean of new over old probability of the trained tokens."""
+
+    ratio_max: float | None = None
+    clip_fraction: float | None = None
+    importance_weight: float | None = None
+    """Mean of what corrects for the engine that sampled."""
+
+    importance_capped: float | None = None
+    grad_norm: float | None = None
+    weights_changed: float | None = None
+    """Share of the weights with a gradient that the update changed."""
+
+    learning_rate: float
+    response_tokens: float | None
+    """Sampled tokens of a rollout, on average."""
+
+    truncated: float | None
+    """Share of the rollouts that a limit cut short, or one of their answers."""
+
+    turns: float | None
+    tokens_per_s: float | None
+    """Sampled tokens a second, while rollouts were made."""
+
+    rollout_s: float
+    update_s: float
+
+
+@dataclass(frozen=True)
+class Update:
+    """The second half of a step."""
+
+    rollouts: Sequence[TrainedRollout]
+    stats: UpdateStats | None
+    """None when there was nothing to learn from."""
+
+    learning_rate: float
+    seconds: float
+
+
+def step_metrics(step: int, collected: Collected, update: Update) -> StepMetrics:
+    """The numbers of one step."""
+    samples = [sample for group in collected.groups for sample in group.samples]
+    interval = mean_interval(_group_means(collected.groups))
+    failed = Counter(str(each.failure.boundary) for each in samples if each.failure is not None)
+    valid = sum(reward is not None for group in collected.groups for reward in group.rewards)
+    without = sum(not group.has_signal for group in collected.groups)
+    return StepMetrics(
+        step=step,
+        reward=interval.mean,
+        reward_low=interval.low,
+        reward_high=interval.high,
+        rollouts=len(samples),
+        valid=valid,
+        invalid=len(samples) - valid - failed.total(),
+        failed=dict(failed),
+        groups=len(collected.groups),
+        zero_variance=without / len(collected.groups),
+        resampled=collected.resampled,
+        found=collected.found,
+        trained_rollouts=len(update.rollouts),
+        trained_tokens=sum(rollout.trained_tokens for rollout in update.rollouts),
+        updated=update.stats is not None,
+        learning_rate=update.learning_rate,
+        rollout_s=collected.seconds,
+        update_s=update.seconds,
+        **_of_rollouts(samples, collected),
+        **_of_update(update.stats),
+    )
+
+
+def _group_means(groups: Iterable[Group]) -> list[float]:
+    known = ([reward for reward in group.rewards if reward is not None] for group in groups)
+    return [fmean(rewards) for rewards in known if rewards]
+
+
+def _of_rollouts(samples: Sequence[Sample], collected: Collected) -> dict[str, float | None]:
+    whole = [each for each in samples if each.trajectory is not None and each.failure is None]
+    calls = [call for each in whole if each.trajectory for call in each.trajectory.calls]
+    tokens = sum(len(call.completion_ids or ()) for call in calls)
+    # Those that were found took no time now.
+    made = tokens if not collected.found else 0
+    return {
+        "response_tokens": tokens / len(whole) if whole else None,
+        "truncated": fmean(map(is_truncated, whole)) if whole else None,
+        "turns": len(calls) / len(whole) if whole else None,
+        "tokens_per_s": made / collected.seconds if made and collected.seconds else None,
+    }
+
+
+def _of_update(stats: UpdateStats | None) -> dict[str, float | None]:
+    if stats is None:
+        return {}
+    sums = stats.sums
+    return {
+        "loss": stats.loss,
+        "kl": None if sums.kl is None else sums.kl / sums.tokens,
+        "entropy": stats.entropy,
+        "ratio": sums.ratio / sums.tokens,
+        "ratio_max": sums.ratio_max,
+        "clip_fraction": sums.clipped / sums.tokens,
+        "importance_weight": sums.weight / sums.tokens,
+        "importance_capped": sums.weight_capped / sums.tokens,
+        "grad_norm": stats.grad_norm,
+        "weights_changed": stats.changed,
+    }

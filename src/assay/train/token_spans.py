@@ -1,0 +1,164 @@
+"""Tokens and masks, built by appending the calls that were recorded. Never by role, never by text.
+
+A token counts for the loss where a recorded call sampled it, and nowhere else. Where a call did
+not continue the tokens so far, a new sample begins: every sampled token counts exactly once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn
+
+from assay.errors import TokenError
+from assay.types import ModelCall, Sample, Trajectory, stable_id
+
+TokenSource = Literal["recorded", "retokenized"]
+
+TOKEN_SOURCE = "token_source"
+"""Key of `Sample.metadata`: where the tokens come from. See `token_source()`."""
+
+FORK, FORKS = "fork", "forks"
+"""Keys of `Sample.metadata`: which of how many samples of one rollout, where there are several."""
+
+_RETOKENISE = "for SFT, `retokenised()` makes tokens of the text; RL needs what the engine sampled"
+
+
+def tokenised(sample: Sample) -> list[Sample]:
+    """Samples with `tokens`, `loss_mask` and `rollout_log_probs` from the calls of the trajectory.
+
+    One where each call's prompt extends the tokens so far; else several, which share rollout_id,
+    group and score, and each hold their own calls. The mask is 1.0 on what calls sampled.
+    `rollout_log_probs` is as long as `tokens`, with 0.0 off the mask; it is None where a call has
+    no logprobs. Raises `TokenError` for a call without ids. Tokenising twice changes nothing.
+    """
+    where = f"sample {sample.id}"
+    if sample.trajectory is None or not sample.trajectory.calls:
+        raise TokenError("no model call is recorded", where=where, hint=_RETOKENISE)
+    # A call that failed sampled nothing.
+    turns = [
+        _turn_of(call, f"{where}, call {number}")
+        for number, call in enumerate(sample.trajectory.calls, start=1)
+        if call.error is None or call.completion_ids is not None
+    ]
+    if not turns:
+        raise TokenError("every recorded call failed: nothing was sampled", where=where)
+    return assembled(sample, turns, source="recorded")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What was read and written in one turn, as token ids."""
+
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+    logprobs: tuple[float, ...] | None = None
+    call: ModelCall | None = None
+
+
+def assembled(sample: Sample, turns: Sequence[Turn], *, source: TokenSource) -> list[Sample]:
+    """The samples that turns append to: one for as long as each continues the tokens so far."""
+    chains: list[_Chain] = []
+    for turn in turns:
+        chain = _extended_by(turn.prompt, chains)
+        if chain is None:
+            chains.append(chain := _Chain())
+        chain.append(turn)
+    return list(_cut(sample, chains, source))
+
+
+def token_source(sample: Sample) -> TokenSource | None:
+    """Whether the tokens were recorded or made of text. None: there are none, or nobody knows."""
+    source = sample.metadata.get(TOKEN_SOURCE)
+    return source if source in ("recorded", "retokenized") and sample.tokens else None
+
+
+def check_tokens(sample: Sample) -> None:
+    """Raise `TokenError` unless the tokens, mask and logprobs of a sample fit each other."""
+    where, tokens, mask = f"sample {sample.id}", sample.tokens, sample.loss_mask
+    problem = None
+    if not tokens:
+        problem = "has no tokens"
+    elif len(mask) != len(tokens):
+        problem = f"has {len(mask)} mask values for {len(tokens)} tokens"
+    elif min(tokens) < 0:
+        problem = f"has the token id {min(tokens)}"
+    elif wrong := [value for value in mask if value not in (0.0, 1.0)]:
+        problem = f"has the mask value {wrong[0]:g}, which is neither 0 nor 1"
+    elif mask[0] != 0.0:
+        problem = "counts its first token, which nothing comes before"
+    elif sample.rollout_log_probs is not None and len(sample.rollout_log_probs) != len(tokens):
+        problem = f"has {len(sample.rollout_log_probs)} logprobs for {len(tokens)} tokens"
+    if problem:
+        raise TokenError(
+            problem, where=where, hint="leave `tokens` out to have them made of the calls"
+        )
+
+
+@dataclass
+class _Chain:
+    """Tokens that grow by what each turn adds."""
+
+    tokens: list[int] = field(default_factory=list)
+    mask: list[float] = field(default_factory=list)
+    logprobs: list[float] | None = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+
+    def append(self, turn: Turn) -> None:
+        context = turn.prompt[len(self.tokens) :]
+        self.tokens += (*context, *turn.completion)
+        self.mask += [0.0] * len(context) + [1.0] * len(turn.completion)
+        if turn.logprobs is None:
+            self.logprobs = None
+        elif self.logprobs is not None:
+            self.logprobs += [0.0] * len(context) + list(turn.logprobs)
+        self.turns.append(turn)
+
+    def continues_as(self, prompt: Sequence[int]) -> bool:
+        size = len(self.tokens)
+        return size <= len(prompt) and list(prompt[:size]) == self.tokens
+
+
+def _turn_of(call: ModelCall, where: str) -> Turn:
+    prompt, completion = call.prompt_ids, call.completion_ids
+    if prompt is None or completion is None:
+        missing = "prompt_ids" if prompt is None else "completion_ids"
+        raise TokenError(f"the engine gave no `{missing}`", where=where, hint=_RETOKENISE)
+    if not prompt:
+        _refuse("`prompt_ids` is empty: nothing comes before the first sampled token", where)
+    if (least := min((*prompt, *completion))) < 0:
+        _refuse(f"{least} is no token id", where)
+    if call.logprobs is not None and len(call.logprobs) != len(completion):
+        _refuse(f"{len(call.logprobs)} logprobs for {len(completion)} completion ids", where)
+    return Turn(prompt, completion, call.logprobs, call)
+
+
+def _refuse(problem: str, where: str) -> NoReturn:
+    raise TokenError(problem, where=where, hint="the recorded call is damaged; roll out again")
+
+
+def _extended_by(prompt: Sequence[int], chains: Sequence[_Chain]) -> _Chain | None:
+    """The longest chain that this prompt continues: agents may take turns in one rollout."""
+    fitting = [chain for chain in chains if chain.continues_as(prompt)]
+    return max(fitting, key=lambda chain: len(chain.tokens), default=None)
+
+
+def _cut(sample: Sample, chains: Sequence[_Chain], source: TokenSource) -> Iterator[Sample]:
+    trajectory = sample.trajectory or Trajectory()
+    rollout_id = sample.rollout_id or stable_id([sample.id, sample.index, trajectory.to_dict()])
+    calls = [[turn.call for turn in chain.turns if turn.call is not None] for chain in chains]
+    taken = {id(call) for own in calls for call in own}
+    calls[0] += [call for call in trajectory.calls if id(call) not in taken]
+    for place, chain in enumerate(chains):
+        metadata = {**sample.metadata, TOKEN_SOURCE: source}
+        fields: dict[str, object] = {
+            "rollout_id": rollout_id,
+            "tokens": chain.tokens,
+            "loss_mask": chain.mask,
+            "rollout_log_probs": chain.logprobs,
+            "metadata": metadata,
+        }
+        if len(chains) > 1:
+            metadata |= {FORK: place, FORKS: len(chains)}
+            # Each with its own calls: tokenised again, no token is found in two of them.
+            fields["trajectory"] = trajectory.model_copy(update={"calls": calls[place]})
+            fields["id"] = f"{sample.id}#fork-{place}" if place else sample.id
+        yield sample.model_copy(update=fields)

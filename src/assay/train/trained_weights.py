@@ -1,0 +1,117 @@
+"""The weights of a model that learns, with their optimiser: what changes, is saved and restored."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from assay.errors import TrainingError
+from assay.providers import LocalModel
+
+from .lora import Lora, with_lora
+from .precision import ChangeProbe, hold_in_float32
+
+
+class TrainedWeights:
+    """What an update changes in a model: all of its weights, or matrices added beside them."""
+
+    def __init__(self, local: LocalModel, *, lora: Lora | None, weight_decay: float) -> None:
+        import torch
+
+        self.local = local
+        self._added = lora is not None
+        if lora is not None:
+            # Added matrices are float32, whatever the frozen weights are.
+            local.model = with_lora(local.model, lora)
+        else:
+            hold_in_float32(local)
+        self.trained = {
+            name: weight for name, weight in local.model.named_parameters() if weight.requires_grad
+        }
+        self.changed: float | None = None
+        """The share of the weights that the last update changed; None where none has a gradient."""
+
+        self.probe = ChangeProbe(self.trained.values())
+        self.optimizer = torch.optim.AdamW(
+            self.trained.values(),
+            weight_decay=weight_decay,
+            fused=local.device.type in ("cpu", "cuda"),
+        )
+
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def update(self, *, learning_rate: float, max_grad_norm: float) -> float:
+        """Follow the gradients that were gathered, and return their norm before clipping."""
+        import torch
+
+        norm = float(torch.nn.utils.clip_grad_norm_(self.trained.values(), max_grad_norm))
+        if norm != norm or norm == float("inf"):
+            raise TrainingError(
+                f"the gradient is {norm}: the weights were left as they are",
+                hint="lower learning_rate; checkpoints of earlier steps are kept",
+            )
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.probe.take()
+        self.optimizer.step()
+        self.changed = self.probe.share()
+        return norm
+
+    def state(self) -> dict[str, Any]:
+        """Everything that an update changes or draws from."""
+        import torch
+
+        on_cuda = self.local.device.type == "cuda"
+        return {
+            "weights": {name: weight.detach() for name, weight in self.trained.items()},
+            "optimizer": self.optimizer.state_dict(),
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state_all() if on_cuda else [],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to a state. Raises `TrainingError` for that of another model."""
+        import torch
+
+        weights = state["weights"]
+        if {name: weight.shape for name, weight in weights.items()} != {
+            name: weight.shape for name, weight in self.trained.items()
+        }:
+            raise TrainingError("the checkpoint holds the weights of another model")
+        with torch.no_grad():
+            for name, weight in self.trained.items():
+                weight.copy_(weights[name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["random"].cpu())
+        if state["random_cuda"]:
+            torch.cuda.set_rng_state_all([each.cpu() for each in state["random_cuda"]])
+
+    def save_model(self, folder: Path) -> None:
+        """Write model and tokenizer as a folder that `LocalModel.load` reads.
+
+        Added matrices are merged into the weights, and also kept alone under `adapter`.
+        """
+        model = self.local.model
+        with without_bars():
+            if self._added:
+                model.save_pretrained(folder / "adapter")
+                # What was learned may be too little for the precision of the frozen weights.
+                model = copy.deepcopy(model).float().merge_and_unload()
+            model.save_pretrained(folder)
+            self.local.tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Inside of it transformers draws no progress bars: only commands write to the terminal."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,203 @@
+"""The steps of a training as TRL's `GRPOTrainer` takes them, with rollouts and records from here.
+
+TRL is not asynchronous and runs in a thread. Whatever it asks for, rollouts above all, is done in
+the event loop that the training was called in. Of several processes the first does that; the
+others learn along with it.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TypeVar
+
+from assay.runner import Stop
+
+from .batches import TrainedRollout, trained_rollouts
+from .checkpoints import Checkpoints, Progressed
+from .grpo_config import GRPOConfig
+from .policy import Policy
+from .rollout_collector import Collected, Collector, Interrupted
+from .step_statistics import StepMetrics, Update, step_metrics
+from .trl_learner import TrlLearner, TrlStart, write_checkpoint
+from .trl_processes import Place, from_first
+from .trl_rows import TrlRows, rows_for_trl
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TrlListener:
+    """Who is told what happens. Called in the event loop."""
+
+    stepped: Callable[[StepMetrics, int], Coroutine[Any, Any, None]]
+    """Also given where the next step goes on in the order of prompts."""
+
+    saved: Callable[[int, Path], Coroutine[Any, Any, None]]
+
+
+@dataclass
+class _Step:
+    """The step in progress."""
+
+    number: int
+    collected: Collected
+    rollouts: Sequence[TrainedRollout]
+    teaches: bool
+    rolled_out: float = field(default_factory=time.perf_counter)
+    logs: list[dict[str, Any]] = field(default_factory=list)
+    """What TRL measured, one for each update."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """The metrics of the importance weights, where there are any."""
+
+    changed: float | None = None
+    """The share of the weights that the last update changed."""
+
+
+class TrlLeader(TrlLearner):
+    """The process that rolls out and records: the only one, or the first."""
+
+    def __init__(
+        self, config: GRPOConfig, policy: Policy, checkpoints: Checkpoints, *, stop: Stop
+    ) -> None:
+        super().__init__(config, policy, checkpoints)
+        self._stop = stop
+        self._step: _Step | None = None
+        self._asked: Future[Any] | None = None
+        self._abandoned = False
+
+    async def run(self, start: TrlStart, collector: Collector, listener: TrlListener) -> bool:
+        """Whether all steps are done; not when the training was stopped."""
+        self._collector, self._listener = collector, listener
+        self._loop = asyncio.get_running_loop()
+        work = asyncio.ensure_future(asyncio.to_thread(self._lead, start))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: it ends at its next question.
+            self._abandoned = True
+            if self._asked is not None:
+                self._asked.cancel()
+            await asyncio.wait([work])
+            raise
+
+    def _lead(self, start: TrlStart) -> bool:
+        return self.train(from_first(start))
+
+    def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
+        rows = None if self._stop.requested else self._made(step, trainer, here)
+        from_first(rows)
+        return rows
+
+    def _made(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
+        config = self._config
+        try:
+            position = (step - 1) * config.prompts_per_step
+            collected = self._in_loop(self._collector.collect(step, position))
+        except Interrupted:
+            return None
+        rollouts = trained_rollouts(collected.groups, config)
+        rows = rows_for_trl(
+            collected.groups,
+            rollouts,
+            config,
+            passes=trainer.args.steps_per_generation * here.count,
+            filler=trainer.processing_class.pad_token_id,
+        )
+        self._step = _Step(step, collected, rollouts, rows.teaches)
+        return rows
+
+    def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
+        now = self._step
+        assert now is not None  # TRL updates on what it asked for
+        now.logs.append(dict(logs))
+        now.weights = trainer.assay_weights
+        now.changed = self.changed
+        if len(now.logs) == self._config.updates_per_step:
+            self._step = None
+            metrics = trl_metrics(now, self._config)
+            self._in_loop(self._listener.stepped(metrics, now.collected.position))
+
+    def save(self, step: int, trainer: Any) -> None:
+        """Write a checkpoint of the last whole step, unless there is one."""
+        if not from_first(step not in self._checkpoints.steps()):
+            return
+        progressed = Progressed(step=step, position=step * self._config.prompts_per_step)
+        path = self._checkpoints.write(progressed, lambda folder: write_checkpoint(trainer, folder))
+        self._in_loop(self._listener.saved(step, path))
+
+    async def let_go(self) -> None:
+        """Tell the other processes that everything is written."""
+        await asyncio.to_thread(from_first)
+
+    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._abandoned:
+            work.close()
+            raise Interrupted
+        asked: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._asked = asked
+        return asked.result()
+
+
+class TrlFollower(TrlLearner):
+    """Every process but the first. It records nothing and prints nothing.
+
+    It reads checkpoints from the output folder, which it must be able to see.
+    """
+
+    async def run(self) -> tuple[TrlStart, bool]:
+        """What the first process began with, and whether all steps are done."""
+        return await asyncio.to_thread(self._follow)
+
+    def _follow(self) -> tuple[TrlStart, bool]:
+        start: TrlStart = from_first()
+        whole = self.train(start)
+        # The first one still writes the model and the curve.
+        from_first()
+        return start, whole
+
+    def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
+        rows: TrlRows | None = from_first()
+        return rows
+
+    def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
+        return None
+
+    def save(self, step: int, trainer: Any) -> None:
+        """The first process writes the checkpoint; the others take part in what TRL adds up."""
+        due: bool = from_first()
+        if due:
+            with tempfile.TemporaryDirectory() as folder:
+                write_checkpoint(trainer, Path(folder))
+
+
+def trl_metrics(step: _Step, config: GRPOConfig) -> StepMetrics:
+    """The numbers of one step: those of its rollouts as ever, those of its updates from TRL.
+
+    What TRL does not measure is None. Its means are over passes, then over updates.
+    """
+    rate, seconds = config.learning_rate_at(step.number), time.perf_counter() - step.rolled_out
+    known = step_metrics(step.number, step.collected, Update(step.rollouts, None, rate, seconds))
+    if not step.rollouts or not (step.teaches or config.beta > 0):
+        return known
+    measured = {
+        "updated": True,
+        "loss": step.logs[0]["loss"],
+        "grad_norm": max(logs["grad_norm"] for logs in step.logs),
+        "entropy": step.logs[0]["entropy"],
+        "kl": _mean(step.logs, "kl"),
+        "clip_fraction": _mean(step.logs, "clip_ratio/region_mean"),
+        "weights_changed": step.changed,
+        **step.weights,
+    }
+    return known.model_copy(update=measured)
+
+
+def _mean(logs: list[dict[str, Any]], name: str) -> float | None:
+    values = [each[name] for each in logs if each.get(name) is not None]
+    return fmean(values) if values else None

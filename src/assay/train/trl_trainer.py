@@ -1,0 +1,279 @@
+"""TRL's `GRPOTrainer`, made to do what a `GRPOConfig` says and to take rollouts from here."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from assay.errors import ConfigError, MissingExtra
+from assay.providers import prepare_half_precision
+
+from .grpo_config import GRPOConfig
+from .policy import Policy
+from .trl_processes import Place, checked_place, on_cpu, place
+from .trl_rows import TrlRows
+from .trl_settings import TrlSettings
+
+RolloutFunction = Callable[[list[str], Any], dict[str, Any]]
+
+_SHARE = "rollout_share"
+"""Key of TRL's batch: its rows over the rollouts that are learned from."""
+
+
+def check_trl(config: GRPOConfig) -> Place:
+    """Which of the processes this one is. Raises `ConfigError` for what TRL will not do here."""
+    _check_packages(config)
+    here = checked_place(config)
+    _check_trackers(config)
+    try:
+        trainer_arguments(config, config.output)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"TRL refuses the settings: {error}", where="backend='trl'") from error
+    return here
+
+
+def _check_packages(config: GRPOConfig) -> None:
+    if find_spec("trl") is None:
+        raise MissingExtra.needed("trl", by="backend='trl'", package="trl")
+    if config.trl is not None and config.trl.use_vllm and find_spec("vllm") is None:
+        raise ConfigError("trl.use_vllm needs the package `vllm`", hint="pip install vllm")
+
+
+def _check_trackers(config: GRPOConfig) -> None:
+    from transformers.integrations import get_available_reporting_integrations
+
+    known = get_available_reporting_integrations()
+    for name in config.trl.report_to if config.trl is not None else ():
+        if name not in known:
+            raise ConfigError(
+                f"trl.report_to: {name!r} is no tracker, or is not installed",
+                hint=f"installed: {', '.join(sorted(known)) or 'none'}",
+            )
+
+
+def make_trainer(
+    config: GRPOConfig, policy: Policy, rollout: RolloutFunction, *, folder: Path
+) -> Any:
+    """A trainer that asks `rollout` for every step's rollouts. Nothing is written to `folder` yet.
+
+    Its dataset is the numbers of the prompts: which prompt has which number, and what becomes of
+    it, is decided by whoever rolls out.
+    """
+    import torch
+    from transformers import PrinterCallback
+
+    from datasets import Dataset
+
+    arguments = trainer_arguments(config, folder)
+    if arguments.bf16:
+        prepare_half_precision(torch.bfloat16, policy.local.device)
+    numbers = [str(each) for each in range(config.num_steps * config.prompts_per_step)]
+    with _without_notices():
+        trainer = _trainer_class()(
+            model=policy.local.model,
+            reward_funcs=judged,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"prompt": numbers}),
+            processing_class=policy.local.tokenizer,
+            optimizers=_optimizers(config, policy),
+            rollout_func=rollout,
+        )
+    trainer.remove_callback(PrinterCallback)
+    trainer.assay_config = config
+    _set_loss(trainer, config, policy)
+    return trainer
+
+
+def judged(*, reward: list[float | None], **_: object) -> list[float | None]:
+    """The rewards that came with the rollouts. TRL leaves None out of means."""
+    return reward
+
+
+def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
+    """The settings in TRL's words."""
+    from trl import GRPOConfig as Arguments
+
+    settings = config.trl or TrlSettings()
+    told = settings.model_dump(exclude={"per_device_train_batch_size", "report_to"})
+    # The weights are float32: TRL computes in what this package would.
+    told["bf16"] = settings.bf16 or config.dtype == "bfloat16"
+    processes = place(config).count
+    size = settings.per_device_train_batch_size or config.rollouts_per_step // processes
+    return Arguments(
+        output_dir=str(folder),
+        max_steps=config.num_steps * config.updates_per_step,
+        per_device_train_batch_size=size,
+        gradient_accumulation_steps=config.rollouts_per_step // (size * processes),
+        num_generations=config.group_size,
+        num_iterations=config.updates_per_step,
+        max_completion_length=config.max_tokens,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        top_k=config.top_k,
+        learning_rate=config.learning_rate,
+        max_grad_norm=config.max_grad_norm,
+        loss_type=config.loss_type,
+        epsilon=config.clip_low,
+        epsilon_high=config.clip_high,
+        importance_sampling_level=config.importance_level,
+        scale_rewards="group" if config.advantage == "std" else "none",
+        seed=config.seed,
+        use_cpu=on_cpu(config),
+        report_to=list(settings.report_to) or "none",
+        **{name: value for name, value in told.items() if value is not None},
+        **_ALWAYS,
+    )
+
+
+_ALWAYS: dict[str, Any] = {
+    "trust_remote_code": False,
+    # The order of prompts, the checkpoints and the importance weights are made here.
+    "shuffle_dataset": False,
+    "save_strategy": "no",
+    "vllm_importance_sampling_correction": False,
+    # The divergence as `losses.divergence` has it.
+    "use_bias_correction_kl": False,
+    "logging_steps": 1,
+    "disable_tqdm": True,
+    # It would load numbers of prompts into memory that a device can read fast.
+    "dataloader_pin_memory": False,
+}
+
+
+def _optimizers(config: GRPOConfig, policy: Policy) -> tuple[Any, Any]:
+    """The optimiser of the local loop, with the same rate in each step."""
+    from torch.optim.lr_scheduler import LambdaLR
+
+    optimizer, updates = policy.weights.optimizer, config.updates_per_step
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate
+
+    def factor(done: int) -> float:
+        return config.learning_rate_at(done // updates + 1) / config.learning_rate
+
+    return optimizer, LambdaLR(optimizer, factor)
+
+
+def _set_loss(trainer: Any, config: GRPOConfig, policy: Policy) -> None:
+    """What TRL would make of other settings: the constant of `dr_grpo`, and the reference.
+
+    TRL would load the reference from the folder that the model's configuration names, which
+    need not hold the model that is trained.
+    """
+    from trl.trainer.utils import add_fused_lm_head
+
+    trainer.max_completion_length = config.length_constant or config.max_tokens
+    trainer.beta = config.beta
+    if config.beta > 0 and policy.reference is not None:
+        add_fused_lm_head(policy.reference, temperature=config.temperature)
+        trainer.ref_model = trainer.accelerator.prepare_model(
+            policy.reference, evaluation_mode=True
+        )
+
+
+def _trainer_class() -> Any:
+    from trl import GRPOTrainer
+
+    class Trainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
+        assay_config: GRPOConfig
+        assay_rows: TrlRows
+        """What `rollout_func` gave last."""
+
+        assay_weights: Mapping[str, float] = MappingProxyType({})
+        """Metrics of the last step's importance weights."""
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            batch = super()._generate_and_score_completions(inputs)
+            # TRL has the same ones for each prompt; there may be more rows.
+            batch["advantages"] = batch["advantages"].new_tensor(self.assay_rows.advantages)
+            batch[_SHARE] = batch["advantages"].new_tensor(self._rollout_share())
+            if self.assay_config.importance_cap is not None:
+                weight = importance_weights(self, batch, self.assay_config.importance_cap)
+                batch["advantages"] = batch["advantages"][:, None] * weight
+                self.assay_weights = self._measured(weight[loss_mask(batch).bool()])
+            return batch
+
+        def _measured(self, weight: Any) -> dict[str, float]:
+            if not len(weight):
+                return {}
+            capped = (weight >= self.assay_config.importance_cap).float()
+            return {
+                "importance_weight": float(weight.mean()),
+                "importance_capped": float(capped.mean()),
+            }
+
+        def _rollout_share(self) -> float:
+            """TRL divides `grpo` and `dr_grpo` by all rows, learned from or not."""
+            rows = self.assay_rows
+            if self.assay_config.loss_type == "dapo" or not rows.trained:
+                return 1.0
+            return rows.count * int(self.accelerator.num_processes) / rows.trained
+
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            return super()._compute_loss(model, inputs) * inputs[_SHARE]
+
+        def create_model_card(self, *_: Any, **__: Any) -> None:
+            """No card: who trained what on which prompts is in the record."""
+
+    return Trainer
+
+
+def importance_weights(trainer: Any, batch: dict[str, Any], cap: float) -> Any:
+    """What corrects each token for the engine that sampled it, up to the cap.
+
+    TRL does this for vLLM alone. A weight is not negative, so it may as well stand in the
+    advantage, within the clipped gain.
+    """
+    import torch
+
+    old = batch.get("old_per_token_logps")
+    if old is None:
+        old = _logprobs(trainer, batch)
+    gap = (old - batch["sampling_per_token_logps"]) * loss_mask(batch)
+    return torch.nan_to_num(gap, nan=0.0).exp().clamp(max=cap)
+
+
+def _logprobs(trainer: Any, batch: dict[str, Any]) -> Any:
+    import torch
+
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    seen = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    width, size = batch["completion_ids"].shape[1], trainer.args.per_device_train_batch_size
+    with torch.no_grad():
+        found = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, seen, width, batch_size=size
+        )
+    return found[0]
+
+
+def loss_mask(batch: dict[str, Any]) -> Any:
+    """1 for the tokens of TRL's batch that are learned from."""
+    mask = batch["completion_mask"]
+    return mask * batch["tool_mask"] if "tool_mask" in batch else mask
+
+
+@contextmanager
+def _without_notices() -> Iterator[None]:
+    """Keep TRL's notice that `rollout_func` may change off the terminal: a test watches for it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
+        yield
+
+
+@contextmanager
+def quiet_trl() -> Iterator[None]:
+    """Keep rollouts without a reward out of TRL's log: they are counted, and are in the record."""
+
+    def wanted(entry: logging.LogRecord) -> bool:
+        return "All reward functions returned None" not in str(entry.msg)
+
+    logger = logging.getLogger("trl.trainer.grpo_trainer")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)

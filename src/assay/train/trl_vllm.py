@@ -1,0 +1,89 @@
+"""Rollouts sampled by the vLLM that TRL keeps at the present weights."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from assay.errors import EndpointError
+from assay.providers import (
+    Answered,
+    Batches,
+    Engine,
+    Generated,
+    Job,
+    LocalModel,
+    Sampling,
+    ShouldStop,
+)
+
+
+class VllmEngine:
+    """Answers batches of prompts with TRL's vLLM.
+
+    How it samples was said when the trainer was made. It draws as vLLM does: seeds are not used.
+    """
+
+    def __init__(self, generation: Any, local: LocalModel) -> None:
+        self._generation = generation
+        self._local = local
+
+    @property
+    def weight_version(self) -> str | None:
+        """That of the model which is trained."""
+        return self._local.weight_version
+
+    @weight_version.setter
+    def weight_version(self, value: str | None) -> None:
+        self._local.weight_version = value
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sequence[Sampling] | Sampling,
+        *,
+        seeds: Sequence[int | None],
+        should_stop: ShouldStop | None = None,
+    ) -> list[Generated]:
+        """A completion for each prompt."""
+        _, ids, logprobs, _ = self._generation.generate(
+            prompts=[list(prompt) for prompt in prompts], images=None, num_generations=1
+        )
+        return [
+            self._generated(each, [token[0] for token in known])
+            for each, known in zip(ids, logprobs, strict=True)
+        ]
+
+    def _generated(self, ids: list[int], logprobs: list[float | None]) -> Generated:
+        known = tuple(logprob for logprob in logprobs if logprob is not None)
+        if not ids or len(known) != len(ids):
+            raise EndpointError(
+                f"vLLM gave {len(ids)} tokens and {len(known)} logprobs", retryable=False
+            )
+        ended = ids[-1] in self._local.stop_ids
+        return Generated(tuple(ids), known, "stop" if ended else "length")
+
+
+class _Redirected(Batches):
+    """The calls of one engine, in the batches they came in, answered by another."""
+
+    def __init__(self, batches: Batches, engine: Engine) -> None:
+        super().__init__()
+        self._batches = batches
+        self._engine = engine
+
+    async def answer(self, job: Job, engine: Engine, *, max_batch: int) -> Answered:
+        return await self._batches.answer(job, self._engine, max_batch=max_batch)
+
+
+@contextmanager
+def sampled_by_vllm(trainer: Any, local: LocalModel) -> Iterator[None]:
+    """Inside of it the calls of this model go to the trainer's vLLM, if it has one."""
+    if not trainer.use_vllm:
+        yield
+        return
+    batches = local.batches
+    local.batches = _Redirected(batches, VllmEngine(trainer.vllm_generation, local))
+    try:
+        yield
+    finally:
+        local.batches = batches

@@ -1,0 +1,47 @@
+"""The data types: samples, messages, trajectories, results, endpoints, sessions and manifests."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "AgentDefinition",
+    "AgentSession",
+    "Boundary",
+    "ContentBlock",
+    "DataBlock",
+    "Endpoint",
+    "EvaluateResult",
+    "EvaluationProfile",
+    "EvaluationRow",
+    "Failure",
+    "InlineTool",
+    "Manifest",
+    "ManifestMetadata",
+    "McpResourceDefinition",
+    "Message",
+    "Metric",
+    "MetricResult",
+    "ModelCall",
+    "PlaceholderDefinition",
+    "RemoteTool",
+    "Role",
+    "Sample",
+    "Score",
+    "SkillDefinition",
+    "SourceFile",
+    "Status",
+    "StepOutput",
+    "SuccessCriterion",
+    "TextBlock",
+    "ToolCall",
+    "ToolDefinition",
+    "ToolPackDefinition",
+    "ToolSpec",
+    "Trajectory",
+    "Usage",
+    "Workflow",
+    "WorkflowStep",
+    "info_schema",
+    "stable_id",
+]

@@ -1,0 +1,159 @@
+"""JSON for a place with little room: any value in, plain JSON values out, in bounded work."""
+
+import json
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, time
+from enum import Enum
+from math import isfinite, isnan
+from numbers import Integral, Real
+from typing import Any
+
+from pydantic import BaseModel
+
+from .field_types import well_formed
+
+_DEEPEST = 64
+"""Values nested deeper are taken not to fit; this also ends a cycle."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A value that JSON can hold."""
+
+    value: Any
+    changed: bool
+    """Whether JSON had no word for some part, which stands in its nearest spelling instead."""
+
+
+def to_plain(value: Any, *, room: int) -> Plain | None:
+    """`value` as plain JSON values, or None when it surely needs more than `room` characters.
+
+    Never raises. The work is bounded by `room`, whatever the size of `value`.
+    """
+    conversion = _Conversion(room)
+    try:
+        return Plain(conversion.convert(value, depth=0), conversion.changed)
+    except _NoRoom:
+        return None
+
+
+def write_compact(value: Any) -> str:
+    """Plain JSON values as text without spaces, non-ASCII characters as themselves."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def width(text: str) -> int:
+    """Characters in UTF-16 units: never less than any other way of counting characters gives."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def shorten(text: str, *, room: int) -> str:
+    """The longest beginning of `text` that, as a JSON string ending in "…", has `room` width."""
+    low, high = 0, min(len(text), max(room, 0))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if width(write_compact(well_formed(text[:middle]) + "…")) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return well_formed(text[:low]) + "…"
+
+
+class _NoRoom(Exception):
+    """More characters are needed than there are."""
+
+
+class _Conversion:
+    """One walk through a value, paying for each part the least it can cost as JSON."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self.changed = False
+
+    def convert(self, value: Any, *, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise _NoRoom
+        if value is None or isinstance(value, bool):
+            self._pay(4)
+            return value
+        if isinstance(value, Enum):
+            self.changed |= not isinstance(value, str | int)
+            return self.convert(value.value, depth=depth + 1)
+        if isinstance(value, str):
+            return self._string(value)
+        if isinstance(value, int | float):
+            return self._number(value)
+        if isinstance(value, dict):
+            return self._object(value, depth)
+        if isinstance(value, list | tuple):
+            self._pay(2 + max(len(value) - 1, 0))
+            return [self.convert(item, depth=depth + 1) for item in value]
+        self.changed = True
+        return self.convert(_nearest(value, self._room), depth=depth + 1)
+
+    def _pay(self, characters: int) -> None:
+        self._room -= characters
+        if self._room < 0:
+            raise _NoRoom
+
+    def _string(self, value: str) -> str:
+        self._pay(len(value) + 2)
+        text = well_formed(str.__str__(value))
+        self.changed |= text != value
+        return text
+
+    def _number(self, value: int | float) -> int | float | str:
+        self._pay(1)
+        if isinstance(value, int):
+            # Paid before it is spelled: Python refuses to write thousands of digits.
+            self._pay(max(value.bit_length() - 1, 0) * 3 // 10)
+            return int(value)
+        if isfinite(value):
+            return float(value)
+        self.changed = True
+        if isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
+
+    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        self._pay(2 + max(2 * len(value) - 1, 0))
+        plain: dict[str, Any] = {}
+        for key, item in value.items():
+            name = self._key(key, depth)
+            while name in plain:
+                # 1 and "1" are two keys here and one in JSON.
+                name += "'"
+                self.changed = True
+            plain[name] = self.convert(item, depth=depth + 1)
+        return plain
+
+    def _key(self, key: Any, depth: int) -> str:
+        name = self.convert(key, depth=depth + 1)
+        if isinstance(name, str):
+            return name
+        self.changed = True
+        return write_compact(name)
+
+
+def _nearest(value: Any, room: int) -> Any:
+    """What a value of a kind that JSON does not know is written as."""
+    try:
+        if isinstance(value, bytes | bytearray):
+            # Four bytes make one character at most; what is cut here has no room anyway.
+            return bytes(value[: 4 * room + 4]).decode("utf-8", "replace")
+        if isinstance(value, set | frozenset):
+            # Sorted, because the order of a set is not the same tomorrow.
+            return sorted(value, key=repr) if len(value) <= room else [None] * len(value)
+        if isinstance(value, date | time):
+            return value.isoformat()
+        if isinstance(value, Integral | Real):
+            # Numbers of array libraries, in which environments like to give rewards.
+            return int(value) if isinstance(value, Integral) else float(value)
+        if isinstance(value, BaseModel):
+            return dict(value)
+        if is_dataclass(value) and not isinstance(value, type):
+            return {field.name: getattr(value, field.name) for field in fields(value)}
+        return dict(value) if hasattr(value, "keys") else str(value)
+    except Exception:
+        # The value's own code failed: its kind is all that can be said, and `changed` says it.
+        return f"<{type(value).__name__}>"

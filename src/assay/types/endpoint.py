@@ -1,0 +1,302 @@
+"""Where a model is and how it is asked. Written without its secrets, always."""
+
+import re
+from collections.abc import Collection, Iterator
+from math import isfinite
+from typing import Any, Self
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_serializer
+
+from assay.errors import ConfigError
+
+from .stable_ids import stable_id
+
+_PLAIN_HEADERS = frozenset(
+    """
+    accept accept-encoding accept-language anthropic-beta anthropic-version content-type
+    http-referer openai-beta user-agent x-title
+    """.split()
+)
+_PLAIN_PARAMETERS = frozenset(
+    """
+    add_generation_prompt best_of cache_prompt chat_template_kwargs context
+    continue_final_message device do_sample dtype echo enable_thinking frequency_penalty
+    guided_choice guided_grammar guided_json guided_regex ignore_eos include_stop_str_in_output
+    keep_alive length_penalty logit_bias logprobs max_completion_tokens max_new_tokens min_p
+    min_tokens modalities n num_beams num_ctx num_predict parallel_tool_calls prediction
+    presence_penalty prompt_logprobs reasoning reasoning_effort repeat_penalty
+    repetition_penalty response_format return_token_ids return_tokens_as_token_ids seed
+    service_tier skip_special_tokens slots spaces_between_special_tokens stop stop_token_ids
+    stream_options strict temperature threads tool_calls tool_choice tool_format top_a top_k
+    top_logprobs top_p truncate_prompt_tokens typical_p use_beam_search verbosity
+    """.split()
+)
+_GUARDED = frozenset({"api_key", "oauth_token", "api_base", "headers", "extra_params", "thinking"})
+_SECRET_NAME = re.compile(
+    r"key|token(?!s|_ids)|secret|passw|auth|credential|cookie|session|bearer|signature", re.I
+)
+_SECRET_IN_A_QUERY = frozenset({"code", "pin", "pw", "pwd", "sig"})
+"""Elsewhere, as in a JSON schema, these are ordinary names."""
+
+_SCHEMAS_BY_NAME = frozenset({"properties", "$defs", "definitions"})
+"""Keywords of JSON schemas whose keys are names that the user chose."""
+
+_HIDDEN_DIGITS = 8
+
+
+class Endpoint(BaseModel):
+    """A model behind an address, with sampling settings and, at run time only, its secrets.
+
+    Every way of writing an endpoint goes through `to_dict()`, which writes what is known to be
+    harmless. Secrets are given again when it is read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    provider: str
+    model: str
+    api_base: str | None = None
+    api_key: str = ""
+    key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The environment variable that holds the key, where it is not the provider's own."""
+
+    oauth_token: str = ""
+    headers: dict[str, str] = Field(default_factory=dict)
+    extra_params: dict[str, Any] = Field(default_factory=dict)
+    """Sent with each request beside the settings below."""
+
+    temperature: FiniteFloat | None = None
+    top_p: FiniteFloat | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    thinking: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    timeout_s: FiniteFloat | None = Field(default=None, gt=0)
+    max_retries: int | None = Field(default=None, ge=0)
+    allow_plain_http: bool | None = None
+    """True: a key from the environment may be sent unencrypted to another machine."""
+
+    keep: tuple[str, ...] = ()
+    """Extra parameters that are written though their names are not known to be harmless."""
+
+    def to_dict(
+        self, exclude_secrets: bool = True, *, keep: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Plain values. Names of what was left out as possibly secret stand under `withheld`.
+
+        Written are the settings above, and of headers and extra parameters those with a known
+        name. Other extra parameters are written when they are numbers or flags, or named in `keep`
+        here or on the endpoint; then `from_dict` reads them again.
+        """
+        data: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        named = {keep} if isinstance(keep, str) else {*keep}
+        data["keep"] = sorted({*self.keep, *named}) or None
+        data = {name: value for name, value in data.items() if value not in (None, "", {})}
+        extras = dict(self.__pydantic_extra__ or {})
+        if isinstance(data.get("stop"), tuple):
+            data["stop"] = list(data["stop"])
+        if not exclude_secrets:
+            return {**data, **extras}
+        return _without_secrets(data, extras)
+
+    @classmethod
+    def from_dict(
+        cls,
+        data: dict[str, Any],
+        api_key: str = "",
+        oauth_token: str = "",
+        *,
+        headers: dict[str, str] | None = None,
+        extra_params: dict[str, Any] | None = None,
+    ) -> Self:
+        """Read what `to_dict` wrote: the same endpoint but for secrets, which are arguments.
+
+        Secrets in `data` are ignored. What was withheld and is not given again stays named.
+        """
+        plain = _without_secrets(
+            {key: value for key, value in data.items() if key in cls.model_fields},
+            {key: value for key, value in data.items() if key not in cls.model_fields},
+        )
+        given = {f"headers.{name}" for name in headers or {}}
+        given |= {f"extra_params.{name}" for name in extra_params or {}}
+        given |= {"api_key"} if api_key else set()
+        given |= {"oauth_token"} if oauth_token else set()
+        if withheld := [name for name in plain.pop("withheld", ()) if name not in given]:
+            plain["withheld"] = withheld
+        plain["headers"] = {**plain.get("headers", {}), **(headers or {})}
+        plain["extra_params"] = {**plain.get("extra_params", {}), **(extra_params or {})}
+        return cls.model_validate({**plain, "api_key": api_key, "oauth_token": oauth_token})
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same model is asked in the same way; how it is written does not matter."""
+        if not isinstance(other, Endpoint):
+            return NotImplemented
+        return _asked(self) == _asked(other)
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from self.to_dict().items()
+
+    @model_serializer
+    def _written(self) -> dict[str, Any]:
+        return self.to_dict()
+
+
+def _asked(endpoint: Endpoint) -> dict[str, Any]:
+    asked = {**endpoint.__dict__, **(endpoint.__pydantic_extra__ or {})}
+    return {name: value for name, value in asked.items() if name not in ("keep", "withheld")}
+
+
+def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
+    """What may be written: known settings, known headers and parameters, an address alone."""
+    withheld = {name for name in ("api_key", "oauth_token") if fields.get(name)}
+    withheld.update(extras.pop("withheld", ()))
+    plain = {name: value for name, value in fields.items() if name not in _GUARDED}
+    keep = frozenset(fields.get("keep") or ())
+    if fields.get("api_base") and (address := _address(fields["api_base"], withheld)):
+        plain["api_base"] = address
+    for name, allowed in (("headers", _PLAIN_HEADERS), ("extra_params", _PLAIN_PARAMETERS)):
+        given = fields.get(name) or {}
+        kept = {
+            key: _scrubbed(value, withheld)
+            for key, value in given.items()
+            if key.lower() in allowed
+            or (name == "extra_params" and (key in keep or _is_plain(key, value)))
+        }
+        withheld.update(f"{name}.{key}" for key in given if key not in kept)
+        if kept:
+            plain[name] = kept
+    if fields.get("thinking"):
+        plain["thinking"] = _scrubbed(fields["thinking"], withheld)
+    for name, value in extras.items():
+        # A field this version does not know may hold anything: only numbers and flags are plain.
+        if name in keep or _is_plain(name, value):
+            plain[name] = value
+        elif value is not None:
+            withheld.add(name)
+    if withheld:
+        plain["withheld"] = sorted(withheld)
+    return plain
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Whether a setting of an unknown name is a number or a flag, and does not sound secret."""
+    sounds_secret = name.lower() in _SECRET_IN_A_QUERY or _SECRET_NAME.search(name)
+    return isinstance(value, bool | int | float) and isfinite(value) and not sounds_secret
+
+
+def hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
+    """What `to_dict` leaves out though it may decide the answers; empty where there is nothing.
+
+    A query, a header or a parameter may choose the model. What has a secret's name is not among
+    them: with another key it is the same model. Still it is for digests only, and never written.
+    """
+    written = endpoint.to_dict()
+    found = {
+        **_hidden_in_address(endpoint.api_base or "", shown="api_base" in written),
+        "headers": {
+            name.lower(): value
+            for name, value in endpoint.headers.items()
+            if name not in written.get("headers", {}) and not _SECRET_NAME.search(name)
+        },
+        "extra_params": {
+            name: _scrubbed(value, set())
+            for name, value in endpoint.extra_params.items()
+            if name not in written.get("extra_params", {}) and not _SECRET_NAME.search(name)
+        },
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def hidden_digest(endpoint: Endpoint) -> str | None:
+    """A digest of `hidden_settings`, too short to find a secret by; None where there are none."""
+    hidden = hidden_settings(endpoint)
+    try:
+        return stable_id(hidden)[:_HIDDEN_DIGITS] if hidden else None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "extra_params cannot be written as JSON",
+            where=f"{endpoint.provider}:{endpoint.model}",
+            hint="keep parameters to plain JSON values",
+        ) from error
+
+
+def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
+    """What of an endpoint decides its answers, as plain values without secrets.
+
+    How patiently it is asked does not.
+    """
+    plain = endpoint.to_dict()
+    for apart in ("timeout_s", "max_retries", "allow_plain_http", "key_env", "withheld", "keep"):
+        plain.pop(apart, None)
+    if endpoint.provider == "mock":
+        # A script is what such a model is. It holds no secret, but is not written either.
+        plain["script"] = stable_id(endpoint.extra_params)
+    elif hidden := hidden_digest(endpoint):
+        plain["hidden"] = hidden
+    return plain
+
+
+def _hidden_in_address(url: str, *, shown: bool) -> dict[str, Any]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return {}  # nobody can be asked there
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    query = [
+        [name, value]
+        for name, value in pairs
+        if name.lower() not in _SECRET_IN_A_QUERY and not _SECRET_NAME.search(name)
+    ]
+    host = parts.netloc.rpartition("@")[2]
+    return {"query": query, "address": "" if shown else f"{host}{parts.path}"}
+
+
+def _address(url: str, withheld: set[str]) -> str | None:
+    """`url` without user, password, query and fragment, where keys travel.
+
+    None where it is not certain which part is which: a password may hold a `/`, a `#` or a `?`.
+    """
+    parts = _certain(url)
+    if parts is None:
+        withheld.add("api_base")
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    if host != parts.netloc or parts.query or parts.fragment:
+        withheld.add("api_base")
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _certain(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        readable = parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not readable:
+        return None
+    return None if "@" in f"{parts.path}{parts.query}{parts.fragment}" else parts
+
+
+def _scrubbed(value: Any, withheld: set[str], *, names_schemas: bool = False) -> Any:
+    """`value` without the entries of nested objects whose name sounds like a secret.
+
+    `names_schemas`: the keys are the properties of a JSON schema, and a schema is no secret.
+    """
+    if isinstance(value, dict):
+        # `logit_bias` may have numbers for keys.
+        secret = {
+            key
+            for key, inner in value.items()
+            if _SECRET_NAME.search(str(key)) and not (names_schemas and isinstance(inner, dict))
+        }
+        withheld.update(map(str, secret))
+        return {
+            key: _scrubbed(inner, withheld, names_schemas=key in _SCHEMAS_BY_NAME)
+            for key, inner in value.items()
+            if key not in secret
+        }
+    if isinstance(value, list | tuple):
+        return [_scrubbed(inner, withheld) for inner in value]
+    return value

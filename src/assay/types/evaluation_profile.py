@@ -1,0 +1,87 @@
+"""An agent's definition of done: what is measured, on which samples, and the bars to reach."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, FiniteFloat, Strict, StrictBool, model_validator
+
+from .frozen_models import Fixed
+
+Statistic = Literal["p50", "p90", "p95", "p99", "max", "mean"]
+"""Which figure of all measured times is held against the limit."""
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty; leave the field out instead")
+    return text
+
+
+def _named(text: str) -> str:
+    if _said(text) != text.strip() or not text.isprintable():
+        raise ValueError(f"{text!r} has spaces around it or control characters in it")
+    return text
+
+
+Said = Annotated[str, AfterValidator(_said)]
+"""Text that says something."""
+
+Name = Annotated[str, Field(max_length=200), AfterValidator(_named)]
+"""A name, an id or an address: one printable line."""
+
+Number = Annotated[FiniteFloat, Strict()]
+"""A finite number that was written as one: neither text nor a bool."""
+
+Count = Annotated[int, Strict(), Field(gt=0)]
+
+
+class SuccessCriterion(Fixed):
+    """One bar, as written in the agent's manifest."""
+
+    name: Name
+    """Equals the name of the metric it reads, unless `metric` says otherwise."""
+
+    description: Said
+    threshold: Number
+    strict: StrictBool = True
+    """A missed strict criterion blocks certification; any other only warns."""
+
+    direction: Literal["max", "min"] | None = None
+    """Whether high (`max`) or low (`min`) values are good; None leaves it to the metric."""
+
+    metric: Name | None = None
+    """A registered metric, or `module:function`."""
+
+    range: tuple[Number, Number] | None = None
+    """Lowest and highest value that the metric can have."""
+
+    @model_validator(mode="after")
+    def _range_has_width(self) -> Self:
+        if self.range is not None and self.range[0] >= self.range[1]:
+            low, high = self.range
+            raise ValueError(f"the range [{low:g}, {high:g}] does not go from low to high")
+        return self
+
+
+class EvaluationProfile(Fixed):
+    """How an agent is certified: its golden dataset, its judge, its limits and its rubric."""
+
+    expected_latency_ms: Count | None = None
+    """The longest acceptable time of a response, held against `latency_statistic`."""
+
+    golden_dataset_uri: Annotated[Name, Field(max_length=2000)] | None = None
+    """A path inside the manifest's folder, or an address: see `fetch_golden`."""
+
+    evaluator_model: Name | None = None
+    """The model that judges the criteria which no metric measures."""
+
+    grading_rubric: tuple[SuccessCriterion, ...] = ()
+    golden_dataset_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Pins the dataset: anything else found under the same address is refused."""
+
+    latency_statistic: Statistic = "p95"
+    gate: Literal["point", "proven"] = "point"
+    """Whether the measured value decides, or the bound it has at `confidence`."""
+
+    confidence: Annotated[Number, Field(ge=0.5, lt=1)] = 0.95
+    repeats: Count = 1
+    """How often each sample is run."""

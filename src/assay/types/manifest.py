@@ -1,0 +1,136 @@
+"""A manifest: the agents it defines, and the definition of done that travels with each."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, StrictBool, ValidationError
+
+from .definitions import (
+    AgentDefinition,
+    Definition,
+    InlineTool,
+    McpResourceDefinition,
+    PlaceholderDefinition,
+    RemoteTool,
+    SkillDefinition,
+    ToolDefinition,
+    ToolPackDefinition,
+)
+from .evaluation_profile import EvaluationProfile, Name, Said, SuccessCriterion
+from .frozen_models import Fixed, FrozenDict, OpenEnded, Plain, WithExtensions
+from .manifest_references import SourceFile
+from .manifest_yaml import manifest_error, read_manifest, write_manifest
+
+__all__ = [
+    "AgentDefinition",
+    "Definition",
+    "EvaluationProfile",
+    "InlineTool",
+    "Manifest",
+    "ManifestMetadata",
+    "McpResourceDefinition",
+    "PlaceholderDefinition",
+    "RemoteTool",
+    "SkillDefinition",
+    "SourceFile",
+    "SuccessCriterion",
+    "ToolDefinition",
+    "ToolPackDefinition",
+    "Workflow",
+    "WorkflowStep",
+]
+
+
+class ManifestMetadata(OpenEnded):
+    """What a manifest says about itself."""
+
+    name: Said
+    version: Name = "0.1.0"
+    description: Said | None = None
+    created: Name | None = None
+    requires_auth: StrictBool | None = None
+    tested_models: tuple[Name, ...] = ()
+
+
+class WorkflowStep(OpenEnded):
+    """One step of a workflow. Workflows are kept and written; assay does not run them."""
+
+    type: Literal["agent", "logic", "council", "switch", "placeholder"]
+
+
+class Workflow(Fixed):
+    """The steps that agents take together."""
+
+    start: Name
+    steps: FrozenDict[WorkflowStep]
+
+
+class Manifest(WithExtensions):
+    """The definitions of one manifest, whole or as the `definitions` fragment alone."""
+
+    api_version: Literal["coreason.ai/v2"] = Field(default="coreason.ai/v2", alias="apiVersion")
+    kind: Literal["Recipe", "Agent"] | None = None
+    metadata: ManifestMetadata | None = None
+    interface: FrozenDict[Plain] | None = None
+    state: FrozenDict[Plain] | None = None
+    policy: FrozenDict[Plain] | None = None
+    definitions: FrozenDict[Definition]
+    workflow: Workflow | None = None
+
+    _files: tuple[SourceFile, ...] = PrivateAttr(default=())
+    _root: Path | None = PrivateAttr(default=None)
+
+    @classmethod
+    def load(
+        cls,
+        source: str | PathLike[str] | Mapping[str, Any],
+        *,
+        root: str | PathLike[str] | None = None,
+    ) -> Self:
+        """Read a manifest from a YAML or JSON file, or from plain values.
+
+        References lead to files inside `root` only, by default the manifest's own folder. Raises
+        `ManifestError` that names all that is wrong, each with file, line and path.
+        """
+        document = read_manifest(source, root)
+        try:
+            manifest = cls.model_validate(document.value)
+        except ValidationError as error:
+            raise manifest_error(error, cls, document) from None
+        manifest._files = document.files
+        manifest._root = document.root
+        return manifest
+
+    def dump(self) -> str:
+        """The manifest as YAML. Reading it gives an equal manifest."""
+        return write_manifest(self.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+
+    @property
+    def agents(self) -> dict[str, AgentDefinition]:
+        """The definitions that are agents, by their key."""
+        found = self.definitions.items()
+        return {key: each for key, each in found if isinstance(each, AgentDefinition)}
+
+    @property
+    def path(self) -> Path | None:
+        """The file it was read from; None when it came from memory."""
+        return self._files[0].path if self._files else None
+
+    @property
+    def root(self) -> Path | None:
+        """The folder that its references and its local datasets must stay in."""
+        return self._root
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """The manifest's own file, then those it refers to, each with its digest."""
+        return self._files
+
+    # Where a manifest was read from is no part of what it says.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Manifest) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__.values()))

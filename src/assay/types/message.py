@@ -1,0 +1,200 @@
+"""One turn of a conversation, in the shape every provider's shape converts to."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+from pydantic_core import from_json, to_json
+
+from .field_types import NullIsEmpty, Text, WrittenAsItIs
+from .serialization import Written
+
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+"""The roles the providers know. A message may carry another one, as some datasets do."""
+
+
+class TextBlock(BaseModel):
+    """A piece of text inside a message of several blocks."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: Literal["text"]
+    text: Text
+
+    def __init__(self, **fields: Any) -> None:
+        # Not a default of the field: defaults are left out when a message is written.
+        super().__init__(**{"type": "text", **fields})
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # read by pydantic
+
+
+class DataBlock(BaseModel):
+    """Any other block: an image, audio, a file, or a kind not known here. Kept as it came."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: str
+
+
+ContentBlock = TextBlock | DataBlock
+
+
+def _block_kind(block: Any) -> str:
+    kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
+    return "text" if kind == "text" else "data"
+
+
+Blocks = tuple[
+    Annotated[
+        Annotated[TextBlock, Tag("text")] | Annotated[DataBlock, Tag("data")],
+        Discriminator(_block_kind),
+    ],
+    ...,
+]
+
+
+class CalledFunction(NamedTuple):
+    """Name and arguments of a tool call as OpenAI nests them."""
+
+    name: str
+    arguments: str
+    """A JSON string."""
+
+
+class ToolCall(BaseModel):
+    """A tool the model asked for.
+
+    Reads three shapes: its own, OpenAI's (`function.arguments` is a JSON string) and Hugging
+    Face's (`function.arguments` is an object).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: Text | None = None
+    name: Text
+    arguments: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    """Empty when the model wrote something that is not a JSON object: see `malformed`."""
+
+    raw_arguments: Text | None = None
+    """The arguments as the model wrote them, where `arguments` would not be written the same."""
+
+    @property
+    def malformed(self) -> bool:
+        """Whether the model's arguments were not a JSON object."""
+        return self.raw_arguments is not None and parse_arguments(self.raw_arguments) is None
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as a JSON string: the model's own spelling where there is one."""
+        if self.raw_arguments is not None:
+            return self.raw_arguments
+        return to_json(self.arguments).decode()
+
+    @property
+    def function(self) -> CalledFunction:
+        """The call as OpenAI's type has it: `call.function.name`, `call.function.arguments`."""
+        return CalledFunction(self.name, self.arguments_text)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_foreign(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        function = data.get("function")
+        if isinstance(function, Mapping):
+            data = _flattened(data, function)
+        if isinstance(data.get("arguments"), str):
+            data = {**data, **read_arguments(data["arguments"])}
+        return data
+
+
+def _flattened(data: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
+    """OpenAI's nesting undone; whatever else stood in it is kept under `function`."""
+    flat = {key: value for key, value in data.items() if key != "function"}
+    if flat.get("type") == "function":
+        del flat["type"]
+    rest = {key: value for key, value in function.items() if key not in ("name", "arguments")}
+    if rest:
+        flat["function"] = rest
+    for key in ("name", "arguments"):
+        if function.get(key) is not None:
+            flat[key] = function[key]
+    return flat
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """The fields of a `ToolCall` that hold this JSON string."""
+    arguments = parse_arguments(text)
+    if arguments is None:
+        return {"arguments": {}, "raw_arguments": text}
+    if to_json(arguments) == text.encode():
+        return {"arguments": arguments}
+    return {"arguments": arguments, "raw_arguments": text}
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """The JSON object that `text` holds, or None when it holds something else.
+
+    Blank text is how some servers write the arguments of a tool that has no parameters.
+    """
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return None if text.strip() else {}
+    return value if isinstance(value, dict) and _is_finite(value) else None
+
+
+def _is_finite(value: dict[str, Any]) -> bool:
+    """False for numbers such as 1e999, which are read as an infinity and cannot be written."""
+    written = to_json(value, inf_nan_mode="constants")
+    if b"Infinity" not in written:
+        return True
+    constants: list[str] = []
+    json.loads(written, parse_constant=constants.append)
+    return not constants
+
+
+class Message(Written):
+    """One message. Unknown fields of a foreign shape are kept as extras."""
+
+    model_config = ConfigDict(frozen=True)
+
+    role: str = Field(min_length=1)
+    content: Annotated[Text | Blocks | None, WrittenAsItIs] = Field(
+        default=None, union_mode="left_to_right"
+    )
+    tool_calls: Annotated[tuple[ToolCall, ...], NullIsEmpty] = ()
+    tool_call_id: Text | None = None
+    name: Text | None = None
+    reasoning: Text | None = Field(
+        default=None, validation_alias=AliasChoices("reasoning", "reasoning_content")
+    )
+    provider: str | None = None
+    api: str | None = None
+    model: str | None = None
+    details: dict[str, Any] | None = None
+    timestamp: str | None = None
+    metadata: Annotated[dict[Text, Text], NullIsEmpty] = Field(default_factory=dict)
+    """OpenAI's: at most 16 pairs of strings. A result of this turn rides here."""
+
+    @property
+    def reasoning_content(self) -> str | None:
+        return self.reasoning
+
+    @property
+    def text(self) -> str:
+        """Everything this message says in words."""
+        if isinstance(self.content, str):
+            return self.content
+        if self.content is None:
+            return ""
+        return "".join(block.text for block in self.content if isinstance(block, TextBlock))

@@ -1,0 +1,154 @@
+"""A result as the metadata of an OpenAI message: at most 16 pairs of short strings.
+
+`eval_protocol_score` holds the number, `eval_protocol_info` the rest as JSON, as much of it as
+fits. Numbered `eval_protocol_more_…` pairs, where asked for, hold the whole result exactly.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from assay.errors import WireError
+
+from .field_types import well_formed
+from .overflow_pairs import LARGEST_UNPACKED, pack, unpack
+from .result_info import InfoReading, ResultFields, finite, read_info, write_info
+from .serialization import Written
+
+MAX_PAIRS = 16
+MAX_VALUE = 512
+SCORE_KEY = "eval_protocol_score"
+INFO_KEY = "eval_protocol_info"
+MORE_KEY = "eval_protocol_more_"
+
+_MORE_NUMBERED = re.compile(rf"{MORE_KEY}([0-9]+)")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+_R = TypeVar("_R", bound=Written)
+
+
+def is_result_key(key: str) -> bool:
+    """Whether a pair under this key is part of a result."""
+    return key in (SCORE_KEY, INFO_KEY) or _MORE_NUMBERED.fullmatch(key) is not None
+
+
+def write_metadata(
+    result: ResultFields, *, lossless: bool = False, max_pairs: int = MAX_PAIRS
+) -> dict[str, str]:
+    """The pairs that carry `result`. Raises `WireError` when `max_pairs` cannot hold them."""
+    score = finite(result.score)
+    metadata = {} if score is None else {SCORE_KEY: repr(score)}
+    metadata[INFO_KEY] = write_info(result)
+    pairs = pack(_exact_json(result), covering=_readable(metadata)) if lossless else []
+    needed = len(metadata) + len(pairs)
+    if needed > max_pairs:
+        raise WireError(
+            f"needs {needed} pairs of metadata; {max(max_pairs, 0)} of {MAX_PAIRS} are free",
+            where=type(result).__name__,
+            hint="write it without `lossless`, which keeps what fits"
+            if lossless
+            else "remove other metadata from the message",
+        )
+    metadata.update((f"{MORE_KEY}{number}", pair) for number, pair in enumerate(pairs, start=1))
+    return metadata
+
+
+def read_metadata(kind: type[_R], metadata: Mapping[str, str]) -> _R:
+    """The result that these pairs carry, as a `kind`. Never raises unless `kind` asks for more.
+
+    Without a readable score, or with an info that is not what it should be, the result is not
+    valid and its `error` says why.
+    """
+    notes: list[str] = []
+    matches = ((_MORE_NUMBERED.fullmatch(key), value) for key, value in metadata.items())
+    more = {match[1]: value for match, value in matches if match}
+    if more:
+        try:
+            return kind.from_json(unpack(more, covering=_readable(metadata)))
+        except ValueError as error:
+            why = "not a result" if isinstance(error, ValidationError) else error
+            notes.append(f"{MORE_KEY}1 and following are unreadable ({why})")
+    reading = read_info(metadata.get(INFO_KEY))
+    reading.faults = [f"{INFO_KEY} {fault}" for fault in reading.faults]
+    score = _read_score(metadata.get(SCORE_KEY), reading)
+    return _build(kind, score, reading, notes)
+
+
+def _readable(metadata: Mapping[str, str]) -> str:
+    """The two readable pairs: when another tool replaces one, the overflow is out of date."""
+    return json.dumps([metadata.get(SCORE_KEY), metadata.get(INFO_KEY)], default=repr)
+
+
+def _read_score(text: object, reading: InfoReading) -> float | None:
+    score = None
+    if isinstance(text, str) and len(text) <= MAX_VALUE and _NUMBER.fullmatch(text.strip()):
+        score = float(text)
+    if score is not None and not isfinite(score):
+        score = None
+    # A result that was never judged has no score to write, and says so in its info.
+    unjudged = text is None and not reading.is_score_valid
+    if score is None and not unjudged:
+        what = "is missing" if text is None else f"is not a finite number: {text!r:.40}"
+        reading.faults.append(f"{SCORE_KEY} {what}")
+    if reading.score is not None and reading.score != score:
+        reading.faults.append(f"{INFO_KEY} holds another score: {reading.score!r:.40}")
+    return score
+
+
+def _build(kind: type[_R], score: float | None, reading: InfoReading, notes: list[str]) -> _R:
+    """A `kind` from what was read, without the fields that it refuses."""
+    fields = reading.fields
+    while True:
+        said = [reading.error] if reading.error is not None else []
+        problems = [*said, *reading.faults, *notes]
+        valid = reading.is_score_valid and score is not None and not reading.faults
+        settled = {"score": score, "is_score_valid": valid}
+        error = {"error": "; ".join(problems)} if problems else {}
+        try:
+            # Strict, so that "yes" is no flag and true no number.
+            text = well_formed(json.dumps({**fields, **settled, **error}, ensure_ascii=False))
+            return kind.model_validate_json(text, strict=True)
+        except (ValidationError, RecursionError) as refusal:
+            if not fields:
+                raise
+            refused = _refused(refusal, fields)
+            reading.faults.extend(f"{INFO_KEY} holds {what}" for what in refused.values())
+            fields = {name: value for name, value in fields.items() if name not in refused}
+
+
+def _refused(refusal: Exception, fields: Iterable[str]) -> dict[str, str]:
+    """The fields that are to blame, each with what is wrong: all where that is not clear."""
+    errors = refusal.errors() if isinstance(refusal, ValidationError) else []
+    named = {
+        str(error["loc"][0]): f"a wrong `{error['loc'][0]}` ({error['msg']:.80})"
+        for error in reversed(errors)
+        if error["loc"] and error["loc"][0] in fields
+    }
+    return named or {name: f"an unreadable `{name:.40}`" for name in fields}
+
+
+def _exact_json(result: ResultFields) -> str:
+    """The JSON of `result`, once it is known to be read back as an equal result."""
+    where = type(result).__name__
+    text = result.to_json()
+    if (size := len(text.encode())) > LARGEST_UNPACKED:
+        raise WireError(
+            f"is {size} bytes of JSON; metadata takes {LARGEST_UNPACKED} at most",
+            where=where,
+            hint="write it without `lossless`, which keeps what fits",
+        )
+    try:
+        same = type(result).from_json(text) == result
+    except ValidationError:
+        same = False
+    if not same:
+        raise WireError(
+            "holds values that would not be read back as they are",
+            where=where,
+            hint="keep to plain JSON values: lists rather than tuples, text rather than dates",
+        )
+    return text

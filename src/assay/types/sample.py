@@ -1,0 +1,272 @@
+"""The one item that travels: from a dataset row to a gate, a certificate and a training batch."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import AliasChoices, Field, FiniteFloat, model_validator
+
+from .evaluate_result import EvaluateResult, StepOutput
+from .execution_metadata import ExecutionMetadata
+from .failure import Failure
+from .field_types import NullIsEmpty, Text, WrittenAsItIs
+from .input_metadata import InputMetadata
+from .message import Message
+from .serialization import Written, assembled
+from .stable_ids import stable_id
+from .trajectory import Trajectory
+
+
+class Status(StrEnum):
+    """How far a sample has come."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    TRUNCATED = "truncated"
+    ABORTED = "aborted"
+    FAILED = "failed"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Status | None":
+        # Other tools write the names.
+        return cls.__members__.get(value) if isinstance(value, str) else None
+
+
+class Sample(Written):
+    """One item from input to result: the same type for evaluation, GRPO and SFT.
+
+    `messages` as an argument is another spelling of `prompt`, `evaluation_result` of `score`,
+    `input_metadata` of `metadata`. A sample without an id gets a stable hash of its input.
+    """
+
+    id: str = ""
+    index: int | None = None
+    group_index: int | None = None
+    """Samples of one group are answers to the same input."""
+
+    rollout_id: str | None = None
+    """Shared by samples that were cut from one rollout."""
+
+    input: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    """The dataset row as it came."""
+
+    prompt: Annotated[Text | list[Message], WrittenAsItIs] = Field(
+        default="",
+        union_mode="left_to_right",
+        validation_alias=AliasChoices("prompt", "messages"),
+    )
+    ground_truth: Any = None
+    trajectory: Trajectory | None = None
+    score: EvaluateResult | None = Field(
+        default=None, validation_alias=AliasChoices("score", "evaluation_result")
+    )
+    tokens: Annotated[list[int], NullIsEmpty] = Field(default_factory=list)
+    loss_mask: Annotated[list[FiniteFloat], NullIsEmpty] = Field(default_factory=list)
+    rollout_log_probs: list[FiniteFloat] | None = None
+    status: Status = Status.PENDING
+    failure: Failure | None = None
+    """Why there is no result, when something broke."""
+
+    metadata: Annotated[dict[str, Any], NullIsEmpty] = Field(
+        default_factory=dict, validation_alias=AliasChoices("metadata", "input_metadata")
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            prompt: str | Sequence[Message | dict[str, Any]] = "",
+            ground_truth: Any = None,
+            trajectory: Trajectory | None = None,
+            score: EvaluateResult | None = None,
+            **fields: Any,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _settle(self) -> Self:
+        if self.__pydantic_extra__:
+            self._take_second_spellings(self.__pydantic_extra__)
+        if not self.id:
+            asked = self.input or self.model_dump(
+                mode="json", include={"prompt", "ground_truth"}, exclude_defaults=True
+            )
+            self.id = stable_id(asked)
+        return self
+
+    def _take_second_spellings(self, extra: dict[str, Any]) -> None:
+        """Refuse two spellings of one thing; make `reward` what it is: a view of the score."""
+        for second, first in _SPELLINGS.items():
+            if second in extra:
+                raise ValueError(f"{second!r} is another spelling of {first!r}: give one of them")
+        if "response" in extra:
+            raise ValueError(
+                "'response' is read from the messages: give a trajectory, or messages that end "
+                "with the assistant's answer"
+            )
+        reward = extra.pop("reward", None)
+        if reward is not None and self.score is None:
+            self.score = EvaluateResult(score=reward)
+        elif reward is not None:
+            self.reward = reward
+
+    def __getitem__(self, name: str) -> Any:
+        """A field of the dataset row: `sample["question"]`."""
+        try:
+            return self.input[name]
+        except KeyError:
+            raise KeyError(
+                f"{name!r} is no field of the row; it has {sorted(self.input)}"
+            ) from None
+
+    @property
+    def messages(self) -> list[Message]:
+        """The trajectory's messages, else the prompt as messages."""
+        if self.trajectory is not None:
+            return self.trajectory.messages
+        if isinstance(self.prompt, str):
+            asked = {"role": "user", "content": self.prompt}
+            return [assembled(Message, asked)] if self.prompt else []
+        return self.prompt
+
+    @messages.setter
+    def messages(self, messages: Sequence[Message | dict[str, Any]]) -> None:
+        """Replace the trajectory's messages, or the prompt where there is no trajectory."""
+        checked = [
+            each if isinstance(each, Message) else Message.model_validate(each) for each in messages
+        ]
+        if self.trajectory is not None:
+            self.trajectory.messages = checked
+        else:
+            self.prompt = checked
+
+    @property
+    def response(self) -> str:
+        """The last assistant text of the trajectory, else of the prompt, else ""."""
+        for message in reversed(self.messages):
+            # A turn that only calls tools says nothing; an empty answer is an answer.
+            if message.role == "assistant" and (message.text or not message.tool_calls):
+                return message.text
+        return ""
+
+    @property
+    def reward(self) -> float | None:
+        """The score when it is valid; None when the sample was not judged."""
+        return self.score.reward if self.score is not None else None
+
+    @reward.setter
+    def reward(self, value: float | None) -> None:
+        if value != self.reward:
+            raise ValueError(
+                f"reward follows the score, which is {self.reward}; it cannot be {value}"
+            )
+
+    @property
+    def evaluation_result(self) -> EvaluateResult | None:
+        return self.score
+
+    @evaluation_result.setter
+    def evaluation_result(self, result: EvaluateResult | None) -> None:
+        self.score = result
+
+    @property
+    def input_metadata(self) -> InputMetadata:
+        """The metadata, with its keys as attributes too."""
+        metadata = self.metadata
+        if not isinstance(metadata, InputMetadata):
+            # Kept in place of the plain dict, so that what is set on it is kept as well.
+            metadata = self.__dict__["metadata"] = InputMetadata(metadata)
+        return metadata
+
+    @input_metadata.setter
+    def input_metadata(self, metadata: dict[str, Any]) -> None:
+        self.metadata = metadata
+
+    @property
+    def execution_metadata(self) -> ExecutionMetadata:
+        """How the rollout went. It cannot be set: it follows the trajectory."""
+        return ExecutionMetadata.of(self.trajectory, self.rollout_id)
+
+    def last_assistant_message(self) -> Message | None:
+        """The last message of the assistant; None when there is none."""
+        return next((each for each in reversed(self.messages) if each.role == "assistant"), None)
+
+    def get_assistant_messages(self) -> list[Message]:
+        return [each for each in self.messages if each.role == "assistant"]
+
+    def get_user_messages(self) -> list[Message]:
+        return [each for each in self.messages if each.role == "user"]
+
+    def get_first_user_message(self) -> Message | None:
+        return next((each for each in self.messages if each.role == "user"), None)
+
+    def get_system_message(self) -> Message:
+        """The first system message; an empty one when there is none."""
+        found = (each for each in self.messages if each.role == "system")
+        return next(found, None) or Message(role="system", content="")
+
+    def get_conversation_length(self) -> int:
+        return len(self.messages)
+
+    def get_input_metadata(self, key: str, default: Any = None) -> Any:
+        return self.metadata.get(key, default)
+
+    def get_steps(self) -> int:
+        """How many steps an environment reported."""
+        return len(self._step_outputs())
+
+    def get_total_reward(self) -> float | None:
+        """The sum of the rewards of all steps, 0.0 without any step.
+
+        None when a reward is unknown, and when the environment took steps and gave no rewards.
+        """
+        rewards = [step.base_reward for step in self._step_outputs()]
+        if not rewards and self.trajectory is not None and self.trajectory.steps:
+            return None
+        known = [reward for reward in rewards if reward is not None]
+        return sum(known, 0.0) if len(known) == len(rewards) else None
+
+    def get_terminated(self) -> bool:
+        """Whether an environment ended the episode."""
+        return any(step.terminated for step in self._step_outputs())
+
+    def get_termination_reason(self) -> str:
+        """Why the rollout ended; "unknown" where that is not recorded."""
+        if self.trajectory is not None and self.trajectory.termination_reason:
+            return self.trajectory.termination_reason
+        told = [
+            step["termination_reason"]
+            for step in self._steps_in_messages()
+            if step.get("termination_reason")
+        ]
+        return str(told[-1]) if told else "unknown"
+
+    def _step_outputs(self) -> Sequence[StepOutput]:
+        """The steps of the environment, wherever they are recorded."""
+        own = self.trajectory.evaluation_result if self.trajectory is not None else None
+        for result in (own, self.score):
+            if result is not None and result.step_outputs:
+                return result.step_outputs
+        return [
+            StepOutput(
+                step_index=index,
+                base_reward=reward if isinstance(reward, int | float) else None,
+                terminated=bool(step.get("terminated")),
+            )
+            for index, step in enumerate(self._steps_in_messages())
+            for reward in (step.get("reward", 0.0),)
+        ]
+
+    def _steps_in_messages(self) -> list[dict[str, Any]]:
+        """The steps of a row that eval-protocol recorded: its messages carry them."""
+        found = ((each.model_extra or {}).get("control_plane_step") for each in self.messages)
+        return [step for step in found if step and isinstance(step, dict)]
+
+    def is_trajectory_evaluation(self) -> bool:
+        """Whether the result has per-step rewards, rather than one number for one answer."""
+        own = self.trajectory.evaluation_result if self.trajectory is not None else None
+        return any(result is not None and result.step_outputs for result in (self.score, own))
+
+
+_SPELLINGS = {"messages": "prompt", "evaluation_result": "score", "input_metadata": "metadata"}

@@ -1,0 +1,85 @@
+"""What happened: the conversation, every model call behind it, and how it ended."""
+
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, ConfigDict, Field, FiniteFloat
+
+from .evaluate_result import EvaluateResult
+from .field_types import NullIsEmpty, Text
+from .message import Message
+from .serialization import Part, Written
+
+
+class Usage(Part):
+    """What a model call consumed. Unknown is None, never 0."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: FiniteFloat | None = None
+
+
+class ModelCall(Part):
+    """One request to a model, with the tokens the engine really read and sampled."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    prompt_ids: tuple[int, ...] | None = None
+    completion_ids: tuple[int, ...] | None = None
+    logprobs: tuple[FiniteFloat, ...] | None = None
+    """One for each completion id, under the sampling distribution."""
+
+    sampling: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    model: str | None = None
+    weight_version: str | None = None
+    """Which weights answered, for engines whose weights change during training."""
+
+    message_index: int | None = None
+    """Where in the trajectory's messages the answer stands."""
+
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    latency_s: FiniteFloat | None = None
+    attempts: int = 1
+    error: Text | None = None
+
+
+class Trajectory(Written):
+    """A complete rollout. `conversation_history` is another spelling of `messages`."""
+
+    messages: list[Message] = Field(
+        default_factory=list, validation_alias=AliasChoices("messages", "conversation_history")
+    )
+    calls: Annotated[list[ModelCall], NullIsEmpty] = Field(default_factory=list)
+    steps: int | None = None
+    """Exchanges in which the environment took a step."""
+
+    duration: FiniteFloat | None = None
+    """Seconds."""
+
+    cost_usd: FiniteFloat | None = None
+    """Of the whole rollout, where calls do not have a cost of their own in `usage`."""
+
+    terminated: bool = False
+    """What the environment reported. `termination_reason` says who ended the rollout."""
+
+    truncated: bool = False
+    termination_reason: Text | None = None
+    evaluation_result: EvaluateResult | None = None
+    """What the environment itself said of this trajectory."""
+
+    session: Any = None
+    """Where the rollout took place: the environment, its seed, and a server's address and session
+    id. None without an environment."""
+
+    observations: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
+    actions: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
+    """The tool calls that the environment answered, one text each: `move({"to":"b"})`. Of an
+    environment without tools: the text of each message that it took a step on."""
+
+    @property
+    def conversation_history(self) -> list[Message]:
+        return self.messages

@@ -1,0 +1,241 @@
+"""Plain data from YAML's events, within bounds. What is refused is noted with its line."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .file_problems import Place, Problem, shown
+
+if TYPE_CHECKING:
+    import yaml
+
+MOST_VALUES = 20_000
+MOST_CHARACTERS = 4 * 1024 * 1024
+"""Of keys and texts with every alias written out: what a copy of the data as JSON may take."""
+
+DEEPEST = 40
+_MOST_PROBLEMS = 100
+_LONGEST_NUMBER = 100
+_STANDARD = "tag:yaml.org,2002:"
+_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+"""What everyone reads as the same number: YAML also takes 010 for 8 and 12:30 for 750."""
+
+_WORDS = {"true": True, "false": False}
+_YES_AND_NO = {**_WORDS, "yes": True, "on": True, "no": False, "off": False}
+_TEXT = ("str", "timestamp", "value")
+"""Dates and a lone `=` stay the text they are."""
+
+
+def is_number(text: str) -> bool:
+    """Whether this text, without quotes, is read as a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+class _Stop(Exception):
+    """Reading on would cost too much."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A value, how many values and characters it is made of, and how deep it is."""
+
+    value: Any
+    values: int = 1
+    characters: int = 0
+    height: int = 0
+
+
+class ValueReader:
+    """Reads one document. Aliases are counted, with all they stand for, wherever they are used."""
+
+    def __init__(self, events: Iterator["yaml.Event"], file: str, *, yes_and_no: bool) -> None:
+        from yaml.resolver import Resolver
+
+        self.lines: dict[Place, int] = {}
+        self.problems: list[Problem] = []
+        self._events = events
+        self._file = file
+        self._words = _YES_AND_NO if yes_and_no else _WORDS
+        self._kind_of: Callable[..., str] = Resolver().resolve
+        self._values = 0
+        self._characters = 0
+        self._anchored: dict[str, _Read | None] = {}
+        """None while the anchored value is still being read."""
+
+    def document(self) -> Any:
+        """The document's value; not to be used when there are `problems`."""
+        import yaml
+
+        found: list[Any] = []
+        try:
+            for event in self._events:
+                if not isinstance(event, yaml.DocumentStartEvent):
+                    continue
+                if found:
+                    self._refuse(event, (), "holds more than one document")
+                    break
+                found.append(self._read(next(self._events), ()).value)
+        except _Stop:
+            return None
+        if not found:
+            self.problems.append(Problem(self._file, None, (), "is empty"))
+        return found[0] if found else None
+
+    def _read(self, event: "yaml.Event", place: Place) -> _Read:
+        import yaml
+
+        self.lines.setdefault(place, _line(event))
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event, place)
+        values, characters = self._values, self._characters
+        self._spend(event, place, _Read(None, characters=len(getattr(event, "value", ""))))
+        anchor = getattr(event, "anchor", None)
+        if anchor is not None:
+            self._anchored[anchor] = None
+        found: tuple[Any, int]
+        if isinstance(event, yaml.MappingStartEvent):
+            found = self._mapping(event, place)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            found = self._sequence(event, place)
+        else:
+            found = self._scalar(event, place), 0
+        value, height = found
+        read = _Read(value, self._values - values, self._characters - characters, height)
+        if anchor is not None:
+            self._anchored[anchor] = read
+        return read
+
+    def _alias(self, event: "yaml.AliasEvent", place: Place) -> _Read:
+        name = str(event.anchor)
+        anchored = self._anchored.get(name)
+        if anchored is None:
+            inside = name in self._anchored
+            said = "stands inside what it stands for" if inside else "stands for nothing"
+            self._refuse(event, place, f"the alias *{name[:80]} {said}")
+            return _Read(None)
+        self._spend(event, place, anchored)
+        return anchored
+
+    def _sequence(self, event: "yaml.Event", place: Place) -> tuple[list[Any], int]:
+        import yaml
+
+        self._refuse_tag(event, place, "seq")
+        found: list[_Read] = []
+        while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+            found.append(self._read(inner, (*place, len(found))))
+        height = 1 + max((each.height for each in found), default=0)
+        return [each.value for each in found], height
+
+    def _mapping(self, event: "yaml.Event", place: Place) -> tuple[dict[str, Any], int]:
+        import yaml
+
+        self._refuse_tag(event, place, "map")
+        found: dict[str, Any] = {}
+        height = 0
+        while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
+            key = self._key(inner, place)
+            if key in found:
+                first = self.lines[(*place, key)]
+                self._refuse(inner, place, f"the key {key!r} is given twice; first in line {first}")
+            self.lines.setdefault((*place, key), _line(inner))
+            read = self._read(next(self._events), (*place, key))
+            found.setdefault(key, read.value)
+            height = max(height, read.height)
+        return found, height + 1
+
+    def _key(self, event: "yaml.Event", place: Place) -> str:
+        """A key as the text it is written with."""
+        import yaml
+
+        if not isinstance(event, yaml.ScalarEvent):
+            self._refuse(event, place, "has a key that is not text")
+            self._read(event, place)
+            return ""
+        key = str(event.value)
+        self._characters += len(key)
+        plain = _is_plain(event)
+        if plain and key == "<<":
+            self._refuse(event, place, "`<<` is not read", "write the keys out")
+        elif event.tag not in (None, f"{_STANDARD}str"):
+            self._refuse(event, place, f"the key {shown(key)} has the tag {shown(event.tag)}")
+        return key
+
+    def _scalar(self, event: Any, place: Place) -> Any:
+        import yaml
+
+        text, plain = str(event.value), _is_plain(event)
+        tag = event.tag or f"{_STANDARD}str"
+        if plain:
+            tag = self._kind_of(yaml.ScalarNode, text, event.implicit)
+        kind = tag.removeprefix(_STANDARD)
+        # JSON's 1e3 is text to YAML 1.1, and a number to whoever writes it without quotes.
+        if (kind in ("int", "float") or (plain and kind == "str")) and is_number(text):
+            return self._number(event, place)
+        if kind in _TEXT:
+            return text
+        if kind == "null":
+            return None
+        if kind == "bool" and text.lower() in self._words:
+            return self._words[text.lower()]
+        if kind == "float" and text.lower().endswith((".nan", ".inf")):
+            self._refuse(event, place, f"{shown(text)} is not a finite number")
+        elif tag.startswith(_STANDARD):
+            wanted = "write true or false, or " if kind == "bool" else ""
+            hint = f"{wanted}put it in quotes to have the text {shown(text)}"
+            self._refuse(event, place, f"{shown(text)} is YAML's spelling of {_a(kind)}", hint)
+        else:
+            self._refuse_tag(event, place, "str")
+        return None
+
+    def _number(self, event: Any, place: Place) -> int | float | None:
+        text = str(event.value)
+        if len(text) > _LONGEST_NUMBER:
+            self._refuse(event, place, f"is a number of over {_LONGEST_NUMBER} digits")
+            return None
+        if not any(mark in text for mark in ".eE"):
+            return int(text)
+        number = float(text)
+        if not math.isfinite(number):
+            self._refuse(event, place, f"{text} is too large for a number")
+        return number
+
+    def _spend(self, event: "yaml.Event", place: Place, read: _Read) -> None:
+        self._values += read.values
+        self._characters += read.characters
+        hint = "aliases count as often as they are used"
+        if self._values > MOST_VALUES:
+            self._refuse(event, place, f"holds more than {MOST_VALUES:,} values", hint)
+            raise _Stop
+        if self._characters > MOST_CHARACTERS:
+            self._refuse(event, place, f"holds more than {MOST_CHARACTERS:,} characters", hint)
+            raise _Stop
+        if len(place) + read.height > DEEPEST:
+            self._refuse(event, place, f"is nested more than {DEEPEST} deep")
+            raise _Stop
+
+    def _refuse_tag(self, event: Any, place: Place, kind: str) -> None:
+        if event.tag not in (None, f"{_STANDARD}{kind}"):
+            said = f"has the tag {shown(event.tag)}, which means nothing here"
+            self._refuse(event, place, said)
+
+    def _refuse(
+        self, event: "yaml.Event", place: Place, message: str, hint: str | None = None
+    ) -> None:
+        self.problems.append(Problem(self._file, _line(event), place, message, hint))
+        if len(self.problems) >= _MOST_PROBLEMS:
+            raise _Stop
+
+
+def _line(event: "yaml.Event") -> int:
+    return 1 if event.start_mark is None else event.start_mark.line + 1
+
+
+def _is_plain(event: Any) -> bool:
+    """Whether a scalar stands without tag and quotes."""
+    return event.tag is None and not event.style
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -1,0 +1,48 @@
+"""What an agent under test is shown: everything but the answer."""
+
+from typing import Any
+
+import pytest
+
+from assay.agents.certified_agent import question_of
+from assay.types import EvaluateResult, Sample
+from make import asked
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "?", "expected": "4"},
+        {"question": "?", "answer": "4", "note": "4"},
+        {"question": "?", "reward_model": {"ground_truth": "4"}},
+        {"question": "?", "expected": "4", "more": [{"answer": "4", "hint": "4"}]},
+    ],
+)
+def test_the_expected_answer_is_not_shown(row: dict[str, Any]) -> None:
+    sample = Sample(prompt="?", ground_truth="4", input=row, score=EvaluateResult(score=1))
+
+    question = question_of(sample)
+
+    assert (question.ground_truth, question.score) == (None, None)
+    assert "4" not in str(question.input)
+    assert question.input["question"] == "?"
+    assert sample.ground_truth == "4"
+
+
+def test_the_expected_answer_is_not_among_the_metadata() -> None:
+    sample = Sample(prompt="?", ground_truth="4", metadata={"answer": "4", "level": 2})
+
+    assert question_of(sample).metadata == {"level": 2}
+    assert sample.metadata == {"answer": "4", "level": 2}
+
+
+def test_what_an_agent_does_to_its_question_changes_no_other() -> None:
+    sample = Sample(prompt=[asked("Hard?")], input={"more": ["x"]}, metadata={"more": {"a": 1}})
+    question = question_of(sample)
+
+    question.messages[:] = [asked("Easy?")]
+    question.input["more"].append("y")
+    question.metadata["more"]["a"] = 2
+
+    assert [message.text for message in sample.messages] == ["Hard?"]
+    assert (sample.input, sample.metadata) == ({"more": ["x"]}, {"more": {"a": 1}})

@@ -1,0 +1,126 @@
+"""Which agent is tested: by what was asked for, and refused where it cannot be run."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.certify import CertifySettings
+from assay.certify.agent_choice import Chosen, choose_agent
+from assay.errors import ConfigError
+from assay.types import Endpoint
+from assay.types.manifest import AgentDefinition
+from certifying import agent, profile, right
+
+TOOL = {
+    "type": "inline",
+    "name": "lookup",
+    "description": "Find it.",
+    "parameters": {"type": "object", "properties": {}},
+}
+
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+
+
+def choose(root: Path, fields: dict[str, Any] | None = None, **settings: Any) -> Chosen:
+    definition = AgentDefinition.model_validate({**agent(profile()), **(fields or {})})
+    given = CertifySettings(**settings)
+    return choose_agent(definition, given, root=root, where="agent.yaml: helper", slots=1)
+
+
+def test_without_a_runner_it_is_the_manifests_own_model(tmp_path: Path) -> None:
+    chosen = choose(tmp_path)
+
+    assert chosen.agent.name == "own model mock:echo"
+    assert chosen.rehearsal == ()
+
+
+def test_an_address_is_asked_for_the_manifests_model(tmp_path: Path) -> None:
+    chosen = choose(tmp_path, {"model": "gpt-4"}, runner="http://127.0.0.1:1/v1")
+
+    assert chosen.endpoint is not None
+    assert (chosen.endpoint.model, chosen.endpoint.provider) == ("gpt-4", "openai-compatible")
+    assert chosen.agent.name == "openai-compatible:gpt-4 at 127.0.0.1:1"
+
+
+def test_functions_are_found_beside_the_manifest_or_given(tmp_path: Path) -> None:
+    (tmp_path / "agent_found_here.py").write_text("def answer(sample): return 'x'\n")
+
+    assert choose(tmp_path, runner="agent_found_here:answer").agent.sha256 is not None
+    assert choose(tmp_path, runner=right).agent.name == "certifying:right"
+
+
+def test_a_command_is_run(tmp_path: Path) -> None:
+    assert choose(tmp_path, runner="cmd:echo hello").agent.name == "cmd:echo hello"
+
+
+def test_the_same_model_on_another_endpoint_is_no_rehearsal_but_another_model_is(
+    tmp_path: Path,
+) -> None:
+    moved = Endpoint(provider="vllm", model="echo", api_base="http://127.0.0.1:1/v1")
+
+    assert choose(tmp_path, runner=moved).rehearsal == ()
+    assert choose(tmp_path, runner="vllm:other").rehearsal == (
+        "the agent's model is other, not mock:echo",
+    )
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "no model": ({"model": None}, {}, "the agent has no `model`"),
+    "unknown model": ({"model": "mine"}, {}, "who serves the model 'mine'"),
+    "no runner": ({}, {"runner": "nothing"}, "'nothing' is no runner"),
+    "no module": ({}, {"runner": "nowhere_at_all:f"}, "cannot be imported"),
+    "no program": ({}, {"runner": "cmd:no-such-program-x"}, "no program"),
+    "tools of a runner": ({}, {"runner": right, "tools": "x"}, "a runner brings its own"),
+    "tools without need": ({}, {"tools": "x"}, "but the agent has none"),
+    "inline without code": ({"tools": [TOOL]}, {}, "the tools lookup have no code"),
+    "remote": ({"tools": [{"type": "remote", "uri": "mcp://x"}]}, {}, "mcp://x cannot be run"),
+    "by id": ({"tools": ["search"]}, {}, "the tools search cannot be run"),
+    "no such function": ({"tools": [TOOL]}, {"tools": "json"}, "'json' has no function 'lookup'"),
+}
+
+
+@pytest.mark.parametrize(("fields", "settings", "message"), REFUSED.values(), ids=REFUSED)
+def test_an_agent_that_cannot_be_run_is_refused_before_a_call(
+    tmp_path: Path, fields: dict[str, Any], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        choose(tmp_path, fields, **settings)
+
+
+def test_the_code_of_every_tool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {**TOOL, "name": "order"}
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(name: str, ordered: str) -> str | None:
+        looked_up = "def lookup() -> str:\n    return 'found'\n"
+        (tmp_path / f"{name}_lookup.py").write_text(looked_up)
+        (tmp_path / f"{name}_order.py").write_text(f"def order() -> str:\n    return {ordered!r}\n")
+        (tmp_path / f"{name}.py").write_text(
+            f"from {name}_lookup import lookup\nfrom {name}_order import order\n"
+        )
+        return choose(tmp_path, {"tools": [TOOL, other]}, tools=name).agent.sha256
+
+    first, same, changed = digest("one", "a"), digest("two", "a"), digest("three", "b")
+
+    assert first is not None
+    assert first == same != changed
+
+
+def test_tools_without_a_file_have_no_digest(tmp_path: Path) -> None:
+    made = "exec(compile('def lookup() -> str: return \"\"', '<made>', 'exec'))\n"
+    (tmp_path / "tools_of_no_file.py").write_text(made)
+
+    assert choose(tmp_path, {"tools": [TOOL]}, tools="tools_of_no_file").agent.sha256 is None
+
+
+def test_inline_tools_are_run_by_the_functions_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "tools_found_here.py").write_text("def lookup() -> str:\n    return 'found'\n")
+
+    chosen = choose(tmp_path, {"tools": [TOOL]}, tools="tools_found_here")
+
+    assert chosen.agent.sha256 is not None

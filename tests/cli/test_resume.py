@@ -1,0 +1,59 @@
+"""The command that goes on with a run."""
+
+from argparse import Namespace
+from typing import Any
+
+import pytest
+
+from assay.cli.resume import resume_command, without_secrets
+
+
+def given(**options: Any) -> Namespace:
+    none: dict[str, Any] = dict.fromkeys(
+        ("model", "limit", "repeats", "concurrency", "seed", "name", "store")
+    )
+    return Namespace(file="my eval.py:fast", json=True, **{**none, **options})
+
+
+def test_it_repeats_what_decides_the_run() -> None:
+    args = given(model="mock:echo", limit=3, seed=0, name="first try")
+
+    assert resume_command(args, "run-1") == (
+        "assay eval 'my eval.py:fast' --model mock:echo --limit 3 --seed 0 --name 'first try' "
+        "--resume run-1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("openai:gpt@2", "openai:gpt@2"),
+        ("runs/a@b.db", "runs/a@b.db"),
+        ("openai:m@http://host/v1", "openai:m@http://host/v1"),
+        ("openai:m@http://canary:p/ss@host/v1", "openai:m@http://***@host/v1"),
+        ("openai:m@https://host/v1?key=canary", "openai:m@https://host/v1?***"),
+        ("postgresql://me:canary@db/x?password=canary", "postgresql://***@db/x?***"),
+        ("postgresql://me:canary and more@db/x?a=canary b", "postgresql://***@db/x?***"),
+        ("postgresql://me:canary@and\nmore@db/x", "postgresql://***@db/x"),
+        ("postgresql://db/x?password=canary@canary", "postgresql://***"),
+        ("postgresql:/me:canary@db/x", "postgresql:/***@db/x"),
+        ("postgres+psycopg:me:canary@db/x", "postgres+psycopg:***@db/x"),
+    ],
+)
+def test_secrets_in_addresses_are_not_shown(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+
+
+def test_the_command_shows_no_password() -> None:
+    args = given(model="openai:m@http://me:canary@h/v1", store="postgresql://me:canary@db/x")
+
+    assert "canary" not in resume_command(args, "r")
+
+
+def test_the_limits_of_the_run_and_its_key_are_repeated() -> None:
+    args = given(fail_on_error=True, max_cost_usd=2.5, key_env="MY_KEY")
+
+    command = resume_command(args, "r")
+
+    assert "--fail-on-error --max-cost-usd 2.5" in command
+    assert "--key-env MY_KEY" in command

@@ -1,0 +1,126 @@
+"""How a run's end is told, and what it exits with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay.cli.failures import failure_lines
+from assay.cli.run_summary import Ending
+from assay.datasets import SkippedRows
+from assay.errors import BadRow
+from assay.store import Retried
+from assay.store.result_reader import FailureGroup
+from recorded_runs import evaluated, samples
+
+NONE = Retried(0, None, 0)
+NEXT = ("assay show r", "assay compare OTHER_RUN r")
+
+
+def ending(folder: Path, *, interrupted: bool = False, **scores: float | str | None) -> Ending:
+    report = evaluated(folder / "a.db", *samples(**scores))
+    report = replace(report, interrupted=interrupted)
+    return Ending(report, NONE, "assay eval f.py --resume r", NEXT)
+
+
+def test_a_whole_run_is_0_also_with_samples_that_the_scorer_did_not_judge(tmp_path: Path) -> None:
+    told = ending(tmp_path, a=1.0, b=0.0, c=None)
+
+    assert (told.exit_status, told.problem) == (0, None)
+    assert told.lines()[0].startswith("score         0.500 [")
+    assert told.lines()[-3:] == ["next:", "  assay show r", "  assay compare OTHER_RUN r"]
+    assert told.plain()["summary"]["samples"] == 3
+
+
+def test_failed_samples_are_3_and_can_be_tried_again(tmp_path: Path) -> None:
+    told = ending(tmp_path, a=1.0, b="broken", c="broken")
+
+    assert told.exit_status == told.plain()["exit_status"] == 3
+    assert told.problem == (
+        "2 failed (2 scorer). See why, and try them again, with:\n"
+        "  assay show r --failed\n  assay eval f.py --resume r"
+    )
+    assert told.plain()["failed"] == 2
+
+
+@pytest.mark.parametrize("score", [1.0, "broken"])
+def test_an_interrupted_run_is_130_whatever_else(score: float | str, tmp_path: Path) -> None:
+    told = ending(tmp_path, interrupted=True, a=score)
+
+    assert told.exit_status == 130
+    assert "Go on with:\n  assay eval f.py --resume r" in str(told.problem)
+
+
+def test_a_run_of_nothing_is_no_success(tmp_path: Path) -> None:
+    told = ending(tmp_path)
+
+    assert told.exit_status == 3
+    assert told.problem == "the dataset has no samples: nothing was evaluated"
+
+
+def test_rows_that_were_skipped_are_told(tmp_path: Path) -> None:
+    whole = ending(tmp_path, a=1.0)
+    bad = [BadRow("line is not\nJSON", where=f"rows.jsonl:{line}") for line in (2, 3, 4, 5)]
+    told = replace(whole, report=replace(whole.report, skipped=SkippedRows(8, 7, bad)))
+
+    assert (
+        "not read 7 of 8 rows skipped: rows.jsonl:2: line is not JSON; "
+        "rows.jsonl:3: line is not JSON; rows.jsonl:4: line is not JSON; and 4 more run "
+    ) in " ".join(" ".join(told.lines()).split())
+    assert max(map(len, told.lines()[:8])) <= 80
+    assert told.plain()["not_read"] == {"count": 7, "problems": [str(each) for each in bad]}
+    assert told.exit_status == 0
+
+    assert not [line for line in whole.lines() if line.startswith("not read")]
+    assert whole.plain()["not_read"] == {"count": 0, "problems": []}
+
+
+@pytest.mark.parametrize(
+    ("retried", "lines"),
+    [
+        (Retried(9, 9.0, 9), ["retried       9 failed attempts cost $9.0000 more"]),
+        (Retried(1, 0.5, 1), ["retried       1 failed attempt cost $0.5000 more"]),
+        (Retried(9, 9.0, 7), ["retried       9 failed attempts cost at least $9.0000 more"]),
+        (Retried(9, None, 0), []),
+        (Retried(9, 0.0, 9), []),
+    ],
+)
+def test_what_attempts_cost_that_were_tried_again_is_told(
+    retried: Retried, lines: list[str], tmp_path: Path
+) -> None:
+    told = replace(ending(tmp_path, a=1.0), retried=retried)
+
+    assert [line for line in told.lines() if line.startswith("retried")] == lines
+    assert told.plain()["retried"]["cost_usd"] == retried.cost_usd
+
+
+def test_the_most_frequent_reasons_are_told_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    groups = (
+        FailureGroup("scorer", "KeyError", "'answr'", 7),
+        FailureGroup("endpoint", "EndpointError", f"HTTP 404: {'long ' * 30}end", 2),
+    )
+
+    told = replace(ending(tmp_path, a=1.0, b="broken"), failures=groups)
+
+    lines = str(told.problem).splitlines()
+    assert lines[:2] == ["why samples failed", "  7 x scorer: KeyError: 'answr'"]
+    assert lines[2].startswith("  2 x endpoint: EndpointError: HTTP 404: long")
+    assert lines[2].endswith("end")
+    assert "1 failed (1 scorer). See why" in str(told.problem)
+    assert told.plain()["failures"][0]["samples"] == 7
+
+
+def test_reasons_are_wrapped_at_the_width_of_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    group = FailureGroup("endpoint", "EndpointError", "word " * 50, 3)
+
+    lines = failure_lines([group], 9)
+
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("word") for line in lines) == 50
+    assert lines[-1] == "  6 x for other reasons"

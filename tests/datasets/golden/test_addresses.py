@@ -1,0 +1,86 @@
+"""Addresses of golden datasets: which are taken, what is shown of them, and which are refused."""
+
+import pytest
+
+from assay.datasets.golden.access_rules import FetchRules
+from assay.datasets.golden.addresses import read_address, without_secrets
+from assay.errors import DatasetError
+
+
+@pytest.mark.parametrize(
+    ("uri", "scheme", "text"),
+    [
+        ("golden.jsonl", "file", "golden.jsonl"),
+        ("./a/b.json", "file", "./a/b.json"),
+        ("C:/a.json", "file", "C:/a.json"),
+        ("file:///a%20b.json", "file", "/a b.json"),
+        ("file://localhost/a.json", "file", "/a.json"),
+        ("FILE:a.json", "file", "a.json"),
+        ("https://h/a.json?x=1", "https", "https://h/a.json?x=1"),
+        ("http://[::1]:80/a.json", "http", "http://[::1]:80/a.json"),
+        ("s3://bucket/a/b.json", "s3", "s3://bucket/a/b.json"),
+        ("gcs://bucket/b.json", "gcs", "gs://bucket/b.json"),
+        ("abfs://box/b.json", "abfs", "az://box/b.json"),
+        ("hf://datasets/org/name@main/b.json", "hf", "hf://datasets/org/name@main/b.json"),
+    ],
+)
+def test_known_schemes_are_taken(uri: str, scheme: str, text: str) -> None:
+    address = read_address(uri, FetchRules())
+
+    assert (address.scheme, address.text) == (scheme, text)
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("", "'' is no address"),
+        ("  ", "is no address"),
+        ("a\x1b[2Jb", "is no address"),
+        ("simplecache::file:///etc/hostname", "is a chain of addresses"),
+        ("s3://b/k::http://h/x", "is a chain of addresses"),
+        ("local:///etc/hostname", "nothing is fetched from 'local'"),
+        ("data:,x", "nothing is fetched from 'data'"),
+        ("memory://a.json", "nothing is fetched from 'memory'"),
+        ("ftp://h/x", "nothing is fetched from 'ftp'\n.*known are a path, file:, http:"),
+        ("github://org:repo@main/x", "nothing is fetched from 'github'"),
+        ("file://host/share/x", "is no address of a file"),
+        ("file:///a?b", "is no address of a file"),
+        ("file:", "names no file"),
+        ("http:///x", "names no host"),
+        ("http://[1:2/x", "is no address"),
+        ("s3://bucket", "names no object"),
+        ("s3://bucket/", "names no object"),
+        ("s3://bucket/../other/x", "names no object"),
+        ("s3:///key", "is no plain address of an object"),
+        ("s3://bucket/x?versionId=1", "is no plain address of an object"),
+        ("s3://key:secret@bucket/x", "is no plain address of an object"),
+        ("az://box@evil.example/x", "is no plain address of an object"),
+    ],
+)
+def test_anything_else_is_refused(uri: str, said: str) -> None:
+    with pytest.raises(DatasetError, match=f"(?s){said}"):
+        read_address(uri, FetchRules())
+
+
+def test_memory_is_a_place_for_tests_that_say_so() -> None:
+    assert read_address("memory://a/b.json", FetchRules(allow_memory=True)).scheme == "memory"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://user:secret@h/a.json?token=secret#secret",
+        "s3://secret:secret@bucket/a.json",
+        "az://secret@h/a.json",
+        "ftp://secret@h/a?secret",
+        "x::https://secret@h/a?secret",
+    ],
+)
+def test_what_is_shown_of_an_address_has_no_secrets(uri: str) -> None:
+    try:
+        shown = read_address(uri, FetchRules()).shown
+    except DatasetError as error:
+        shown = str(error)
+
+    assert "secret" not in shown
+    assert "secret" not in without_secrets("https://secret@[h/?secret")

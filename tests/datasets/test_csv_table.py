@@ -1,0 +1,133 @@
+"""CSV: cells, lines, and what is refused."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from assay.datasets import ReadLimits
+from assay.datasets.csv_table import CsvTable
+from assay.datasets.rows import Found
+from assay.errors import BadRow, DatasetError
+
+
+def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, Found]]:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    return list(CsvTable(path, ReadLimits(**limits)))
+
+
+def shown(problem: Found) -> str:
+    assert isinstance(problem, BadRow)
+    return f"{Path(str(problem.where)).name}: {problem.message}"
+
+
+def test_cells_stay_text_and_rows_know_the_line_they_begin_on(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbfquestion,answer\r\n1+1,2\r\n\r\n"two\nlines, ""quoted""",3\r\nx,\r\n'
+
+    assert rows(tmp_path, content) == [
+        (2, {"question": "1+1", "answer": "2"}),
+        (4, {"question": 'two\nlines, "quoted"', "answer": "3"}),
+        (6, {"question": "x", "answer": ""}),
+    ]
+
+
+def test_a_wrong_number_of_cells_is_a_bad_row_at_its_first_line(tmp_path: Path) -> None:
+    found = rows(tmp_path, b'a,b\n"x\ny",1\n"x\ny",1,2\nz\nq,1\n')
+
+    assert [shown(problem) for _, problem in found[1:3]] == [
+        "a.csv:4: has 3 cells where the header has 2",
+        "a.csv:6: has 1 cells where the header has 2",
+    ]
+    assert found[3] == (7, {"a": "q", "b": "1"})
+
+
+def test_a_messages_cell_is_read_as_json(tmp_path: Path) -> None:
+    found = rows(tmp_path, b'id,messages\n1,"[{""role"": ""user"", ""content"": ""hi""}]"\n2,\n')
+
+    assert found == [
+        (2, {"id": "1", "messages": [{"role": "user", "content": "hi"}]}),
+        (3, {"id": "2", "messages": ""}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("hello", "is not JSON: expected value, at byte 1 of the cell"),
+        ('"[1, NaN]"', "holds NaN, which is not JSON, at byte 5 of the cell"),
+        ('"[], ""x"": 1"', "holds more than one value"),
+    ],
+)
+def test_a_messages_cell_that_is_not_json_is_a_bad_row(
+    tmp_path: Path, cell: str, message: str
+) -> None:
+    ((_, problem),) = rows(tmp_path, f"id,messages\n1,{cell}\n".encode())
+
+    assert shown(problem) == f"a.csv:2: the `messages` cell {message}"
+
+
+def test_bytes_that_are_not_utf_8_are_placed_and_the_next_row_is_read(tmp_path: Path) -> None:
+    found = rows(tmp_path, b'a,b\n"x\ny\xe9",1\nz,2\n')
+
+    assert shown(found[0][1]) == "a.csv:3:2: is not UTF-8: byte 0xe9"
+    assert found[1] == (4, {"a": "z", "b": "2"})
+
+
+def test_a_quote_that_is_never_closed_is_refused_not_swallowed(tmp_path: Path) -> None:
+    found = rows(tmp_path, b'a,b\nx,1\n"y,2\nz,3\n')
+
+    assert found[0] == (2, {"a": "x", "b": "1"})
+    assert shown(found[1][1]) == "a.csv:3: is not CSV: unexpected end of data"
+
+
+def test_text_after_a_closing_quote_is_refused(tmp_path: Path) -> None:
+    found = rows(tmp_path, b'a,b\n"x"y,1\nz,2\n')
+
+    assert shown(found[0][1]).startswith("a.csv:2: is not CSV: ")
+    assert found[1] == (3, {"a": "z", "b": "2"})
+
+
+@pytest.mark.parametrize("row", [b"x" * 200 + b",1", b'"' + b"x\n" * 100 + b'",1'])
+def test_a_row_over_the_limit_is_refused_whether_one_line_or_many(
+    tmp_path: Path, row: bytes
+) -> None:
+    found = rows(tmp_path, b"a,b\n" + row + b"\nz,2\n", max_row_bytes=50)
+
+    assert shown(found[0][1]) == "a.csv:2: is over the limit of 50 bytes"
+    assert all(isinstance(problem, BadRow) for _, problem in found[:-1])
+
+
+def test_cells_beyond_the_csv_modules_own_limit_are_read(tmp_path: Path) -> None:
+    usual = csv.field_size_limit()
+    cell = "x" * (usual + 1)
+
+    assert rows(tmp_path, f"a\n{cell}\n".encode()) == [(2, {"a": cell})]
+    assert csv.field_size_limit() == usual
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "a.csv:1: has no header line"),
+        (b"\nx\n", "a.csv:1: has no header line"),
+        (b"a,,b\n", "a.csv:1: column 2 has no name"),
+        (b"a,b,a\n", "a.csv:1: two columns are named 'a'"),
+        (b"a,\xe9\n", "a.csv:1:3: is not UTF-8: byte 0xe9"),
+    ],
+)
+def test_a_table_without_a_proper_header_is_refused(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    with pytest.raises(DatasetError) as caught:
+        rows(tmp_path, content)
+
+    assert not isinstance(caught.value, BadRow)
+    assert str(caught.value).replace(f"{tmp_path}/", "").splitlines()[0] == message
+
+
+def test_a_header_of_very_many_columns_is_searched_once_for_a_repeated_one(tmp_path: Path) -> None:
+    names = [*(f"c{number}" for number in range(200_000)), "c7"]
+
+    with pytest.raises(DatasetError, match="two columns are named 'c7'"):
+        rows(tmp_path, ",".join(names).encode() + b"\n")

@@ -1,0 +1,92 @@
+"""Parquet: rows, and what is refused."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from assay.datasets import ReadLimits
+from assay.datasets.parquet_table import ParquetTable
+from assay.datasets.rows import Found
+from assay.errors import BadRow, DatasetError
+
+
+def rows(tmp_path: Path, table: Any, **limits: int) -> list[tuple[int, Found]]:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table, path)
+    return list(ParquetTable(path, ReadLimits(**limits)))
+
+
+def shown(problem: Found) -> str:
+    assert isinstance(problem, BadRow)
+    return f"{Path(str(problem.where)).name}: {problem.message}"
+
+
+def test_rows_of_several_batches_come_in_order_with_nested_values(tmp_path: Path) -> None:
+    given = [
+        {"messages": [{"role": "user", "content": str(number)}], "n": number, "none": None}
+        for number in range(200)
+    ]
+
+    assert rows(tmp_path, pyarrow.Table.from_pylist(given)) == list(enumerate(given))
+
+
+def test_nan_is_refused_and_null_is_not(tmp_path: Path) -> None:
+    found = rows(tmp_path, pyarrow.table({"n": [1.5, None, float("nan")]}))
+
+    assert found[:2] == [(0, {"n": 1.5}), (1, {"n": None})]
+    assert shown(found[2][1]) == "a.parquet[2]: holds NaN or an infinity"
+
+
+def test_a_row_over_the_limit_is_passed_over(tmp_path: Path) -> None:
+    found = rows(tmp_path, pyarrow.table({"a": ["x", "y" * 500, "z"]}), max_row_bytes=100)
+
+    assert found[0] == (0, {"a": "x"})
+    assert "a.parquet[1]: is 5" in shown(found[1][1])
+    assert "over the limit of 100" in shown(found[1][1])
+    assert found[2] == (2, {"a": "z"})
+
+
+def test_values_json_does_not_know_come_as_they_are(tmp_path: Path) -> None:
+    found = rows(tmp_path, pyarrow.table({"day": [date(2024, 2, 29)]}))
+
+    assert found == [(0, {"day": date(2024, 2, 29)})]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["a", "a"])
+
+    with pytest.raises(DatasetError, match="two columns are named 'a'"):
+        rows(tmp_path, table)
+
+
+@pytest.mark.parametrize("damage", ["text", "cut off", "empty"])
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"a": list(range(1000))}), path)
+    whole = path.read_bytes()
+    path.write_bytes({"text": b"hello, world", "cut off": whole[:-10], "empty": b""}[damage])
+
+    with pytest.raises(DatasetError, match=r"a\.parquet: is not a sound Parquet file: "):
+        list(ParquetTable(path, ReadLimits()))
+
+
+def test_damage_inside_the_data_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"a": [str(n) for n in range(5000)]}), path)
+    data = bytearray(path.read_bytes())
+    data[4:400] = b"\xff" * 396
+    path.write_bytes(data)
+
+    with pytest.raises(DatasetError, match="is not a sound Parquet file"):
+        list(ParquetTable(path, ReadLimits()))
+
+
+def test_very_many_columns_are_searched_once_for_a_repeated_one(tmp_path: Path) -> None:
+    names = [*(f"c{number}" for number in range(100_000)), "c7"]
+
+    with pytest.raises(DatasetError, match="two columns are named 'c7'"):
+        ParquetTable(tmp_path / "a.parquet", ReadLimits())._refuse_repeated_columns(names)

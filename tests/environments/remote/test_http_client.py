@@ -1,0 +1,167 @@
+"""`Link`: what may be an address, what is sent, and how bad answers are told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import pytest
+
+from assay.environments.remote.http_client import Garbled, Link, TimedOut, Unanswered, checked_url
+from assay.errors import ConfigError
+from misbehaving import Exchange, MisbehavingServer
+
+TOKEN = "s3cret-token-for-this"
+BODY = {"messages": [{"content": "x"}]}
+"""What the misbehaving server reads a request by."""
+
+
+def run(
+    react: Callable[[Exchange], Awaitable[None]], test: Callable[[Link], Awaitable[None]]
+) -> MisbehavingServer:
+    async def asking(url: str) -> None:
+        async with aiohttp.ClientSession() as http:
+            await test(Link(url, http, TOKEN, timeout_s=0.3))
+
+    with MisbehavingServer(react) as server:
+        asyncio.run(asking(f"http://{server.host}/base?key=hidden-in-query"))
+    return server
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("http://127.0.0.1:8000/", "http://127.0.0.1:8000"),
+        ("https://host.example/env/", "https://host.example/env"),
+        ("ws://[::1]:9/ws#part", "ws://[::1]:9/ws"),
+        ("wss://host.example/ws?x=1", "wss://host.example/ws?x=1"),
+    ],
+)
+def test_an_address_is_used_without_what_does_not_belong_to_it(given: str, used: str) -> None:
+    assert checked_url(given) == used
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:8000", "file:///etc/passwd", "http://", "http://host:0", "http://host:99999",
+     "http://ho st", "http://host\\path", "http://host/\n", "gopher://host", "http://[::1"],
+)  # fmt: skip
+def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="must be an http, https, ws or wss address"):
+        checked_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://me:hunter22@host", "http://hunter22@host/x"])
+def test_an_address_with_a_password_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(ConfigError, match="give the secret as `token`") as refused:
+        checked_url(url)
+    assert "hunter22" not in str(refused.value)
+
+
+def test_a_request_goes_below_the_address_with_the_token() -> None:
+    async def react(exchange: Exchange) -> None:
+        await exchange.answer(200, {"fine": True})
+
+    async def test(link: Link) -> None:
+        answer = await link.ask("POST", link.at("/sessions"), body=BODY, headers={"X-More": "1"})
+
+        assert answer.json() == {"fine": True}
+
+    call = run(react, test).calls[0]
+    assert call.path == "/base/sessions?key=hidden-in-query"
+    assert call.headers["authorization"] == f"Bearer {TOKEN}"
+    assert call.headers["content-type"] == "application/json"
+    assert call.headers["x-more"] == "1"
+
+
+def test_nothing_that_is_shown_holds_a_secret() -> None:
+    async def react(exchange: Exchange) -> None:
+        await exchange.answer(500, f"{TOKEN} \x1b[31m hidden-in-query".encode())
+
+    async def test(link: Link) -> None:
+        answer = await link.ask("POST", link.at("/x"), body=BODY)
+
+        assert answer.status == 500
+        with pytest.raises(Garbled) as failed:
+            answer.json()
+        for shown in (str(failed.value), answer.excerpt, repr(answer), repr(link), link.where):
+            assert TOKEN not in shown
+            assert "hidden-in-query" not in shown
+            assert "\x1b" not in shown
+
+    run(react, test)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("3", 3.0), ("0.5", 0.5), ("soon", None), ("-1", None), ("nan", None)]
+)
+def test_the_time_to_wait_is_read_or_unknown(header: str, seconds: float | None) -> None:
+    async def react(exchange: Exchange) -> None:
+        await exchange.answer(429, {}, Retry_After=header)
+
+    async def test(link: Link) -> None:
+        assert (await link.ask("POST", link.at("/x"), body=BODY)).retry_after_s == seconds
+
+    run(react, test)
+
+
+def test_an_answer_without_a_time_to_wait_has_none() -> None:
+    async def react(exchange: Exchange) -> None:
+        await exchange.answer(429, {})
+
+    async def test(link: Link) -> None:
+        assert (await link.ask("POST", link.at("/x"), body=BODY)).retry_after_s is None
+
+    run(react, test)
+
+
+async def too_long(exchange: Exchange) -> None:
+    await exchange.answer(200, b"x" * (4 * 1024 * 1024 + 1))
+
+
+async def elsewhere(exchange: Exchange) -> None:
+    await exchange.answer(302, b"", Location="http://127.0.0.1:9/")
+
+
+async def silent(exchange: Exchange) -> None:
+    await exchange.keep_silent()
+
+
+async def broken(exchange: Exchange) -> None:
+    await exchange.reset()
+
+
+async def half(exchange: Exchange) -> None:
+    await exchange.half_close()
+
+
+@pytest.mark.parametrize(
+    ("react", "kind"),
+    [(too_long, Garbled), (elsewhere, Garbled), (silent, TimedOut), (broken, Unanswered),
+     (half, Unanswered)],
+)  # fmt: skip
+def test_each_way_of_not_answering_is_told_apart(
+    react: Callable[[Exchange], Awaitable[None]], kind: type[Exception]
+) -> None:
+    async def test(link: Link) -> None:
+        with pytest.raises(kind) as failed:
+            await link.ask("POST", link.at("/x"), body=BODY)
+
+        assert str(failed.value).startswith(link.where)
+        assert "hidden-in-query" not in str(failed.value)
+        assert failed.value.__cause__ is None
+
+    run(react, test)
+
+
+@pytest.mark.parametrize("body", [b"{", b"NaN", b'{"reward": Infinity}', b"\xff"])
+def test_what_is_not_json_is_garbled(body: bytes) -> None:
+    async def react(exchange: Exchange) -> None:
+        await exchange.answer(200, body)
+
+    async def test(link: Link) -> None:
+        answer = await link.ask("POST", link.at("/x"), body=BODY)
+        with pytest.raises(Garbled, match="HTTP 200 with an answer that is not JSON"):
+            answer.json()
+
+    run(react, test)

@@ -1,0 +1,290 @@
+"""Episodes by the names that clients give them: opened late, kept apart, forgotten when idle."""
+
+import asyncio
+import tracemalloc
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pytest
+from pydantic_core import from_json
+
+from assay.environments import Step
+from assay.environments.remote import mcp_episodes
+from assay.environments.remote.episodes import AtCapacity, NoSuchSession, Sessions
+from assay.environments.remote.mcp_episodes import Episodes
+from assay.errors import EnvironmentFault
+from assay.types import Message, ToolSpec
+
+Made = TypeVar("Made")
+
+
+class Noting:
+    """Notes its seed and what is done to it."""
+
+    tools: Sequence[ToolSpec] = ()
+
+    def __init__(self, task: Mapping[str, Any], notes: list[Any]) -> None:
+        self.task = task
+        self.notes = notes
+
+    async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        self.notes.append(("open", seed, dict(self.task)))
+        return ()
+
+    async def step(self, action: Message) -> Step:
+        (call,) = action.tool_calls
+        if call.name == "break":
+            raise RuntimeError("broken")
+        self.notes.append((call.name, call.arguments))
+        if call.name == "hang":
+            await asyncio.Event().wait()
+        return Step(replies=(Message(role="tool", content=call.name),), reward=1.0)
+
+    async def close(self) -> None:
+        self.notes.append("close")
+
+
+class Told:
+    """Episodes whose clock is told, and the notes of their environments."""
+
+    def __init__(self, capacity: int = 100) -> None:
+        self.at = 0.0
+        self.notes: list[Any] = []
+        self.sessions = Sessions(
+            lambda task: Noting(task, self.notes),
+            capacity=capacity,
+            idle_s=10.0,
+            clock=lambda: self.at,
+        )
+        self.episodes = Episodes(self.sessions, clock=lambda: self.at)
+
+
+def played(play: Callable[[Told], Awaitable[Made]], **options: Any) -> Made:
+    async def run() -> Made:
+        return await play(Told(**options))
+
+    return asyncio.run(run())
+
+
+def test_an_episode_is_closed_in_the_middle_of_a_step_that_hangs() -> None:
+    async def play(told: Told) -> list[Any]:
+        episode = told.episodes.named("a")
+        hangs = asyncio.ensure_future(episode.step("hang", {}))
+        while len(told.notes) < 2:
+            await asyncio.sleep(0)
+        await told.episodes.close("a")
+        with pytest.raises(NoSuchSession, match="closed during this step"):
+            await hangs
+        assert len(told.sessions) == 0
+        return told.notes
+
+    assert played(play) == [("open", None, {}), ("hang", {}), "close"]
+
+
+def test_a_name_costs_nothing_until_something_of_it_is_asked_for() -> None:
+    async def play(told: Told) -> list[Any]:
+        episode = told.episodes.named("a", {"seed": 0, "config": {"level": 1}})
+        assert told.notes == []
+        assert episode.steps() == []
+        assert not episode.is_open
+        assert [reply.text for reply in await episode.step("go", {"x": 1})] == ["go"]
+        await told.episodes.close("a")
+        return told.notes
+
+    assert played(play) == [("open", 0, {"level": 1}), ("go", {"x": 1}), "close"]
+
+
+def test_the_same_name_is_the_same_episode_and_is_opened_once() -> None:
+    async def play(told: Told) -> list[Any]:
+        assert told.episodes.named("a") is told.episodes.named("a")
+        await asyncio.gather(*(told.episodes.named("a").session() for _ in range(5)))
+        return told.notes
+
+    assert played(play) == [("open", None, {})]
+
+
+@pytest.mark.parametrize("seed", ["7", True, 1.5, None])
+def test_a_seed_that_is_no_whole_number_is_none(seed: Any) -> None:
+    async def play(told: Told) -> int | None:
+        return told.episodes.named("a", {"seed": seed, "config": "not a task"}).seed
+
+    assert played(play) is None
+
+
+def test_a_reset_closes_what_was_and_keeps_the_task() -> None:
+    async def play(told: Told) -> list[Any]:
+        await told.episodes.named("a", {"config": {"level": 1}}).session()
+        await told.episodes.reset("a", 3)
+        await told.episodes.named("a").session()
+        await told.episodes.reset("a", 4, {"level": 2})
+        await told.episodes.named("a").session()
+        return told.notes
+
+    assert played(play) == [
+        ("open", None, {"level": 1}),
+        "close",
+        ("open", 3, {"level": 1}),
+        "close",
+        ("open", 4, {"level": 2}),
+    ]
+
+
+def test_an_expired_session_is_not_opened_again() -> None:
+    async def play(told: Told) -> list[Any]:
+        episode = told.episodes.named("a")
+        await episode.step("go", {})
+        told.at = 11.0
+        await told.sessions.sweep()
+        with pytest.raises(NoSuchSession):
+            await episode.step("go", {})
+        with pytest.raises(NoSuchSession):
+            episode.steps()
+        await told.episodes.close("a")
+        return told.notes
+
+    assert played(play) == [("open", None, {}), ("go", {}), "close"]
+
+
+def test_a_broken_environment_gives_no_steps() -> None:
+    async def play(told: Told) -> None:
+        episode = told.episodes.named("a")
+        await episode.step("go", {})
+        with pytest.raises(EnvironmentFault, match="broken"):
+            await episode.step("break", {})
+        episode.steps()
+
+    with pytest.raises(EnvironmentFault, match="broken"):
+        played(play)
+
+
+def test_lines_lead_to_their_episodes_until_they_are_hung_up() -> None:
+    async def play(told: Told) -> list[Any]:
+        line = told.episodes.pick_up({"session_id": "a"})
+        nameless = told.episodes.pick_up({"session_id": 7})
+        assert told.episodes.on_line(line) is told.episodes.named("a")
+        assert told.episodes.on_line(nameless) is told.episodes.named(nameless)
+        assert told.episodes.on_line("nope") is None
+        await told.episodes.named("a").session()
+        assert await told.episodes.hang_up(line)
+        assert not await told.episodes.hang_up(line)
+        assert told.episodes.on_line(line) is None
+        return told.notes
+
+    assert played(play) == [("open", None, {}), "close"]
+
+
+def test_unknown_and_overlong_names_are_refused() -> None:
+    async def play(told: Told) -> None:
+        with pytest.raises(NoSuchSession, match="not found"):
+            told.episodes.known("a")
+        with pytest.raises(NoSuchSession, match="not found"):
+            await told.episodes.close("a")
+        with pytest.raises(NoSuchSession, match="too long"):
+            told.episodes.named("a" * 201)
+
+    played(play)
+
+
+def test_names_without_a_session_are_forgotten_when_idle_and_bounded_before() -> None:
+    async def play(told: Told) -> None:
+        open_one = told.episodes.named("open")
+        await open_one.session()
+        for number in range(99):
+            told.episodes.named(str(number))
+        with pytest.raises(AtCapacity, match="100 episodes are named already"):
+            told.episodes.named("one more")
+        told.at = 9.0
+        await open_one.step("go", {})
+        told.at = 11.0
+        told.episodes.named("one more")
+        assert told.episodes.named("open") is open_one
+        with pytest.raises(NoSuchSession):
+            told.episodes.known("5")
+
+    played(play, capacity=1)
+
+
+def test_lines_are_bounded_too() -> None:
+    async def play(told: Told) -> None:
+        for _ in range(100):
+            told.episodes.pick_up({"session_id": "a"})
+        with pytest.raises(AtCapacity):
+            told.episodes.pick_up({"session_id": "a"})
+        told.at = 11.0
+        told.episodes.pick_up({"session_id": "a"})
+
+    played(play, capacity=1)
+
+
+def test_tasks_of_names_without_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_episodes, "MOST_WAITING_BYTES", 1000)
+
+    async def play(told: Told) -> None:
+        big = {"config": {"text": "x" * 400}}
+        told.episodes.named("a", big)
+        told.episodes.named("b", big)
+        with pytest.raises(AtCapacity):
+            told.episodes.named("c", big)
+        with pytest.raises(AtCapacity):
+            await told.episodes.reset("d", 1, big)
+        with pytest.raises(AtCapacity):
+            told.episodes.pick_up({**big, "session_id": "e"})
+        told.episodes.named("small")
+
+        # With a session, a task is the session's: there is room again.
+        await told.episodes.named("a").session()
+        told.episodes.named("c", big)
+
+        told.at = 11.0
+        told.episodes.named("later", big)
+        told.episodes.named("latest", big)
+        with pytest.raises(NoSuchSession):
+            told.episodes.known("b")
+
+    played(play)
+
+
+def test_a_reset_that_is_refused_leaves_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_episodes, "MOST_WAITING_BYTES", 100)
+
+    async def play(told: Told) -> None:
+        episode = told.episodes.named("a", {"seed": 7})
+        with pytest.raises(AtCapacity):
+            await told.episodes.reset("a", 8, {"text": "x" * 400})
+
+        assert told.episodes.known("a") is episode
+        assert episode.seed == 7
+
+    played(play)
+
+
+def test_a_waiting_task_takes_no_more_memory_than_its_text() -> None:
+    text = b'{"config": {"a": [%s]}}' % b",".join([b"{}"] * 20_000)
+
+    async def play(told: Told) -> int:
+        tracemalloc.start()
+        try:
+            for number in range(5):
+                told.episodes.named(str(number), from_json(text))
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    assert played(play) < 2 * 5 * len(text)
+
+
+def test_a_task_is_the_same_when_its_session_opens() -> None:
+    task: dict[str, Any] = {
+        "text": "Zürich ☕",
+        "numbers": [1, 2.5, -0.0, 10**30],
+        "none": None,
+        "deep": {"a": [{}]},
+    }
+
+    async def play(told: Told) -> list[Any]:
+        await told.episodes.named("a", {"config": task}).session()
+        await told.episodes.reset("a", 1)
+        await told.episodes.named("a").session()
+        return told.notes
+
+    assert played(play) == [("open", None, task), "close", ("open", 1, task)]

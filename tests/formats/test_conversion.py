@@ -1,0 +1,127 @@
+"""What is reported as lost, and how hostile data is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assay.errors import WireError
+from assay.formats.anthropic import from_anthropic, to_anthropic
+from assay.formats.conversion import (
+    Converted,
+    Lost,
+    difference,
+    mapping_at,
+    message_at,
+    object_json,
+    respelled,
+    same,
+    storable,
+    validated,
+)
+from assay.formats.gemini import from_gemini, to_gemini
+from assay.formats.huggingface import from_huggingface, to_huggingface
+from assay.formats.openai_chat import from_openai_chat, to_openai_chat
+from assay.types import Message
+
+
+def test_an_exact_conversion_gives_its_value() -> None:
+    assert Converted([1]).exact() == [1]
+
+
+def test_a_lossy_conversion_refuses_to_be_exact_and_names_the_loss() -> None:
+    lossy = Converted([1], (Lost("messages[2].reasoning", "left out"),))
+
+    with pytest.raises(WireError, match=r"messages\[2\]\.reasoning: left out") as caught:
+        lossy.exact()
+
+    assert caught.value.where == "messages[2].reasoning"
+    assert caught.value.hint is not None
+
+
+def test_a_long_list_of_losses_says_how_many_are_not_shown() -> None:
+    lossy = Converted(None, tuple(Lost(f"messages[{n}].name", "left out") for n in range(8)))
+
+    with pytest.raises(WireError, match="and 3 more"):
+        lossy.exact()
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        from_anthropic,
+        from_gemini,
+        from_huggingface,
+        from_openai_chat,
+        to_anthropic,
+        to_gemini,
+        to_huggingface,
+        to_openai_chat,
+    ],
+)
+@pytest.mark.parametrize("messages", [None, 5, "text", {"messages": []}, [[]]])
+def test_every_conversion_refuses_what_is_no_list_of_messages(
+    convert: Callable[[Any], object], messages: object
+) -> None:
+    with pytest.raises(WireError) as caught:
+        convert(messages)
+
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(("messages", "contents"))
+
+
+def test_something_that_is_no_message_is_refused() -> None:
+    with pytest.raises(WireError, match=r"messages\[0\]: dict is not a Message"):
+        message_at({"role": "user"}, "messages[0]")
+
+
+@pytest.mark.parametrize("value", [None, [], "text", {1: 2}])
+def test_something_that_is_no_object_is_refused(value: object) -> None:
+    with pytest.raises(WireError, match="here"):
+        mapping_at(value, "here")
+
+
+def test_a_validation_error_says_where_in_the_message_it_is() -> None:
+    with pytest.raises(WireError) as caught:
+        validated(Message, {"role": "user", "tool_calls": [{"name": "f"}, {}]}, "messages[3]")
+
+    assert caught.value.where == "messages[3].tool_calls[1].name"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        (1, True, False),
+        (1, 1.0, False),
+        ([1, {"a": None}], (1, {"a": None}), True),
+        ({"a": 1}, {"a": 1, "b": None}, False),
+        ([1], [1, 2], False),
+        ("a", "a", True),
+    ],
+)
+def test_sameness_is_that_of_json(left: object, right: object, equal: bool) -> None:
+    assert same(left, right) is equal
+
+
+def test_lone_surrogates_are_repaired_everywhere_and_other_values_are_left_alone() -> None:
+    plain = {"a": ["b"]}
+
+    assert storable(plain) is plain
+    assert storable({"a\ud800": ["b\udfff", 1]}) == {"a\ufffd": ["b\ufffd", 1]}
+
+
+def test_what_json_has_no_word_for_cannot_be_written() -> None:
+    with pytest.raises(WireError, match="arguments: cannot be written as JSON"):
+        object_json({"a": object()}, "arguments")
+
+
+def test_a_spelling_is_the_difference_to_the_usual_one_and_can_be_applied() -> None:
+    wire = {"role": "user", "extra": [], "flag": True}
+    usual = {"role": "user", "content": None, "flag": 1}
+
+    spelling = difference(wire, usual, "some_format")
+
+    assert spelling is not None
+    assert spelling["unset"] == ["content"]
+    assert same(respelled(usual, spelling), wire)
+    assert difference(usual, usual, "some_format") is None

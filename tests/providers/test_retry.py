@@ -1,0 +1,118 @@
+"""How often, after how long, and when no more."""
+
+import pytest
+
+from assay.errors import AccessDenied, EndpointError
+from assay.providers.attempt_errors import Fault, Kind
+from assay.providers.clock import Timing
+from assay.providers.retry import Patience
+
+BROKEN = Fault(Kind.OVERLOADED, "HTTP 500: oh", 500)
+
+
+def patience(*, retries: int = 5, wait_s: float = 600.0, chance: float = 1.0) -> Patience:
+    timing = Timing(chance=lambda: chance)
+    return Patience(max_retries=retries, max_wait_s=wait_s, where="openai:m", timing=timing)
+
+
+def waits(patient: Patience, fault: Fault, times: int) -> list[float]:
+    return [patient.wait_s(fault, attempts=number) for number in range(1, times + 1)]
+
+
+def test_waits_double_up_to_a_minute() -> None:
+    expected = [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+
+    assert waits(patience(retries=9), BROKEN, 9) == expected
+
+
+def test_chance_spreads_the_waits_over_their_whole_length() -> None:
+    assert waits(patience(chance=0.0), BROKEN, 3) == [0, 0, 0]
+    assert waits(patience(chance=0.5), BROKEN, 3) == [0.25, 0.5, 1]
+
+
+def test_retries_are_counted() -> None:
+    patient = patience(retries=2)
+    waits(patient, BROKEN, 2)
+
+    with pytest.raises(EndpointError, match=r"attempt 3, the last") as caught:
+        patient.wait_s(BROKEN, attempts=3)
+
+    assert caught.value.status == 500
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.DENIED])
+def test_what_cannot_succeed_is_not_tried_again(kind: Kind) -> None:
+    with pytest.raises(EndpointError) as caught:
+        patience().wait_s(Fault(kind, "HTTP 4xx", 400), attempts=1)
+
+    assert not caught.value.retryable
+    assert isinstance(caught.value, AccessDenied) == (kind is Kind.DENIED)
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.3, 1.0])
+def test_what_the_server_asks_for_is_never_cut_short(chance: float) -> None:
+    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=7.0)
+
+    assert all(wait >= 7.0 for wait in waits(patience(chance=chance), asked, 5))
+
+
+def test_a_rate_limit_with_a_date_uses_up_time_not_retries() -> None:
+    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=10.0)
+    patient = patience(retries=1, wait_s=100, chance=0.0)
+
+    assert waits(patient, asked, 10) == [10.0] * 10
+    with pytest.raises(EndpointError, match="asks to wait 10 s, and 0 s are left of the 100 s"):
+        patient.wait_s(asked, attempts=11)
+
+
+def test_a_rate_limit_without_a_date_uses_up_retries() -> None:
+    patient = patience(retries=1)
+    vague = Fault(Kind.THROTTLED, "HTTP 429", 429)
+    patient.wait_s(vague, attempts=1)
+
+    with pytest.raises(EndpointError):
+        patient.wait_s(vague, attempts=2)
+
+
+def test_a_wait_longer_than_the_time_left_fails_at_once() -> None:
+    tomorrow = Fault(Kind.THROTTLED, "HTTP 429: quota", 429, retry_after_s=86400.0)
+
+    with pytest.raises(EndpointError, match=r"asks to wait 8.64e\+04 s, and 600 s are left"):
+        patience().wait_s(tomorrow, attempts=1)
+
+
+def test_a_wait_that_just_fits_is_not_made_too_long_by_chance() -> None:
+    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=599.95)
+
+    assert patience().wait_s(asked, attempts=1) == 600
+
+
+def test_backoff_ends_with_the_time_for_it() -> None:
+    patient = patience(retries=50, wait_s=3)
+    waits(patient, BROKEN, 2)
+
+    with pytest.raises(EndpointError, match=r"no more waiting: 1\.5 s are left of 3 s"):
+        patient.wait_s(BROKEN, attempts=3)
+
+
+def test_a_garbled_answer_gets_one_more_chance() -> None:
+    patient, garbled = patience(), Fault(Kind.GARBLED, "not JSON", 200)
+    patient.wait_s(garbled, attempts=1)
+
+    with pytest.raises(EndpointError, match="not JSON"):
+        patient.wait_s(garbled, attempts=2)
+
+
+def test_no_retries_means_none_for_any_reason() -> None:
+    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=1.0)
+
+    for fault in (asked, BROKEN, Fault(Kind.GARBLED, "not JSON")):
+        with pytest.raises(EndpointError):
+            patience(retries=0).wait_s(fault, attempts=1)
+
+
+def test_a_server_may_ask_to_wait_thousands_of_times() -> None:
+    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=0.0)
+
+    assert waits(patience(chance=0.0), asked, 2000) == [0.0] * 2000

@@ -1,0 +1,67 @@
+"""The options of a session: what could only go wrong later is refused at once."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay.pytest_plugin.session_settings import Settings, check_settings
+
+GOOD = Settings(
+    summary=Path("out/summary.json"),
+    baseline=None,
+    tolerance=None,
+    update=False,
+    store="store.db",
+    store_must_be_named=False,
+    limit=None,
+    model=None,
+)
+
+
+def refused(settings: Settings) -> str:
+    with pytest.raises(pytest.UsageError) as caught:
+        check_settings(settings)
+    return str(caught.value)
+
+
+def test_the_defaults_are_fine() -> None:
+    check_settings(GOOD)
+    check_settings(replace(GOOD, baseline=Path("base.json"), update=True, tolerance=0.0, limit=1))
+
+
+def test_a_tolerance_and_an_update_need_a_baseline() -> None:
+    assert "need --assay-baseline" in refused(replace(GOOD, tolerance=0.1))
+    assert "need --assay-baseline" in refused(replace(GOOD, update=True))
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf")])
+def test_a_tolerance_is_a_number_from_0_on(tolerance: float) -> None:
+    asked = replace(GOOD, baseline=Path("base.json"), update=True, tolerance=tolerance)
+
+    assert "--assay-tolerance is" in refused(asked)
+
+
+def test_a_limit_below_1_would_evaluate_nothing() -> None:
+    assert "--assay-limit is 0" in refused(replace(GOOD, limit=0))
+
+
+def test_a_session_is_not_compared_with_itself() -> None:
+    same = "--assay-baseline and --assay-summary are the same file"
+
+    assert refused(replace(GOOD, baseline=GOOD.summary)) == same
+    assert refused(replace(GOOD, baseline=Path("out/../out/summary.txt"))) == same
+
+
+def test_the_summary_is_not_written_over_its_samples() -> None:
+    assert ".jsonl is the file of the samples" in refused(replace(GOOD, summary=Path("s.jsonl")))
+
+
+def test_a_baseline_must_be_there_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+
+    assert "there is no baseline at" in refused(replace(GOOD, baseline=path))
+    path.write_text("{")
+    assert "is not a summary" in refused(replace(GOOD, baseline=path))
+    path.write_text('{"format": 1, "tests": []}')
+    assert "are not beside it" in refused(replace(GOOD, baseline=path))

@@ -1,0 +1,135 @@
+"""`rescore`: another scorer over recorded rollouts, without calling a model."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.providers import ClientSettings
+from assay.runner import EvalConfig, Progress, Stop, evaluate
+from assay.runner.rescore_run import Rescoring, rescore
+from assay.store import Store
+from assay.types import Endpoint, Sample
+
+ROWS = [{"id": f"r{n}", "question": f"Say {n}"} for n in range(4)]
+
+
+def recorded(store: Path, *replies: object, repeats: int = 1) -> str:
+    def fussy(sample: Sample) -> float:
+        if sample.id == "r2":
+            raise ValueError("cannot judge this")
+        return 0.0
+
+    endpoint = Endpoint(
+        provider="mock", model="script", extra_params={"replies": list(replies), "loop": True}
+    )
+    config = EvalConfig(
+        endpoint=endpoint,
+        score_fn=fussy,
+        repeats=repeats,
+        concurrency=1,
+        client=ClientSettings(max_retries=0),
+    )
+    return asyncio.run(evaluate(ROWS, config, store=store)).run_id
+
+
+def test_the_same_rollouts_get_new_results_in_a_run_of_their_own(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes")
+
+    report = asyncio.run(rescore(old, lambda sample: sample.response == "yes", store=store))
+
+    assert report.run_id != old
+    assert report.mean == 1.0
+    assert report.summary.judged_samples == 4
+    with Store.open(store) as opened:
+        assert opened.run(old).totals.failed == 1
+        assert [sample.reward for sample in opened.run(old).samples()] == [0.0, 0.0, None, 0.0]
+
+
+def test_repeats_are_kept_apart(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", "no", repeats=2)
+
+    report = asyncio.run(rescore(old, lambda sample: sample.response == "yes", store=store))
+
+    assert report.summary.results == 8
+    assert report.mean == 0.5
+
+
+def test_a_rollout_that_broke_is_not_scored(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", {"error": {"status": 400}})
+
+    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store))
+
+    assert report.summary.samples == 2
+
+
+def test_a_run_without_rollouts_cannot_be_rescored(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, {"error": {"status": 400}})
+
+    with pytest.raises(ConfigError, match="has no rollout to score"):
+        asyncio.run(rescore(old, lambda sample: 1.0, store=store))
+
+
+def test_failed_rollouts_are_kept_as_failures_where_asked(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", {"error": {"status": 400}})
+
+    how = Rescoring(keep_failed=True)
+    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how))
+
+    assert report.summary.samples == 4
+    assert report.summary.judged_samples == 2
+
+
+def test_a_limit_counts_samples_with_all_their_repeats(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", repeats=2)
+    totals: list[int | None] = []
+
+    def watch(progress: Progress) -> None:
+        totals.append(progress.total)
+
+    how = Rescoring(limit=3)
+    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how, watch=watch))
+
+    assert report.summary.results == 6
+    assert set(totals) == {6}
+
+
+def test_a_stopped_rescoring_goes_on_without_scoring_twice(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes")
+    stop = Stop()
+    scored: list[str] = []
+
+    def score(sample: Sample) -> float:
+        scored.append(sample.id)
+        if sample.id == "r1":
+            stop.request()
+        return 1.0
+
+    how = Rescoring(concurrency=1)
+    stopped = asyncio.run(rescore(old, score, store=store, how=how, stop=stop))
+    how = Rescoring(resume=stopped.run_id)
+    report = asyncio.run(rescore(old, score, store=store, how=how))
+
+    assert (stopped.interrupted, stopped.summary.results) == (True, 2)
+    assert (report.interrupted, report.summary.results) == (False, 4)
+    assert sorted(scored) == ["r0", "r1", "r2", "r3"]
+
+
+def test_another_scorer_does_not_go_on_with_a_rescoring(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes")
+    begun = asyncio.run(rescore(old, lambda sample: 1.0, store=store))
+
+    def other(sample: Sample) -> float:
+        return 0.0
+
+    with pytest.raises(ConfigError, match="score_fn"):
+        asyncio.run(rescore(old, other, store=store, how=Rescoring(resume=begun.run_id)))

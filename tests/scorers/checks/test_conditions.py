@@ -1,0 +1,66 @@
+"""Conditions on one JSON value."""
+
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.scorers.checks.conditions import quoted, read_condition, same
+from assay.scorers.checks.yaml_node import Located
+
+
+def problem(condition: Any, value: Any) -> str | None:
+    return read_condition(Located(condition, "c.yaml")).problem(value)
+
+
+@pytest.mark.parametrize(
+    ("condition", "good", "bad"),
+    [
+        ("ls", "ls", "ls -l"),
+        (3, 3.0, True),
+        (None, None, 0),
+        ({"equals": [1, {"a": True}]}, [1.0, {"a": True}], [1, {"a": 1}]),
+        ({"contains": "rm"}, "a rm", "a"),
+        ({"contains": "rm"}, "a rm", ["rm"]),
+        ({"matches": "^ls"}, "ls -l", "als"),
+        ({"not_matches": "^rm"}, "ls", "rm x"),
+        ({"at_least": 2}, 2, 1.9),
+        ({"at_most": 2}, 10**400 * -1, 10**400),
+        ({"above": 2, "below": 3}, 2.5, 3),
+        ({"at_least": 2}, 2, "2"),
+        ({"at_least": 0}, 2, float("nan")),
+        ({"at_least": 0}, 2, True),
+    ],
+)
+def test_a_condition_says_yes_and_no(condition: Any, good: Any, bad: Any) -> None:
+    assert problem(condition, good) is None
+    assert problem(condition, bad) is not None
+
+
+def test_a_problem_quotes_the_value() -> None:
+    assert problem({"at_least": 2}, 1) == "1 is below 2"
+    assert problem("ls", "rm") == "is 'rm', not 'ls'"
+    assert len(quoted("x" * 1000)) < 130
+
+
+@pytest.mark.parametrize(
+    ("condition", "refused"),
+    [
+        ({}, "asks for nothing"),
+        ({"matchs": "a"}, "did you mean 'matches'?"),
+        ({"at_least": "2"}, "not a number"),
+        ({"matches": "("}, "not a pattern"),
+    ],
+)
+def test_a_wrong_condition_is_refused(condition: Any, refused: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        problem(condition, 1)
+
+    assert refused in str(caught.value)
+
+
+def test_true_is_not_one_at_any_depth() -> None:
+    assert same({"a": [1]}, {"a": [1.0]})
+    assert not same({"a": [1]}, {"a": [True]})
+    assert not same([1], [1, 2])
+    assert not same({"a": 1}, {"b": 1})

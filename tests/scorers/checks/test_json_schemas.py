@@ -1,0 +1,98 @@
+"""Schemas: what they find, and what they may not do."""
+
+import time
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError, MissingExtra
+from assay.scorers.checks.json_schemas import Schema, compile_schema
+from assay.scorers.checks.yaml_node import Located
+
+
+def schema(value: Any) -> Schema:
+    return compile_schema(Located(value, "c.yaml", ("json_schema",)))
+
+
+def test_a_problem_names_the_place() -> None:
+    held = schema({"type": "object", "properties": {"a": {"items": {"type": "integer"}}}})
+
+    assert held.problem({"a": [1, 2]}) is None
+    assert held.problem({"a": [1, "x"]}) == "$.a[1]: 'x' is not of type 'integer'"
+    assert str(held.problem("x" * 900)).endswith("…")
+
+
+def test_patterns_in_a_schema_are_safe_too() -> None:
+    hostile = "a" * 40 + "!"
+    held = schema(
+        {
+            "properties": {"a": {"pattern": "(a+)+$"}},
+            "patternProperties": {"(a+)+$": {"type": "integer"}},
+            "additionalProperties": {"type": "string"},
+        }
+    )
+    started = time.perf_counter()
+
+    assert str(held.problem({"a": hostile})).startswith("$.a: ")
+    assert held.problem({hostile: "x"}) is None
+    assert held.problem({hostile: 1}) is not None
+    assert held.problem({"aa": 1}) is None
+    assert held.problem({"aa": "x"}) == "$.aa: 'x' is not of type 'integer'"
+
+    assert time.perf_counter() - started < 2
+
+
+def test_additional_properties_are_refused_by_name() -> None:
+    held = schema({"properties": {"a": {}}, "additionalProperties": False})
+
+    assert held.problem({"a": 1}) is None
+    assert held.problem({"a": 1, "b": 2}) == "$: 'b' is not allowed here"
+    assert held.problem([1]) is None
+
+
+def test_references_within_the_schema_work() -> None:
+    held = schema({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}})
+
+    assert held.problem(1) is None
+    assert held.problem("1") == "$: '1' is not of type 'integer'"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$ref": "https://example.com/x.json"},
+        {"properties": {"a": {"$ref": "file:///etc/passwd"}}},
+        {"$ref": "#/$defs/none"},
+        {"anyOf": [{}, {"$ref": "other"}]},
+        {"$id": "https://example.com/"},
+        {"unevaluatedProperties": False},
+        {"pattern": "(?=a)"},
+        {"patternProperties": {"(?=a)": {}}},
+        {"type": "text"},
+        {"properties": {"a": {"minimum": "1"}}},
+        [],
+        "object",
+    ],
+)
+def test_what_reaches_out_or_is_wrong_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^c\.yaml: json_schema"):
+        schema(value)
+
+
+def test_names_in_data_are_not_taken_for_keywords() -> None:
+    held = schema(
+        {
+            "const": {"$ref": "x"},
+            "properties": {"pattern": {"type": "object"}},
+            "dependentRequired": {"pattern": ["$ref"]},
+        }
+    )
+
+    assert held.problem({"$ref": "x"}) is None
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.scorers.checks.json_schemas.find_spec", lambda name: None)
+
+    with pytest.raises(MissingExtra, match=r"jsonschema.*\n.*assay\[checks\]"):
+        schema({})

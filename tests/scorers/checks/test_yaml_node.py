@@ -1,0 +1,63 @@
+"""Values with their place: what is refused, and how the complaint names it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.scorers.checks.yaml_node import Located
+
+
+def at(value: Any) -> Located:
+    place = ("checks", 2, "weight")
+    return Located(value, "c.yaml", place, {place: 7})
+
+
+@pytest.mark.parametrize(
+    ("ask", "value", "problem"),
+    [
+        (Located.text, 5, "is 5, not text"),
+        (Located.text, "", "is empty"),
+        (Located.text, None, "is null, not text"),
+        (Located.number, "5", "is '5', not a number"),
+        (Located.number, True, "is true, not a number"),
+        (Located.number, float("inf"), "inf is not a finite number"),
+        (Located.whole_number, 1.5, "1.5 is not a whole number"),
+        (Located.flag, 1, "is 1, neither true nor false"),
+        (Located.mapping, [], "is a list, not a mapping"),
+        (lambda given: list(given.items()), {}, "is a mapping, not a list"),
+        (lambda given: list(given.items()), [], "is empty"),
+        (Located.texts, ["a", 1], "is 1, not text"),
+        (lambda given: given.number(lowest=0), -1, "-1 is below 0"),
+    ],
+)
+def test_a_wrong_value_is_refused(ask: Callable[[Located], Any], value: Any, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ask(at(value))
+
+    assert caught.value.message == problem
+    assert str(caught.value.where).startswith("c.yaml")
+    assert "checks[2].weight" in str(caught.value.where)
+
+
+def test_a_right_value_is_given_back() -> None:
+    assert at("a").text() == "a"
+    assert at("a").texts() == ("a",)
+    assert at(["a", "b"]).texts() == ("a", "b")
+    assert at(2).whole_number(lowest=2) == 2
+    assert at(10**400).whole_number() == 10**400
+    assert at(True).flag() is True
+    assert at({"a": 1}).get("b") is None
+
+
+def test_a_complaint_has_file_line_and_key() -> None:
+    assert str(at(5).wrong("is 5", hint="so")) == "c.yaml:7: checks[2].weight: is 5\n  hint: so"
+    assert str(Located(5, "c.yaml").wrong("is 5")) == "c.yaml: is 5"
+
+
+def test_an_unknown_key_suggests_the_near_miss() -> None:
+    with pytest.raises(ConfigError) as caught:
+        at({"at_leest": 1}).mapping(("at_least", "at_most"))
+
+    assert caught.value.hint == "did you mean 'at_least'?"

@@ -1,0 +1,160 @@
+"""`exact_answer`: what counts as the final answer, what is right, and what is not judged."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import ConfigError
+from assay.scorers import exact_answer
+from assay.types import EvaluateResult, Sample
+from make import asked, said, sample
+
+
+def answered(response: str, ground_truth: Any) -> Sample:
+    # With an id of its own, a sample takes a ground truth that could not be hashed into one.
+    return sample(asked("?"), said(response), id="one", ground_truth=ground_truth)
+
+
+def judged(response: str, ground_truth: Any) -> EvaluateResult:
+    return exact_answer()(answered(response, ground_truth))
+
+
+RIGHT = {
+    "whole": ("Paris", "paris"),
+    "a sentence": ("The answer is Paris.", "Paris"),
+    "a sentence that goes on": ("The answer is 29. I am sure.", 29),
+    "an answer with a full stop in it": ("The answer is Dr. Smith", "Dr. Smith"),
+    "a heading": ("We add.\n\n**Answer:** 29", "29"),
+    "a heading of its own": ("Final answer:\n29", "29"),
+    "marked": ("10 + 19 = 29\n#### $29.00", 29),
+    "boxed": (r"So \(x = \boxed{1{,}000}\). Done.", 1000),
+    "boxed, nested": (r"\boxed{\text{Paris}}", "Paris"),
+    "boxed after a sentence": (r"The answer is $\boxed{29}$.", "29"),
+    "corrected": ("The answer is 28. No: the answer is 29.", 29),
+    "after thoughts": ("<think>Is it 28?</think>\n29", 29),
+    "a heading is no marker": ("#### Step 1\nAdd.\nThe answer is 29", 29),
+    "worked ground truth": ("29", "10 + 19 = <<10+19=29>>29\n#### 29"),
+    "one of several": ("NYC", ["New York", "NYC"]),
+    "one of several numbers": ("2.0", (1, 2)),
+    "float": ("0.30", 0.1 + 0.2),
+    "percent is a unit": ("50%", 50),
+    "truth": ("True", True),
+}
+
+WRONG = {
+    "another": ("London", "Paris"),
+    "empty": ("", "Paris"),
+    "blank": (" \n", "Paris"),
+    "only thoughts": ("<think>Paris</think>", "Paris"),
+    "every answer": ("Paris, London, Rome", ["Paris", "London"]),
+    "every answer, in a sentence": ("The answer is Paris or London", "Paris"),
+    "every answer, marked": ("#### 1 2 3 4", 3),
+    "every answer, boxed": (r"\boxed{1, 2, 3}", 2),
+    "every answer, one by one": ("The answer is 1.\nThe answer is 2.\nThe answer is 3.", 2),
+    "every answer, in boxes": (r"\boxed{1}\boxed{2}\boxed{3}", 2),
+    "the question's words": ("You asked for Paris, I think", "Paris"),
+    "denied": ("The answer is not 29", 29),
+    "percent is no fraction": ("50%", 0.5),
+    "a code": ("7", "007"),
+    "one is not true": ("1", True),
+    "no answer after all": ("Paris. The answer is", "Paris"),
+    "an open box": (r"\boxed{29", 28),
+}
+
+
+@pytest.mark.parametrize(("response", "ground_truth"), RIGHT.values(), ids=RIGHT)
+def test_a_right_answer_scores_one(response: str, ground_truth: Any) -> None:
+    result = judged(response, ground_truth)
+
+    assert (result.score, result.is_score_valid) == (1.0, True), result.reason
+
+
+@pytest.mark.parametrize(("response", "ground_truth"), WRONG.values(), ids=WRONG)
+def test_a_wrong_answer_scores_zero(response: str, ground_truth: Any) -> None:
+    result = judged(response, ground_truth)
+
+    assert (result.score, result.is_score_valid) == (0.0, True), result.reason
+
+
+@pytest.mark.parametrize(
+    ("ground_truth", "reason"),
+    [
+        (None, "no ground truth"),
+        ([], "ground truth is an empty list"),
+        ("  ", "ground truth is empty"),
+        (float("nan"), "ground truth nan is not a number"),
+        ({"a": 1}, "ground truth holds dict {'a': 1}, not an answer"),
+        (["a", None], "ground truth holds NoneType None, not an answer"),
+    ],
+)
+def test_without_a_usable_ground_truth_a_sample_is_not_judged(
+    ground_truth: Any, reason: str
+) -> None:
+    result = judged("Paris", ground_truth)
+
+    assert (result.score, result.reward, result.reason) == (None, None, reason)
+
+
+def test_without_a_turn_by_the_assistant_a_sample_is_not_judged() -> None:
+    result = exact_answer()(Sample(prompt="Where?", ground_truth="Paris"))
+
+    assert (result.score, result.reason) == (None, "no turn by the assistant")
+
+
+def test_the_reason_quotes_both_sides() -> None:
+    assert judged("#### 28", 29).reason == "answer '28' is not the expected 29"
+    assert judged("$29", "29.0").reason == "answer '$29' is the expected '29.0'"
+    assert judged("28", "10 + 19\n#### 29").reason == "answer '28' is not the expected '29'"
+    assert judged("x", list("abcde")).reason == (
+        "answer 'x' is not the expected 'a' or 'b' or 'c' or 2 more"
+    )
+
+
+def test_a_long_answer_is_cut_visibly_in_the_reason() -> None:
+    reason = judged("x" * 10_000, "y").reason
+
+    assert reason is not None
+    assert len(reason) < 200
+    assert "x… is not" in reason
+
+
+def test_extract_replaces_the_rules() -> None:
+    scorer = exact_answer(extract=lambda response: response.partition("|")[0] or None)
+
+    assert scorer(answered("Paris|The answer is London", "Paris")).score == 1.0
+    assert scorer(answered("|Paris", "Paris")).reason == "the response gives no answer"
+    assert scorer(answered("|Paris", "Paris")).score == 0.0
+
+
+def test_an_extract_that_cannot_be_called_fails_when_the_scorer_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"exact_answer\(\): `extract` is '#'"):
+        exact_answer(extract="#")  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_an_extract_that_returns_no_text_is_reported() -> None:
+    scorer = exact_answer(extract=lambda _: 29)  # type: ignore[arg-type,return-value]  # same
+
+    with pytest.raises(ConfigError, match="`extract` returned int 29"):
+        scorer(answered("29", 29))
+
+
+@pytest.mark.parametrize(
+    "piece", ["answer ", "answer is ", "\\boxed{", "{", "#### ", "1,", ".*", "("]
+)
+def test_a_hostile_response_costs_little_time(piece: str) -> None:
+    started = time.process_time()
+
+    judged(piece * 50_000, "29")
+
+    assert time.process_time() - started < 5
+
+
+@given(st.text(), st.text() | st.integers() | st.floats() | st.lists(st.text()))
+def test_any_response_gets_a_result_with_a_reason(response: str, ground_truth: Any) -> None:
+    result = judged(response, ground_truth)
+
+    assert result.reason
+    assert result.is_score_valid is (result.score in (0.0, 1.0))

@@ -1,0 +1,20 @@
+"""Points in time as agents write them."""
+
+import pytest
+
+from assay.sessions.session_times import milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1970-01-01T00:00:01.250Z", 1250),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:02", 2000),
+        ("yesterday", None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_a_time_is_read_or_unknown(text: object, found: int | None) -> None:
+    assert milliseconds(text) == found

@@ -1,0 +1,72 @@
+"""The scale of a run's scores: what it is used for, and what is refused on it."""
+
+import pytest
+from report.made import repeated, run
+
+from assay.errors import ConfigError, ScorerFault
+from assay.stats import summarise
+from assay.stats.scale import (
+    recorded_bounds,
+    refuse_out_of_bounds,
+    shared_bounds,
+    summarise_recorded,
+)
+from assay.types import EvaluateResult
+
+
+def test_a_run_is_summed_up_on_its_scale() -> None:
+    results = run(1.0, 1.0, 1.0, 1.0)
+
+    summary = summarise_recorded(results, {"bounds": [-1.0, 1.0]})
+
+    assert summary == summarise(results, bounds=(-1.0, 1.0))
+    assert summary.score.interval.low == pytest.approx(2 * 0.025**0.25 - 1)
+
+
+def test_without_bounds_nothing_changes() -> None:
+    for results in (run(0.0, 1.0), run(3.0, 4.0), repeated({"a": [1.0, 0.0]})):
+        assert summarise_recorded(results, {"score_fn": "f"}) == summarise(results)
+
+
+def test_a_repeat_passes_with_the_highest_score_of_the_scale() -> None:
+    summary = summarise_recorded(repeated({"a": [5.0, 4.0]}), {"bounds": [1.0, 5.0]})
+
+    assert summary.pass_hat_k[-1].threshold == 5.0
+    assert summary.pass_hat_k[-1].value == 0.0
+
+
+def test_a_recorded_scale_is_read_back() -> None:
+    assert recorded_bounds({"bounds": [1, 5]}) == (1.0, 5.0)
+    assert recorded_bounds({}) is None
+
+
+def test_runs_of_one_scale_share_it() -> None:
+    assert shared_bounds({}, {}) is None
+    assert shared_bounds({"bounds": [-1, 1]}, {"bounds": [-1.0, 1.0]}) == (-1.0, 1.0)
+    assert shared_bounds({}, {"bounds": [0, 1]}) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("other", [{}, {"bounds": [0, 1]}, {"bounds": [-1, 2]}])
+def test_runs_of_different_scales_are_not_compared(other: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"different scales: .*-1\.000 to 1\.000"):
+        shared_bounds(other, {"bounds": [-1, 1]})
+
+
+@pytest.mark.parametrize("score", [-1.5, 1.01])
+def test_a_score_outside_its_bounds_is_the_scorers_fault(score: float) -> None:
+    with pytest.raises(ScorerFault, match=rf"{score} is outside the bounds -1\.0 to 1\.0"):
+        refuse_out_of_bounds(EvaluateResult(score=score), (-1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        EvaluateResult(score=-1.0),
+        EvaluateResult(score=1.0 + 1e-12),
+        EvaluateResult(score=7.0, is_score_valid=False),
+        EvaluateResult(reason="not judged"),
+    ],
+)
+def test_any_other_result_is_left_alone(result: EvaluateResult) -> None:
+    refuse_out_of_bounds(result, (-1.0, 1.0))
+    refuse_out_of_bounds(EvaluateResult(score=7.0), None)

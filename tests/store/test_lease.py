@@ -1,0 +1,147 @@
+"""Who works on a run: one process at a time, unless it is told to work beside another."""
+
+import asyncio
+import gc
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from record.stores import QUICK, key_of, record, scored, spec
+
+from assay.errors import ConfigError
+from assay.store import Store
+from assay.store.lease import STALE_S
+from assay.store.schema import tables
+
+HOLDING = """
+import sys
+from record.stores import spec
+from assay.store import Store
+run = Store.open(sys.argv[1]).start_run(spec())
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def change_lease(store: Store, **values: Any) -> None:
+    with store._database.writing() as connection:
+        connection.execute(tables().lease.update().values(**values))
+
+
+def test_a_second_process_is_told_who_holds_a_run(
+    where: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parents[1]))
+    command = [sys.executable, "-c", HOLDING, where]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holding:
+        assert holding.stdin is not None
+        assert holding.stdout is not None
+        assert holding.stdout.readline() == "held\n"
+        with Store.open(where) as store:
+            words = (
+                rf"process {holding.pid} on {socket.gethostname()}, since 20.*\n.*--take-over.*"
+                r"the model calls of up to 3 samples may be repeated"
+            )
+            with pytest.raises(ConfigError, match=words):
+                store.resume_run("run-1", spec())
+            holder = store.runs()[0].holder
+            assert holder is not None
+            assert holder.pid == holding.pid
+            assert store.run("run-1").status == "running"
+
+            taken = store.resume_run("run-1", spec(), take_over=True)
+            assert record(taken, [scored(0)]) == [True]
+            taken.finish("completed")
+        holding.stdin.close()
+
+
+def test_a_process_that_died_holds_nothing(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(where) as store:
+        store.start_run(spec())
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        change_lease(store, pid=gone.pid)
+
+        assert store.runs()[0].status == "interrupted"
+        assert store.resume_run("run-1", spec()).status == "running"
+
+
+def test_a_holder_elsewhere_is_believed_until_it_falls_silent(store: Store) -> None:
+    store.start_run(spec())
+    change_lease(store, host="another-machine", pid=1)
+
+    with pytest.raises(ConfigError, match="process 1 on another-machine"):
+        store.resume_run("run-1", spec())
+    with store._database.reading() as connection:
+        now = store._database.now(connection)
+    change_lease(store, heartbeat_at=now - STALE_S - 1)
+    assert store.runs()[0].status == "interrupted"
+    # A clock that went back leaves a heartbeat in the future: no reason to wait for it.
+    change_lease(store, heartbeat_at=now + STALE_S + 60)
+
+    assert store.resume_run("run-1", spec()).status == "running"
+
+
+def test_the_heartbeat_keeps_the_run(store: Store) -> None:
+    run = store.start_run(spec())
+    change_lease(store, heartbeat_at=0.0)
+    assert run.row().status == "interrupted"
+    assert run._lease is not None
+
+    run._lease.beat()
+
+    assert run.status == "running"
+
+
+def test_this_process_may_resume_what_it_no_longer_writes_to(store: Store) -> None:
+    run = store.start_run(spec())
+    writer = run.writer(QUICK)
+    with pytest.raises(ConfigError, match="is being worked on by"):
+        store.resume_run("run-1", spec())
+
+    asyncio.run(writer.close())
+
+    assert store.resume_run("run-1", spec()).status == "running"
+
+
+def test_a_run_that_was_dropped_is_not_held(store: Store) -> None:
+    run = store.start_run(spec())
+    assert store.runs()[0].status == "running"
+
+    del run
+    gc.collect()
+
+    assert store.runs()[0].status == "interrupted"
+
+
+def test_the_one_taken_over_does_not_say_how_the_run_ended(store: Store) -> None:
+    first = store.start_run(spec())
+    second = store.resume_run("run-1", spec(), take_over=True)
+
+    first.finish("failed")
+
+    assert second.status == "running"
+    assert first._lease is not None
+    first._lease.beat()
+    assert record(first, [scored(0)]) == [True]
+    assert record(second, [scored(0)]) == [False]
+    second.finish("completed")
+    assert store.runs()[0].status == "completed"
+    assert key_of(scored(0)) in second.done()
+
+
+@pytest.mark.parametrize(
+    ("total", "words"), [(3, "up to 2 samples"), (None, "samples that are not recorded yet")]
+)
+def test_it_is_told_how_many_calls_may_be_repeated(
+    store: Store, total: int | None, words: str
+) -> None:
+    record(store.start_run(spec(total=total)), [scored(0)])
+    change_lease(store, host="elsewhere", token="of another process")
+
+    with pytest.raises(ConfigError, match=f"the model calls of {words} may be repeated"):
+        store.resume_run("run-1", spec(total=total))

@@ -1,0 +1,130 @@
+"""Schema versions: from every older one to the newest, once, and never from a newer one."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from record.stores import broken, record, scored, spec
+
+from assay.errors import StoreError
+from assay.store import Store, StoreSettings
+from assay.store.database import Database, open_postgresql, open_sqlite
+from assay.store.migrations import MIGRATIONS, migrate
+from assay.store.schema import tables
+
+Step = Callable[[sa.Connection], None]
+
+
+def opened(where: str) -> Database:
+    from pathlib import Path
+
+    opener = open_postgresql(where, StoreSettings()) if "://" in where else None
+    return opener or open_sqlite(Path(where), StoreSettings())
+
+
+@pytest.fixture
+def database(where: str) -> Iterator[Database]:
+    made = opened(where)
+    yield made
+    made.close()
+
+
+def adding(column: str) -> Step:
+    def step(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(f"ALTER TABLE assay_run ADD COLUMN {column} TEXT")
+
+    return step
+
+
+STEPS: tuple[Step, ...] = (*MIGRATIONS, adding("one"), adding("two"))
+
+
+def columns(database: Database, table: str = "assay_run") -> set[str]:
+    with database.reading() as connection:
+        return {column["name"] for column in sa.inspect(connection).get_columns(table)}
+
+
+@pytest.mark.parametrize("older", range(len(STEPS) + 1))
+def test_every_older_version_becomes_the_newest(database: Database, older: int) -> None:
+    assert migrate(database, STEPS[:older]) == older
+
+    assert migrate(database, STEPS) == len(STEPS)
+
+    assert {"one", "two"} <= columns(database)
+    assert migrate(database, STEPS) == len(STEPS)
+
+
+def test_the_newest_schema_has_the_columns_that_the_code_uses(database: Database) -> None:
+    migrate(database)
+
+    for table in vars(tables()).values():
+        assert columns(database, table.name) == {column.name for column in table.c}
+
+
+def test_a_store_of_a_newer_assay_is_refused(database: Database) -> None:
+    migrate(database, STEPS)
+
+    with pytest.raises(
+        StoreError, match=rf"newer assay: its schema is version {len(STEPS)}.*up to 1"
+    ):
+        migrate(database, STEPS[:1])
+
+
+def test_opening_a_store_of_a_newer_assay_is_refused(where: str) -> None:
+    database = opened(where)
+    migrate(database, STEPS)
+    database.close()
+
+    with pytest.raises(StoreError, match="hint: upgrade assay"):
+        Store.open(where)
+
+
+def test_a_step_that_fails_leaves_the_version_before_it(database: Database) -> None:
+    def half(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("CREATE TABLE assay_half (x BIGINT)")
+        connection.exec_driver_sql("CREATE TABLE assay_run (x BIGINT)")
+
+    with pytest.raises(StoreError, match="already exists"):
+        migrate(database, (*STEPS[:2], half))
+
+    with database.reading() as connection:
+        assert not sa.inspect(connection).has_table("assay_half")
+    assert migrate(database, STEPS) == len(STEPS)
+
+
+def test_a_store_from_before_steps_were_kept_has_its_runs_and_takes_steps(where: str) -> None:
+    older = opened(where)
+    migrate(older, MIGRATIONS[:1])
+    run = Store(older).start_run(spec())
+    record(run, [scored(0), broken(1)])
+    run.finish("interrupted")
+    older.close()
+
+    with Store.open(where) as store:
+        found = store.run("run-1")
+        assert [row.sample_id for row in found.results()] == ["s0", "s1"]
+        assert (found.status, found.steps()) == ("interrupted", [])
+        store.resume_run("run-1", spec()).record_step(1, {"loss": 0.5})
+        assert [row.metrics for row in found.steps()] == [{"loss": 0.5}]
+
+
+def test_many_may_open_a_new_store_at_once(where: str) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(pool.map(lambda _: Store.open(where), range(8)))
+
+    assert [store.runs() for store in stores] == [[]] * 8
+    for store in stores:
+        store.close()
+
+
+def test_a_database_that_lacks_characters_is_refused_before_a_run(postgresql_server: str) -> None:
+    with psycopg.connect(postgresql_server, autocommit=True) as connection:
+        connection.execute(
+            "CREATE DATABASE few TEMPLATE template0 ENCODING 'LATIN1' LOCALE_PROVIDER libc "
+            "LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+
+    with pytest.raises(StoreError, match="encoded in LATIN1, which cannot hold every character"):
+        Store.open(postgresql_server.replace("/postgres?", "/few?"))

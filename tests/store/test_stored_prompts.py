@@ -1,0 +1,92 @@
+"""Which prompt each rollout had, and rollouts that are kept for their scorer."""
+
+import asyncio
+from typing import Any
+
+from record.stores import QUICK, broken, key_of, scored, spec
+
+from assay.store import Run, Store
+from assay.store.insert_rows import Entry, failure_entry, result_entry
+from assay.types import Boundary, Failure, Message, Sample, Trajectory
+
+
+def written(run: Run, *entries: tuple[Sample, str | None]) -> None:
+    """Record samples with the digests of their prompts."""
+
+    async def work() -> None:
+        async with run.writer(QUICK) as writer:
+            writer.submit([_entry(*each) for each in entries], lambda outcome: None)
+            await writer.flush()
+
+    asyncio.run(work())
+
+
+def _entry(sample: Sample, digest: str | None) -> Entry:
+    make = result_entry if sample.failure is None else failure_entry
+    entry = make(key_of(sample), sample, 0)
+    entry.prompt_digest = digest
+    return entry
+
+
+def unscored(index: int, text: str, **fields: Any) -> Sample:
+    """A sample whose rollout ended, and whose scorer failed."""
+    failure = Failure(boundary=Boundary.SCORER, kind="KeyError", message="no such column")
+    trajectory = Trajectory(messages=[Message(role="assistant", content=text)])
+    failed = broken(index, failure=failure)
+    return failed.model_copy(update={"trajectory": trajectory, **fields})
+
+
+def test_each_key_is_known_with_its_prompt(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (scored(0), "d0"), (scored(1), None), (unscored(2, "a"), "d2"), (broken(3), "d3"))
+
+    prompts = run.prompts()
+
+    assert prompts.has(key_of(scored(0)), "d0")
+    assert not prompts.has(key_of(scored(0)), "d1")
+    assert not prompts.has(key_of(scored(0)), None)
+    assert prompts.has(key_of(scored(1)), None)
+    assert prompts.has(key_of(scored(2)), "d2")
+    assert not prompts.has(key_of(scored(3)), "d3")
+
+
+def test_prompts_of_other_runs_are_not_mixed_in(store: Store) -> None:
+    store.start_run(spec("run-0"))
+    run = store.start_run(spec())
+    other = store.start_run(spec("run-2"))
+    written(other, (scored(0), "d0"), (unscored(1, "a"), "d1"))
+
+    assert not run.prompts().has(key_of(scored(0)), "d0")
+    assert key_of(scored(1)) not in run.kept_keys()
+    assert run.kept(key_of(scored(1))) is None
+
+
+def test_the_last_rollout_is_kept_whose_scorer_failed(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (unscored(0, "first"), "d0"), (unscored(0, "second"), "d0"), (broken(0), None))
+
+    kept = run.kept(key_of(scored(0)))
+
+    assert key_of(scored(0)) in run.kept_keys()
+    assert kept is not None
+    assert [message.text for message in kept.trajectory.messages] == ["second"]
+    assert kept.prompt_digest == "d0"
+
+
+def test_a_result_comes_before_the_attempts_that_failed(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (unscored(0, "first"), "d0"), (scored(0), "d1"))
+
+    kept = run.kept(key_of(scored(0)))
+
+    assert kept is not None
+    assert kept.prompt_digest == "d1"
+
+
+def test_nothing_is_kept_of_what_never_was_rolled_out(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (broken(0), "d0"), (unscored(1, "", trajectory=None), None))
+
+    assert key_of(scored(0)) not in run.kept_keys()
+    assert run.kept(key_of(scored(0))) is None
+    assert run.kept(key_of(scored(1))) is None

@@ -1,0 +1,151 @@
+"""Two processes on the CPU that train one model: as many as there are, it is the same training."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training.lamps import lamp_config, steps_kept
+from training.trl_process import found_by_training
+
+from assay.errors import ConfigError, TrainingError
+from assay.store import Store
+from assay.train.trl_processes import Place, check_alone, checked_place, from_first
+
+TESTS = Path(__file__).parent.parent
+
+
+PLACE = """
+from assay.train.grpo_config import GRPOConfig
+from assay.train.trl_processes import place
+
+here = place(GRPOConfig(model_name="none", backend="trl"))
+print(f"[{here.number}, {here.count}]")
+"""
+
+
+def started(command: list[str], number: int, count: int, port: int) -> subprocess.Popen[str]:
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(TESTS),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(count),
+        "RANK": str(number),
+        "LOCAL_RANK": str(number),
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def told_by(count: int, *command: str) -> list[Any]:
+    """What the processes print last, as JSON; the first of them first."""
+    port = free_port()
+    processes = [started([*command], number, count, port) for number in range(count)]
+    found = []
+    for process in processes:
+        said, complaint = process.communicate(timeout=300)
+        assert process.returncode == 0, complaint
+        found.append(json.loads(said.splitlines()[-1]))
+    return found
+
+
+def test_two_processes_learn_what_one_does_and_record_it_once(tmp_path: Path) -> None:
+    alone = found_by_training(tmp_path / "alone")
+
+    first, second = told_by(2, str(TESTS / "training/trl_process.py"), str(tmp_path / "two"))
+
+    assert first["run"] == second["run"]
+    assert first["learned"] == second["learned"]
+    assert first["learned"] == pytest.approx(alone["learned"], abs=1e-3)
+    assert first["losses"] == second["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert (first["follows"], second["follows"]) == (False, True)
+    assert second["written"]
+    with Store.open(tmp_path / "two" / "store.db") as store:
+        (run,) = store.runs()
+        assert (run.status, run.totals.recorded) == ("completed", 16)
+    assert [step["loss"] for step in steps_kept(tmp_path / "two")] == first["losses"]
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="it would be used")
+def test_processes_without_an_accelerator_find_each_other_unasked() -> None:
+    assert told_by(2, "-c", PLACE) == [[0, 2], [1, 2]]
+
+
+@pytest.mark.parametrize("told", ["", "1", "many"])
+def test_one_process_is_alone(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", told)
+
+    check_alone()
+
+
+def test_processes_that_cannot_find_each_other_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.train.trl_processes.place", lambda _: Place(0, 1))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    with pytest.raises(ConfigError, match="2 processes: they cannot find each other on this"):
+        checked_place(lamp_config(tmp_path, backend="trl"))
+
+
+def test_one_process_is_the_first_and_asks_nobody(tmp_path: Path) -> None:
+    assert checked_place(lamp_config(tmp_path, backend="trl", device="cpu")) == Place(0, 1)
+    assert Place(0, 2).is_first
+    assert not Place(1, 2).is_first
+    assert from_first("said") == "said"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"prompts_per_step": 1, "group_size": 3}, "the 3 rollouts of a step are not a multiple"),
+        ({"trl": {"use_vllm": True}}, "trl.use_vllm"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(
+    fields: dict[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.train.trl_processes.place", lambda _: Place(0, 2))
+
+    with pytest.raises(ConfigError, match=f"2 processes: {told}"):
+        checked_place(lamp_config(tmp_path, backend="trl", **fields))
+
+
+@pytest.mark.parametrize("flag", ["ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"])
+def test_a_model_that_is_taken_apart_is_refused(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(flag, "true")
+
+    with pytest.raises(ConfigError, match="DeepSpeed and FSDP take the weights apart"):
+        checked_place(lamp_config(tmp_path, backend="trl", device="cpu"))
+
+
+def test_whoever_waits_for_a_process_that_is_gone_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setattr("accelerate.utils.broadcast_object_list", gone)
+
+    with pytest.raises(TrainingError, match="another process of this training has ended"):
+        from_first()
