@@ -13,21 +13,25 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 
 LEVELS = {
     "errors": 0,
-    "models": 1,
-    "endpoints": 2,
-    "sources": 3,
-    "rollout": 3,
-    "scoring": 3,
-    "record": 3,
-    "report": 3,
-    "export": 3,
-    "evaluation": 4,
-    "certification": 5,
-    "training": 5,
-    "cli": 6,
-    "pytest_plugin": 6,
-    "web": 6,
-    "compat": 6,
+    "types": 1,
+    "formats": 2,
+    "providers": 3,
+    "environments": 4,
+    "datasets": 4,
+    "scorers": 4,
+    "store": 4,
+    "stats": 4,
+    "export": 4,
+    "sessions": 5,
+    "agents": 5,
+    "gateway": 5,
+    "runner": 6,
+    "certify": 7,
+    "train": 7,
+    "cli": 8,
+    "pytest_plugin": 8,
+    "web": 8,
+    "compat": 8,
 }
 """A unit imports itself and units of a lower level: never its own level, never a higher one."""
 
@@ -35,13 +39,13 @@ TABLE = "__init__.py"
 """`assay/__init__.py` may name any unit, but only for type checkers and in its lazy table."""
 
 ENTRY, ENTRY_IMPORTS = "__main__", "cli"
-LIGHT = frozenset({*sys.stdlib_module_names, "assay", "pydantic", "pydantic_core"})
-"""What may be imported when a module is imported. All else waits for the function needing it."""
+LIGHT = frozenset({*sys.stdlib_module_names, "assay", "lazy_loader"})
+"""What the `__init__` of a unit may import when it is imported: `import assay.store` is instant."""
 
-TORCH_HOMES = ("training/", "endpoints/in_process")
+TORCH_HOMES = ("train/", "providers/in_process")
 PRINTING = ("cli/",)
 STREAMS = ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__")
-COMPUTED_IMPORTS = ("__init__.py", "cli/__init__.py", "compat.py", "report/__init__.py")
+COMPUTED_IMPORTS = ("__init__.py", "cli/__init__.py", "compat.py")
 """Modules that import by a name not written at the call: lazy tables, and foreign names."""
 
 VAGUE = re.compile(r"(utils?|common|helpers?|misc|core|base_.*|legacy|experimental|v\d+)$")
@@ -74,6 +78,9 @@ class Imported:
     """One imported name, wherever the import stands."""
 
     target: str
+    module: str
+    """The module that is imported from: `target` itself, or without its last name."""
+
     line: int
     at_import: bool = field(compare=False)
     """Whether it happens when the module is imported, not in a function or for type checkers."""
@@ -96,17 +103,18 @@ def imports_of(module: Module) -> Iterator[Imported]:
     """Absolute, relative and in-function imports, and `import_module` of a literal."""
     for node, at_import in _walk(module.tree, at_import=True):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names = [(alias.name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(module, node.module or "", node.level)
-            names = [f"{base}.{alias.name}" for alias in node.names]
+            names = [(f"{base}.{alias.name}", base) for alias in node.names]
         elif isinstance(node, ast.Call) and (name := _import_argument(node)) is not None:
-            written = name.lstrip(".")
-            names = [_absolute(module, written, len(name) - len(written))]
+            relative = name.lstrip(".")
+            absolute = _absolute(module, relative, len(name) - len(relative))
+            names = [(absolute, absolute)]
         else:
             continue
-        for name in names:
-            yield Imported(name, getattr(node, "lineno", 0), at_import)
+        for target, source in names:
+            yield Imported(target, source, getattr(node, "lineno", 0), at_import)
 
 
 def _walk(node: ast.AST, *, at_import: bool) -> Iterator[tuple[ast.AST, bool]]:
@@ -166,6 +174,15 @@ def _wrong_direction(unit: str, found: Imported) -> str | None:
     return None if allowed else f"{unit} may not import {target} ({found.target})"
 
 
+def door(module: Module) -> Iterator[str]:
+    """Other units are imported from their `__init__`, never from inside."""
+    for found in imports_of(module):
+        parts = found.module.split(".")
+        outside = parts[0] == "assay" and len(parts) > 2 and parts[1] != module.unit
+        if outside and module.path != TABLE:
+            yield f"{found.line}: {found.module} is inside a unit; import from assay.{parts[1]}"
+
+
 def computed_imports(module: Module) -> Iterator[str]:
     if module.path in COMPUTED_IMPORTS:
         return
@@ -179,8 +196,8 @@ def weight(module: Module) -> Iterator[str]:
         top = found.target.split(".")[0]
         if top == "torch" and not module.path.startswith(TORCH_HOMES):
             yield f"{found.line}: torch is imported outside {', '.join(TORCH_HOMES)}"
-        elif found.at_import and top not in LIGHT:
-            yield f"{found.line}: {top} is imported at module level; do it where it is needed"
+        elif found.at_import and module.path.endswith("__init__.py") and top not in LIGHT:
+            yield f"{found.line}: {top} is imported by a door; import it in the module that uses it"
 
 
 def printing(module: Module) -> Iterator[str]:
@@ -201,6 +218,7 @@ def vague_names(module: Module) -> Iterator[str]:
 
 PER_MODULE: tuple[Callable[[Module], Iterator[str]], ...] = (
     direction,
+    door,
     computed_imports,
     weight,
     printing,
@@ -212,12 +230,13 @@ def function_names(modules: list[Module]) -> Iterator[str]:
     """A public function has no module of its unit as namesake, and no test's name."""
     stems: dict[str, set[str]] = {}
     for module in modules:
-        stems.setdefault(module.unit, {module.unit}).add(module.dotted[-1])
+        if not module.path.endswith("__init__.py"):
+            stems.setdefault(module.unit, set()).add(module.dotted[-1])
     for module in modules:
         for node in module.tree.body:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            if node.name in stems[module.unit] and not node.name.startswith("_"):
+            if node.name in stems.get(module.unit, ()) and not node.name.startswith("_"):
                 yield f"{module.path}:{node.lineno}: {node.name} is also a module of its unit"
             if node.name.startswith("test_"):
                 yield f"{module.path}:{node.lineno}: {node.name} would be collected as a test"
@@ -245,67 +264,72 @@ def test_the_package_is_really_read() -> None:
 
 
 REFUSED = {
-    "absolute": ("models/a.py", "import assay.scorers"),
-    "absolute from": ("sources/a.py", "from assay.scorers import exact_answer"),
-    "from assay": ("scoring/a.py", "from assay import sources"),
-    "relative": ("scoring/a.py", "from ..sources import load_samples"),
-    "relative, deep": ("models/wire/a.py", "from ...sources import load_samples"),
-    "relative, bare": ("models/a.py", "from .. import endpoints"),
-    "in a function": ("models/a.py", "def f():\n    from assay.datasets import g"),
-    "in a method": ("models/a.py", "class A:\n    async def f(self):\n        import assay.cli"),
-    "in a try": ("models/a.py", "try:\n    import assay.cli\nexcept ImportError:\n    pass"),
-    "for type checkers": ("models/a.py", "if TYPE_CHECKING:\n    from assay.cli import main"),
-    "import_module": ("models/a.py", "importlib.import_module('assay.cli')"),
-    "import_module, relative": ("models/a.py", "import_module('..cli', __package__)"),
-    "__import__": ("models/a.py", "__import__('assay.cli')"),
+    "absolute": ("types/a.py", "import assay.scorers"),
+    "absolute from": ("datasets/a.py", "from assay.scorers import exact_answer"),
+    "from assay": ("scorers/a.py", "from assay import datasets"),
+    "relative": ("scorers/a.py", "from ..datasets import load_samples"),
+    "relative, deep": ("scorers/checks/a.py", "from ...datasets import load_samples"),
+    "relative, bare": ("types/a.py", "from .. import providers"),
+    "in a function": ("types/a.py", "def f():\n    from assay.datasets import g"),
+    "in a method": ("types/a.py", "class A:\n    async def f(self):\n        import assay.cli"),
+    "in a try": ("types/a.py", "try:\n    import assay.cli\nexcept ImportError:\n    pass"),
+    "for type checkers": ("types/a.py", "if TYPE_CHECKING:\n    from assay.cli import main"),
+    "import_module": ("types/a.py", "importlib.import_module('assay.cli')"),
+    "import_module, relative": ("types/a.py", "import_module('..cli', __package__)"),
+    "__import__": ("types/a.py", "__import__('assay.cli')"),
     "up from errors": ("errors.py", "import assay.types"),
     "face to face": ("pytest_plugin/a.py", "from assay.cli import main"),
-    "level 5 to level 5": ("certification.py", "import assay.train.loop"),
-    "below to evaluation": ("report/a.py", "from assay.runner import evaluate"),
+    "level 7 to level 7": ("certify.py", "import assay.train"),
+    "below to the runner": ("stats/a.py", "from assay.runner import evaluate"),
     "entry to a unit": ("__main__.py", "import assay.types"),
-    "through the table": ("scoring/a.py", "from assay import Sample"),
-    "everything": ("scoring/a.py", "from assay import *"),
-    "assay alone": ("scoring/a.py", "import assay"),
+    "through the table": ("scorers/a.py", "from assay import Sample"),
+    "everything": ("scorers/a.py", "from assay import *"),
+    "assay alone": ("scorers/a.py", "import assay"),
     "unknown unit": ("plugins/a.py", ""),
-    "unknown file": ("runner.py", ""),
+    "unknown file": ("rollout.py", ""),
     "eager table": ("__init__.py", "from assay.types import Sample"),
     "eager table, relative": ("__init__.py", "from .models import Sample"),
-    "computed": ("models/a.py", "import_module(name)"),
-    "torch elsewhere": ("scoring/a.py", "def f():\n    import torch.nn"),
-    "torch for type checkers": ("models/a.py", "if TYPE_CHECKING:\n    import torch"),
-    "torch at module level": ("training/a.py", "import torch"),
-    "heavy": ("sources/a.py", "import pyarrow.parquet"),
-    "heavy in a class": ("sources/a.py", "class A:\n    import rich"),
-    "heavy in a try": ("cli/a.py", "try:\n    import rich\nexcept ImportError:\n    rich = None"),
-    "heavy when not checking": ("cli/a.py", "if not TYPE_CHECKING:\n    import rich"),
-    "heavy on a condition": ("cli/a.py", "if late or typing.TYPE_CHECKING:\n    import rich"),
-    "print": ("scoring/a.py", "print('scored')"),
-    "print passed on": ("scoring/a.py", "show = print"),
-    "stderr": ("report/a.py", "def f():\n    sys.stderr.write('x')"),
-    "utils": ("models/utils.py", ""),
-    "helpers": ("scoring/helpers/a.py", ""),
-    "base_": ("scoring/base_scorer.py", ""),
+    "past a door": ("runner/a.py", "from assay.store.writer import Writer"),
+    "past a door, relative": ("runner/a.py", "from ..store.writer import Writer"),
+    "past a door, in a function": ("cli/a.py", "def f():\n    from assay.stats.power import g"),
+    "past a door, plain": ("cli/a.py", "import assay.store.writer"),
+    "past a door, computed": ("cli/a.py", "import_module('assay.store.writer')"),
+    "computed": ("types/a.py", "import_module(name)"),
+    "torch elsewhere": ("scorers/a.py", "def f():\n    import torch.nn"),
+    "torch for type checkers": ("types/a.py", "if TYPE_CHECKING:\n    import torch"),
+    "heavy door": ("datasets/__init__.py", "import pyarrow.parquet"),
+    "heavy door, in a class": ("datasets/__init__.py", "class A:\n    import rich"),
+    "heavy door, in a try": ("cli/__init__.py", "try:\n    import rich\nexcept OSError:\n    pass"),
+    "heavy door, not checking": ("cli/__init__.py", "if not TYPE_CHECKING:\n    import rich"),
+    "heavy door, on a condition": ("cli/__init__.py", "if late or TYPE_CHECKING:\n    import rich"),
+    "print": ("scorers/a.py", "print('scored')"),
+    "print passed on": ("scorers/a.py", "show = print"),
+    "stderr": ("stats/a.py", "def f():\n    sys.stderr.write('x')"),
+    "utils": ("types/utils.py", ""),
+    "helpers": ("scorers/helpers/a.py", ""),
+    "base_": ("scorers/base_scorer.py", ""),
     "namesake": ("scorers/answer.py", "def answer(): ..."),
-    "namesake of the unit": ("evaluation.py", "def evaluation(): ..."),
-    "test name": ("scoring/a.py", "async def test_connection(): ..."),
+    "namesake of the unit": ("runner.py", "def runner(): ..."),
+    "test name": ("scorers/a.py", "async def test_connection(): ..."),
 }
 
 ALLOWED = {
-    "down": ("scoring/a.py", "from assay.types import Sample\nimport assay.errors"),
-    "own unit": ("models/wire/a.py", "from ..message import Message\nfrom . import b"),
-    "joining": ("evaluation.py", "import assay.datasets, assay.scorers, assay.store"),
-    "face": ("cli/a.py", "def f():\n    from assay.train import loop"),
+    "down": ("scorers/a.py", "from assay.types import Sample\nimport assay.errors"),
+    "own unit": ("scorers/checks/a.py", "from ..outcome import Outcome\nfrom . import b"),
+    "joining": ("runner.py", "import assay.datasets, assay.scorers, assay.store"),
+    "face": ("cli/a.py", "def f():\n    from assay.train import grpo_train"),
     "entry": ("__main__.py", "from assay.cli import main"),
     "version": ("cli/a.py", "from assay import __version__"),
-    "light": ("models/a.py", "import json, pydantic\nfrom pydantic_core import core_schema"),
-    "heavy, late": ("sources/a.py", "def f():\n    import pyarrow.parquet"),
-    "heavy for type checkers": ("web/a.py", "if typing.TYPE_CHECKING:\n    import starlette"),
-    "torch at home": ("training/a.py", "def f():\n    import torch"),
+    "light": ("types/a.py", "import json, pydantic\nfrom pydantic_core import core_schema"),
+    "heavy leaf": ("datasets/a.py", "import pyarrow.parquet"),
+    "heavy door, late": ("datasets/__init__.py", "def f():\n    import pyarrow.parquet"),
+    "heavy for type checkers": ("web/__init__.py", "if TYPE_CHECKING:\n    import starlette"),
+    "torch at home": ("train/a.py", "import torch"),
     "torch in process": ("providers/in_process.py", "def f():\n    import torch"),
     "lazy table": ("__init__.py", "if TYPE_CHECKING:\n    from assay.types import Sample"),
     "print": ("cli/a.py", "print('scored', file=sys.stderr)"),
     "private namesake": ("scorers/answer.py", "def _answer(): ..."),
-    "text": ("models/a.py", "'print: import assay.cli'"),
+    "text": ("types/a.py", "'print: import assay.cli'"),
 }
 
 
@@ -331,6 +355,6 @@ def test_what_the_table_allows_passes(path: str, code: str, tmp_path: Path) -> N
 def test_a_namesake_in_another_file_of_the_unit_is_caught(tmp_path: Path) -> None:
     tree(tmp_path, "scorers/answer.py", "")
 
-    found = violations(tree(tmp_path, "scoring/exact.py", "\ndef answer(): ..."))
+    found = violations(tree(tmp_path, "scorers/exact.py", "\ndef answer(): ..."))
 
-    assert found == ["scoring/exact.py:2: answer is also a module of its unit"]
+    assert found == ["scorers/exact.py:2: answer is also a module of its unit"]

@@ -14,31 +14,81 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 PUBLIC = {
     "assay": """
         Endpoint EvalConfig EvaluateResult EvaluationRow Manifest Message Metric MetricResult
-        Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test load_samples
+        Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test
+        load_samples
     """,
+    "assay.agents": "Limits RolloutFailed run_agent",
     "assay.certify": """
-        BrokeOff CertificationPlan CertifySettings Demands Interrupted Issuing KeyPair
-        ManifestChange PlanReport PlannedCriterion SigningKey Verification VerifyingKey certify
-        compare_manifests generate_key plan_certifications read_signing_key read_verifying_key
-        refuse_hopeless report_plan verify_certificate write_reports
+        Bar BrokeOff Certification CertificationPlan CertificationResult CertificationVerdict
+        CertifiedAgent CertifiedDataset CertifiedJudge CertifiedManifest CertifySettings Cost
+        CriterionOutcome CriterionStatus Demands Evidence Expected Finding GradedBy Interrupted
+        Issuing KeyPair LatencyFigures ManifestChange Notice PlanReport PlannedCriterion Resource
+        SigningKey Statement Verification VerifyingKey card_markdown certify check_certificate
+        compare_manifests generate_key junit_xml plan_certifications read_certificate
+        read_signing_key read_verifying_key refuse_hopeless report_plan state summary_markdown
+        verdict_of verify_certificate write_reports
     """,
     "assay.cli": "main",
     "assay.compat": "install",
-    "assay.providers": """
-        Client ClientSettings EndpointCheck Generated LocalClient LocalModel ModelClient Reply
-        Sampling check_endpoint connect parse_model
+    "assay.datasets": """
+        Adapter FetchRules GoldenDataset OnBadRow ReadLimits SampleStream SkippedRows Source
+        fetch_golden load_samples read_golden
+    """,
+    "assay.environments": """
+        BasicEnvironment CalculatorEnvironment Environment EnvironmentServer GymEnvironment Kind
+        Launched MakeEnvironment RemoteEnvironments ServerSettings Step ToolEnvironment ToolError
+        environment_by_name is_loopback launched tool wait_until_ready
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
         EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError TokenError
         TrainingError WireError
     """,
+    "assay.export": """
+        EvaluationTexts ExportOptions ExportReport FORMATS Format LeftOut Lengths Overlap
+        Selection Split Tokenise export_samples format_named load_tokenizer
+    """,
+    "assay.formats": """
+        AnthropicChat Converted GeminiChat Lost attach_result attach_trajectory_result
+        eval_record_schema from_anthropic from_atif from_eval_record from_gemini from_huggingface
+        from_openai_chat from_vertex read_result read_trajectory_result to_anthropic to_atif
+        to_eval_record to_gemini to_huggingface to_openai_chat to_vertex
+    """,
+    "assay.providers": """
+        Client ClientSettings EndpointCheck Generated LocalClient LocalModel ModelClient Reply
+        Sampling check_endpoint connect parse_model
+    """,
+    "assay.pytest_plugin": "evaluation_test",
     "assay.runner": """
         EvalConfig EvalReport Progress Rescoring Resume RunSamples Stop evaluate rescore
     """,
-    "assay.export": """
-        EvaluationTexts ExportOptions ExportReport FORMATS Format LeftOut Lengths Overlap Selection
-        Split Tokenise export_samples format_named load_tokenizer
+    "assay.scorers": """
+        Calibration Calibrator Checks Criterion Judge JudgeSettings Label METRICS PairJudge
+        PairTally Preference RegisteredMetric Rubric ScoreCaller ScoreFunction Scorer Spending
+        VertexJudge Wanted calibrate checks_from exact_answer judge prefer read_labels
+        read_outcome read_rubric registered_metric reward_function rubric_names vertex_judge
+        wanted
+    """,
+    "assay.sessions": """
+        Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_atif
+        read_claude_code read_codex read_inspect read_opencode
+    """,
+    "assay.stats": """
+        Check Comparison Conclusion Distribution GateRule Interval Latency Listed Outcome Pair
+        PassRate ResultLike RunSummary RunningPercentiles RunningStats SampleMean ScoreStatistics
+        SignFlipTest Total Verdict compare detectable_difference difference_interval judge_gate
+        mean_interval pass_at_k pass_hat_k per_sample_means percentile percentile_bounds
+        rows_for_percentile rows_to_prove samples_to_prove score_bounds sign_flip_test summarise
+    """,
+    "assay.store": """
+        AttemptRow DoneKeys Holder ResultRow Retried Run RunRow RunSpec SessionRow StepRow Store
+        StoreSettings Totals Writer WriterSettings sample_key
+    """,
+    "assay.train": """
+        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
+        Retokeniser SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
+        agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens demonstrated
+        estimate_memory grpo_train grpo_train_async retokenised sft_train token_source tokenised
     """,
     "assay.types": """
         AgentDefinition AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult
@@ -46,63 +96,7 @@ PUBLIC = {
         McpResourceDefinition Message Metric MetricResult ModelCall PlaceholderDefinition
         RemoteTool Role Sample Score SkillDefinition SourceFile Status StepOutput SuccessCriterion
         TextBlock ToolCall ToolDefinition ToolPackDefinition ToolSpec Trajectory Usage Workflow
-        WorkflowStep attach_result attach_trajectory_result eval_record_schema from_atif
-        from_eval_record from_vertex info_schema read_result read_trajectory_result stable_id
-        to_atif to_eval_record to_vertex
-    """,
-    "assay.formats": """
-        AnthropicChat Converted GeminiChat Lost from_anthropic from_gemini from_huggingface
-        from_openai_chat to_anthropic to_gemini to_huggingface to_openai_chat
-    """,
-    "assay.pytest_plugin": "evaluation_test",
-    "assay.store": """
-        AttemptRow DoneKeys Holder ResultRow Retried Run RunRow RunSpec SessionRow StepRow Store
-        StoreSettings Totals Writer WriterSettings sample_key
-    """,
-    "assay.stats": """
-        Bar Certification CertificationResult CertificationVerdict CertifiedAgent CertifiedDataset
-        CertifiedJudge CertifiedManifest Check Comparison Conclusion Cost CriterionOutcome
-        CriterionStatus Distribution Evidence Expected Finding GateRule GradedBy Interval Latency
-        LatencyFigures Listed Notice Outcome Pair PassRate Resource ResultLike RunSummary
-        RunningPercentiles RunningStats SampleMean ScoreStatistics SignFlipTest Statement Total
-        Verdict card_markdown check_certificate compare detectable_difference difference_interval
-        judge_gate junit_xml mean_interval pass_at_k pass_hat_k per_sample_means percentile
-        percentile_bounds read_certificate rows_for_percentile rows_to_prove samples_to_prove
-        score_bounds sign_flip_test state summarise summary_markdown verdict_of
-    """,
-    "assay.environments": """
-        BasicEnvironment CalculatorEnvironment Environment GymEnvironment Limits RolloutFailed Step
-        ToolEnvironment ToolError environment_by_name run_agent tool
-    """,
-    "assay.environments.remote": """
-        EnvironmentServer Kind Launched MakeEnvironment RemoteEnvironments ServerSettings
-        is_loopback launched wait_until_ready
-    """,
-    "assay.scorers": """
-        Checks METRICS RegisteredMetric ScoreCaller ScoreFunction Scorer Wanted checks_from
-        exact_answer read_outcome registered_metric reward_function wanted
-    """,
-    "assay.scorers.judges": """
-        Calibration Calibrator Criterion Judge JudgeSettings Label PairJudge PairTally Preference
-        Rubric Spending VertexJudge calibrate judge prefer read_labels read_rubric rubric_names
-        vertex_judge
-    """,
-    "assay.datasets": """
-        Adapter FetchRules GoldenDataset OnBadRow ReadLimits SampleStream SkippedRows Source
-        fetch_golden load_samples read_golden
-    """,
-    "assay.sessions.atif_file": "read_atif",
-    "assay.sessions.claude_code": "read_claude_code",
-    "assay.sessions.codex": "read_codex",
-    "assay.sessions.inspect_logs": "read_inspect",
-    "assay.sessions.opencode": """
-        Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_opencode
-    """,
-    "assay.train": """
-        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
-        Retokeniser SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
-        agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens demonstrated
-        estimate_memory grpo_train grpo_train_async retokenised sft_train token_source tokenised
+        WorkflowStep info_schema stable_id
     """,
 }
 
@@ -220,8 +214,8 @@ def test_a_module_without_all_is_read_by_what_it_defines() -> None:
 
 def test_a_unit_missing_from_the_table_is_caught(tmp_path: Path) -> None:
     (tmp_path / "evaluation.py").touch()
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report" / "__init__.py").touch()
+    (tmp_path / "stats").mkdir()
+    (tmp_path / "stats" / "__init__.py").touch()
     (tmp_path / "__pycache__").mkdir()
 
     assert unpinned_units(tmp_path, {"assay.stats": ""}) == ["evaluation"]

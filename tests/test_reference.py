@@ -43,7 +43,7 @@ def test_pages_import_public_names_only(page: Path) -> None:
 
 
 def test_a_private_import_is_caught() -> None:
-    page = "from assay import Sample\nfrom assay.scorers import (\n    Judge,\n)\n"
+    page = "from assay import Sample\nfrom assay.scorers import (\n    Verse,\n)\n"
     page += "from assay.x import y"
 
-    assert private_imports(page) == ["assay.scorers.Judge", "assay.x.y"]
+    assert private_imports(page) == ["assay.scorers.Verse", "assay.x.y"]

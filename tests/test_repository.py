@@ -49,7 +49,7 @@ def private_places(root: Path) -> list[str]:
 
 
 def units_of(source: Path) -> set[str]:
-    """Units as the table names them: `models/`, `errors.py`. Dunder files are no units."""
+    """Units as the table names them: `types/`, `errors.py`. Dunder files are no units."""
     return {
         f"{path.name}/" if path.is_dir() else path.name
         for path in source.iterdir()
@@ -117,12 +117,12 @@ def test_a_unit_missing_from_the_table_is_caught(tmp_path: Path) -> None:
         tmp_path, "src/assay/errors.py", "src/assay/stats/gate_verdict.py", "src/assay/__main__.py"
     )
 
-    assert table_mistakes("| 0 | `errors.py` | all |", tmp_path) == ["report/ is not in the table"]
+    assert table_mistakes("| 0 | `errors.py` | all |", tmp_path) == ["stats/ is not in the table"]
 
 
 @pytest.mark.parametrize(
     "path",
-    ["errors.py", "report/", "report/<name>.py", "docs/page.md", "src/assay/stats/gate_verdict.py"],
+    ["errors.py", "stats/", "stats/<name>.py", "docs/page.md", "src/assay/stats/gate_verdict.py"],
 )
 def test_a_path_that_leads_nowhere_is_caught(path: str, tmp_path: Path) -> None:
     repository(tmp_path, "src/assay/__init__.py")
@@ -131,7 +131,7 @@ def test_a_path_that_leads_nowhere_is_caught(path: str, tmp_path: Path) -> None:
     whole = repository(
         tmp_path, "docs/page.md", "src/assay/errors.py", "src/assay/stats/gate_verdict.py"
     )
-    listed = "| 0 | `errors.py` | a |\n| 3 | `report/` | b |\n"
+    listed = "| 0 | `errors.py` | a |\n| 3 | `stats/` | b |\n"
 
     assert table_mistakes(f"{listed} see `{path}`", whole) == []
 

@@ -9,8 +9,10 @@ from importlib import import_module
 # Not imported from `typing`, which would cost more modules than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from assay.evaluation import EvalConfig, evaluate
-    from assay.models import (
+    from assay.datasets import load_samples
+    from assay.pytest_plugin import evaluation_test
+    from assay.runner import EvalConfig, evaluate
+    from assay.types import (
         Endpoint,
         EvaluateResult,
         EvaluationRow,
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
         StepOutput,
         Trajectory,
     )
-    from assay.pytest_plugin import evaluation_test
-    from assay.sources import load_samples
 
 __version__ = "0.1.0"
 
@@ -49,11 +49,11 @@ __all__ = [
     "load_samples",
 ]
 
-_UNIT_OF = dict.fromkeys(__all__, "assay.models") | {
-    "EvalConfig": "assay.evaluation",
-    "evaluate": "assay.evaluation",
+_UNIT_OF = dict.fromkeys(__all__, "assay.types") | {
+    "EvalConfig": "assay.runner",
+    "evaluate": "assay.runner",
     "evaluation_test": "assay.pytest_plugin",
-    "load_samples": "assay.sources",
+    "load_samples": "assay.datasets",
 }
 del _UNIT_OF["__version__"]
 

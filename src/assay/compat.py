@@ -12,20 +12,20 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-_MODELS, _ROLLOUT, _TRAIN = "assay.types", "assay.environments", "assay.train"
+_TYPES, _ENVIRONMENTS, _TRAIN = "assay.types", "assay.environments", "assay.train"
 _TRANSLATED = "assay.pytest_plugin.eval_protocol"
 
 _EVAL_PROTOCOL = {
     "ChatCompletionContentPartParam": "assay.types:ContentBlock",
     "ChatCompletionContentPartTextParam": "assay.types:TextBlock",
     "CompletionParams": _TRANSLATED,
-    "EvaluateResult": _MODELS,
-    "EvaluationRow": _MODELS,
+    "EvaluateResult": _TYPES,
+    "EvaluationRow": _TYPES,
     "EvaluationThreshold": _TRANSLATED,
-    "InputMetadata": "assay.types.input_metadata",
-    "Message": _MODELS,
-    "MetricResult": _MODELS,
-    "StepOutput": _MODELS,
+    "InputMetadata": _TYPES,
+    "Message": _TYPES,
+    "MetricResult": _TYPES,
+    "StepOutput": _TYPES,
 }
 _DECORATOR = {"evaluation_test": "assay.pytest_plugin"}
 _PROCESSORS = dict.fromkeys(
@@ -45,29 +45,29 @@ def _of(names: dict[str, str], *chosen: str) -> dict[str, str]:
 
 
 _ROLLOUTS = {
-    "AgentSession": _MODELS,
-    "BasicEnvironment": _ROLLOUT,
-    "CalculatorEnvironment": _ROLLOUT,
-    "ContentBlock": _MODELS,
-    "Endpoint": _MODELS,
+    "AgentSession": _TYPES,
+    "BasicEnvironment": _ENVIRONMENTS,
+    "CalculatorEnvironment": _ENVIRONMENTS,
+    "ContentBlock": _TYPES,
+    "Endpoint": _TYPES,
     "EvalConfig": "assay.runner",
-    "Message": _MODELS,
-    "Metric": _MODELS,
-    "Sample": _MODELS,
-    "Score": _MODELS,
-    "Status": _MODELS,
-    "ToolCall": _MODELS,
-    "Trajectory": _MODELS,
-    "Usage": _MODELS,
+    "Message": _TYPES,
+    "Metric": _TYPES,
+    "Sample": _TYPES,
+    "Score": _TYPES,
+    "Status": _TYPES,
+    "ToolCall": _TYPES,
+    "Trajectory": _TYPES,
+    "Usage": _TYPES,
     "evaluate": "assay.runner",
-    "run_agent": _ROLLOUT,
+    "run_agent": "assay.agents",
 }
 _COREASON = dict.fromkeys(
     """
     AgentDefinition EvaluationProfile Manifest PlaceholderDefinition SkillDefinition
     SuccessCriterion ToolDefinition ToolPackDefinition
     """.split(),
-    "assay.types.manifest",
+    _TYPES,
 )
 _SAMPLES = _of(_ROLLOUTS, "Sample", "Status")
 _TRAINING = dict.fromkeys(("GRPOConfig", "agent_rollout_to_sample", "grpo_train"), _TRAIN)

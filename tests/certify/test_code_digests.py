@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay.certify.code_digests import code_sha256, definition_sha256, file_sha256
+from assay.certify.code_digests import definition_sha256
+from assay.types.digests import code_sha256, file_sha256
 from assay.types.manifest import AgentDefinition
 from certifying import RIGHT, agent, profile
 

@@ -8,14 +8,9 @@ import pytest
 from endpoints.model_server import ModelServer, answers
 from endpoints.model_server import said as completion
 
-from assay.certify.judge_client import (
-    JudgeModel,
-    models_noted,
-    prompt_characters,
-    prompt_sha256,
-    rubric_for,
-)
+from assay.certify.judge_client import JudgeModel, prompt_characters, prompt_sha256, rubric_for
 from assay.errors import ConfigError
+from assay.providers.answering_models import models_noted
 from assay.types import Endpoint
 from assay.types.manifest import SuccessCriterion
 from certifying import JUDGED, judge

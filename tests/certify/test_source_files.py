@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.certify.code_digests import file_sha256
 from assay.certify.source_files import (
     find_callable_code,
     find_command_code,
@@ -15,6 +14,7 @@ from assay.certify.source_files import (
     locate_code,
 )
 from assay.errors import ConfigError
+from assay.types.digests import file_sha256
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -9,9 +9,8 @@ import time
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
-from assay.certify import sha256_of
 from assay.errors import ConfigError
-from assay.types import Sample
+from assay.types import Sample, sha256_of
 
 from .certified_agent import AgentFault, Answered
 from .function_agent import trajectory_of

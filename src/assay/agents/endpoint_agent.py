@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from assay.certify import NotingClient
 from assay.environments import BasicEnvironment, Environment, Step, Toolbox
-from assay.providers import REAL_TIME, ClientSettings, Timing, connect, shown_name
+from assay.providers import REAL_TIME, ClientSettings, NotingClient, Timing, connect, shown_name
 from assay.types import (
     AgentDefinition,
     Endpoint,

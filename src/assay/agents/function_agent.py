@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.certify import code_sha256
-from assay.types import Message, Sample, Trajectory, describe_error
+from assay.types import Message, Sample, Trajectory, code_sha256, describe_error
 
 from .agent_thread import AgentLoop
 from .certified_agent import AgentFault, Answered, question_of

@@ -17,9 +17,6 @@ from .certified import Cost as Cost
 from .certified import Notice as Notice
 from .certify_settings import CertifySettings as CertifySettings
 from .certify_settings import Runner as Runner
-from .code_digests import code_sha256 as code_sha256
-from .code_digests import file_sha256 as file_sha256
-from .code_digests import sha256_of as sha256_of
 from .criteria import Bar as Bar
 from .criteria import CertificationVerdict as CertificationVerdict
 from .criteria import CriterionOutcome as CriterionOutcome
@@ -28,7 +25,6 @@ from .criteria import Evidence as Evidence
 from .criteria import GradedBy as GradedBy
 from .criteria import LatencyFigures as LatencyFigures
 from .criteria import verdict_of as verdict_of
-from .judge_client import NotingClient as NotingClient
 from .junit import junit_xml as junit_xml
 from .manifest_changes import ChangeClass as ChangeClass
 from .manifest_changes import ManifestChange as ManifestChange

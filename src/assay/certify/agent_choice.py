@@ -9,11 +9,10 @@ from typing import Any
 from assay.agents import Agent, CommandAgent, EndpointAgent, FunctionAgent, ToolCode
 from assay.errors import ConfigError
 from assay.providers import PROVIDERS, ClientSettings, parse_model
-from assay.types import AgentDefinition, Endpoint, InlineTool
+from assay.types import AgentDefinition, Endpoint, InlineTool, code_sha256, sha256_of
 
 from .asked_models import bare_model, manifest_endpoint
 from .certify_settings import CertifySettings
-from .code_digests import code_sha256, sha256_of
 from .code_index import COMMAND, CodeIndex
 from .import_ref import function_named, imported, is_code_name
 from .source_files import CodeFiles, find_callable_code

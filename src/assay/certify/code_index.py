@@ -7,9 +7,8 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.types import EvaluationProfile, Manifest
+from assay.types import EvaluationProfile, Manifest, stable_sha256
 
-from .code_digests import stable_sha256
 from .source_files import (
     CodeFiles,
     find_command_code,

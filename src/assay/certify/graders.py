@@ -8,9 +8,8 @@ from typing import Literal
 from assay.errors import ConfigError
 from assay.scorers import Checks, ScoreFunction, checks_from, metric_named, registered_metric
 from assay.stats import Bounds, Direction, rows_for_percentile, rows_to_prove
-from assay.types import EvaluateResult, EvaluationProfile, Sample, SuccessCriterion
+from assay.types import EvaluateResult, EvaluationProfile, Sample, SuccessCriterion, code_sha256
 
-from .code_digests import code_sha256
 from .code_index import CHECK, CodeIndex
 from .criteria import Bar, GradedBy
 from .criterion_decisions import PERCENTS

@@ -1,15 +1,11 @@
 """The judge of a certification: one model, a rubric for each criterion, every answer noted."""
 
 import re
-from collections.abc import Sequence
-from contextvars import ContextVar
 
-from assay.providers import ClientSettings, ModelClient, Reply, connect, shown_name
+from assay.providers import ClientSettings, NotingClient, connect, shown_name
 from assay.scorers import Criterion, Judge, JudgeSettings, Rubric, ask_to_grade, judge
 from assay.stats import Direction
-from assay.types import Endpoint, Message, SuccessCriterion, ToolSpec, canonical
-
-from .code_digests import sha256_of
+from assay.types import Endpoint, SuccessCriterion, canonical, sha256_of
 
 _NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
 _GUIDANCE = """\
@@ -19,35 +15,6 @@ _LEVELS: dict[Direction, dict[float, str]] = {
     "max": {0.0: "it does not meet the description at all", 1.0: "it meets it fully"},
     "min": {0.0: "nothing of what is described occurs", 1.0: "what is described occurs throughout"},
 }
-
-models_noted: ContextVar[set[str] | None] = ContextVar("models_noted", default=None)
-"""Where the models that answer within a task are noted."""
-
-
-class NotingClient:
-    """A client that notes what the API called the model that answered."""
-
-    def __init__(self, client: ModelClient) -> None:
-        self.endpoint = client.endpoint
-        self._client = client
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        seed: int | None = None,
-    ) -> Reply:
-        """The model's next message."""
-        reply = await self._client.complete(messages, tools=tools, seed=seed)
-        noted = models_noted.get()
-        if noted is not None and reply.call.model:
-            noted.add(reply.call.model)
-        return reply
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await self._client.close()
 
 
 class JudgeModel:

@@ -8,13 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from assay.agents import Agent, AgentFault, Answered, RolloutFailed
 from assay.errors import AccessDenied, ScorerFault
-from assay.providers import OwnTime
+from assay.providers import OwnTime, models_noted
 from assay.scorers import ScoreCaller
 from assay.store import Kept
 from assay.types import EvaluateResult, Metric, Sample, Trajectory, describe_error, redact
 
 from .graders import Grader
-from .judge_client import models_noted
 
 KEY = "certification"
 """Under which a recorded sample holds what was measured."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.stats import plural
-from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest
+from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest, stable_sha256
 
 from .agent_choice import Chosen, choose_agent
 from .asked_models import bare_model, manifest_endpoint
 from .certified import CertifiedManifest, Notice
 from .certify_settings import CertifySettings
-from .code_digests import definition_sha256, named_definitions, stable_sha256
+from .code_digests import definition_sha256, named_definitions
 from .code_index import COMMAND, CodeIndex
 from .criteria import Bar
 from .golden_dataset import Golden, open_golden

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.scorers import import_path, is_installed
-from assay.types import canonical
+from assay.types import canonical, code_of, file_sha256, sha256_of
 
-from .code_digests import code_of, file_sha256, sha256_of
 from .source_text import References, read_code, read_python, split_words
 
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)

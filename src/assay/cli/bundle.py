@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assay import __version__
-from assay.certify import file_sha256
 from assay.datasets import (
     CODE,
     DATASET,
@@ -23,7 +22,7 @@ from assay.datasets import (
 )
 from assay.errors import ConfigError
 from assay.stats import plural
-from assay.types import create_private, replace_private
+from assay.types import create_private, file_sha256, replace_private
 
 from .bundle_input import BundleInput, open_bundle_input
 from .bundle_samples import SampleFiles, redact_values

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from assay.certify import file_sha256, locate_code
+from assay.certify import locate_code
 from assay.datasets import BundledCode
 from assay.errors import ConfigError
+from assay.types import file_sha256
 
 from .bundle_secrets import is_secret_file, refuse_secrets
 

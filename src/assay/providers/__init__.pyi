@@ -1,6 +1,8 @@
 from .active_time import OwnTime as OwnTime
 from .adapter import check_tools as check_tools
 from .address import is_loopback as is_loopback
+from .answering_models import NotingClient as NotingClient
+from .answering_models import models_noted as models_noted
 from .attempt_errors import retry_after as retry_after
 from .client import Client as Client
 from .client import ModelClient as ModelClient

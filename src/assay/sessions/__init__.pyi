@@ -2,13 +2,13 @@ from .atif_file import read_atif as read_atif
 from .claude_code import read_claude_code as read_claude_code
 from .codex import read_codex as read_codex
 from .inspect_logs import read_inspect as read_inspect
-from .opencode.convert import SampleOptions as SampleOptions
-from .opencode.stream import UNSUITABLE as UNSUITABLE
-from .opencode.stream import Children as Children
-from .opencode.stream import SessionReading as SessionReading
 from .opencode.stream import SessionStream as SessionStream
 from .opencode.stream import read_opencode as read_opencode
+from .sample_options import SampleOptions as SampleOptions
 from .session_choice import SessionChoice as SessionChoice
 from .session_meta import Unreadable as Unreadable
+from .session_reading import UNSUITABLE as UNSUITABLE
+from .session_reading import Children as Children
+from .session_reading import SessionReading as SessionReading
 from .transcripts import TranscriptReading as TranscriptReading
 from .transcripts import TranscriptStream as TranscriptStream

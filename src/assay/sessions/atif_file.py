@@ -19,10 +19,10 @@ from assay.formats import (
 )
 from assay.types import Sample
 
-from .opencode.stream import Children
 from .session_choice import SessionChoice
 from .session_lines import numbered_lines
 from .session_meta import Head, Unreadable
+from .session_reading import Children
 from .session_times import milliseconds
 from .stored_json import parse_object, read_object
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none

@@ -16,11 +16,11 @@ from assay.types import Sample
 from .claude_code_forks import Origin, find_origins
 from .claude_code_sample import build_sample
 from .claude_code_tree import message_of, with_sound_names
-from .opencode.convert import SampleOptions
-from .opencode.stream import Children
+from .sample_options import SampleOptions
 from .session_choice import SessionChoice
 from .session_lines import SessionLines, read_lines, session_files
 from .session_meta import Head, Unreadable
+from .session_reading import Children
 from .session_times import milliseconds
 from .stored_json import read_object
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none

@@ -13,7 +13,7 @@ from .claude_code_kinds import attachment_of, is_known, kind_of, unknown_blocks
 from .claude_code_prompt import PromptRecords
 from .claude_code_texts import is_notification, tagged, text_block, text_of, why_not_typed
 from .claude_code_tree import message_id, message_of
-from .opencode.convert import SampleOptions
+from .sample_options import SampleOptions
 from .session_meta import Head
 from .transcripts import Conversation, count_at, text_or_none
 

@@ -7,7 +7,7 @@ from assay.types import Sample
 from .claude_code_conversation import ClaudeConversation
 from .claude_code_forks import Origin
 from .claude_code_tree import Branches
-from .opencode.convert import SampleOptions
+from .sample_options import SampleOptions
 from .session_meta import Head
 from .transcripts import text_or_none
 

@@ -27,11 +27,11 @@ from .codex_rollouts import (
     session_name,
 )
 from .codex_titles import read_titles
-from .opencode.convert import SampleOptions
-from .opencode.stream import Children
+from .sample_options import SampleOptions
 from .session_choice import SessionChoice
 from .session_lines import iterate_records, session_files
 from .session_meta import Head, Unreadable
+from .session_reading import Children
 from .session_times import milliseconds
 from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
 

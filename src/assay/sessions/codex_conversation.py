@@ -9,7 +9,7 @@ from assay.types import DataBlock, Message, ModelCall, TextBlock, ToolCall, Usag
 
 from .codex_kinds import count_unknown
 from .codex_outcomes import Outcome, outcome_of_event, outcome_of_text
-from .opencode.convert import SampleOptions
+from .sample_options import SampleOptions
 from .transcripts import Conversation, count_at, text_or_none
 
 _INJECTED = re.compile(

@@ -10,9 +10,9 @@ from assay.errors import BadRow, ConfigError
 from assay.types import Message, ModelCall, Sample, Status, Trajectory
 
 from .content_ids import content_id
-from .opencode.stream import UNSUITABLE, Children, SessionReading
 from .session_choice import SessionChoice
 from .session_meta import Head, Unreadable
+from .session_reading import UNSUITABLE, Children, SessionReading
 
 _DEEPEST = 8
 _NAMED = 20

@@ -1,11 +1,17 @@
-# ?? {'MetricResult', 'Score', 'EvaluationRow'}
 from .agent_session import AgentSession as AgentSession
 from .canonical_form import canonical as canonical
+from .digests import code_of as code_of
+from .digests import code_sha256 as code_sha256
+from .digests import file_sha256 as file_sha256
+from .digests import sha256_of as sha256_of
+from .digests import stable_sha256 as stable_sha256
 from .endpoint import Endpoint as Endpoint
 from .endpoint import describe_endpoint as describe_endpoint
 from .endpoint import hidden_settings as hidden_settings
 from .evaluate_result import EvaluateResult as EvaluateResult
 from .evaluate_result import Metric as Metric
+from .evaluate_result import MetricResult as MetricResult
+from .evaluate_result import Score as Score
 from .evaluate_result import StepOutput as StepOutput
 from .failure import Boundary as Boundary
 from .failure import Failure as Failure
@@ -22,6 +28,7 @@ from .frozen_models import thaw as thaw
 from .guarded_yaml import YamlDocument as YamlDocument
 from .guarded_yaml import parse_yaml as parse_yaml
 from .guarded_yaml import read_text as read_text
+from .input_metadata import InputMetadata as InputMetadata
 from .manifest import AgentDefinition as AgentDefinition
 from .manifest import EvaluationProfile as EvaluationProfile
 from .manifest import InlineTool as InlineTool
@@ -62,6 +69,7 @@ from .redaction import REDACTED as REDACTED
 from .redaction import Redactor as Redactor
 from .redaction import redact as redact
 from .result_info import info_schema as info_schema
+from .sample import EvaluationRow as EvaluationRow
 from .sample import Sample as Sample
 from .sample import Status as Status
 from .serialization import Written as Written

@@ -214,3 +214,11 @@ def combine(metrics: Iterable[Metric]) -> tuple[float | None, str]:
     gain = sum(weight for weight, _ in terms if weight > 0)
     base = sum(weight * value for weight, value in terms if weight > 0) / gain if gain else 0.0
     return base + sum(weight * value for weight, value in terms if weight < 0), ""
+
+
+MetricResult = Metric
+"""The name of `Metric` in eval-protocol."""
+
+
+Score = EvaluateResult
+"""The name of `EvaluateResult` in rollouts."""

@@ -270,3 +270,7 @@ class Sample(Written):
 
 
 _SPELLINGS = {"messages": "prompt", "evaluation_result": "score", "input_metadata": "metadata"}
+
+
+EvaluationRow = Sample
+"""The name of `Sample` in eval-protocol."""

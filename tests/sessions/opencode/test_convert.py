@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from assay.sessions.opencode.archive import StoredMessage
-from assay.sessions.opencode.convert import SampleOptions, assemble
+from assay.sessions.opencode.convert import assemble
+from assay.sessions.sample_options import SampleOptions
 from assay.types import DataBlock, Sample, Status, TextBlock
 from opencode_archives import agent, session, text, tool, user
 

@@ -13,7 +13,7 @@ from ..environment import Step, add_rewards
 from .control_plane import ABSENT, SESSION_HEADER, ControlPlane, Status
 from .http_client import Garbled, Link
 from .json_rpc import INVALID_PARAMS, RpcError
-from .mcp_session import EPISODE_HEADER, Era, McpSession, connect, server_of
+from .mcp_session import EPISODE_HEADER, Era, McpSession, open_mcp_session, server_of
 
 _OVER = "The episode is over."
 
@@ -43,7 +43,9 @@ class McpEnvironment:
         extra: dict[str, Any] = {} if seed is None else {"seed": seed}
         if self._task:
             extra["config"] = dict(self._task)
-        session = await connect(self._link, episode=self._episode, extra=extra, era=self._era)
+        session = await open_mcp_session(
+            self._link, episode=self._episode, extra=extra, era=self._era
+        )
         self._session = session
         try:
             self.tools = await session.list_tools()

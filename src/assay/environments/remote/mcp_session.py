@@ -203,7 +203,7 @@ class McpSession:
         return Garbled(what, where=self._rpc.link.where, hint="correct the server's tools")
 
 
-async def connect(
+async def open_mcp_session(
     link: Link, *, episode: str, extra: Mapping[str, Any], era: Era | None = None
 ) -> McpSession:
     """A session that has begun. What the first one learns of the server serves the others."""

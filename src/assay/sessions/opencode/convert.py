@@ -14,6 +14,7 @@ from assay.types import (
 )
 
 from ..content_ids import content_id
+from ..sample_options import SampleOptions
 from .archive import StoredMessage, StoredSession, millis
 from .reverts import without_reverted
 from .step_parts import StepParts, steps_of, without_places
@@ -29,20 +30,6 @@ from .stored_info import (
 from .tool_parts import ToolUse, read_tool
 from .unknown_kinds import count_unknown_kinds
 from .usage import read_usage
-
-
-@dataclass(frozen=True)
-class SampleOptions:
-    """What of a session becomes part of the conversation."""
-
-    keep_reverted: bool = False
-    """Keep messages that the user has undone."""
-
-    synthetic: bool = False
-    """Keep texts that OpenCode put into user messages, such as the content of attached files."""
-
-    raw_records: bool = False
-    """Keep records that are no messages in `metadata`, as they are; only transcripts have them."""
 
 
 def assemble(session: StoredSession, options: SampleOptions) -> Sample:

@@ -1,0 +1,104 @@
+"""One pass over recorded sessions: what was read, skipped and not understood."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import ValidationError
+
+from assay.errors import AssayError
+from assay.types import Sample
+
+from .agent_versions import is_tested
+from .session_meta import Unreadable
+
+Children = Literal["separate", "inline", "drop"]
+"""Sessions of subagents: samples of their own, inside the sample of their parent, or nowhere."""
+
+UNSUITABLE = (
+    AssayError,
+    ValidationError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What values of unexpected types and sizes raise. Other exceptions are faults of the program."""
+
+_NAMED = 5
+"""Versions that a note names."""
+
+_MOST_NAMES = 100
+_LONGEST_NAME = 80
+OTHERS = "others"
+"""Counts what comes after the first hundred kinds or versions."""
+
+
+@dataclass
+class SessionReading:
+    """What one pass over the sessions came to."""
+
+    read: int = 0
+    """Sessions that became samples of their own."""
+
+    inlined: int = 0
+    """Sessions of subagents that stand inside the sample of their parent."""
+
+    dropped: int = 0
+    """Sessions of subagents that were left out as asked."""
+
+    empty: int = 0
+    """Sessions in which nothing was said."""
+
+    not_chosen: int = 0
+    missing: list[str] = field(default_factory=list)
+    """Sessions that were asked for by id and are not there."""
+
+    skipped: list[Unreadable] = field(default_factory=list)
+    """Sessions that cannot be read."""
+
+    notes: list[str] = field(default_factory=list)
+    unknown_kinds: Counter[str] = field(default_factory=Counter)
+    """Kinds of records that this version of assay does not know, with the number of records."""
+
+    untested_versions: Counter[str] = field(default_factory=Counter)
+    """Versions of the agent that no test has read, with the number of sessions."""
+
+    def count_unknown(self, sample: Sample) -> None:
+        """Add the records of unknown kinds that a reader counted in `metadata`."""
+        counted = sample.metadata.get("unknown_records")
+        # A file may hold anything under this name.
+        for kind, count in counted.items() if isinstance(counted, dict) else ():
+            if isinstance(count, int):
+                _add(self.unknown_kinds, str(kind), count)
+
+    def check_version(self, version: object, *, newest: str | None) -> None:
+        """Count a session of a version that no test has read. An unknown version is not counted."""
+        if version is None or newest is None:
+            return
+        if not is_tested(str(version), newest=newest):
+            _add(self.untested_versions, str(version), 1)
+
+    def note_versions(self, newest: str | None) -> None:
+        """Add a note on the versions that no test has read."""
+        if self.untested_versions:
+            self.notes.append(
+                f"{_sessions(self.untested_versions)}: assay was tested with versions up to "
+                f"{newest}; these sessions were read like those of {newest}"
+            )
+
+
+def _add(counts: Counter[str], name: str, count: int) -> None:
+    """Count under a name that a file gave: so many names at most, and none too long."""
+    name = name[:_LONGEST_NAME]
+    counts[name if name in counts or len(counts) < _MOST_NAMES else OTHERS] += count
+
+
+def _sessions(versions: Counter[str]) -> str:
+    named = [
+        f"{count} {'session' if count == 1 else 'sessions'} of version {version}"
+        for version, count in versions.most_common(_NAMED)
+    ]
+    if len(versions) > _NAMED:
+        named.append(f"{versions.total() - sum(c for _, c in versions.most_common(_NAMED))} more")
+    return ", ".join(named)
