@@ -43,11 +43,11 @@ def test_a_missing_extra_says_what_to_install() -> None:
     error = MissingExtra.needed("hf", by="reading a dataset folder", package="datasets")
 
     assert str(error) == (
-        "reading a dataset folder needs the package `datasets`\n  hint: pip install 'assay[hf]'"
+        "reading a dataset folder needs the package `datasets`\n  hint: pip install 'assay-eval[hf]'"
     )
 
 
 def test_what_no_extra_brings_is_installed_after_it() -> None:
     error = MissingExtra.needed("gguf", by="local:x", package="x", then="pip install --no-deps x")
 
-    assert error.hint == "pip install 'assay[gguf]' && pip install --no-deps x"
+    assert error.hint == "pip install 'assay-eval[gguf]' && pip install --no-deps x"

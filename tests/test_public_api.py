@@ -42,7 +42,7 @@ PUBLIC = {
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
         EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError TokenError
-        TrainingError WireError
+        TrainingError WireError install_command
     """,
     "assay.export": """
         EvaluationTexts ExportOptions ExportReport FORMATS Format LeftOut Lengths Overlap

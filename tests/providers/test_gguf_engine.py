@@ -34,7 +34,7 @@ def test_a_missing_runtime_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(MissingExtra, match="`xllamacpp`") as caught:
         check_gguf(good, where="local:good.gguf")
-    assert caught.value.hint == "pip install 'assay[gguf]'"
+    assert caught.value.hint == "pip install 'assay-eval[gguf]'"
 
 
 @needs_weights

@@ -53,7 +53,7 @@ def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.Mon
 
     with pytest.raises(MissingExtra, match="`torch`") as caught:
         check_packages("local:x")
-    assert caught.value.hint == "pip install 'assay[local]'"
+    assert caught.value.hint == "pip install 'assay-eval[local]'"
 
 
 def test_modes_gradients_and_threads_are_afterwards_as_before() -> None:

@@ -315,7 +315,7 @@ def test_without_the_zstandard_package_compressed_sessions_are_skipped_by_name(
     assert len(samples) == 6
     (skipped,) = stream.reading.skipped
     assert skipped.session_id == PACKED
-    assert "assay[zstd]" in str(skipped.problem)
+    assert "assay-eval[zstd]" in str(skipped.problem)
 
 
 def test_a_genuine_title_names_its_session() -> None:

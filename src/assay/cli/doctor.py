@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import __version__
-from assay.errors import AssayError
+from assay.errors import DISTRIBUTION, AssayError, install_command
 from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, parse_model
 from assay.stats import labelled
 from assay.store import Store
@@ -105,7 +105,7 @@ def installed_extras(requirements: Iterable[str]) -> Iterator[Extra]:
 
 def _requirements() -> list[str]:
     try:
-        return requires("assay") or []
+        return requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         return []  # run from its source, without being installed
 
@@ -203,7 +203,7 @@ def _extra_lines(extras: list[Extra]) -> Iterator[str]:
         needed = [extra for extra in extras if extra.name == name]
         words = ", ".join(f"{each.package} {each.version}" for each in needed)
         if missing := ", ".join(each.package for each in needed if each.version is None):
-            words = f"not installed: pip install 'assay[{name}]' brings {missing}"
+            words = f"not installed: {install_command(name)} brings {missing}"
         yield from labelled(f"[{name}]", words)
 
 
