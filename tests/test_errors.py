@@ -43,7 +43,8 @@ def test_a_missing_extra_says_what_to_install() -> None:
     error = MissingExtra.needed("hf", by="reading a dataset folder", package="datasets")
 
     assert str(error) == (
-        "reading a dataset folder needs the package `datasets`\n  hint: pip install 'assay-eval[hf]'"
+        "reading a dataset folder needs the package `datasets`\n"
+        "  hint: pip install 'assay-eval[hf]'"
     )
 
 

