@@ -133,13 +133,14 @@ def describe(modules: list[Module]) -> Iterator[str]:
     yield f"source lines                      {lines:>7,}"
     yield f"modules                           {len(modules):>7,}"
     yield f"functions per 1,000 lines         {1000 * len(all_functions) / lines:>9.1f}"
-    yield f"functions named by a participle   {len(named):>7,} ({len(named) / len(all_functions):.1%})"
+    share = len(named) / len(all_functions)
+    yield f"functions named by a participle   {len(named):>7,} ({share:.1%})"
     yield f"lines with a comment              {comments:>7,} ({comments / lines:.1%})"
     yield f"imports past a unit's door        {past:>7,} ({past / max(past + doors, 1):.0%})"
     yield f"third-party imports in functions  {sum(map(late_third_party_imports, modules)):>7,}"
     yield f"top-level names in several modules{collisions(modules):>7,}"
     yield ""
-    units = Counter({unit: 0 for unit in sorted({module.unit for module in modules})})
+    units = Counter(dict.fromkeys(sorted({module.unit for module in modules}), 0))
     for module in modules:
         units[module.unit] += module.text.count("\n")
     for unit, count in units.most_common():

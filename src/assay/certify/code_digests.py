@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import rfc8785
+
 from assay.providers import shown_name
-from assay.types import AgentDefinition, Endpoint, Manifest, canonical, sha256_of, stable_sha256
+from assay.types import AgentDefinition, Endpoint, Manifest, sha256_of, stable_sha256
 
 from .certified import CertifiedEndpoint
 
@@ -22,7 +24,7 @@ def named_definitions(agent: AgentDefinition, manifest: Manifest) -> dict[str, s
             named = known.get(text)
             if named is not None and named is not agent and text not in found:
                 plain = named.model_dump(mode="json", exclude_defaults=True)
-                found[text] = sha256_of(canonical(plain))
+                found[text] = sha256_of(rfc8785.dumps(plain))
                 left.append(plain)
     return dict(sorted(found.items()))
 
@@ -43,7 +45,7 @@ def definition_sha256(agent: AgentDefinition) -> str:
 
     Fields that are at their defaults do not count, whether or not they were written.
     """
-    return sha256_of(canonical(agent.model_dump(mode="json", exclude_defaults=True)))
+    return sha256_of(rfc8785.dumps(agent.model_dump(mode="json", exclude_defaults=True)))
 
 
 def certified_endpoint(endpoint: Endpoint | None) -> CertifiedEndpoint | None:

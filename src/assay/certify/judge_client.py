@@ -2,10 +2,12 @@
 
 import re
 
+import rfc8785
+
 from assay.providers import ClientSettings, NotingClient, connect, shown_name
 from assay.scorers import Criterion, Judge, JudgeSettings, Rubric, ask_to_grade, judge
 from assay.stats import Direction
-from assay.types import Endpoint, SuccessCriterion, canonical, sha256_of
+from assay.types import Endpoint, SuccessCriterion, sha256_of
 
 _NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
 _GUIDANCE = """\
@@ -58,7 +60,7 @@ def prompt_sha256(rubric: Rubric) -> str:
         message.text.replace(asked.code, "<code>").replace(asked.key, "<key>")
         for message in asked.messages
     ]
-    return sha256_of(canonical(texts))
+    return sha256_of(rfc8785.dumps(texts))
 
 
 def prompt_characters() -> int:

@@ -15,9 +15,11 @@ from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SU
 from importlib.util import find_spec
 from pathlib import Path
 
+import rfc8785
+
 from assay.errors import ConfigError
 from assay.scorers import import_path, is_installed
-from assay.types import canonical, code_of, file_sha256, sha256_of
+from assay.types import code_of, file_sha256, sha256_of
 
 from .source_text import References, read_code, read_python, split_words
 
@@ -52,7 +54,7 @@ class CodeFiles:
         """The digest of a single file is its own; that of several is of the list of them."""
         if len(self.files) == 1:
             return next(iter(self.files.values()))
-        return sha256_of(canonical(dict(self.files)))
+        return sha256_of(rfc8785.dumps(dict(self.files)))
 
     @property
     def data(self) -> dict[str, str]:

@@ -1,5 +1,4 @@
 from .agent_session import AgentSession as AgentSession
-from .canonical_form import canonical as canonical
 from .digests import code_of as code_of
 from .digests import code_sha256 as code_sha256
 from .digests import file_sha256 as file_sha256
