@@ -130,9 +130,8 @@ def with_assay(task: str, folder: Path, steps: int) -> Measured:
 
 def with_trl(task: str, folder: Path, steps: int) -> Measured:
     import transformers
-    from trl import GRPOConfig, GRPOTrainer
-
     from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
 
     class Lamp:
         def reset(self, answer: str, **_: Any) -> None:

@@ -8,97 +8,9 @@ from types import ModuleType
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "assay"
+from public_names import PUBLIC
 
-# One entry a module that users import from, its names in any order and on any number of lines.
-PUBLIC = {
-    "assay": """
-        Endpoint EvalConfig EvaluateResult EvaluationRow Manifest Message Metric MetricResult
-        Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test
-        load_samples
-    """,
-    "assay.agents": "Limits RolloutFailed run_agent",
-    "assay.certify": """
-        Bar BrokeOff Certification CertificationPlan CertificationResult CertificationVerdict
-        CertifiedAgent CertifiedDataset CertifiedJudge CertifiedManifest CertifySettings Cost
-        CriterionOutcome CriterionStatus Demands Evidence Expected Finding GradedBy Interrupted
-        Issuing KeyPair LatencyFigures ManifestChange Notice PlanReport PlannedCriterion Resource
-        SigningKey Statement Verification VerifyingKey card_markdown certify check_certificate
-        compare_manifests generate_key junit_xml plan_certifications read_certificate
-        read_signing_key read_verifying_key refuse_hopeless report_plan state summary_markdown
-        verdict_of verify_certificate write_reports
-    """,
-    "assay.cli": "main",
-    "assay.compat": "install",
-    "assay.datasets": """
-        Adapter FetchRules GoldenDataset OnBadRow ReadLimits SampleStream SkippedRows Source
-        fetch_golden load_samples read_golden
-    """,
-    "assay.environments": """
-        BasicEnvironment CalculatorEnvironment Environment EnvironmentServer GymEnvironment Kind
-        Launched MakeEnvironment RemoteEnvironments ServerSettings Step ToolEnvironment ToolError
-        environment_by_name is_loopback launched tool wait_until_ready
-    """,
-    "assay.errors": """
-        AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError TokenError
-        TrainingError WireError install_command
-    """,
-    "assay.export": """
-        EvaluationTexts ExportOptions ExportReport FORMATS Format LeftOut Lengths Overlap
-        Selection Split Tokenise export_samples format_named load_tokenizer
-    """,
-    "assay.formats": """
-        AnthropicChat Converted GeminiChat Lost attach_result attach_trajectory_result
-        eval_record_schema from_anthropic from_atif from_eval_record from_gemini from_huggingface
-        from_openai_chat from_vertex read_result read_trajectory_result to_anthropic to_atif
-        to_eval_record to_gemini to_huggingface to_openai_chat to_vertex
-    """,
-    "assay.providers": """
-        Client ClientSettings EndpointCheck Generated LocalClient LocalModel ModelClient Reply
-        Sampling check_endpoint connect parse_model
-    """,
-    "assay.pytest_plugin": "evaluation_test",
-    "assay.runner": """
-        EvalConfig EvalReport Progress Rescoring Resume RunSamples Stop evaluate rescore
-    """,
-    "assay.scorers": """
-        Calibration Calibrator Checks Criterion Judge JudgeSettings Label METRICS PairJudge
-        PairTally Preference RegisteredMetric Rubric ScoreCaller ScoreFunction Scorer Spending
-        VertexJudge Wanted calibrate checks_from exact_answer judge prefer read_labels
-        read_outcome read_rubric registered_metric reward_function rubric_names vertex_judge
-        wanted
-    """,
-    "assay.sessions": """
-        Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_atif
-        read_claude_code read_codex read_inspect read_opencode
-    """,
-    "assay.stats": """
-        Check Comparison Conclusion Distribution GateRule Interval Latency Listed Outcome Pair
-        PassRate ResultLike RunSummary RunningPercentiles RunningStats SampleMean ScoreStatistics
-        SignFlipTest Total Verdict compare detectable_difference difference_interval judge_gate
-        mean_interval pass_at_k pass_hat_k per_sample_means percentile percentile_bounds
-        rows_for_percentile rows_to_prove samples_to_prove score_bounds sign_flip_test summarise
-    """,
-    "assay.store": """
-        AttemptRow DoneKeys Holder ResultRow Retried Run RunRow RunSpec SessionRow StepRow Store
-        StoreSettings Totals Writer WriterSettings sample_key
-    """,
-    "assay.train": """
-        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
-        Retokeniser SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
-        agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens demonstrated
-        estimate_memory grpo_train grpo_train_async retokenised sft_train token_source tokenised
-    """,
-    "assay.types": """
-        AgentDefinition AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult
-        EvaluationProfile EvaluationRow Failure InlineTool Manifest ManifestMetadata
-        McpResourceDefinition Message Metric MetricResult ModelCall PlaceholderDefinition
-        RemoteTool Role Sample Score SkillDefinition SourceFile Status StepOutput SuccessCriterion
-        TextBlock ToolCall ToolDefinition ToolPackDefinition ToolSpec Trajectory Usage Workflow
-        WorkflowStep info_schema stable_id
-    """,
-}
+SOURCE = Path(__file__).parents[1] / "src" / "assay"
 
 
 def public_names(module: ModuleType) -> set[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from test_public_api import PUBLIC
+from public_names import PUBLIC
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

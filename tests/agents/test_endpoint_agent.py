@@ -4,8 +4,6 @@ import asyncio
 import time
 from typing import Any
 
-from endpoints.model_server import OK, ModelServer, answers
-
 from assay.agents.certified_agent import Answered
 from assay.agents.endpoint_agent import (
     EndpointAgent,
@@ -18,6 +16,7 @@ from assay.providers import ClientSettings
 from assay.types import Endpoint, Sample
 from assay.types.manifest import AgentDefinition, InlineTool
 from certifying import agent, profile
+from model_server import OK, ModelServer, answers
 
 HELPER = AgentDefinition.model_validate(agent(profile(), backstory="It was made to help."))
 DOUBLE = InlineTool.model_validate(

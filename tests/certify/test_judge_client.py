@@ -5,8 +5,6 @@ import json
 import re
 
 import pytest
-from endpoints.model_server import ModelServer, answers
-from endpoints.model_server import said as completion
 
 from assay.certify.judge_client import JudgeModel, prompt_characters, prompt_sha256, rubric_for
 from assay.errors import ConfigError
@@ -15,6 +13,8 @@ from assay.types import Endpoint
 from assay.types.manifest import SuccessCriterion
 from certifying import JUDGED, judge
 from make import asked, said, sample
+from model_server import ModelServer, answers
+from model_server import said as completion
 
 POLITE = SuccessCriterion.model_validate(JUDGED)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.model_server import ModelServer, answers, said
 
 from assay.certify import BrokeOff, Interrupted, certify
 from assay.certify.certified import CertificationResult
@@ -16,6 +15,7 @@ from assay.runner import Progress, Stop
 from assay.store import Store
 from assay.types import Endpoint, Sample
 from certifying import JUDGED, RIGHT, golden, judge, planned, profile, right, wrong
+from model_server import ModelServer, answers, said
 
 
 def run(plan: CertificationPlan, folder: Path, **fields: Any) -> CertificationResult:

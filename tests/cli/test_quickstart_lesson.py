@@ -1,10 +1,10 @@
 """What a lesson concludes from its two comparisons, and the curve in a terminal."""
 
 import pytest
-from report.made import run
 
 from assay.cli.quickstart_lesson import curve, shown_by
 from assay.stats import Comparison, compare
+from made_results import run
 
 
 def compared(after: float) -> Comparison:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from record.stores import spec
 
 from assay.cli import main
 from assay.store import RunRow, Store
 from recorded_runs import record, samples
+from store_runs import spec
 
 
 def ids(store: Path) -> list[str]:

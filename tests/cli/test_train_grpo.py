@@ -8,21 +8,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from training.lamps import lamp_model
 
 from assay.cli import main
 from assay.cli.train_grpo import step_words
 from assay.datasets import SkippedRows
 from assay.train import GRPOResult
 from assay.train.step_statistics import StepMetrics
+from lamps import lamp_model
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 FILE = f"""
 import sys
 from pathlib import Path
 
-sys.path.insert(0, {str(TESTS)!r})
-from training.lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
+sys.path.insert(0, {str(SUPPORT)!r})
+from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
 
 config = lamp_config(Path("."), num_steps=2)
 prompts = PROMPTS

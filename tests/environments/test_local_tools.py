@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.saying import Saying
-from training.lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
 
 from assay.agents import run_agent
 from assay.environments import ToolEnvironment, tool
@@ -17,7 +15,9 @@ from assay.store import Store
 from assay.train.grpo import grpo_train
 from assay.train.training_session import TrainingSession
 from assay.types import Endpoint, Message, ToolCall, Trajectory
+from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
 from make import asked
+from saying import Saying
 from tiny_models import tiny_model
 from trl_templates import FORMATS, template, write_turn
 

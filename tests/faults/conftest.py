@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.processes import Evaluation
 from misbehaving import MisbehavingServer
+from processes import Evaluation
 
 
 @pytest.fixture

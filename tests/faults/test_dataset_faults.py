@@ -14,8 +14,8 @@ from assay.errors import BadRow, ConfigError
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, EvalReport, Resume, evaluate
 from assay.types import Endpoint, Message, Sample
-from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import Exchange, MisbehavingServer
+from processes import Evaluation, Recorded, names, program, write_rows
 
 Start = Callable[..., Evaluation]
 GOOD = b'{"id": "a", "question": "a", "answer": "a"}\n'

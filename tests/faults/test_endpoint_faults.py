@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import PATIENCE_S, Exchange, MisbehavingServer
+from processes import Evaluation, Recorded, names, program, write_rows
 
 Start = Callable[..., Evaluation]
 FINE = names(10, "fine")

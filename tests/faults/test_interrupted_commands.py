@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from faults.processes import Evaluation, Recorded, assay, names, write_rows
 from misbehaving import Exchange, MisbehavingServer
+from processes import Evaluation, Recorded, assay, names, write_rows
 
 Start = Callable[..., Evaluation]
 DONE, HELD, NEVER = names(20, "done"), names(5, "held"), names(50, "never")

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import Exchange, MisbehavingServer
+from processes import Evaluation, Recorded, names, program, write_rows
 
 Start = Callable[..., Evaluation]
 ALL = names(300)

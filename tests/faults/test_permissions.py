@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from evaluation.runs import ECHO, right, rows, run
 
 from assay.export import ExportOptions, export_samples
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig
 from assay.store import Store, StoreSettings
 from assay.types import Endpoint, EvaluateResult
-from faults.processes import Evaluation, assay, write_rows
 from make import asked, said, sample
+from processes import Evaluation, assay, write_rows
+from runner_runs import ECHO, right, rows, run
 
 Start = Callable[..., Evaluation]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from evaluation.runs import NO_RETRIES, rows, run
 
 from assay.environments import BasicEnvironment, RemoteEnvironments, ToolEnvironment, tool
 from assay.environments.environment import Step
@@ -13,7 +12,8 @@ from assay.runner import EvalConfig
 from assay.scorers import judge
 from assay.store import Store
 from assay.types import Endpoint, Message, Sample
-from faults.processes import Evaluation, assay, write_rows
+from processes import Evaluation, assay, write_rows
+from runner_runs import NO_RETRIES, rows, run
 
 Start = Callable[..., Evaluation]
 

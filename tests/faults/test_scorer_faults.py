@@ -15,8 +15,8 @@ from assay.runner import EvalConfig, Progress, evaluate
 from assay.stats import GateRule, Outcome, judge_gate, summarise
 from assay.store import Store
 from assay.types import Endpoint, Sample
-from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import MisbehavingServer
+from processes import Evaluation, Recorded, names, program, write_rows
 
 Start = Callable[..., Evaluation]
 ECHO = {"provider": "mock", "model": "echo"}

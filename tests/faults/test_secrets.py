@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from faults.processes import Evaluation, Recorded, assay, names, programs, write_rows
 from misbehaving import Exchange, MisbehavingServer
+from processes import Evaluation, Recorded, assay, names, programs, write_rows
 
 Start = Callable[..., Evaluation]
 

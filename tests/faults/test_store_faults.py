@@ -12,8 +12,8 @@ import pytest
 from assay.errors import StoreError
 from assay.runner import EvalConfig, evaluate
 from assay.types import Endpoint
-from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import Exchange, MisbehavingServer
+from processes import Evaluation, Recorded, names, program, write_rows
 
 Start = Callable[..., Evaluation]
 ALL = names(200)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from faults.processes import Evaluation, Recorded, names, program, write_rows
 from misbehaving import Exchange, MisbehavingServer
+from processes import Evaluation, Recorded, names, program, write_rows
 
 Start = Callable[..., Evaluation]
 AT_ONCE, HELD = names(20), names(30, "held")

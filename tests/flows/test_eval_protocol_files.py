@@ -13,7 +13,7 @@ from evaluation_sessions import Session, run
 from misbehaving import Exchange, MisbehavingServer
 from started import Started
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 
 REAL = ("test_aime25.py", "test_gpqa.py", "test_frozen_lake.py")
 
@@ -313,9 +313,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     write_datasets(folder)
     # A folder with the name of a package that is not installed is not the package.
     (folder / "eval_protocol").mkdir()
-    shutil.copy(TESTS / "control_plane_server.py", folder / "eval_protocol" / "server.py")
+    shutil.copy(SUPPORT / "control_plane_server.py", folder / "eval_protocol" / "server.py")
     (folder / "foreign_server.py").write_text("from eval_protocol.mcp import McpGym\n")
-    with MisbehavingServer(answer) as model, Started(TESTS / "mcp_sdk_server.py") as tools:
+    with MisbehavingServer(answer) as model, Started(SUPPORT / "mcp_sdk_server.py") as tools:
         servers = {"calculator": {"url": f"{tools.url}/mcp"}}
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
         for name, text in (
@@ -443,7 +443,7 @@ def test_the_benchmarks_of_the_real_package_run(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "walks.jsonl", tmp_path / "frozen_lake_dataset.jsonl")
     server = tmp_path / "eval_protocol" / "mcp_servers" / "frozen_lake" / "server.py"
     server.parent.mkdir(parents=True)
-    shutil.copy(TESTS / "control_plane_server.py", server)
+    shutil.copy(SUPPORT / "control_plane_server.py", server)
 
     with MisbehavingServer(answer) as model:
         session = run(tmp_path, env={"EP_LLM_API_BASE": model.url})

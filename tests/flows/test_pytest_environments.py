@@ -7,12 +7,12 @@ import pytest
 
 from evaluation_sessions import Session, run, write_tests
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 TOKEN = "tok-5e0b7d2f94c1a386"
 """`assay env serve` demands it; the other servers do not mind it."""
 
 EVALUATIONS = f"""
-    SERVER = [{sys.executable!r}, {str(TESTS / "served_environments.py")!r}, "{{port}}"]
+    SERVER = [{sys.executable!r}, {str(SUPPORT / "served_environments.py")!r}, "{{port}}"]
     URL = "http://127.0.0.1:{{port}}"
     COUNT = {{"id": "1", "name": "count", "arguments": {{}}}}
     AGENT = Endpoint(
@@ -74,7 +74,7 @@ EVALUATIONS = f"""
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     folder = tmp_path_factory.mktemp("environments")
     write_tests(folder, EVALUATIONS)
-    return run(folder, env={"PYTHONPATH": str(TESTS), "ASSAY_ENV_TOKEN": TOKEN})
+    return run(folder, env={"PYTHONPATH": str(SUPPORT), "ASSAY_ENV_TOKEN": TOKEN})
 
 
 def test_a_server_that_demands_the_token_of_the_variable_is_sent_it(session: Session) -> None:

@@ -25,6 +25,7 @@ from make import asked, said, sample
 from vertex_server import TOKEN, Service, refused, scored, serving
 
 TESTS = Path(__file__).parents[1]
+SUPPORT = TESTS / "support"
 FIXTURES = TESTS / "fixtures"
 PATIENCE_S = 300.0
 
@@ -79,9 +80,9 @@ def write(path: Path, lines: Any) -> None:
 
 def run(commands: list[dict[str, Any]], folder: Path) -> list[Done]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GOOGLE_")}
-    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(SUPPORT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, str(TESTS / "loopback_only.py")],
+        [sys.executable, str(SUPPORT / "loopback_only.py")],
         input=json.dumps(commands),
         cwd=folder,
         capture_output=True,

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.model_server import ASK, Asked, ModelServer, ToldTime, answers
 
 from assay.errors import AccessDenied, ConfigError, EndpointError
 from assay.providers import ClientSettings, Reply, connect
 from assay.types import Endpoint, Message, ToolCall, ToolSpec
+from model_server import ASK, Asked, ModelServer, ToldTime, answers
 
 
 def spoke(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.model_server import ASK, OK, ModelServer, ToldTime, answers
 
 from assay.errors import ConfigError, EndpointError, WireError
 from assay.providers import ClientSettings, Reply, connect
 from assay.providers.cache import ResponseCache
 from assay.types import Endpoint, Message, ModelCall, ToolCall, ToolSpec, Usage
+from model_server import ASK, OK, ModelServer, ToldTime, answers
 
 ENDPOINT = Endpoint(provider="openai", model="m", api_key="k-1")
 REPLY = Reply(

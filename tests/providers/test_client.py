@@ -4,7 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from endpoints.model_server import (
+
+from assay.errors import AccessDenied, EndpointError
+from assay.providers import Client, ClientSettings, Reply, connect
+from assay.providers.concurrency import AdaptiveLimiter
+from assay.types import Endpoint
+from model_server import (
     ASK,
     OK,
     Behaviour,
@@ -16,11 +21,6 @@ from endpoints.model_server import (
     hangs_up,
     resets_mid_body,
 )
-
-from assay.errors import AccessDenied, EndpointError
-from assay.providers import Client, ClientSettings, Reply, connect
-from assay.providers.concurrency import AdaptiveLimiter
-from assay.types import Endpoint
 
 
 def ask(*behaviours: Behaviour, time: ToldTime, **settings: Any) -> tuple[Reply, int]:

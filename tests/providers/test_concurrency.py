@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from endpoints.model_server import ToldTime
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.providers.attempt_errors import Fault, Kind
 from assay.providers.concurrency import AdaptiveLimiter, Limiter
+from model_server import ToldTime
 
 THROTTLED = Fault(Kind.THROTTLED, "HTTP 429", 429)
 BROKEN = Fault(Kind.OVERLOADED, "HTTP 500", 500)

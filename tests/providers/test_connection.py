@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from endpoints.model_server import ASK, OK, ModelServer
 
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, connect
 from assay.types import Endpoint
+from model_server import ASK, OK, ModelServer
 
 
 def test_an_unknown_provider_is_refused_and_the_known_are_listed() -> None:

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from endpoints.model_server import Behaviour, ModelServer, answers, hangs
 
 from assay.providers import EndpointCheck, check_endpoint
 from assay.types import Endpoint
+from model_server import Behaviour, ModelServer, answers, hangs
 
 MODELS = {"data": [{"id": "m"}, {"id": "n"}]}
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import jsonschema
 import pytest
-from endpoints.test_gguf_engine import needs_weights
 
 from assay.errors import ConfigError, EndpointError
 from assay.providers import Client, Reply, check_endpoint, connect
@@ -16,6 +15,7 @@ from assay.providers.adapter import Attempt
 from assay.providers.attempt_errors import Fault
 from assay.providers.gguf import GgufSpeaker
 from assay.types import Endpoint, Message, ToolSpec
+from gguf_weights import needs_weights
 from make import answered, asked, called, said
 
 ADD = ToolSpec(

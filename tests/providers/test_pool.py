@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 from cryptography import x509
-from endpoints.certificates import LOOPBACK, certificate
 
 from assay.providers import pool as pool_module
 from assay.providers.pool import Answer, Broken, Place, Pool, Unconnected
+from tls_certificates import LOOPBACK, certificate
 
 ASK = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
 BODY = b'{"a": 1}'

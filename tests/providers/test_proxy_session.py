@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.certificates import LOOPBACK, certificate
-from endpoints.forward_proxy import ForwardProxy
-from endpoints.model_server import (
+
+from assay.errors import AccessDenied, EndpointError
+from assay.providers import ClientSettings, Reply, check_endpoint, connect
+from assay.providers import http as http_module
+from assay.providers import proxy_session as session_module
+from assay.types import Endpoint, Message
+from forward_proxy import ForwardProxy
+from model_server import (
     ASK,
     OK,
     Behaviour,
@@ -23,12 +28,7 @@ from endpoints.model_server import (
     said,
     streams_forever,
 )
-
-from assay.errors import AccessDenied, EndpointError
-from assay.providers import ClientSettings, Reply, check_endpoint, connect
-from assay.providers import http as http_module
-from assay.providers import proxy_session as session_module
-from assay.types import Endpoint, Message
+from tls_certificates import LOOPBACK, certificate
 
 Scenario = Callable[[ForwardProxy, ModelServer], Coroutine[Any, Any, None]]
 ONCE = ClientSettings(max_retries=0)

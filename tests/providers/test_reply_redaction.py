@@ -12,7 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from endpoints.model_server import (
+
+from assay.errors import EndpointError
+from assay.providers import ClientSettings, check_endpoint, connect
+from assay.providers.connection import target_for
+from assay.providers.reply_redaction import Redactor, redactor_for
+from assay.types import Boundary, Endpoint, Failure
+from model_server import (
     ASK,
     OK,
     Behaviour,
@@ -24,12 +30,6 @@ from endpoints.model_server import (
     hangs_up,
     resets_mid_body,
 )
-
-from assay.errors import EndpointError
-from assay.providers import ClientSettings, check_endpoint, connect
-from assay.providers.connection import target_for
-from assay.providers.reply_redaction import Redactor, redactor_for
-from assay.types import Boundary, Endpoint, Failure
 
 KEY, HEADER, USER, PASSWORD, QUERY, EXTRA = (
     f"canary-{name}-7f3a" for name in ("key", "header", "user", "password", "query", "extra")

@@ -30,7 +30,7 @@ EVALUATIONS = """
 """
 BREAKING = """
     import os
-    from assay.pytest_plugin import baseline, settings, verdict
+    from assay.pytest_plugin import baseline, session_settings, verdict
 
     broken = os.environ.get("BROKEN")
     if broken == "threshold":
@@ -44,7 +44,7 @@ BREAKING = """
     if broken == "tolerance":
         baseline.is_beyond = lambda difference, tolerance: False
     if broken == "missing baseline":
-        settings._check_baseline = lambda baseline, settings: None
+        session_settings._check_baseline = lambda baseline, settings: None
 """
 USAGE, FAILED, PASSED = 4, 1, 0
 GATES = {

@@ -6,8 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from evaluation.runs import ECHO, NO_RETRIES, right, rows, run, scripted
-
 from assay.agents import Limits
 from assay.environments import BasicEnvironment, Step
 from assay.errors import EndpointError
@@ -15,6 +13,7 @@ from assay.providers import ModelClient
 from assay.runner import EvalConfig, Stop
 from assay.store import Store
 from assay.types import Boundary, Message, Sample, Trajectory
+from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 MOMENT_S = 0.05
 

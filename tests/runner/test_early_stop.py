@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints.model_server import OK, Behaviour, ModelServer, answers
-from evaluation.runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 from assay.errors import ConfigError, RunStopped, ScorerFault
 from assay.providers import ClientSettings
@@ -18,6 +16,8 @@ from assay.runner.early_stop import exceeds
 from assay.store import Store
 from assay.types import Endpoint, Sample
 from assay.types.redaction import Redactor
+from model_server import OK, Behaviour, ModelServer, answers
+from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 MANY = 500
 

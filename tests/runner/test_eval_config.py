@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.runs import ECHO, right, rows, run
 
 from assay.errors import ConfigError
 from assay.runner import EvalConfig
 from assay.stats import mean_interval
 from assay.types import Endpoint, Sample
+from runner_runs import ECHO, right, rows, run
 
 
 def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:

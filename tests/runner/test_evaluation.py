@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 from assay.agents import Limits
 from assay.datasets import load_samples
@@ -29,6 +28,7 @@ from assay.types import (
     StepOutput,
     Trajectory,
 )
+from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 
 def test_every_sample_is_rolled_out_scored_and_recorded(store: Path) -> None:

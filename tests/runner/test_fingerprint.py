@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.runs import right
 
 from assay.runner import fingerprint as description
 from assay.runner.fingerprint import describe_callable
 from assay.scorers import checks_from, exact_answer
 from assay.types import Endpoint, Message, Sample
 from assay.types.endpoint import describe_endpoint
+from runner_runs import right
 
 partial: Any = functools.partial
 """Also of arguments that no function here takes."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 from assay.environments import BasicEnvironment, Environment, Step
 from assay.errors import AccessDenied, DatasetError
@@ -15,6 +14,7 @@ from assay.providers import ClientSettings
 from assay.runner import EvalConfig, Resume
 from assay.store import Store
 from assay.types import Boundary, Message, Sample, Trajectory
+from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 
 def leaves(sample: Sample) -> Any:

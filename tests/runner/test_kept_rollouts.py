@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.runs import NO_RETRIES, rows, run
 
 from assay.errors import AccessDenied, ConfigError, RunStopped
 from assay.providers import ModelClient
@@ -14,6 +13,7 @@ from assay.runner import EvalConfig, EvalReport, Resume, Stop
 from assay.store import Retried, Store
 from assay.types import Boundary, Endpoint, Message, Sample, Trajectory
 from misbehaving import Exchange, MisbehavingServer
+from runner_runs import NO_RETRIES, rows, run
 
 
 @pytest.fixture

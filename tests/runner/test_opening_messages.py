@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.runs import ECHO, rows, run
 
 from assay.environments import BasicEnvironment
 from assay.errors import ConfigError
 from assay.runner import EvalConfig
 from assay.store import Store
 from assay.types import Message, ToolSpec
+from runner_runs import ECHO, rows, run
 
 
 class Room(BasicEnvironment):

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from evaluation.runs import ECHO, right, run, scripted
 
 from assay.datasets import load_samples
 from assay.environments import BasicEnvironment
 from assay.runner import EvalConfig
 from assay.runner.seeds import row_seed
 from assay.types import Message, Sample
+from runner_runs import ECHO, right, run, scripted
 
 EVAL_PROTOCOL = {"dataset_info": {"environment_context": {"seed": 7}}}
 

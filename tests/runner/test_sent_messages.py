@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.runs import NO_RETRIES, rows, run
 
 from assay.errors import ConfigError
 from assay.runner import EvalConfig, Resume
@@ -15,6 +14,7 @@ from assay.store import Store
 from assay.types import Endpoint, Message, Sample
 from make import asked, called, said
 from misbehaving import Exchange, MisbehavingServer
+from runner_runs import NO_RETRIES, rows, run
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from evaluation.runs import ECHO, right, rows, run
 
 from assay.errors import ConfigError, StoreError
 from assay.runner import EvalConfig, EvalReport, Progress, Resume, Stop, evaluate
 from assay.store import Store
 from assay.types import Endpoint, Sample
+from runner_runs import ECHO, right, rows, run
 
 
 def test_a_resumed_run_does_only_what_is_missing(store: Path) -> None:

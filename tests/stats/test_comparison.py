@@ -4,10 +4,10 @@ import math
 import random
 
 import pytest
-from report.made import Result, repeated, run
 
 from assay.errors import ConfigError
 from assay.stats import Comparison, Conclusion, compare
+from made_results import Result, repeated, run
 
 
 def test_samples_are_paired_by_id_whatever_their_order() -> None:

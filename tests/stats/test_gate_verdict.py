@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 import pytest
-from report.made import Result, repeated, run
 
 from assay.errors import ConfigError
 from assay.stats import GateRule, Outcome, Verdict, compare, judge_gate, summarise
+from made_results import Result, repeated, run
 
 
 def verdict(*scores: float | None, **rule: Any) -> Verdict:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
-from report.made import Result
 
 from assay.errors import ConfigError
 from assay.stats import Comparison, compare
 from assay.stats.sample_pairs import PairedMetrics
+from made_results import Result
 
 
 def measured(**metrics: Sequence[float | None]) -> list[Result]:

@@ -4,9 +4,9 @@ import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report.simulated import chances, is_worse, paired, scores
 
 from assay.stats.multiplicity import adjust_p_values
+from simulated import chances, is_worse, paired, scores
 
 p_values = st.lists(st.floats(0, 1), max_size=12)
 

@@ -6,10 +6,10 @@ from itertools import combinations, product
 
 import numpy
 import pytest
-from report.simulated import chances, is_worse, paired, scores
 
 from assay.stats import sign_flip_test
 from assay.stats.permutation import RepeatPools
+from simulated import chances, is_worse, paired, scores
 
 Pair = tuple[Sequence[float], Sequence[float]]
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy
 import pytest
-from report.simulated import Numbers, is_worse, paired, scores
 
 from assay.errors import ConfigError
 from assay.stats import detectable_difference, sign_flip_test
+from simulated import Numbers, is_worse, paired, scores
 
 
 def found_share(n: int, p: float, repeats: tuple[int, int] = (1, 1), *, draws: int = 200) -> float:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from report.made import Result, repeated, run
 
 from assay.errors import ConfigError
 from assay.stats import SampleMean, per_sample_means
 from assay.stats.result_types import all_finite, by_sample, finite, judged_score
+from made_results import Result, repeated, run
 
 
 def test_repeats_are_averaged_and_the_unjudged_left_out() -> None:

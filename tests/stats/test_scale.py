@@ -1,7 +1,6 @@
 """The scale of a run's scores: what it is used for, and what is refused on it."""
 
 import pytest
-from report.made import repeated, run
 
 from assay.errors import ConfigError, ScorerFault
 from assay.stats import summarise
@@ -12,6 +11,7 @@ from assay.stats.scale import (
     summarise_recorded,
 )
 from assay.types import EvaluateResult
+from made_results import repeated, run
 
 
 def test_a_run_is_summed_up_on_its_scale() -> None:

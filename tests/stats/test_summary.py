@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from report.made import Result, repeated, run
 
 from assay.errors import ConfigError
 from assay.stats import RunSummary, mean_interval, summarise
 from assay.stats.summary import MOST_METRICS
+from made_results import Result, repeated, run
 
 
 def test_a_plain_run() -> None:

@@ -1,7 +1,6 @@
 """What is written of one sample, and what is refused."""
 
 import pytest
-from record.stores import broken, scored
 
 from assay.errors import ConfigError, StoreError, WireError
 from assay.store.insert_rows import (
@@ -22,6 +21,7 @@ from assay.types import (
     Usage,
 )
 from make import asked, said, sample
+from store_runs import broken, scored
 
 
 def columns_of(one: Sample, repeat: int = 0) -> dict[str, object]:

@@ -8,16 +8,16 @@ import sys
 from typing import Any
 
 import pytest
-from record.stores import QUICK, key_of, record, scored, spec
 
 from assay.errors import ConfigError
 from assay.store import Store
 from assay.store.lease import STALE_S
 from assay.store.schema import tables
+from store_runs import QUICK, key_of, record, scored, spec
 
 HOLDING = """
 import sys
-from record.stores import spec
+from store_runs import spec
 from assay.store import Store
 run = Store.open(sys.argv[1]).start_run(spec())
 print("held", flush=True)
@@ -33,7 +33,7 @@ def change_lease(store: Store, **values: Any) -> None:
 def test_a_second_process_is_told_who_holds_a_run(
     where: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parents[1] / "support"))
     command = [sys.executable, "-c", HOLDING, where]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 import sqlalchemy as sa
-from record.stores import broken, record, scored, spec
 
 from assay.errors import StoreError
 from assay.store import Store, StoreSettings
 from assay.store.database import Database, open_postgresql, open_sqlite
 from assay.store.migrations import MIGRATIONS, migrate
 from assay.store.schema import tables
+from store_runs import broken, record, scored, spec
 
 Step = Callable[[sa.Connection], None]
 

@@ -4,7 +4,6 @@ import tracemalloc
 from dataclasses import fields
 
 import pytest
-from record.stores import broken, key_of, record, scored, spec
 
 from assay.errors import ConfigError, StoreError
 from assay.store import ResultRow, Retried, Store
@@ -22,6 +21,7 @@ from assay.types import (
     Usage,
 )
 from make import asked, said, sample
+from store_runs import broken, key_of, record, scored, spec
 
 
 def test_samples_come_back_equal_and_in_dataset_order(store: Store) -> None:

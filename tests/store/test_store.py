@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from record.stores import broken, key_of, record, scored, spec
 
 from assay.errors import ConfigError, MissingExtra, StoreError
 from assay.store import RunSpec, Store, StoreSettings
 from assay.types import Endpoint, ModelCall, Sample, Trajectory, Usage
+from store_runs import broken, key_of, record, scored, spec
 
 
 def test_the_default_store_is_in_a_folder_that_git_ignores(

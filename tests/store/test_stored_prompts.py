@@ -3,11 +3,10 @@
 import asyncio
 from typing import Any
 
-from record.stores import QUICK, broken, key_of, scored, spec
-
 from assay.store import Run, Store
 from assay.store.insert_rows import Entry, failure_entry, result_entry
 from assay.types import Boundary, Failure, Message, Sample, Trajectory
+from store_runs import QUICK, broken, key_of, scored, spec
 
 
 def written(run: Run, *entries: tuple[Sample, str | None]) -> None:

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from record.stores import record, spec
 
 from assay.errors import ConfigError, StoreError
 from assay.store import Store
 from assay.store.schema import tables
 from assay.types import AgentSession, Endpoint, Message, Sample, Status, Trajectory
 from make import asked, called, said
+from store_runs import record, spec
 
 CANARY = "canary-7f3a"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from record.stores import spec
 
 from assay.errors import ConfigError, StoreError
 from assay.store import Run, Store, StoreSettings
 from assay.store.schema import tables
+from store_runs import spec
 
 
 def kept(run: Run) -> dict[int, dict[str, Any]]:

@@ -15,16 +15,16 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy as sa
-from record.stores import QUICK, broken, key_of, record, scored, spec
 
 from assay.errors import AssayError, ConfigError, StoreError, WireError
 from assay.store import Run, Store, StoreSettings, Writer, WriterSettings
 from assay.store.insert_rows import Entry, result_entry
 from assay.types import Sample
+from store_runs import QUICK, broken, key_of, record, scored, spec
 
 RECORDING = """
 import asyncio, sys
-from record.stores import key_of, scored, spec
+from store_runs import key_of, scored, spec
 from assay.store import Store
 
 where, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -51,7 +51,7 @@ def recording(where: str, first: int, last: int) -> "subprocess.Popen[str]":
         [sys.executable, "-c", RECORDING, where, str(first), str(last)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
     )
 
 
@@ -163,7 +163,7 @@ def test_a_locked_store_stops_the_run_loudly(tmp_path: Path) -> None:
 READ_ONLY = """
 import asyncio, os, sys
 from pathlib import Path
-from record.stores import key_of, scored, spec
+from store_runs import key_of, scored, spec
 from assay.store import Store
 
 async def main():
@@ -194,7 +194,7 @@ def test_a_read_only_store_says_so(open_folder: Path) -> None:
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
     )
     folder.chmod(0o755)
 

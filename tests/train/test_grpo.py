@@ -9,19 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from training.lamps import (
-    PROMPTS,
-    Lamp,
-    lamp_config,
-    lamp_model,
-    looked_and_said,
-    numbers,
-    same,
-    share_of_a,
-    trained,
-    weights,
-)
-from training.word_models import word_model, word_tokenizer
 
 from assay.environments import BasicEnvironment
 from assay.errors import ConfigError, MissingExtra, TrainingError
@@ -36,7 +23,20 @@ from assay.train.rollout_collector import STEP
 from assay.train.token_spans import tokenised
 from assay.train.training_session import TrainingSession
 from assay.types import Endpoint, EvaluateResult, Message, Sample
+from lamps import (
+    PROMPTS,
+    Lamp,
+    lamp_config,
+    lamp_model,
+    looked_and_said,
+    numbers,
+    same,
+    share_of_a,
+    trained,
+    weights,
+)
 from tiny_models import tiny_model
+from word_models import word_model, word_tokenizer
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

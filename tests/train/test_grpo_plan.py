@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.lamps import PROMPTS, Lamp, lamp_config, looked_and_said
 
 from assay.datasets import load_samples
 from assay.environments import BasicEnvironment, CalculatorEnvironment, Environment
 from assay.errors import ConfigError, DatasetError
 from assay.train.grpo_plan import Plan, environment_factory, planned
 from assay.types import Sample
+from lamps import PROMPTS, Lamp, lamp_config, looked_and_said
 
 SAMPLE = Sample(prompt="?", ground_truth="red")
 

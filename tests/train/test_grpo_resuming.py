@@ -4,7 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.lamps import (
+
+from assay.environments import BasicEnvironment
+from assay.errors import ConfigError, StoreError, TrainingError
+from assay.providers.in_process import LocalModel
+from assay.runner import Stop
+from assay.store import Run, Store
+from assay.train.events import Saved, Stepped, TrainingEvent
+from assay.train.grpo import grpo_train
+from assay.train.lora import Lora
+from assay.train.training_session import TrainingSession
+from assay.types import Sample
+from lamps import (
     PROMPTS,
     Lamp,
     lamp_config,
@@ -17,17 +28,6 @@ from training.lamps import (
     trained,
     weights,
 )
-
-from assay.environments import BasicEnvironment
-from assay.errors import ConfigError, StoreError, TrainingError
-from assay.providers.in_process import LocalModel
-from assay.runner import Stop
-from assay.store import Run, Store
-from assay.train.events import Saved, Stepped, TrainingEvent
-from assay.train.grpo import grpo_train
-from assay.train.lora import Lora
-from assay.train.training_session import TrainingSession
-from assay.types import Sample
 
 
 @pytest.mark.parametrize(

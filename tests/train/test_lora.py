@@ -3,10 +3,10 @@
 import sys
 
 import pytest
-from training.word_models import word_model
 
 from assay.errors import MissingExtra
 from assay.train.lora import Lora, with_lora
+from word_models import word_model
 
 
 def test_only_the_chosen_layers_get_matrices_and_only_these_are_trained() -> None:

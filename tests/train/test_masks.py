@@ -5,8 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from training.mask_properties import broken, calls_of, whole
-from training.mask_rollouts import (
+
+from assay.train import tokenised
+from assay.types import ModelCall, Sample, Trajectory
+from mask_properties import broken, calls_of, whole
+from mask_rollouts import (
     CHATS,
     TEMPERATURE,
     recomputed,
@@ -15,9 +18,6 @@ from training.mask_rollouts import (
     tokenizer_of,
     weights_of,
 )
-
-from assay.train import tokenised
-from assay.types import ModelCall, Sample, Trajectory
 
 Made = list[Sample]
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from training.lamps import trained, weights
 
 from assay.providers.in_process import LocalModel, Sampling
 from assay.train import (
@@ -18,6 +17,7 @@ from assay.train import (
 )
 from assay.train.precision import WeightsUnchanged, hold_in_float32
 from assay.train.trained_weights import TrainedWeights
+from lamps import trained, weights
 from tiny_models import tiny_local, tiny_model, tiny_weights
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy
 import pytest
-from training.lamps import lamp_model, trained
 
 from assay.providers.in_process import LocalModel
 from assay.train.lora import Lora
 from assay.train.preserve_state import as_it_was
+from lamps import lamp_model, trained
 
 
 def test_there_is_no_dropout_inside() -> None:

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 import torch
-from training.test_policy import config, gradient, sampled
-from training.word_models import word_model
 
 from assay.errors import ConfigError
 from assay.providers.in_process import LocalModel
 from assay.train import Lora, SFTConfig, sft_train
 from assay.train.policy import Policy, seeded
 from assay.train.recomputation import recomputing, should_recompute
+from policies import config, gradient, sampled
 from tiny_models import tiny_local
+from word_models import word_model
 
 
 @pytest.mark.parametrize("lora", [None, Lora(rank=2)])

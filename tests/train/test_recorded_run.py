@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from training.lamps import trained
 
 from assay.errors import ConfigError, StoreError
 from assay.store import Store
 from assay.train.output_folder import Output
 from assay.train.training_session import TrainingSession
+from lamps import trained
 
 
 def test_one_run_belongs_to_a_folder_over_a_resume(tmp_path: Path) -> None:

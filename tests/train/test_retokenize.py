@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from training.mask_rollouts import shipped_template
 
 from assay.errors import TokenError
 from assay.train import Retokeniser, retokenised, token_source, tokenised
 from assay.train.token_spans import FORKS
 from assay.types import Message, ModelCall, Sample, ToolSpec, Trajectory
 from make import answered, asked, called, said
+from mask_rollouts import shipped_template
 from tiny_models import tiny_tokenizer
 
 PLAIN = [asked("hello"), said("first"), asked("and"), said("second")]

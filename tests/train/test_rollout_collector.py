@@ -4,15 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.lamps import (
-    PROMPTS,
-    Lamp,
-    lamp_config,
-    lamp_model,
-    looked_and_said,
-    share_of_a,
-    trained,
-)
 
 from assay.agents import Limits
 from assay.environments import Step
@@ -23,6 +14,15 @@ from assay.train.events import RolledOut, TrainingEvent
 from assay.train.grpo import grpo_train
 from assay.train.training_session import TrainingSession
 from assay.types import EvaluateResult, Message, Sample, Status
+from lamps import (
+    PROMPTS,
+    Lamp,
+    lamp_config,
+    lamp_model,
+    looked_and_said,
+    share_of_a,
+    trained,
+)
 
 
 def recorded(folder: Path) -> list[Sample]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from training.mask_rollouts import TwoQuestions, tokenizer_of
 
 from assay.agents import Limits, RolloutFailed
 from assay.environments import BasicEnvironment, CalculatorEnvironment, Environment, Step
@@ -20,6 +19,7 @@ from assay.train import (
     token_source,
 )
 from assay.types import Endpoint, Message, Sample, Status, ToolSpec
+from mask_rollouts import TwoQuestions, tokenizer_of
 from tiny_models import tiny_local, tiny_tokenizer
 
 CALL = {"tool_calls": [{"id": "call_1", "name": "calculate", "arguments": {"expression": "5 + 3"}}]}

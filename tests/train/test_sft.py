@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from training.mask_rollouts import sampled_rollout
 
 from assay.errors import ConfigError, MissingExtra, TrainingError
 from assay.providers.in_process import LocalModel, Sampling
@@ -16,6 +15,7 @@ from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 from assay.train.checkpoints import weights_digest
 from assay.train.output_folder import Output
 from assay.types import Sample
+from mask_rollouts import sampled_rollout
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer
 
 

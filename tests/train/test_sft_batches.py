@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from training.mask_rollouts import CHATS, scripted_rollout, weights_of
 
 from assay.train.sft_batches import (
     endless_batches,
@@ -18,6 +17,7 @@ from assay.train.sft_batches import (
 )
 from assay.train.sft_data import Example
 from assay.train.token_spans import tokenised
+from mask_rollouts import CHATS, scripted_rollout, weights_of
 from tiny_models import tiny_weights
 
 torch.set_num_threads(1)

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from training.lamps import (
+
+from assay.errors import ConfigError, TrainingError
+from assay.runner import Stop
+from assay.store import Store
+from assay.train.events import Saved, Stepped, TrainingEvent
+from assay.train.grpo import GRPOResult, grpo_train, grpo_train_async
+from assay.train.lora import Lora
+from assay.train.training_session import TrainingSession
+from assay.types import EvaluateResult, Sample
+from lamps import (
     PROMPTS,
     Lamp,
     lamp_config,
@@ -19,15 +28,6 @@ from training.lamps import (
     trained,
     weights,
 )
-
-from assay.errors import ConfigError, TrainingError
-from assay.runner import Stop
-from assay.store import Store
-from assay.train.events import Saved, Stepped, TrainingEvent
-from assay.train.grpo import GRPOResult, grpo_train, grpo_train_async
-from assay.train.lora import Lora
-from assay.train.training_session import TrainingSession
-from assay.types import EvaluateResult, Sample
 
 UNMEASURED = ("ratio", "ratio_max")
 """By TRL."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from training.word_models import word_model
 
 from assay.providers.in_process import LocalModel
 from assay.train.batches import TrainedRollout, micro_batch, step_size
@@ -16,6 +15,7 @@ from assay.train.losses import TokenTerms, grpo_loss
 from assay.train.policy import Policy, token_logprobs
 from assay.train.trl_trainer import make_trainer
 from assay.types import Sample
+from word_models import word_model
 
 LENGTHS = [(5, 7), (3, 1), (6, 12), (2, 4)]
 """Tokens of each rollout: before it begins, and after."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from training.lamps import lamp_config, steps_kept
-from training.trl_process import found_by_training
 
 from assay.errors import ConfigError, TrainingError
 from assay.store import Store
 from assay.train.trl_processes import Place, check_alone, checked_place, from_first
+from lamps import lamp_config, steps_kept
+from trl_process import found_by_training
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 PLACE = """
@@ -32,7 +32,7 @@ print(f"[{here.number}, {here.count}]")
 def started(command: list[str], number: int, count: int, port: int) -> subprocess.Popen[str]:
     env = {
         **os.environ,
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": str(SUPPORT),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(count),
@@ -70,7 +70,7 @@ def told_by(count: int, *command: str) -> list[Any]:
 def test_two_processes_learn_what_one_does_and_record_it_once(tmp_path: Path) -> None:
     alone = found_by_training(tmp_path / "alone")
 
-    first, second = told_by(2, str(TESTS / "training/trl_process.py"), str(tmp_path / "two"))
+    first, second = told_by(2, str(SUPPORT / "trl_process.py"), str(tmp_path / "two"))
 
     assert first["run"] == second["run"]
     assert first["learned"] == second["learned"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trl
-from training.lamps import lamp_config, lamp_model
 from trl.generation.vllm_generation import VLLMGeneration
 
 from assay.errors import TrainingError
@@ -17,6 +16,7 @@ from assay.train.rollout_collector import Interrupted
 from assay.train.trl_learner import check_prompts
 from assay.train.trl_processes import Place
 from assay.train.trl_trainer import make_trainer
+from lamps import lamp_config, lamp_model
 
 KEYS = {"prompt_ids", "completion_ids", "logprobs"}
 

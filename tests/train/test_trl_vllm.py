@@ -5,12 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from training.word_models import END, word_model
 
 from assay.errors import EndpointError
 from assay.providers.in_process import LocalClient, LocalModel, Sampling
 from assay.train.trl_vllm import VllmEngine, sampled_by_vllm
 from assay.types import Endpoint, Message
+from word_models import END, word_model
 
 
 class Generation:

@@ -64,9 +64,8 @@ def make_trainer(
     it, is decided by whoever rolls out.
     """
     import torch
-    from transformers import PrinterCallback
-
     from datasets import Dataset
+    from transformers import PrinterCallback
 
     arguments = trainer_arguments(config, folder)
     if arguments.bf16:

@@ -4,10 +4,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from sources.golden.web_server import ROW, serving
 
 from assay.datasets import FetchRules, fetch_golden
 from assay.errors import ConfigError, DatasetError
+from web_server import ROW, serving
 
 DIGEST = hashlib.sha256(ROW).hexdigest()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sources.golden.web_server import ROW, Diverted, Names, WebServer, serving
 
 from assay.datasets import FetchRules, GoldenDataset, fetch_golden
 from assay.datasets.golden.access_rules import Fetched
@@ -17,6 +16,7 @@ from assay.datasets.golden.download import Landing
 from assay.datasets.golden.network import Guard
 from assay.datasets.golden.web import Download
 from assay.errors import DatasetError, DatasetOutOfReach
+from web_server import ROW, Diverted, Names, WebServer, serving
 
 HERE = FetchRules(allow_private=True)
 

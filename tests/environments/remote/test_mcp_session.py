@@ -18,9 +18,9 @@ from assay.environments.remote.mcp import McpEnvironment
 from assay.environments.remote.mcp_session import (
     MODERN_VERSION,
     Era,
-    connect,
     endpoints,
     header_value,
+    open_mcp_session,
     server_of,
 )
 from assay.errors import EnvironmentFault
@@ -77,7 +77,7 @@ def test_a_server_of_the_package_is_spoken_to_in_both_eras(server: Started, era:
 
 def test_the_modern_era_is_preferred(server: Started) -> None:
     async def play(link: Link) -> str:
-        session = await connect(link, episode="e", extra={})
+        session = await open_mcp_session(link, episode="e", extra={})
         return session.era
 
     assert at(f"{server.url}/mcp", play) == "modern"
@@ -115,7 +115,7 @@ def test_a_tool_that_fails_or_is_called_wrongly_is_told_in_words(server: Started
 
 def test_what_is_learnt_of_a_server_serves_the_next_sessions(server: Started) -> None:
     async def play(link: Link) -> list[str]:
-        sessions = [await connect(link, episode=str(n), extra={}) for n in range(3)]
+        sessions = [await open_mcp_session(link, episode=str(n), extra={}) for n in range(3)]
         assert server_of(link).url == f"{server.url}/mcp"
         return [session.era for session in sessions]
 
@@ -161,7 +161,7 @@ def listed(**more: Any) -> dict[str, Any]:
 
 
 async def tool_names(link: Link) -> list[str]:
-    session = await connect(link, episode="e", extra={})
+    session = await open_mcp_session(link, episode="e", extra={})
     return [tool.name for tool in await session.list_tools()]
 
 
@@ -193,7 +193,7 @@ def test_arguments_are_repeated_in_headers_where_a_schema_asks_it() -> None:
     )
 
     async def play(link: Link) -> None:
-        session = await connect(link, episode="e", extra={})
+        session = await open_mcp_session(link, episode="e", extra={})
         await session.list_tools()
         await session.call_tool("a", {"inner": {"deep": 5}, "flag": True, "bad": "x"})
         await session.call_tool("a", {"inner": 1})
@@ -289,9 +289,9 @@ def test_the_second_session_of_a_server_that_changed_its_mind_is_a_fault() -> No
     told = Told(initialize=HELLO, notifications_initialized=web.Response(status=202))
 
     async def play(link: Link) -> None:
-        await connect(link, episode="1", extra={})
+        await open_mcp_session(link, episode="1", extra={})
         told.answers["initialize"] = {"code": -32000, "message": "closed for today"}
-        await connect(link, episode="2", extra={})
+        await open_mcp_session(link, episode="2", extra={})
 
     with pytest.raises(EnvironmentFault, match="refuses a session: closed for today"):
         with_told(told, play)

@@ -7,7 +7,8 @@ import pytest
 
 from assay import evaluation_test
 from assay.errors import ConfigError, DatasetError
-from assay.pytest_plugin import (
+from assay.pytest_plugin.decorator import _EVAL_PROTOCOL, Asked, asked_of
+from assay.pytest_plugin.eval_protocol import (
     AgentRolloutProcessor,
     EvaluationThreshold,
     MCPGymRolloutProcessor,
@@ -16,7 +17,6 @@ from assay.pytest_plugin import (
     SingleTurnRolloutProcessor,
     translate_options,
 )
-from assay.pytest_plugin.decorator import _EVAL_PROTOCOL, Asked, asked_of
 from assay.pytest_plugin.eval_protocol.processors import RolloutProcessorConfig, Tasks
 from assay.types import Endpoint, Message, Sample
 from make import asked as question

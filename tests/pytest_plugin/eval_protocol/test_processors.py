@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError, EnvironmentFault
-from assay.pytest_plugin import (
+from assay.pytest_plugin.eval_protocol import (
     AgentRolloutProcessor,
     MCPGymRolloutProcessor,
     NoOpRolloutProcessor,

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from scoring.checks.check_files import written
 
 from assay.errors import ConfigError
 from assay.scorers.checks.check_file import read_check_file
+from check_files import written
 
 
 def refusal(folder: Path, text: str) -> str:

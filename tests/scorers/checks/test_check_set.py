@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scoring.checks.check_files import session, written
 
 from assay.errors import ConfigError
 from assay.runner import EvalConfig, evaluate
 from assay.scorers import checks_from
+from check_files import session, written
 
 GOOD, BAD = {"tool_called": "read"}, {"tool_called": "bash"}
 UNKNOWN = {"max_cost": 1}

@@ -1,11 +1,11 @@
 """A conversation as checks read it: turns, calls, and what cannot be judged."""
 
 import pytest
-from scoring.checks.check_files import session
 
 from assay.formats.eval_record import to_eval_record
 from assay.scorers.checks.conversation import Reading
 from assay.types import Boundary, Failure, Message, Sample
+from check_files import session
 from make import answered, asked, called, said, sample
 
 

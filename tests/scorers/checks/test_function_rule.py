@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from scoring.checks.check_files import session, written
 
 from assay.errors import ConfigError
 from assay.scorers import Checks, checks_from
 from assay.types import EvaluateResult
+from check_files import session, written
 
 MODULE = """
 from assay.types import EvaluateResult

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scoring.checks.check_files import session, written
 
 from assay.errors import ConfigError
 from assay.scorers import checks_from
 from assay.scorers.checks.rules import RULES, Check
+from check_files import session, written
 
 
 def checks(*entries: Any) -> tuple[Check, ...]:

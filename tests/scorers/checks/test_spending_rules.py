@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from scoring.checks.check_files import judged, session, verdict
 
 from assay.errors import ConfigError
 from assay.types import ModelCall, Sample, Usage
+from check_files import judged, session, verdict
 
 KNOWN = Usage(input_tokens=90, output_tokens=10, cost_usd=0.5)
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from scoring.checks.check_files import judged, verdict
 
 from assay.errors import ConfigError
 from assay.formats import from_eval_record, to_eval_record
 from assay.scorers import checks_from
 from assay.types import ModelCall, Sample, Usage
+from check_files import judged, verdict
 from make import answered, asked, called, said, sample
 
 FINE: dict[str, Any] = {"failed": False}

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from scoring.checks.check_files import session
 
 from assay.errors import ConfigError
 from assay.scorers.checks.conversation import Reading
 from assay.scorers.checks.targets import read_target
 from assay.scorers.checks.yaml_node import Located
 from assay.types import Message
+from check_files import session
 from make import asked, sample
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from scoring.checks.check_files import judged, session, verdict
 
 from assay.errors import ConfigError
 from assay.types import Sample, ToolCall
+from check_files import judged, session, verdict
 from make import asked, said, sample
 
 RULES: list[tuple[dict[str, Any], dict[str, Any]]] = [

@@ -28,7 +28,7 @@ class Evaluation:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[1]), **environment},
+            env={**os.environ, "PYTHONPATH": str(PROGRAM.parent), **environment},
         )
         self._lines: list[str] = []
         self._news = threading.Condition()

@@ -5,9 +5,8 @@ Each property is a function from both to what is wrong, so that a test can also 
 
 from collections.abc import Callable, Iterator, Sequence
 
-from training.mask_rollouts import TEMPERATURE, recomputed, tokenizer_of, weights_of
-
 from assay.types import ModelCall, Sample
+from mask_rollouts import TEMPERATURE, recomputed, tokenizer_of, weights_of
 
 Property = Callable[[str, Sample, Sequence[Sample]], Iterator[str]]
 TOLERANCE = 1e-4

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.word_models import calling, word_model
-
 from assay.agents import Limits
 from assay.environments import ToolEnvironment, tool
 from assay.providers.in_process import LocalModel
@@ -16,6 +14,7 @@ from assay.train.grpo_config import GRPOConfig
 from assay.train.step_statistics import StepMetrics
 from assay.train.training_session import TrainingSession
 from assay.types import Sample
+from word_models import calling, word_model
 
 COLOURS = ("red", "blue", "green")
 PROMPTS = [

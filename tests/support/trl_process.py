@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from training.lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
 
 from assay.train.grpo import grpo_train
 from assay.train.training_session import TrainingSession
+from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
 
 
 def found_by_training(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.sessions.opencode.archive import StoredMessage, StoredSession
 
-RECORDED = Path(__file__).parent / "fixtures" / "opencode"
+RECORDED = Path(__file__).parents[1] / "fixtures" / "opencode"
 VERSIONS = ("0.1.174", "0.5.29", "1.1.65", "1.18.33")
 NOW = 1_794_766_000_000
 
