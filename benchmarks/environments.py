@@ -26,10 +26,10 @@ from assay.environments import (
     Environment,
     EnvironmentServer,
     GymEnvironment,
-    Kind,
     RemoteEnvironments,
+    ServerKind,
     ServerSettings,
-    launched,
+    launch_server,
 )
 from assay.types import Message, ToolCall
 
@@ -150,7 +150,7 @@ SERVERS: dict[str, Callable[[int], Coroutine[Any, Any, None]]] = {
     "mcp": serve_assay,
     "openenv": serve_openenv,
 }
-KINDS: dict[str, Kind] = {"own": "own", "mcp": "mcp", "openenv": "openenv"}
+KINDS: dict[str, ServerKind] = {"own": "own", "mcp": "mcp", "openenv": "openenv"}
 
 
 # Measuring
@@ -179,7 +179,7 @@ async def side_of(path: str) -> AsyncIterator[Side]:
         yield Side(lambda: lake({}), None)
         return
     command = [sys.executable, str(Path(__file__)), "--serve", path, "{port}"]
-    async with launched(command, "http://127.0.0.1:{port}") as server:
+    async with launch_server(command, "http://127.0.0.1:{port}") as server:
         url = f"{server.url}/mcp" if path == "mcp" else server.url
         async with RemoteEnvironments(url, kind=KINDS[path]) as environments:
             yield Side(environments.make, server.pid)

@@ -60,4 +60,4 @@ def test_a_loader_that_is_not_told_is_found(source: str) -> None:
 
 
 def test_trl_is_told_as_well() -> None:
-    assert trl_trainer._ALWAYS["trust_remote_code"] is False
+    assert trl_trainer._FIXED_ARGUMENTS["trust_remote_code"] is False

@@ -13,15 +13,15 @@ from types import ModuleType
 from typing import Any
 
 _TYPES, _ENVIRONMENTS, _TRAIN = "assay.types", "assay.environments", "assay.train"
-_TRANSLATED = "assay.pytest_plugin.eval_protocol"
+_EVAL_PROTOCOL_HOME = "assay.pytest_plugin.eval_protocol"
 
-_EVAL_PROTOCOL = {
+_EVAL_PROTOCOL_NAMES = {
     "ChatCompletionContentPartParam": "assay.types:ContentBlock",
     "ChatCompletionContentPartTextParam": "assay.types:TextBlock",
-    "CompletionParams": _TRANSLATED,
+    "CompletionParams": _EVAL_PROTOCOL_HOME,
     "EvaluateResult": _TYPES,
     "EvaluationRow": _TYPES,
-    "EvaluationThreshold": _TRANSLATED,
+    "EvaluationThreshold": _EVAL_PROTOCOL_HOME,
     "InputMetadata": _TYPES,
     "Message": _TYPES,
     "MetricResult": _TYPES,
@@ -33,14 +33,14 @@ _PROCESSORS = dict.fromkeys(
     AgentRolloutProcessor MCPGymRolloutProcessor NoOpRolloutProcessor RolloutProcessor
     SingleTurnRolloutProcessor
     """.split(),
-    _TRANSLATED,
+    _EVAL_PROTOCOL_HOME,
 )
-_CONFIG = {"RolloutProcessorConfig": _TRANSLATED}
-_ADAPTER = {"default_dataset_adapter": _TRANSLATED}
+_CONFIG = {"RolloutProcessorConfig": _EVAL_PROTOCOL_HOME}
+_ADAPTER = {"default_dataset_adapter": _EVAL_PROTOCOL_HOME}
 _PYTEST = {**_DECORATOR, **_PROCESSORS, **_CONFIG, **_ADAPTER}
 
 
-def _of(names: dict[str, str], *chosen: str) -> dict[str, str]:
+def _pick_names(names: dict[str, str], *chosen: str) -> dict[str, str]:
     return {name: names[name] for name in chosen}
 
 
@@ -69,38 +69,38 @@ _COREASON = dict.fromkeys(
     """.split(),
     _TYPES,
 )
-_SAMPLES = _of(_ROLLOUTS, "Sample", "Status")
+_SAMPLES = _pick_names(_ROLLOUTS, "Sample", "Status")
 _TRAINING = dict.fromkeys(("GRPOConfig", "agent_rollout_to_sample", "grpo_train"), _TRAIN)
 _EVALUATION = {
-    **_of(_ROLLOUTS, "EvalConfig", "Metric", "Sample", "Score", "evaluate"),
+    **_pick_names(_ROLLOUTS, "EvalConfig", "Metric", "Sample", "Score", "evaluate"),
     "EvalReport": "assay.runner",
 }
-_AGENTS = _of(_ROLLOUTS, "AgentSession", "Endpoint", "Message", "Trajectory", "run_agent")
+_AGENTS = _pick_names(_ROLLOUTS, "AgentSession", "Endpoint", "Message", "Trajectory", "run_agent")
 _MODULES = {
     "coreason_manifest": _COREASON,
     "eval_protocol": {
-        **_EVAL_PROTOCOL,
+        **_EVAL_PROTOCOL_NAMES,
         **_DECORATOR,
-        **_of(_PROCESSORS, "SingleTurnRolloutProcessor"),
+        **_pick_names(_PROCESSORS, "SingleTurnRolloutProcessor"),
         "reward_function": "assay.scorers",
     },
-    "eval_protocol.models": _EVAL_PROTOCOL,
+    "eval_protocol.models": _EVAL_PROTOCOL_NAMES,
     "eval_protocol.pytest": _PYTEST,
-    "eval_protocol.pytest.default_agent_rollout_processor": _of(
+    "eval_protocol.pytest.default_agent_rollout_processor": _pick_names(
         _PROCESSORS, "AgentRolloutProcessor"
     ),
     "eval_protocol.pytest.default_dataset_adapter": _ADAPTER,
-    "eval_protocol.pytest.default_mcp_gym_rollout_processor": _of(
+    "eval_protocol.pytest.default_mcp_gym_rollout_processor": _pick_names(
         _PROCESSORS, "MCPGymRolloutProcessor"
     ),
-    "eval_protocol.pytest.default_no_op_rollout_processor": _of(
+    "eval_protocol.pytest.default_no_op_rollout_processor": _pick_names(
         _PROCESSORS, "NoOpRolloutProcessor"
     ),
-    "eval_protocol.pytest.default_single_turn_rollout_process": _of(
+    "eval_protocol.pytest.default_single_turn_rollout_process": _pick_names(
         _PROCESSORS, "SingleTurnRolloutProcessor"
     ),
     "eval_protocol.pytest.evaluation_test": _DECORATOR,
-    "eval_protocol.pytest.rollout_processor": _of(_PROCESSORS, "RolloutProcessor"),
+    "eval_protocol.pytest.rollout_processor": _pick_names(_PROCESSORS, "RolloutProcessor"),
     "eval_protocol.pytest.types": _CONFIG,
     "eval_protocol.pytest_utils": _DECORATOR,
     "rollouts": _ROLLOUTS,
@@ -108,15 +108,15 @@ _MODULES = {
     "rollouts.dtypes": _ROLLOUTS,
     "rollouts.evaluation": _EVALUATION,
     "rollouts.store": {
-        **_of(_ROLLOUTS, "AgentSession", "Endpoint", "Message"),
+        **_pick_names(_ROLLOUTS, "AgentSession", "Endpoint", "Message"),
         "Store": "assay.store",
     },
     "rollouts.training": {**_SAMPLES, **_TRAINING},
     "rollouts.training.agent_integration": {
-        **_of(_ROLLOUTS, "Sample", "Trajectory"),
-        **_of(_TRAINING, "agent_rollout_to_sample"),
+        **_pick_names(_ROLLOUTS, "Sample", "Trajectory"),
+        **_pick_names(_TRAINING, "agent_rollout_to_sample"),
     },
-    "rollouts.training.types": {**_SAMPLES, **_of(_ROLLOUTS, "Score", "Trajectory")},
+    "rollouts.training.types": {**_SAMPLES, **_pick_names(_ROLLOUTS, "Score", "Trajectory")},
 }
 """Importable name of each stand-in, and where each of its names really lives.
 
@@ -124,7 +124,7 @@ _MODULES = {
 """
 
 
-class _StandIn(ModuleType):
+class _ShimModule(ModuleType):
     """A module whose names are looked up in assay when they are asked for."""
 
     def __init__(self, name: str, homes: dict[str, str]) -> None:
@@ -150,17 +150,17 @@ def install() -> tuple[str, ...]:
     answered = tuple(
         package
         for package in dict.fromkeys(name.partition(".")[0] for name in _MODULES)
-        if isinstance(sys.modules.get(package), _StandIn) or not _is_installed(package)
+        if isinstance(sys.modules.get(package), _ShimModule) or not _is_installed(package)
     )
     for name, homes in _MODULES.items():
         package, _, attribute = name.rpartition(".")
         if name.partition(".")[0] in answered and name not in sys.modules:
-            sys.modules[name] = _StandIn(name, homes)
+            sys.modules[name] = _ShimModule(name, homes)
             # A function has the name of the module that it is in, and is found before it.
             if package and attribute not in _MODULES[package]:
                 setattr(sys.modules[package], attribute, sys.modules[name])
-    if not any(isinstance(finder, _Refusals) for finder in sys.meta_path):
-        sys.meta_path.append(_Refusals())
+    if not any(isinstance(finder, _UnsupportedModuleFinder) for finder in sys.meta_path):
+        sys.meta_path.append(_UnsupportedModuleFinder())
     return answered
 
 
@@ -170,14 +170,14 @@ def _is_installed(package: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-class _Refusals:
+class _UnsupportedModuleFinder:
     """The last place where a module is looked for, and a name that its package does not have."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> None:
         package = name.partition(".")[0]
-        if isinstance(sys.modules.get(package), _StandIn):
+        if isinstance(sys.modules.get(package), _ShimModule):
             # It is the package that is missing. An error with the name of what is imported
             # `from` it would be replaced by one that does not mention assay.
             raise ModuleNotFoundError(

@@ -3,8 +3,8 @@
 import pytest
 
 from assay.agents import Limits
-from assay.agents.agent_limits import Spent
-from assay.providers.active_time import OwnTime
+from assay.agents.agent_limits import RolloutBudget
+from assay.providers.active_time import ActiveTimer
 from assay.types import Usage
 
 FIVE = Usage(input_tokens=3, output_tokens=2, cost_usd=0.05)
@@ -19,7 +19,7 @@ FIVE = Usage(input_tokens=3, output_tokens=2, cost_usd=0.05)
     ],
 )
 def test_a_limit_is_used_up_when_it_is_reached(limits: Limits, reason: str) -> None:
-    spent = Spent(limits, OwnTime())
+    spent = RolloutBudget(limits, ActiveTimer())
 
     assert [spent.add(FIVE), spent.add(FIVE)] == [None, reason]
 
@@ -32,12 +32,12 @@ def test_a_limit_is_used_up_when_it_is_reached(limits: Limits, reason: str) -> N
     ],
 )
 def test_what_was_once_unknown_stays_so(limits: Limits, reason: str) -> None:
-    spent = Spent(limits, OwnTime())
+    spent = RolloutBudget(limits, ActiveTimer())
 
     assert [spent.add(None), spent.add(FIVE)] == [reason, reason]
 
 
 def test_seconds_are_named_before_turns_that_ran_out_with_them() -> None:
-    spent = Spent(Limits(max_turns=1, max_seconds=1e-9), OwnTime())
+    spent = RolloutBudget(Limits(max_turns=1, max_seconds=1e-9), ActiveTimer())
 
     assert spent.add(FIVE) == "max_seconds"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.agents.certified_agent import AgentFault
-from assay.agents.command_agent import CommandAgent, prompt_text
+from assay.agents.command_agent import CommandAgent, render_prompt
 from assay.errors import ConfigError
 from assay.types import Sample
 from make import asked, said
@@ -37,7 +37,7 @@ def test_the_prompt_comes_on_stdin_and_the_answer_goes_to_stdout() -> None:
 def test_several_messages_come_after_their_roles() -> None:
     sample = Sample(prompt=[asked("Hi"), said("Hello"), asked("2 + 2?")])
 
-    assert prompt_text(sample) == "user: Hi\n\nassistant: Hello\n\nuser: 2 + 2?"
+    assert render_prompt(sample) == "user: Hi\n\nassistant: Hello\n\nuser: 2 + 2?"
 
 
 def test_no_shell_reads_the_command_line() -> None:

@@ -4,13 +4,13 @@ import asyncio
 import time
 from typing import Any
 
-from assay.agents.certified_agent import Answered
+from assay.agents.certified_agent import AgentAnswer
 from assay.agents.endpoint_agent import (
     EndpointAgent,
     ToolCode,
-    _counted_sleep,
-    _waited,
-    system_prompt,
+    _retry_waits,
+    _sleep_and_record,
+    build_system_prompt,
 )
 from assay.providers import ClientSettings
 from assay.types import Endpoint, Sample
@@ -33,8 +33,8 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def answered(model: str, params: dict[str, Any] | None = None, **fields: Any) -> Answered:
-    async def run() -> Answered:
+def answered(model: str, params: dict[str, Any] | None = None, **fields: Any) -> AgentAnswer:
+    async def run() -> AgentAnswer:
         endpoint = Endpoint(provider="mock", model=model, extra_params=params or {})
         given = {"definition": HELPER, "settings": ClientSettings(concurrency=1), **fields}
         made = EndpointAgent(endpoint, **given)
@@ -47,7 +47,7 @@ def answered(model: str, params: dict[str, Any] | None = None, **fields: Any) ->
 
 
 def test_the_manifest_says_who_the_agent_is() -> None:
-    text = system_prompt(HELPER).text
+    text = build_system_prompt(HELPER).text
 
     for words in ("Helper", "One who helps.", "Say what is asked for.", "It was made to help."):
         assert words in text
@@ -82,8 +82,8 @@ def test_time_is_the_agents_own() -> None:
 def test_waits_between_attempts_are_counted_apart() -> None:
     async def run() -> list[float]:
         waited: list[float] = []
-        _waited.set(waited)
-        await _counted_sleep(0.001)
+        _retry_waits.set(waited)
+        await _sleep_and_record(0.001)
         return waited
 
     (seconds,) = asyncio.run(run())
@@ -92,7 +92,7 @@ def test_waits_between_attempts_are_counted_apart() -> None:
 
 
 def test_a_server_that_asks_for_patience_does_not_make_its_agent_slow() -> None:
-    async def run() -> tuple[float, Answered]:
+    async def run() -> tuple[float, AgentAnswer]:
         busy = answers({"error": {"message": "slow down"}}, 429, Retry_After="0.5")
         async with ModelServer(busy, OK) as server:
             made = EndpointAgent(

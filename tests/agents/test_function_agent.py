@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from assay.agents.certified_agent import AgentFault, Answered
-from assay.agents.function_agent import FunctionAgent, trajectory_of
+from assay.agents.certified_agent import AgentAnswer, AgentFault
+from assay.agents.function_agent import FunctionAgent, build_trajectory
 from assay.types import Message, Sample, Trajectory
 from make import asked, said
 
 ASKED = Sample(prompt="2 + 2?", ground_truth="4")
 
 
-def answered(function: Callable[..., object], sample: Sample = ASKED) -> Answered:
-    async def run() -> Answered:
+def answered(function: Callable[..., object], sample: Sample = ASKED) -> AgentAnswer:
+    async def run() -> AgentAnswer:
         agent = FunctionAgent(function, "my:agent")
         try:
             return await agent.answer(sample, seed=None)
@@ -59,7 +59,7 @@ def test_text_messages_and_trajectories_are_answers(value: Any) -> None:
 )
 def test_anything_else_is_no_answer(value: Any, message: str) -> None:
     with pytest.raises(AgentFault, match=message):
-        trajectory_of(value, ASKED, 0.1)
+        build_trajectory(value, ASKED, 0.1)
 
 
 def test_an_async_function_is_awaited() -> None:
@@ -101,7 +101,7 @@ def test_whatever_a_function_raises_is_a_fault_of_the_agent(error: BaseException
 def test_a_trajectory_cannot_leave_out_or_change_what_was_asked(first: Message) -> None:
     made = Trajectory(messages=[first, said("four")])
 
-    messages = trajectory_of(made, ASKED, 0.1).messages
+    messages = build_trajectory(made, ASKED, 0.1).messages
 
     assert [message.text for message in messages] == ["2 + 2?", first.text, "four"]
     assert len(made.messages) == 2
@@ -110,7 +110,7 @@ def test_a_trajectory_cannot_leave_out_or_change_what_was_asked(first: Message) 
 def test_a_trajectory_may_have_messages_before_the_question() -> None:
     made = Trajectory(messages=[said("Welcome."), asked("2 + 2?"), said("four")])
 
-    assert trajectory_of(made, ASKED, 0.1) == made
+    assert build_trajectory(made, ASKED, 0.1) == made
 
 
 def test_the_agent_cannot_read_the_answer() -> None:

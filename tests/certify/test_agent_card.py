@@ -4,7 +4,7 @@ import math
 import re
 
 from assay.certify.agent_card import card_markdown, summary_markdown
-from assay.certify.criterion_decisions import Timings, decide_latency, latency_figures
+from assay.certify.criterion_decisions import Timings, compute_latency_figures, decide_latency
 from assay.types.manifest import AgentDefinition
 from bars import SHA, certification, latency_bar, outcome
 
@@ -62,7 +62,7 @@ def test_times_without_end_and_calls_that_failed_are_shown() -> None:
     timings = Timings([[0.001]] * 20 + [[math.inf]] * 10)
     late = decide_latency(latency_bar(), timings, agent_errors=10)
 
-    card = card_markdown(certification(late, latency=latency_figures(timings, "p95")))
+    card = card_markdown(certification(late, latency=compute_latency_figures(timings, "p95")))
 
     assert "| 1.000 | never | never | never | never | never |" in card
     assert "| latency\\_p95\\_ms | never | ≤ 1000 ms | yes |" in card

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.certify import CertifySettings
-from assay.certify.agent_choice import Chosen, choose_agent
+from assay.certify.agent_choice import ChosenAgent, choose_agent
 from assay.errors import ConfigError
 from assay.types import Endpoint
 from assay.types.manifest import AgentDefinition
@@ -26,7 +26,7 @@ def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path.copy())
 
 
-def choose(root: Path, fields: dict[str, Any] | None = None, **settings: Any) -> Chosen:
+def choose(root: Path, fields: dict[str, Any] | None = None, **settings: Any) -> ChosenAgent:
     definition = AgentDefinition.model_validate({**agent(profile()), **(fields or {})})
     given = CertifySettings(**settings)
     return choose_agent(definition, given, root=root, where="agent.yaml: helper", slots=1)

@@ -3,24 +3,26 @@
 import math
 from dataclasses import replace
 
-from assay.certify.aggregate import Called, Tally, _retried
+from assay.certify.aggregate import RecordedAgentCall, RunAggregate, _count_retried_requests
 from assay.certify.criteria import CriterionStatus
 from assay.certify.criterion_decisions import Timings
-from assay.certify.measurement import Measured
+from assay.certify.measurement import Measurement
 from assay.types import ModelCall, Sample, Trajectory
 from bars import latency_bar, score_bar
 
 BARS = (score_bar("right"), latency_bar())
 
 
-def call(right: float | None = 1.0, cost: float | None = 0.5, **fields: object) -> Called:
+def call(
+    right: float | None = 1.0, cost: float | None = 0.5, **fields: object
+) -> RecordedAgentCall:
     scores = {} if right is None else {"right": right}
-    measured = Measured.model_validate({"seconds": 0.1, "scores": scores, **fields})
-    return Called("a", measured, cost, None)
+    measured = Measurement.model_validate({"seconds": 0.1, "scores": scores, **fields})
+    return RecordedAgentCall("a", measured, cost, None)
 
 
-def counted(*samples: list[Called], repeats: int = 1) -> Tally:
-    tally = Tally(repeats)
+def counted(*samples: list[RecordedAgentCall], repeats: int = 1) -> RunAggregate:
+    tally = RunAggregate(repeats)
     for each in samples:
         tally.add(each, BARS)
     return tally
@@ -44,7 +46,7 @@ def test_a_sample_with_one_unscored_repeat_is_unscored() -> None:
 
 
 def test_what_was_never_measured_is_unscored_with_its_failure() -> None:
-    tally = counted([Called("a", None, None, "the disk is full")], [])
+    tally = counted([RecordedAgentCall("a", None, None, "the disk is full")], [])
 
     assert tally.unscored == {"right": 2}
     assert tally.why == {"right": "the disk is full"}
@@ -84,14 +86,18 @@ def test_requests_that_were_sent_again_are_counted() -> None:
     shown = Sample(prompt="?", trajectory=Trajectory(messages=[], calls=calls))
     unknown = Sample(prompt="?", trajectory=Trajectory(messages=[]))
 
-    assert [_retried(shown), _retried(unknown), _retried(Sample(prompt="?"))] == [3, None, None]
+    assert [
+        _count_retried_requests(shown),
+        _count_retried_requests(unknown),
+        _count_retried_requests(Sample(prompt="?")),
+    ] == [3, None, None]
     again = replace(call(), retried_requests=3)
     assert counted([call()]).retried_requests is None
     assert counted([call()], [again], [again]).retried_requests == 6
 
 
 def test_samples_that_ask_the_same_count_once() -> None:
-    tally = Tally(1, same_as={"c": "a"})
+    tally = RunAggregate(1, same_as={"c": "a"})
     for name, score in (("a", 1.0), ("b", 1.0), ("c", 0.0)):
         tally.add([replace(call(score), sample_id=name)], BARS)
 

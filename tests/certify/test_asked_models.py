@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.certify.asked_models import bare_model, manifest_endpoint
+from assay.certify.asked_models import resolve_manifest_endpoint, strip_provider
 from assay.errors import ConfigError
 
 
@@ -20,20 +20,20 @@ from assay.errors import ConfigError
 def test_a_model_is_found_by_its_provider_or_its_plain_name(
     name: str, provider: str, model: str
 ) -> None:
-    endpoint = manifest_endpoint(name, where="agent.yaml", option="--judge")
+    endpoint = resolve_manifest_endpoint(name, where="agent.yaml", option="--judge")
 
     assert (endpoint.provider, endpoint.model) == (provider, model)
-    assert bare_model(name) == model
+    assert strip_provider(name) == model
 
 
 def test_a_model_that_nobody_is_known_to_serve_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"who serves the model 'my-model'[\s\S]*--judge"):
-        manifest_endpoint("my-model", where="agent.yaml", option="--judge")
+        resolve_manifest_endpoint("my-model", where="agent.yaml", option="--judge")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_manifest_cannot_send_keys_to_an_address(scheme: str) -> None:
     with pytest.raises(ConfigError, match="does not belong into a manifest") as caught:
-        manifest_endpoint(f"openai:gpt-4@{scheme}://evil/v1", where="a", option="--runner")
+        resolve_manifest_endpoint(f"openai:gpt-4@{scheme}://evil/v1", where="a", option="--runner")
 
     assert "evil" not in str(caught.value)

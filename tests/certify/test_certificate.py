@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from assay.certify.certificate import Resource, Statement, is_valid, state
+from assay.certify.certificate import Resource, Statement, build_statement, is_valid
 from assay.certify.criterion_decisions import Timings, decide_latency
 from bars import SHA, certification, latency_bar, outcome
 
@@ -67,7 +67,7 @@ def test_a_certificate_has_the_shape_that_in_toto_asks_for() -> None:
         dataset={"uri": "s3://bucket/golden.jsonl", "sha256": SHA, "rows": 30},
     )
 
-    made = written(state(result, valid_days=30))
+    made = written(build_statement(result, valid_days=30))
 
     jsonschema.validate(made, IN_TOTO)
     predicate = made["predicate"]
@@ -83,7 +83,9 @@ def test_everything_that_decides_the_result_is_there_by_digest() -> None:
     unknown = outcome(name="odd", graded_by={"by": "metric", "name": "builtins:bool"})
     files = {"path": "agent.yaml", "sha256": SHA, "references": {"parts/bar.yaml": SHA}}
 
-    made = written(state(certification(outcome(), judged, unknown, manifest=files), valid_days=1))
+    made = written(
+        build_statement(certification(outcome(), judged, unknown, manifest=files), valid_days=1)
+    )
 
     assert [each["name"] for each in made["predicate"]["configuration"]] == [
         "manifest:agent.yaml",
@@ -99,20 +101,22 @@ def test_the_subjects_are_the_definition_the_code_and_what_is_named_beside() -> 
     agent = result.agent.model_copy(update={"runner": "my:agent", "runner_sha256": "cd" * 32})
     image = Resource(name="image", digest={"sha256": "ef" * 32})
 
-    made = state(result.model_copy(update={"agent": agent}), valid_days=1, subjects=(image,))
+    made = build_statement(
+        result.model_copy(update={"agent": agent}), valid_days=1, subjects=(image,)
+    )
 
     assert [each.name for each in made.subject] == ["agent:helper", "code:my:agent", "image"]
 
 
 def test_a_certificate_reads_back_as_it_was() -> None:
     late = decide_latency(latency_bar(), Timings([[0.1]] * 30), agent_errors=0)
-    made = state(certification(outcome(), late), valid_days=30)
+    made = build_statement(certification(outcome(), late), valid_days=30)
 
     assert Statement.model_validate_json(made.to_json()) == made
 
 
 def test_fields_of_others_are_ignored_as_in_toto_asks() -> None:
-    made = state(certification(), valid_days=30)
+    made = build_statement(certification(), valid_days=30)
     changed = written(made)
     changed["extra"] = changed["predicate"]["extra"] = 1
 
@@ -120,7 +124,7 @@ def test_fields_of_others_are_ignored_as_in_toto_asks() -> None:
 
 
 def test_it_holds_from_the_last_measurement_for_so_many_days() -> None:
-    found = state(certification(), valid_days=30).certification
+    found = build_statement(certification(), valid_days=30).certification
     measured = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
     assert found.valid_until == measured + timedelta(days=30)
@@ -140,7 +144,7 @@ def test_it_holds_from_the_last_measurement_for_so_many_days() -> None:
 )
 def test_there_is_no_certificate_of(result: Any) -> None:
     with pytest.raises(ValueError, match="there is no certificate of"):
-        state(result, valid_days=30)
+        build_statement(result, valid_days=30)
 
 
 LIES: dict[str, tuple[tuple[str | int, ...], Any, str]] = {
@@ -203,7 +207,7 @@ def test_a_certificate_that_contradicts_itself_is_refused(
 ) -> None:
     shaky = outcome(right=28)
     changed = written(
-        state(certification(shaky, outcome(3, name="polite", strict=False)), valid_days=9)
+        build_statement(certification(shaky, outcome(3, name="polite", strict=False)), valid_days=9)
     )
     part: Any = changed
     for key in place[:-1]:
@@ -216,7 +220,7 @@ def test_a_certificate_that_contradicts_itself_is_refused(
 
 @pytest.mark.parametrize("name", ["_type", "predicateType", "subject", "predicate"])
 def test_no_part_of_a_statement_may_be_left_out(name: str) -> None:
-    changed = written(state(certification(), valid_days=9))
+    changed = written(build_statement(certification(), valid_days=9))
     del changed[name]
 
     with pytest.raises(ValidationError, match="Field required"):

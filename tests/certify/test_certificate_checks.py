@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from assay.certify.certificate import Resource, state
-from assay.certify.certificate_checks import Expected, Finding, check_certificate
+from assay.certify.certificate import Resource, build_statement
+from assay.certify.certificate_checks import (
+    CertificateFinding,
+    CertificateRequirements,
+    check_certificate,
+)
 from assay.certify.certified import CertificationResult
 from assay.certify.criterion_decisions import Timings, decide_latency
 from bars import SHA, certification, latency_bar, outcome, score_bar
@@ -20,7 +24,7 @@ POLITE: dict[str, Any] = {
     "graded_by": {"by": "judge", "name": "mock:fixed", "sha256": SHA},
 }
 JUDGE = {"asked": "openai:gpt-4 at api.openai.com", "returned": ["gpt-4"], "calls": 30}
-EXPECTED = Expected(
+EXPECTED = CertificateRequirements(
     agent="helper",
     definition_sha256=SHA,
     bars=(score_bar(), score_bar(**POLITE), latency_bar()),
@@ -38,12 +42,12 @@ def result(**fields: Any) -> CertificationResult:
     return certification(*outcomes, judge=JUDGE, **fields)
 
 
-def found(expected: Expected, **fields: Any) -> list[Finding]:
-    statement = state(result(**fields), valid_days=30)
+def found(expected: CertificateRequirements, **fields: Any) -> list[CertificateFinding]:
+    statement = build_statement(result(**fields), valid_days=30)
     return list(check_certificate(statement, expected, now=NOW))
 
 
-def mismatches(expected: Expected, **fields: Any) -> list[tuple[str, str, str]]:
+def mismatches(expected: CertificateRequirements, **fields: Any) -> list[tuple[str, str, str]]:
     return [
         (each.check, each.expected, each.found)
         for each in found(expected, **fields)
@@ -162,7 +166,7 @@ def test_a_no_is_no_certificate_to_deploy_on() -> None:
 
 
 def test_a_certificate_that_ran_out_is_named() -> None:
-    statement = state(result(), valid_days=1)
+    statement = build_statement(result(), valid_days=1)
     late = datetime(2026, 3, 3, tzinfo=UTC)
 
     (named,) = [
@@ -183,7 +187,7 @@ def test_a_dataset_that_nobody_pinned_or_fetched_is_said_to_be_unchecked() -> No
 
 def test_a_required_artifact_is_found_by_its_digest() -> None:
     commit = Resource(name="git", digest={"gitCommit": "0123abcd"})
-    statement = state(result(), valid_days=30, subjects=(commit,))
+    statement = build_statement(result(), valid_days=30, subjects=(commit,))
     expected = replace(EXPECTED, subjects=(("gitCommit", "0123abcd"),))
 
     findings = check_certificate(statement, expected, now=NOW)

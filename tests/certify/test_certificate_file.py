@@ -5,18 +5,18 @@ import json
 
 import pytest
 
-from assay.certify.certificate import Statement, state
+from assay.certify.certificate import Statement, build_statement
 from assay.certify.certificate_file import (
-    LARGEST,
+    MAX_CERTIFICATE_BYTES,
     Envelope,
-    decoded,
+    decode_base64,
     read_certificate,
     read_statement,
 )
 from assay.errors import WireError
 from bars import certification
 
-STATEMENT = state(certification(), valid_days=30)
+STATEMENT = build_statement(certification(), valid_days=30)
 TEXT = STATEMENT.to_json()
 
 
@@ -37,19 +37,19 @@ def test_an_envelope_is_read_and_its_statement_after_it() -> None:
     found = read_certificate(enveloped(), where="c.json")
 
     assert isinstance(found, Envelope)
-    assert read_statement(decoded(found.payload, where="c.json"), where="c.json") == STATEMENT
+    assert read_statement(decode_base64(found.payload, where="c.json"), where="c.json") == STATEMENT
 
 
 def test_base64_of_either_alphabet_is_understood() -> None:
     data = b"\xfb\xff\xbe"
 
-    assert decoded("+/++", where="c") == decoded("-_--", where="c") == data
+    assert decode_base64("+/++", where="c") == decode_base64("-_--", where="c") == data
 
 
 @pytest.mark.parametrize("text", ["AAA", "A A=", "ÄÄÄÄ", "AA=A"])
 def test_base64_that_is_damaged_is_refused(text: str) -> None:
     with pytest.raises(WireError, match=r"c\.json: the envelope is damaged: not base64"):
-        decoded(text, where="c.json")
+        decode_base64(text, where="c.json")
 
 
 BAD = {
@@ -80,7 +80,7 @@ def test_what_is_no_certificate_is_refused(data: bytes, message: str) -> None:
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(WireError, match="has more than 8,388,608 bytes"):
-        read_certificate(b" " * (LARGEST + 1), where="c.json")
+        read_certificate(b" " * (MAX_CERTIFICATE_BYTES + 1), where="c.json")
 
 
 def test_reading_leaves_the_statement_as_it_was_written() -> None:

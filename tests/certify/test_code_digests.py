@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from assay.certify.code_digests import definition_sha256
-from assay.types.digests import code_sha256, file_sha256
+from assay.certify.code_digests import digest_definition
+from assay.types.digests import compute_code_sha256, compute_file_sha256
 from assay.types.manifest import AgentDefinition
 from certifying import RIGHT, agent, profile
 
 
 def digest(**fields: Any) -> str:
     given = {**agent(profile()), **fields}
-    return definition_sha256(AgentDefinition.model_validate(given))
+    return digest_definition(AgentDefinition.model_validate(given))
 
 
 def test_spelling_out_a_default_changes_nothing() -> None:
@@ -23,7 +23,7 @@ def test_spelling_out_a_default_changes_nothing() -> None:
         agent(profile({**RIGHT, "strict": True}, gate="point", repeats=1))
     )
 
-    assert definition_sha256(plain) == definition_sha256(spelled)
+    assert digest_definition(plain) == digest_definition(spelled)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,12 @@ def test_any_change_of_the_definition_changes_the_digest(change: dict[str, Any])
 
 
 def test_code_is_digested_with_the_file_it_is_in() -> None:
-    assert code_sha256(digest) == file_sha256(Path(__file__))
-    assert file_sha256(Path(__file__)) == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    assert compute_code_sha256(digest) == compute_file_sha256(Path(__file__))
+    assert (
+        compute_file_sha256(Path(__file__))
+        == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    )
 
 
 def test_code_without_a_file_has_no_digest() -> None:
-    assert code_sha256(len) is None
+    assert compute_code_sha256(len) is None

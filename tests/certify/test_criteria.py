@@ -15,9 +15,9 @@ def test_the_worst_and_the_goodness_of_a_score_follow_the_direction() -> None:
     grades = score_bar("grade", 4, range=(1, 5))
     faults = score_bar("fault_rate", 0.1, direction="min")
 
-    assert (grades.worst, grades.goodness(4)) == (1, 0.75)
-    assert (faults.worst, faults.goodness(0.25)) == (1.0, 0.75)
-    assert (latency_bar().worst, latency_bar().goodness(5)) == (None, None)
+    assert (grades.worst, grades.normalize_score(4)) == (1, 0.75)
+    assert (faults.worst, faults.normalize_score(0.25)) == (1.0, 0.75)
+    assert (latency_bar().worst, latency_bar().normalize_score(5)) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ import math
 
 import pytest
 
-from assay.certify.criteria import CriterionOutcome, CriterionStatus, Evidence
+from assay.certify.criteria import CriterionOutcome, CriterionStatus, EvidenceLevel
 from assay.certify.criterion_decisions import (
     Counts,
     Timings,
+    compute_latency_figures,
     decide_latency,
     decide_score,
-    latency_figures,
 )
 from bars import latency_bar, score_bar
 
@@ -27,15 +27,15 @@ def scored(right: int, n: int, threshold: float = 0.9, **fields: str) -> Criteri
 @pytest.mark.parametrize(
     ("right", "n", "status", "evidence"),
     [
-        (30, 30, PASSED, Evidence.PROVEN),
-        (28, 28, PASSED, Evidence.INCONCLUSIVE),
-        (9, 10, PASSED, Evidence.INCONCLUSIVE),
-        (8, 10, FAILED, Evidence.INCONCLUSIVE),
-        (15, 30, FAILED, Evidence.REFUTED),
+        (30, 30, PASSED, EvidenceLevel.PROVEN),
+        (28, 28, PASSED, EvidenceLevel.INCONCLUSIVE),
+        (9, 10, PASSED, EvidenceLevel.INCONCLUSIVE),
+        (8, 10, FAILED, EvidenceLevel.INCONCLUSIVE),
+        (15, 30, FAILED, EvidenceLevel.REFUTED),
     ],
 )
 def test_the_point_decides_and_the_evidence_says_how_sure_that_is(
-    right: int, n: int, status: CriterionStatus, evidence: Evidence
+    right: int, n: int, status: CriterionStatus, evidence: EvidenceLevel
 ) -> None:
     outcome = scored(right, n)
 
@@ -57,10 +57,10 @@ def test_a_gate_that_wants_proof_fails_what_is_only_likely() -> None:
 def test_low_values_are_good_where_the_direction_says_so() -> None:
     bar = score_bar("error_rate", 0.05, direction="min")
 
-    assert decide_score(bar, [0.0] * 59, NONE).evidence is Evidence.PROVEN
-    assert decide_score(bar, [0.0] * 58, NONE).evidence is Evidence.INCONCLUSIVE
+    assert decide_score(bar, [0.0] * 59, NONE).evidence is EvidenceLevel.PROVEN
+    assert decide_score(bar, [0.0] * 58, NONE).evidence is EvidenceLevel.INCONCLUSIVE
     bad = decide_score(bar, [1.0] * 10, NONE)
-    assert (bad.status, bad.evidence) == (FAILED, Evidence.REFUTED)
+    assert (bad.status, bad.evidence) == (FAILED, EvidenceLevel.REFUTED)
     assert bad.reason == "mean 1.000 is above 0.050; refuted"
 
 
@@ -101,18 +101,18 @@ def test_a_percentile_is_a_time_that_occurred() -> None:
     outcome = timed(*range(1, 101), limit=95)
 
     assert outcome.value == pytest.approx(95)
-    assert (outcome.status, outcome.evidence) == (PASSED, Evidence.INCONCLUSIVE)
+    assert (outcome.status, outcome.evidence) == (PASSED, EvidenceLevel.INCONCLUSIVE)
     assert outcome.at_most == pytest.approx(99)
-    assert timed(*range(1, 101), limit=99).evidence is Evidence.PROVEN
-    assert timed(*range(1, 101), limit=50).evidence is Evidence.REFUTED
+    assert timed(*range(1, 101), limit=99).evidence is EvidenceLevel.PROVEN
+    assert timed(*range(1, 101), limit=50).evidence is EvidenceLevel.REFUTED
 
 
 def test_fewer_than_59_samples_prove_nothing_about_a_p95() -> None:
     few = timed(*[1.0] * 58)
 
-    assert (few.status, few.evidence, few.at_most) == (PASSED, Evidence.INCONCLUSIVE, None)
+    assert (few.status, few.evidence, few.at_most) == (PASSED, EvidenceLevel.INCONCLUSIVE, None)
     assert few.reason.endswith("there is no bound with 95 % confidence")
-    assert timed(*[1.0] * 59).evidence is Evidence.PROVEN
+    assert timed(*[1.0] * 59).evidence is EvidenceLevel.PROVEN
 
 
 def test_a_call_that_never_came_back_takes_for_ever() -> None:
@@ -142,9 +142,9 @@ def test_the_statistic_is_the_whole_decision(statistic: str, status: CriterionSt
 
 
 def test_the_longest_time_there_is_can_be_refuted_but_not_proven() -> None:
-    assert timed(*[1.0] * 500, statistic="max").evidence is Evidence.INCONCLUSIVE
-    assert timed(2000.0, statistic="max").evidence is Evidence.REFUTED
-    assert timed(1.0, math.inf, statistic="mean").evidence is Evidence.REFUTED
+    assert timed(*[1.0] * 500, statistic="max").evidence is EvidenceLevel.INCONCLUSIVE
+    assert timed(2000.0, statistic="max").evidence is EvidenceLevel.REFUTED
+    assert timed(1.0, math.inf, statistic="mean").evidence is EvidenceLevel.REFUTED
 
 
 def test_answers_from_a_cache_are_no_times() -> None:
@@ -162,16 +162,16 @@ def test_repeats_of_a_sample_count_once_towards_the_bound() -> None:
 
     outcome = decide_latency(latency_bar(), repeated, agent_errors=0)
 
-    assert (outcome.samples, outcome.evidence) == (58, Evidence.INCONCLUSIVE)
+    assert (outcome.samples, outcome.evidence) == (58, EvidenceLevel.INCONCLUSIVE)
 
 
 def test_figures_say_what_failed_and_how_it_was_measured() -> None:
     timings = Timings([[0.01]] * 98 + [[math.inf], [0.5]], concurrency=4, warmup=2)
 
-    figures = latency_figures(timings, "p95")
+    figures = compute_latency_figures(timings, "p95")
 
     assert (figures.p50, figures.p99, figures.max) == (10, 500, None)
     assert figures.infinite == ("max", "mean")
     assert (figures.samples, figures.failed) == (100, 1)
     assert (figures.concurrency, figures.warmup) == (4, 2)
-    assert latency_figures(Timings([]), "p95").p50 is None
+    assert compute_latency_figures(Timings([]), "p95").p50 is None

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from assay.certify import CertifySettings
-from assay.certify.golden_dataset import Golden, open_golden
+from assay.certify.golden_dataset import LoadedGoldenDataset, open_golden
 from assay.errors import ConfigError, DatasetError
 from assay.types.manifest import EvaluationProfile
 from certifying import golden, profile
 
 
-def opened(folder: Path, fields: dict[str, Any] | None = None, **settings: Any) -> Golden:
+def opened(
+    folder: Path, fields: dict[str, Any] | None = None, **settings: Any
+) -> LoadedGoldenDataset:
     made = EvaluationProfile.model_validate(profile(**(fields or {})))
     return open_golden(
         made,

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from assay.certify.graders import Grader, Settling, latency_bar, rows_needed, settle_criteria
+from assay.certify.graders import (
+    CriteriaContext,
+    Grader,
+    compute_samples_needed,
+    resolve_criteria,
+    resolve_latency_criterion,
+)
 from assay.certify.judge_client import JudgeModel
 from assay.errors import ConfigError
 from assay.types.manifest import EvaluationProfile
@@ -28,7 +34,7 @@ def settled(
 ) -> tuple[Grader, ...]:
     made = JudgeModel(judge(1.0)) if judged else None
     given = EvaluationProfile.model_validate(profile(*rubric, **fields))
-    return settle_criteria(given, Settling(root, "agent.yaml: helper", lambda: made))
+    return resolve_criteria(given, CriteriaContext(root, "agent.yaml: helper", lambda: made))
 
 
 def test_a_registered_metric_comes_before_the_judge(tmp_path: Path) -> None:
@@ -182,7 +188,7 @@ def test_what_no_sample_can_prove_is_refused_where_proof_is_wanted(tmp_path: Pat
         profile(expected_latency_ms=5, latency_statistic="max", gate="proven")
     )
     with pytest.raises(ConfigError, match="can prove a limit on the max"):
-        latency_bar(made, where="x")
+        resolve_latency_criterion(made, where="x")
 
 
 def test_confidence_is_more_than_a_coin_toss(tmp_path: Path) -> None:
@@ -193,20 +199,20 @@ def test_confidence_is_more_than_a_coin_toss(tmp_path: Path) -> None:
 def test_a_limit_on_times_is_a_criterion_like_the_others(tmp_path: Path) -> None:
     made = EvaluationProfile.model_validate(profile(expected_latency_ms=2000))
 
-    bar = latency_bar(made, where="x")
+    bar = resolve_latency_criterion(made, where="x")
 
     assert bar is not None
     assert (bar.name, bar.strict, bar.direction) == ("latency_p95_ms", True, "min")
-    assert rows_needed(bar) == 59
+    assert compute_samples_needed(bar) == 59
     unlimited = EvaluationProfile.model_validate(profile())
-    assert latency_bar(unlimited, where="x") is None
+    assert resolve_latency_criterion(unlimited, where="x") is None
 
 
 def test_a_mean_of_times_needs_no_number_of_rows(tmp_path: Path) -> None:
     made = EvaluationProfile.model_validate(
         profile(expected_latency_ms=5, latency_statistic="mean")
     )
-    bar = latency_bar(made, where="x")
+    bar = resolve_latency_criterion(made, where="x")
 
     assert bar is not None
-    assert rows_needed(bar) is None
+    assert compute_samples_needed(bar) is None

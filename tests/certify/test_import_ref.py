@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.certify.import_ref import function_named, imported, is_code_name
+from assay.certify.import_ref import import_function, import_object, is_code_name
 from assay.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_function_beside_the_manifest_is_found(folder: Path) -> None:
     (folder / "own_metric_a.py").write_text("def score(sample): return 1\n")
 
-    function = function_named("own_metric_a:score", folders=(folder,), where="m")
+    function = import_function("own_metric_a:score", folders=(folder,), where="m")
 
     assert function(object()) == 1
 
@@ -45,14 +45,14 @@ def test_what_cannot_be_called_with_a_sample_is_refused(
     (folder / f"{name}.py").write_text(code)
 
     with pytest.raises(ConfigError, match=message) as caught:
-        function_named(f"{name}:score", folders=(folder,), where="agent.yaml: right: metric")
+        import_function(f"{name}:score", folders=(folder,), where="agent.yaml: right: metric")
 
     assert str(caught.value).startswith("agent.yaml: right: metric: ")
 
 
 def test_a_module_that_is_not_there_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="ModuleNotFoundError"):
-        imported("no_such_module_here", folders=(folder,), where="--tools")
+        import_object("no_such_module_here", folders=(folder,), where="--tools")
 
 
 @pytest.mark.parametrize(

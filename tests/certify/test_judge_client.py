@@ -6,9 +6,14 @@ import re
 
 import pytest
 
-from assay.certify.judge_client import JudgeModel, prompt_characters, prompt_sha256, rubric_for
+from assay.certify.judge_client import (
+    JudgeModel,
+    build_criterion_rubric,
+    count_prompt_characters,
+    digest_judge_prompt,
+)
 from assay.errors import ConfigError
-from assay.providers.answering_models import models_noted
+from assay.providers.answering_models import reported_models
 from assay.types import Endpoint
 from assay.types.manifest import SuccessCriterion
 from certifying import JUDGED, judge
@@ -20,7 +25,7 @@ POLITE = SuccessCriterion.model_validate(JUDGED)
 
 
 def test_the_description_is_the_rubric() -> None:
-    rubric = rubric_for(POLITE, "max")
+    rubric = build_criterion_rubric(POLITE, "max")
 
     assert rubric.criteria[0].description == "It is polite."
     assert rubric.reference
@@ -28,32 +33,32 @@ def test_the_description_is_the_rubric() -> None:
 
 
 def test_what_should_be_low_is_graded_by_how_far_it_occurs() -> None:
-    assert "occurs" in rubric_for(POLITE, "min").criteria[0].levels[1.0]
+    assert "occurs" in build_criterion_rubric(POLITE, "min").criteria[0].levels[1.0]
 
 
 @pytest.mark.parametrize("name", ["Answer Relevance!", "9lives", "日本", "x" * 200])
 def test_any_name_of_a_criterion_can_be_judged(name: str) -> None:
     criterion = SuccessCriterion.model_validate({**JUDGED, "name": name})
 
-    assert rubric_for(criterion, "max").name == name[:100]
+    assert build_criterion_rubric(criterion, "max").name == name[:100]
 
 
 def test_the_digest_of_the_prompt_is_the_same_each_time_and_follows_the_words() -> None:
     other = SuccessCriterion.model_validate({**JUDGED, "description": "It is rude."})
 
-    digest = prompt_sha256(rubric_for(POLITE, "max"))
+    digest = digest_judge_prompt(build_criterion_rubric(POLITE, "max"))
 
-    assert digest == prompt_sha256(rubric_for(POLITE, "max"))
-    assert digest != prompt_sha256(rubric_for(other, "max"))
-    assert digest != prompt_sha256(rubric_for(POLITE, "min"))
-    assert prompt_characters() > 500
+    assert digest == digest_judge_prompt(build_criterion_rubric(POLITE, "max"))
+    assert digest != digest_judge_prompt(build_criterion_rubric(other, "max"))
+    assert digest != digest_judge_prompt(build_criterion_rubric(POLITE, "min"))
+    assert count_prompt_characters() > 500
 
 
 def test_the_model_that_answered_is_noted_under_the_name_it_gave() -> None:
     async def run() -> tuple[float | None, set[str]]:
         model = JudgeModel(judge(0.75))
         noted: set[str] = set()
-        models_noted.set(noted)
+        reported_models.set(noted)
         result = await model.scorer(POLITE, "max")(sample(asked("Hi"), said("Hello!")))
         await model.close()
         return result.reward, noted

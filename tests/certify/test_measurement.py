@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from assay.agents import run_agent
-from assay.agents.certified_agent import Agent, Answered
+from assay.agents.certified_agent import Agent, AgentAnswer
 from assay.agents.function_agent import FunctionAgent
 from assay.certify.graders import Grader
-from assay.certify.measurement import KEY, Measurer, measured_of, repeat_of
+from assay.certify.measurement import MEASUREMENT_KEY, AgentScorer, parse_repeat, read_measurement
 from assay.environments import BasicEnvironment, Step
 from assay.errors import AccessDenied, ScorerFault
-from assay.store.stored_prompts import Kept
+from assay.store.stored_prompts import KeptRollout
 from assay.types import EvaluateResult, Message, ModelCall, Sample, Trajectory
 from bars import score_bar
 from make import said
@@ -24,12 +24,14 @@ def grader(score: Callable[[Sample], object], name: str = "right", **fields: Any
     return Grader(score_bar(name, **fields), score)
 
 
-def measurer(agent: Callable[..., object], *graders: Grader, timeout_s: float = 30.0) -> Measurer:
+def measurer(
+    agent: Callable[..., object], *graders: Grader, timeout_s: float = 30.0
+) -> AgentScorer:
     made: Agent = FunctionAgent(agent, "my:agent")
-    return Measurer(made, graders, slots=1, timeout_s=timeout_s, name="certify(x)")
+    return AgentScorer(made, graders, slots=1, timeout_s=timeout_s, name="certify(x)")
 
 
-def measure(made: Measurer, sample: Sample | None = None) -> tuple[EvaluateResult, Sample]:
+def measure(made: AgentScorer, sample: Sample | None = None) -> tuple[EvaluateResult, Sample]:
     sample = sample or Sample(prompt="2 + 2?", ground_truth="4")
     try:
         return asyncio.run(_measured(made, sample)), sample
@@ -37,7 +39,7 @@ def measure(made: Measurer, sample: Sample | None = None) -> tuple[EvaluateResul
         made.close()
 
 
-async def _measured(made: Measurer, sample: Sample) -> EvaluateResult:
+async def _measured(made: AgentScorer, sample: Sample) -> EvaluateResult:
     return await made(sample)
 
 
@@ -53,7 +55,7 @@ def test_a_sample_holds_its_scores_its_time_and_its_goodness() -> None:
     assert result.score == pytest.approx((0.75 + 0.2) / 2)
     assert (result.metrics["right"].score, result.metrics["faults"].score) == (0.75, 4)
     assert result.metrics["latency_ms"].score is not None
-    measured = measured_of(sample)
+    measured = read_measurement(sample)
     assert measured is not None
     assert measured.scores == {"right": 0.75, "faults": 4}
     assert sample.response == "four"
@@ -71,7 +73,7 @@ def test_an_agent_that_crashes_gets_the_worst_of_every_criterion() -> None:
         )
     )
 
-    measured = measured_of(sample)
+    measured = read_measurement(sample)
     assert measured is not None
     assert measured.scores == {"right": 0.0, "fault_rate": 1.0}
     assert (measured.seconds, measured.agent_error) == (None, "ValueError: no")
@@ -85,7 +87,7 @@ def test_an_agent_that_takes_too_long_has_failed() -> None:
 
     _, sample = measure(measurer(never, grader(lambda sample: 1.0), timeout_s=0.01))
 
-    measured = measured_of(sample)
+    measured = read_measurement(sample)
     assert measured is not None
     assert measured.agent_error == "no answer within 0.01 s"
 
@@ -100,17 +102,17 @@ def test_an_agent_that_is_cut_off_keeps_its_conversation_so_far() -> None:
         name = identity = "model"
         sha256 = None
 
-        async def answer(self, sample: Sample, *, seed: int | None = None) -> Answered:
+        async def answer(self, sample: Sample, *, seed: int | None = None) -> AgentAnswer:
             trajectory = await run_agent(Scripted(said("Let me see.")), Talks(), sample.messages)
-            return Answered(trajectory, 0.0)
+            return AgentAnswer(trajectory, 0.0)
 
         async def close(self) -> None:
             return None
 
-    made = Measurer(Model(), [], slots=1, timeout_s=0.01, name="certify(x)")
+    made = AgentScorer(Model(), [], slots=1, timeout_s=0.01, name="certify(x)")
     _, sample = measure(made)
 
-    measured = measured_of(sample)
+    measured = read_measurement(sample)
     assert measured is not None
     assert measured.agent_error == "no answer within 0.01 s"
     assert sample.trajectory is not None
@@ -146,7 +148,7 @@ def test_a_metric_that_fails_leaves_the_sample_unscored_and_its_answer_kept(
     with pytest.raises(ScorerFault, match="right: "):
         measure(measurer(lambda sample: "four", grader(score), grader(len_of, "length")), sample)
 
-    measured = measured_of(sample)
+    measured = read_measurement(sample)
     assert measured is not None
     assert measured.problems["right"].startswith(why)
     assert measured.scores == {"length": 1.0}
@@ -177,13 +179,13 @@ def test_what_was_answered_before_is_graded_and_not_asked_again() -> None:
         measure(measurer(agent, grader(metric), grader(len_of, "length")), failed)
     again = measurer(agent, grader(metric), grader(len_of, "length"))
     assert failed.trajectory is not None
-    kept = Kept(failed.trajectory, None, failed.metadata)
+    kept = KeptRollout(failed.trajectory, None, failed.metadata)
     again.find_kept = lambda sample: kept
     result, sample = measure(again, Sample(id="a", prompt="2 + 2?"))
 
     assert calls == ["a"]
     assert (result.metrics["right"].score, sample.response) == (1.0, "four")
-    first, second = measured_of(failed), measured_of(sample)
+    first, second = read_measurement(failed), read_measurement(sample)
     assert first is not None
     assert second is not None
     assert (second.seconds, second.problems) == (first.seconds, {})
@@ -211,28 +213,31 @@ def test_an_answer_from_a_cache_is_marked() -> None:
 
     _, sample = measure(measurer(lambda sample: trajectory, grader(lambda sample: 1.0)))
 
-    measured = measured_of(sample)
+    measured = read_measurement(sample)
     assert measured is not None
     assert (measured.cached, measured.agent_models) == (True, ("m-1",))
 
 
 def test_a_dataset_cannot_bring_its_own_measurements() -> None:
-    forged = {KEY: {"seconds": 0.0, "scores": {"right": 1.0}}}
+    forged = {MEASUREMENT_KEY: {"seconds": 0.0, "scores": {"right": 1.0}}}
     sample = Sample(
         prompt="?", metadata=forged, trajectory=Trajectory(messages=[said("finished before")])
     )
 
     _, measured = measure(measurer(lambda sample: "now", grader(lambda sample: 0.0)), sample)
 
-    found = measured_of(measured)
+    found = read_measurement(measured)
     assert found is not None
     assert found.scores == {"right": 0.0}
     assert measured.response == "now"
-    assert measured_of(Sample(prompt="?")) is None
+    assert read_measurement(Sample(prompt="?")) is None
 
 
 def test_repeats_are_told_apart() -> None:
-    assert (repeat_of(Sample(id="a#1", rollout_id="a#1#3")), repeat_of(Sample(id="a"))) == (3, 0)
+    assert (parse_repeat(Sample(id="a#1", rollout_id="a#1#3")), parse_repeat(Sample(id="a"))) == (
+        3,
+        0,
+    )
 
 
 def test_no_more_calls_are_in_flight_than_there_are_slots() -> None:

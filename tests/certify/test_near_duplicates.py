@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.certify import certify, refuse_hopeless, report_plan
+from assay.certify import certify, check_provable, report_plan
 from assay.certify.near_duplicates import Questions, find_duplicates
 from assay.errors import ConfigError
 from assay.types import Sample
@@ -151,4 +151,4 @@ def test_what_copies_would_have_to_prove_is_refused(tmp_path: Path) -> None:
     copies(tmp_path, 299)
 
     with pytest.raises(ConfigError, match="the dataset has 1 without 298 copies of questions"):
-        refuse_hopeless(planned(tmp_path, profile(gate="proven")))
+        check_provable(planned(tmp_path, profile(gate="proven")))

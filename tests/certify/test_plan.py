@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.certify import CertifySettings, plan_certifications
-from assay.certify.plan import refuse_hopeless
+from assay.certify.plan import check_provable
 from assay.errors import ConfigError
 from assay.types import Endpoint
 from certifying import JUDGED, RIGHT, agent, golden, judge, manifest, planned, profile, right
@@ -119,7 +119,7 @@ def test_the_manifest_is_known_by_its_digest_and_not_by_where_it_lies(tmp_path: 
 
 def test_nobody_pays_for_a_proof_that_so_few_samples_cannot_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least 29 samples, and the dataset has 6"):
-        refuse_hopeless(planned(tmp_path, profile(gate="proven")))
-    refuse_hopeless(planned(tmp_path, profile(gate="proven"), limit=3))
+        check_provable(planned(tmp_path, profile(gate="proven")))
+    check_provable(planned(tmp_path, profile(gate="proven"), limit=3))
     golden(tmp_path, rows=29)
-    refuse_hopeless(planned(tmp_path, profile(gate="proven")))
+    check_provable(planned(tmp_path, profile(gate="proven")))

@@ -7,7 +7,7 @@ import pytest
 
 from assay.certify.certificate import Resource, Statement
 from assay.certify.certified import CertificationResult
-from assay.certify.report_files import Issuing, write_reports, write_whole
+from assay.certify.report_files import IssueOptions, write_atomically, write_reports
 from assay.certify.signatures import generate_key, read_signing_key
 from assay.errors import ConfigError
 from bars import certification, outcome
@@ -28,7 +28,7 @@ def test_the_result_is_written_as_json_that_reads_back(tmp_path: Path) -> None:
 
 def test_a_result_has_a_card_junit_and_a_certificate_beside_it(tmp_path: Path) -> None:
     image = Resource(name="image", digest={"sha256": "ef" * 32})
-    issuing = Issuing(valid_days=7, subjects=(image,))
+    issuing = IssueOptions(valid_days=7, subjects=(image,))
 
     written = write_reports(certification(), tmp_path, issuing=issuing)
 
@@ -42,7 +42,7 @@ def test_a_result_has_a_card_junit_and_a_certificate_beside_it(tmp_path: Path) -
 def test_with_a_key_the_same_certificate_is_also_there_signed(tmp_path: Path) -> None:
     key = read_signing_key(generate_key(tmp_path / "key.pem").private)
 
-    written = write_reports(certification(), tmp_path / "out", issuing=Issuing(key=key))
+    written = write_reports(certification(), tmp_path / "out", issuing=IssueOptions(key=key))
 
     assert names(written)[-2:] == ["certificate.json", "certificate.dsse.json"]
     (signature,) = json.loads(written[-1].read_text())["signatures"]
@@ -64,9 +64,9 @@ def test_where_there_is_no_certificate_an_older_one_does_not_stay(
     result: CertificationResult, tmp_path: Path
 ) -> None:
     key = read_signing_key(generate_key(tmp_path / "key.pem").private)
-    write_reports(certification(), tmp_path / "out", issuing=Issuing(key=key))
+    write_reports(certification(), tmp_path / "out", issuing=IssueOptions(key=key))
 
-    written = write_reports(result, tmp_path / "out", issuing=Issuing(key=key))
+    written = write_reports(result, tmp_path / "out", issuing=IssueOptions(key=key))
 
     assert names(written) == ["result.json", "card.md", "junit.xml"]
     assert len(list((tmp_path / "out").iterdir())) == 3
@@ -74,7 +74,7 @@ def test_where_there_is_no_certificate_an_older_one_does_not_stay(
 
 def test_an_unsigned_certificate_does_not_stand_beside_an_older_signed_one(tmp_path: Path) -> None:
     key = read_signing_key(generate_key(tmp_path / "key.pem").private)
-    write_reports(certification(), tmp_path / "out", issuing=Issuing(key=key))
+    write_reports(certification(), tmp_path / "out", issuing=IssueOptions(key=key))
 
     write_reports(certification(), tmp_path / "out")
 
@@ -84,7 +84,7 @@ def test_an_unsigned_certificate_does_not_stand_beside_an_older_signed_one(tmp_p
 @pytest.mark.parametrize("days", [0, -1, 3651])
 def test_a_certificate_holds_for_a_sensible_time(days: int) -> None:
     with pytest.raises(ConfigError, match="is not from 1 to 3650"):
-        Issuing(valid_days=days)
+        IssueOptions(valid_days=days)
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(
     path.write_text("old")
 
     with pytest.raises(UnicodeEncodeError):
-        write_whole(path, "half \ud800")
+        write_atomically(path, "half \ud800")
 
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["result.json"]

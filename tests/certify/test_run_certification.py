@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.certify import BrokeOff, Interrupted, certify
+from assay.certify import CertificationAborted, CertificationInterrupted, certify
 from assay.certify.certified import CertificationResult
 from assay.certify.plan import CertificationPlan
 from assay.errors import AccessDenied, ConfigError, EndpointError
@@ -129,7 +129,7 @@ def test_a_judge_that_refuses_the_key_costs_no_answer_of_the_agent(tmp_path: Pat
     refusing = judge(1.0).model_copy(
         update={"extra_params": {"replies": [{"error": {"status": 401}}], "loop": True}}
     )
-    with pytest.raises(BrokeOff) as broken:
+    with pytest.raises(CertificationAborted) as broken:
         run(planned(tmp_path, evaluation, runner=agent, judge=refusing), tmp_path)
     again = planned(tmp_path, evaluation, runner=agent, judge=judge(1.0))
 
@@ -163,7 +163,7 @@ def test_stopped_it_says_which_run_to_go_on_with(tmp_path: Path) -> None:
         stop.request()
 
     plan = planned(tmp_path, concurrency=1)
-    with pytest.raises(Interrupted) as stopped:
+    with pytest.raises(CertificationInterrupted) as stopped:
         run(plan, tmp_path, stop=stop, watch=watch)
     result = run(planned(tmp_path, concurrency=1), tmp_path, resume=stopped.value.run_id)
 
@@ -174,7 +174,7 @@ def test_a_key_that_is_refused_ends_the_run_and_tells_which_it_was(tmp_path: Pat
     async def refused(sample: Sample) -> str:
         raise AccessDenied("the key is refused")
 
-    with pytest.raises(BrokeOff, match="the key is refused") as broken:
+    with pytest.raises(CertificationAborted, match="the key is refused") as broken:
         run(planned(tmp_path, runner=refused), tmp_path)
 
     assert broken.value.run_id.startswith("certify-helper-")

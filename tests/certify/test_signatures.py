@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from assay.certify.certificate import state
+from assay.certify.certificate import build_statement
 from assay.certify.certificate_file import Envelope, read_certificate
 from assay.certify.signatures import (
-    LARGEST_KEY,
+    MAX_KEY_BYTES,
     SigningKey,
+    find_signer,
     generate_key,
     read_signing_key,
     read_verifying_key,
-    signer_of,
 )
 from assay.errors import ConfigError, MissingExtra, WireError
 from bars import certification
 
-STATEMENT = state(certification(), valid_days=30).to_json()
+STATEMENT = build_statement(certification(), valid_days=30).to_json()
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def envelope(text: str, **fields: Any) -> Envelope:
 
 
 def signer(found: Envelope, *paths: Path) -> str | None:
-    return signer_of(found, tuple(map(read_verifying_key, paths)), where="c")
+    return find_signer(found, tuple(map(read_verifying_key, paths)), where="c")
 
 
 def test_a_signed_statement_is_known_by_the_public_key(key: SigningKey, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
             read(path)
         with pytest.raises(ConfigError, match="cannot be read"):
             read(tmp_path / "none.pem")
-    path.write_bytes(b"x" * (LARGEST_KEY + 1))
+    path.write_bytes(b"x" * (MAX_KEY_BYTES + 1))
     with pytest.raises(ConfigError, match="is no key"):
         read_verifying_key(path)
 

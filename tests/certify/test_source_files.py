@@ -14,7 +14,7 @@ from assay.certify.source_files import (
     locate_code,
 )
 from assay.errors import ConfigError
-from assay.types.digests import file_sha256
+from assay.types.digests import compute_file_sha256
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -36,7 +36,7 @@ def test_a_module_alone_has_the_digest_of_its_file(tmp_path: Path) -> None:
     found = find_module_code("alone", (tmp_path,))
 
     assert found is not None
-    assert found.sha256 == file_sha256(tmp_path / "alone.py")
+    assert found.sha256 == compute_file_sha256(tmp_path / "alone.py")
 
 
 def test_nothing_is_imported(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_file_beside_a_command_can_take_the_place_of_a_module(
 def test_more_files_than_can_be_read_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.certify.source_files._MOST_FILES", 5)
+    monkeypatch.setattr("assay.certify.source_files._MAX_SCANNED_FILES", 5)
     data = {f"data/{n}.txt": "" for n in range(9)}
     write(tmp_path, {"top.py": "import os, last\nos.listdir('data')\n", "last.py": "", **data})
 
@@ -384,7 +384,7 @@ def test_a_function_that_says_it_is_another_is_digested_as_both() -> None:
 
     assert found is not None
     assert "test_source_files.py" in found.files
-    assert file_sha256(Path(__file__)) in found.files.values()
+    assert compute_file_sha256(Path(__file__)) in found.files.values()
 
 
 def test_code_without_a_file_has_none() -> None:

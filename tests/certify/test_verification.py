@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.certify.signatures import VerifyingKey, generate_key, read_verifying_key
-from assay.certify.verification import Demands, Verification, verify_certificate
+from assay.certify.verification import Verification, VerifyPolicy, verify_certificate
 from assay.datasets.golden.access_rules import FetchRules
 from assay.errors import ConfigError, DatasetError, ManifestError, WireError
 from certificates import change, issued
@@ -42,7 +42,7 @@ def keys(folder: Path) -> tuple[VerifyingKey, ...]:
 def verified(certificate: Path, **demands: Any) -> Verification:
     folder = certificate.parents[1]
     given = {"keys": keys(folder), **demands}
-    return verify_certificate(certificate, folder / "agent.yaml", demands=Demands(**given))
+    return verify_certificate(certificate, folder / "agent.yaml", demands=VerifyPolicy(**given))
 
 
 def named(found: Verification) -> list[str]:
@@ -150,7 +150,7 @@ def test_a_changed_metric_is_named(certificate: Path) -> None:
 
 def test_a_certificate_runs_out(certificate: Path) -> None:
     folder = certificate.parents[1]
-    demands = Demands(keys=keys(folder))
+    demands = VerifyPolicy(keys=keys(folder))
     late = datetime.now(UTC) + timedelta(days=91)
 
     found = verify_certificate(
@@ -241,7 +241,7 @@ def test_the_agent_is_named_where_there_are_several(certificate: Path) -> None:
     agents = json.loads(path.read_text())["definitions"]
     easy = agent(profile({**RIGHT, "threshold": 0.1}), id="easy")
     path.write_text(json.dumps({"definitions": {**agents, "easy": easy}}))
-    demands = Demands(keys=keys(folder))
+    demands = VerifyPolicy(keys=keys(folder))
 
     with pytest.raises(ConfigError, match="say which agent with --agent"):
         verify_certificate(certificate, path, demands=demands)
@@ -271,7 +271,9 @@ def test_files_that_are_not_there_or_no_certificate_are_refused(certificate: Pat
     with pytest.raises(WireError, match="is no certificate"):
         verified(certificate.with_name("result.json"))
     with pytest.raises(ManifestError):
-        verify_certificate(certificate, folder / "none.yaml", demands=Demands(keys=keys(folder)))
+        verify_certificate(
+            certificate, folder / "none.yaml", demands=VerifyPolicy(keys=keys(folder))
+        )
 
 
 def test_a_signed_payload_that_is_no_certificate_is_refused(certificate: Path) -> None:

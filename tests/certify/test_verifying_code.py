@@ -16,9 +16,9 @@ from assay.certify import (
     plan_certifications,
     write_reports,
 )
-from assay.certify.report_files import Issuing
+from assay.certify.report_files import IssueOptions
 from assay.certify.signatures import generate_key, read_signing_key, read_verifying_key
-from assay.certify.verification import Demands, Verification, verify_certificate
+from assay.certify.verification import Verification, VerifyPolicy, verify_certificate
 from assay.types import Endpoint
 from certificates import change, issued
 from certifying import RIGHT, agent, golden, profile
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def verified(folder: Path, **demands: Any) -> Verification:
     given = {"keys": (read_verifying_key(folder / "key.pub.pem"),), **demands}
     return verify_certificate(
-        folder / "out/certificate.dsse.json", folder / "agent.yaml", demands=Demands(**given)
+        folder / "out/certificate.dsse.json", folder / "agent.yaml", demands=VerifyPolicy(**given)
     )
 
 
@@ -244,7 +244,7 @@ def certify_again(folder: Path, **settings_: Any) -> None:
     (plan,) = plan_certifications(folder / "agent.yaml", settings, folder=folder / "fetched")
     result = asyncio.run(certify(plan, store=folder / "store.db"))
     key = read_signing_key(generate_key(folder / "key.pem").private)
-    write_reports(result, folder / "out", issuing=Issuing(key=key))
+    write_reports(result, folder / "out", issuing=IssueOptions(key=key))
 
 
 def test_the_settings_of_an_endpoint_can_be_demanded(folder: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay.certify.certificate_file import LARGEST, read_certificate
-from assay.certify.verification import Demands, verify_certificate
+from assay.certify.certificate_file import MAX_CERTIFICATE_BYTES, read_certificate
+from assay.certify.verification import VerifyPolicy, verify_certificate
 from assay.cli import main
 from assay.errors import AssayError, WireError
 from certificates import issued
@@ -56,7 +56,7 @@ def verify(folder: Path, data: bytes) -> bool:
     """Whether a file with this content verifies; False where it is refused."""
     path = folder / "damaged.json"
     path.write_bytes(data)
-    demands = Demands(allow_unsigned=True)
+    demands = VerifyPolicy(allow_unsigned=True)
     try:
         return verify_certificate(path, folder / "agent.yaml", demands=demands).verified
     except AssayError:
@@ -100,7 +100,7 @@ FILES: dict[str, bytes] = {
     "a number": b"1e999",
     "deep": b"[" * 200_000,
     "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-    "huge": b" " * (LARGEST + 1),
+    "huge": b" " * (MAX_CERTIFICATE_BYTES + 1),
     "a long number": b'{"_type": ' + b"1" * 10_000 + b"}",
     "an empty envelope": b'{"payload": "", "payloadType": "application/vnd.in-toto+json"}',
     "a deep envelope": b'{"payload": ' + b"[" * 5000 + b"]" * 5000 + b', "signatures": []}',

@@ -14,7 +14,7 @@ from assay.certify import (
     write_reports,
 )
 from assay.certify.certificate_checks import is_same_model
-from assay.certify.verification import Demands, Verification, verify_certificate
+from assay.certify.verification import Verification, VerifyPolicy, verify_certificate
 from certificates import change
 from certifying import JUDGED, golden, judge, manifest, profile, right
 
@@ -36,7 +36,7 @@ def verified(certificate: Path, *, days: float = 0, **demands: Any) -> Verificat
     return verify_certificate(
         certificate,
         certificate.parents[1] / "agent.yaml",
-        demands=Demands(allow_unsigned=True, **demands),
+        demands=VerifyPolicy(allow_unsigned=True, **demands),
         now=lambda: now,
     )
 

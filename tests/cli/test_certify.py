@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.certify import ACTIONS
+from assay.cli.certify import CERTIFY_ACTIONS
 from certifying import JUDGED, RIGHT, golden, manifest, profile
 
 
 def test_every_action_has_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ACTIONS:
+    for name in CERTIFY_ACTIONS:
         assert main(["certify", name, "--help"]) == 0
         assert f"usage: assay certify {name}" in capsys.readouterr().out
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.certify_diff import change_lines
+from assay.cli.certify_diff import format_manifest_changes
 from certifying import RIGHT, agent, profile
 
 
@@ -76,7 +76,7 @@ def test_no_change_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert diff("--no-weaken", "--no-move") == 0
     assert capsys.readouterr().out == "nothing changed\n"
-    assert change_lines(()) == ["nothing changed"]
+    assert format_manifest_changes(()) == ["nothing changed"]
 
 
 def test_a_manifest_that_cannot_be_read_exits_2(

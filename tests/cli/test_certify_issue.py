@@ -8,7 +8,7 @@ import pytest
 
 from assay.certify.certificate import Statement
 from assay.cli import main
-from assay.cli.certify_issue import digest, subject, subject_words
+from assay.cli.certify_issue import format_subject, parse_digest, parse_subject
 from certifying import RIGHT, agent, golden, manifest, profile
 
 IMAGE = f"registry/agent:1=sha256:{'ab' * 32}"
@@ -132,15 +132,15 @@ def test_without_the_guard_changes_are_told_and_it_is_run(
 
 
 def test_a_subject_is_a_name_and_a_digest() -> None:
-    assert subject_words(subject(IMAGE)) == IMAGE
-    assert subject(f"a=b=gitCommit:{'0' * 40}").name == "a=b"
-    assert digest("gitCommit:0123abcd") == ("gitCommit", "0123abcd")
+    assert format_subject(parse_subject(IMAGE)) == IMAGE
+    assert parse_subject(f"a=b=gitCommit:{'0' * 40}").name == "a=b"
+    assert parse_digest("gitCommit:0123abcd") == ("gitCommit", "0123abcd")
 
 
 @pytest.mark.parametrize("text", ["", "sha256", "sha256:", "sha256:XYZ", "sha 256:abcdef01", ":ab"])
 def test_what_is_no_digest_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="is not ALGORITHM:DIGEST"):
-        digest(text)
+        parse_digest(text)
 
 
 def test_two_agents_do_not_share_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from assay.certify import CertifySettings
-from assay.cli.certify_options import add_certify_options, settings_from
+from assay.cli.certify_options import add_certify_options, build_certify_settings
 from assay.types import Endpoint
 
 
 def settings(*options: str) -> CertifySettings:
     parser = ArgumentParser()
     add_certify_options(parser)
-    return settings_from(parser.parse_args(["agent.yaml", *options]))
+    return build_certify_settings(parser.parse_args(["agent.yaml", *options]))
 
 
 def test_without_options_the_defaults_hold() -> None:

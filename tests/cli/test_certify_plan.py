@@ -6,7 +6,7 @@ import pytest
 
 from assay.certify import report_plan
 from assay.cli import main
-from assay.cli.certify_plan import bar_words, plan_lines
+from assay.cli.certify_plan import format_plan, format_threshold
 from bars import latency_bar, score_bar
 from certifying import JUDGED, RIGHT, judge, manifest, planned, profile
 
@@ -24,7 +24,7 @@ def test_a_plan_shows_each_criterion_with_the_samples_it_needs(tmp_path: Path) -
         limit=5,
     )
 
-    lines = plan_lines(report_plan(plan))
+    lines = format_plan(report_plan(plan))
 
     assert "calls         5 of the agent, 1 more to warm up; 5 of the judge" in lines
     assert "cost          agent unknown, judge unknown" in lines
@@ -50,5 +50,5 @@ def test_nothing_is_called_and_nothing_is_recorded(
 
 
 def test_a_bar_says_which_way_is_good_and_whether_it_only_warns() -> None:
-    assert bar_words(score_bar(threshold=0.9)) == ">= 0.9"
-    assert bar_words(latency_bar(2000, strict=False)) == "<= 2000 ?"
+    assert format_threshold(score_bar(threshold=0.9)) == ">= 0.9"
+    assert format_threshold(latency_bar(2000, strict=False)) == "<= 2000 ?"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay.cli.check import is_file, main
-from assay.cli.exit_status import CouldNotTell
+from assay.cli.check import is_sample_file, main
+from assay.cli.exit_status import InconclusiveError
 from assay.datasets import load_samples
 from assay.errors import ConfigError, DatasetError, StoreError
 from assay.formats.eval_record import to_eval_record
@@ -131,7 +131,7 @@ def test_the_rest_of_a_broken_file_could_not_be_told(folder: Path) -> None:
     whole = gzip.compress("\n".join(lines).encode())
     Path("s.jsonl.gz").write_bytes(whole[: len(whole) // 2])
 
-    with pytest.raises(CouldNotTell):
+    with pytest.raises(InconclusiveError):
         main(given(source="s.jsonl.gz"))
 
 
@@ -267,4 +267,4 @@ def test_what_is_not_listed_is_counted(folder: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_a_name_is_a_files_or_a_runs(source: str, file: bool, folder: Path) -> None:
-    assert is_file(source) is file
+    assert is_sample_file(source) is file

@@ -11,14 +11,14 @@ import pytest
 
 from assay.cli import doctor
 from assay.cli.doctor import (
-    Asked,
+    DoctorReport,
+    EndpointRequest,
     Extra,
-    Findings,
-    StoreFinding,
-    checked,
-    found_by_key,
-    installed_extras,
+    StoreCheck,
+    check_endpoints,
     main,
+    read_extras,
+    request_endpoints_by_key,
 )
 from assay.errors import ConfigError
 from assay.providers import EndpointCheck
@@ -64,7 +64,7 @@ def test_without_a_model_or_a_key_nothing_is_asked(
 
 def test_extras_come_from_the_packages_own_requirements() -> None:
     found = list(
-        installed_extras(
+        read_extras(
             [
                 "pydantic>=2",
                 "pytest>=8; extra == 'here'",
@@ -91,7 +91,7 @@ def test_an_extra_has_one_line_with_its_versions_or_what_is_missing_of_it() -> N
         Extra("gcs", "gcsfs", None),
     ]
 
-    lines = Findings(extras, StoreFinding("a.db", "opens", well=True), []).lines()
+    lines = DoctorReport(extras, StoreCheck("a.db", "opens", well=True), []).lines()
 
     assert [line for line in lines if line.startswith("[")] == [
         "[hf]          datasets 5.2, fsspec 2026.6",
@@ -147,15 +147,15 @@ def test_a_model_string_that_is_none_is_refused() -> None:
 
 
 def test_a_key_in_the_environment_is_a_reason_to_ask() -> None:
-    found = list(found_by_key({"OPENAI_API_KEY": "canary", "ANTHROPIC_API_KEY": " "}))
+    found = list(request_endpoints_by_key({"OPENAI_API_KEY": "canary", "ANTHROPIC_API_KEY": " "}))
 
     assert [(each.name, each.by_key) for each in found] == [("openai", "OPENAI_API_KEY")]
     assert "canary" not in repr(found)
 
 
-def finding(asked: Asked, check: EndpointCheck) -> Findings:
-    return Findings(
-        [Extra("x", "y", "1")], StoreFinding("a.db", "opens", well=True), [(asked, check)]
+def finding(asked: EndpointRequest, check: EndpointCheck) -> DoctorReport:
+    return DoctorReport(
+        [Extra("x", "y", "1")], StoreCheck("a.db", "opens", well=True), [(asked, check)]
     )
 
 
@@ -163,8 +163,8 @@ def test_a_model_that_is_missing_counts_only_where_it_was_asked_for() -> None:
     check = EndpointCheck("answers", "2 models", 0.5, ("a", "b"), False, "'any' is not among them")
     endpoint = Endpoint(provider="openai", model="any")
 
-    asked = finding(Asked("openai:any", endpoint), check)
-    found = finding(Asked("openai", endpoint, by_key="OPENAI_API_KEY"), check)
+    asked = finding(EndpointRequest("openai:any", endpoint), check)
+    found = finding(EndpointRequest("openai", endpoint, by_key="OPENAI_API_KEY"), check)
 
     assert not asked.well
     assert "              hint: 'any' is not among them" in asked.lines()
@@ -177,7 +177,7 @@ def test_a_model_that_is_missing_counts_only_where_it_was_asked_for() -> None:
 def test_text_of_a_server_does_not_act_on_the_terminal() -> None:
     check = EndpointCheck("refused", "says \x1b[2J", 0.5)
 
-    lines = finding(Asked("vllm:m", Endpoint(provider="vllm", model="m")), check).lines()
+    lines = finding(EndpointRequest("vllm:m", Endpoint(provider="vllm", model="m")), check).lines()
 
     assert "says \ufffd[2J" in "".join(lines)
 
@@ -192,6 +192,13 @@ def test_endpoints_are_asked_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -
 
         monkeypatch.setattr(doctor, "check_endpoint", asks)
         endpoint = Endpoint(provider="mock", model="echo")
-        assert len(await checked([Asked("a", endpoint), Asked("b", endpoint)])) == 2
+        assert (
+            len(
+                await check_endpoints(
+                    [EndpointRequest("a", endpoint), EndpointRequest("b", endpoint)]
+                )
+            )
+            == 2
+        )
 
     asyncio.run(both())

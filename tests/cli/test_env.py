@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.cli import env, main
-from assay.cli.env import load_served, probed_tools
+from assay.cli.env import load_served_environment, probe_tools
 from assay.environments import CalculatorEnvironment, GymEnvironment, ServerSettings
 from assay.errors import AssayError, ConfigError
 from served_environments import Counting, NeedsTask
@@ -24,7 +24,7 @@ from served_environments import Counting, NeedsTask
 def test_a_class_or_a_name_makes_fresh_environments(
     target: str, made: type, takes_task: bool
 ) -> None:
-    served = load_served(target)
+    served = load_served_environment(target)
 
     first, second = served.make({"word": "a"}), served.make({"word": "b"})
 
@@ -48,7 +48,7 @@ REFUSED = {
 @pytest.mark.parametrize("target", REFUSED)
 def test_what_is_no_environment_is_refused_at_once(target: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        load_served(target)
+        load_served_environment(target)
 
     assert refused.value.where == target
     assert REFUSED[target] in refused.value.message
@@ -61,21 +61,23 @@ def test_a_module_that_breaks_is_named_with_its_own_error(
     monkeypatch.syspath_prepend(tmp_path)
 
     with pytest.raises(ConfigError, match="importing it fails: ZeroDivisionError"):
-        load_served("broken_module_here:Desk")
+        load_served_environment("broken_module_here:Desk")
 
 
 @pytest.mark.parametrize("target", ["served_environments:no_environment", "gym:NoSuchGame-v0"])
 def test_what_makes_no_environment_is_refused_before_anybody_asks(target: str) -> None:
     with pytest.raises(AssayError):
-        asyncio.run(probed_tools(load_served(target)))
+        asyncio.run(probe_tools(load_served_environment(target)))
 
 
 def test_the_tools_are_known_unless_it_takes_a_task_to_make_an_environment() -> None:
-    tools = asyncio.run(probed_tools(load_served("calculator")))
+    tools = asyncio.run(probe_tools(load_served_environment("calculator")))
 
     assert tools is not None
     assert [tool.name for tool in tools] == ["calculate"]
-    assert asyncio.run(probed_tools(load_served("served_environments:NeedsTask"))) is None
+    assert (
+        asyncio.run(probe_tools(load_served_environment("served_environments:NeedsTask"))) is None
+    )
 
 
 @pytest.fixture

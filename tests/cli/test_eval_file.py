@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.eval_file import load_eval_file, users_traceback
+from assay.cli.eval_file import format_user_traceback, load_eval_file
 from assay.datasets import load_samples
 from assay.errors import ConfigError, DatasetError
 
@@ -170,7 +170,7 @@ def test_the_traceback_shows_the_users_files_only(tmp_path: Path) -> None:
 
 
 def test_an_error_from_elsewhere_has_no_users_traceback(tmp_path: Path) -> None:
-    assert users_traceback(ValueError("x"), tmp_path / "a.py") is None
+    assert format_user_traceback(ValueError("x"), tmp_path / "a.py") is None
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 
 from assay.cli.eval_overrides import (
     count,
-    dollars,
-    failure_limit,
-    other_model,
-    overridden,
-    resume_from,
-    seconds,
+    override_config,
+    parse_dollars,
+    parse_failure_limit,
+    parse_seconds,
+    read_resume_options,
+    replace_model,
 )
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, parse_model
@@ -33,13 +33,13 @@ def config(**fields: Any) -> EvalConfig:
 def test_without_options_the_configuration_stays() -> None:
     own = config(repeats=3, seed=4)
 
-    assert overridden(own, given()) == own
+    assert override_config(own, given()) == own
 
 
 def test_each_option_replaces_what_the_file_says() -> None:
     own = config(client=ClientSettings(max_retries=1))
 
-    changed = overridden(own, given(limit=2, repeats=3, concurrency=4, seed=0, name="n"))
+    changed = override_config(own, given(limit=2, repeats=3, concurrency=4, seed=0, name="n"))
 
     assert (changed.max_samples, changed.repeats, changed.seed, changed.name) == (2, 3, 0, "n")
     assert (changed.concurrency, changed.client) == (
@@ -51,13 +51,13 @@ def test_each_option_replaces_what_the_file_says() -> None:
 def test_another_model_keeps_the_sampling_settings() -> None:
     own = Endpoint(provider="openai", model="a", temperature=0.5, max_tokens=9, seed=3)
 
-    changed = overridden(config(endpoint=own), given(model="mock:echo")).endpoint
+    changed = override_config(config(endpoint=own), given(model="mock:echo")).endpoint
 
     assert changed == Endpoint(provider="mock", model="echo", temperature=0.5, max_tokens=9, seed=3)
 
 
 def test_a_model_is_given_where_the_file_has_none() -> None:
-    changed = overridden(config(), given(model="mock:echo"))
+    changed = override_config(config(), given(model="mock:echo"))
 
     assert changed.endpoint == Endpoint(provider="mock", model="echo")
 
@@ -75,13 +75,13 @@ SECRET = Endpoint(
 
 @pytest.mark.parametrize("model", ["openai:b@http://two/v1", "anthropic:b", "mock:echo"])
 def test_no_key_goes_to_another_server(model: str) -> None:
-    changed = other_model(SECRET, parse_model(model))
+    changed = replace_model(SECRET, parse_model(model))
 
     assert "canary" not in str(changed.to_dict(exclude_secrets=False))
 
 
 def test_another_model_of_the_same_server_is_asked_with_its_key() -> None:
-    changed = other_model(SECRET, parse_model("openai:b"))
+    changed = replace_model(SECRET, parse_model("openai:b"))
 
     assert changed == SECRET.model_copy(update={"model": "b"})
 
@@ -89,11 +89,13 @@ def test_another_model_of_the_same_server_is_asked_with_its_key() -> None:
 def test_the_run_to_resume_comes_with_what_may_differ() -> None:
     plain = {"allow_changed_dataset": False, "take_over": False}
 
-    assert resume_from(Namespace(resume=None, **plain)) is None
-    assert resume_from(Namespace(resume="r", **plain)) == Resume("r")
+    assert read_resume_options(Namespace(resume=None, **plain)) is None
+    assert read_resume_options(Namespace(resume="r", **plain)) == Resume("r")
     both = Namespace(resume="r", allow_changed_dataset=True, take_over=True)
-    assert resume_from(both) == Resume("r", allow_changed_dataset=True, take_over=True)
-    assert resume_from(Namespace(resume="r", rescore=True, **plain)) == Resume("r", rescore=True)
+    assert read_resume_options(both) == Resume("r", allow_changed_dataset=True, take_over=True)
+    assert read_resume_options(Namespace(resume="r", rescore=True, **plain)) == Resume(
+        "r", rescore=True
+    )
 
 
 @pytest.mark.parametrize("option", ["allow_changed_dataset", "take_over", "rescore"])
@@ -101,7 +103,7 @@ def test_options_of_a_resumed_run_need_one(option: str) -> None:
     args = {"resume": None, "allow_changed_dataset": False, "take_over": False, option: True}
 
     with pytest.raises(ConfigError, match="is for a run that is resumed"):
-        resume_from(Namespace(**args))
+        read_resume_options(Namespace(**args))
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x", "1_0"])
@@ -114,10 +116,10 @@ def test_a_count_is_1_or_more(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "", "x"])
 def test_seconds_are_0_or_more(text: str) -> None:
-    assert (seconds("0"), seconds("1.5")) == (0.0, 1.5)
+    assert (parse_seconds("0"), parse_seconds("1.5")) == (0.0, 1.5)
 
     with pytest.raises(ArgumentTypeError):
-        seconds(text)
+        parse_seconds(text)
 
 
 def test_plain_http_is_allowed_for_whichever_model_is_asked() -> None:
@@ -125,9 +127,9 @@ def test_plain_http_is_allowed_for_whichever_model_is_asked() -> None:
     mine = config(endpoint=own)
 
     asked = [
-        overridden(mine, given(allow_plain_http=True)),
-        overridden(mine, given(allow_plain_http=True, model="openai:m@http://other/v1")),
-        overridden(mine, given(allow_plain_http=False)),
+        override_config(mine, given(allow_plain_http=True)),
+        override_config(mine, given(allow_plain_http=True, model="openai:m@http://other/v1")),
+        override_config(mine, given(allow_plain_http=False)),
     ]
 
     assert [each.endpoint and each.endpoint.allow_plain_http for each in asked] == [
@@ -140,7 +142,7 @@ def test_plain_http_is_allowed_for_whichever_model_is_asked() -> None:
 def test_a_key_is_read_from_the_variable_that_is_named() -> None:
     own = Endpoint(provider="openai", model="a", api_key="k-old", oauth_token="")
 
-    changed = overridden(config(endpoint=own), given(key_env="MY_KEY")).endpoint
+    changed = override_config(config(endpoint=own), given(key_env="MY_KEY")).endpoint
 
     assert changed is not None
     assert (changed.key_env, changed.api_key) == ("MY_KEY", "")
@@ -148,18 +150,18 @@ def test_a_key_is_read_from_the_variable_that_is_named() -> None:
 
 def test_a_key_without_an_endpoint_is_refused() -> None:
     with pytest.raises(ConfigError, match="--key-env has no effect"):
-        overridden(config(), given(key_env="MY_KEY"))
+        override_config(config(), given(key_env="MY_KEY"))
 
 
 def test_the_limits_of_a_run_replace_those_of_the_file() -> None:
-    changed = overridden(config(fail_on_error=3), given(fail_on_error=0.1, max_cost_usd=2.0))
+    changed = override_config(config(fail_on_error=3), given(fail_on_error=0.1, max_cost_usd=2.0))
 
     assert (changed.fail_on_error, changed.max_cost_usd) == (0.1, 2.0)
 
 
 @pytest.mark.parametrize(("text", "value"), [("0.1", 0.1), ("5", 5), ("true", True)])
 def test_failures_are_a_share_or_a_count(text: str, value: float) -> None:
-    found = failure_limit(text)
+    found = parse_failure_limit(text)
 
     assert (found, type(found)) == (value, type(value))
 
@@ -167,10 +169,10 @@ def test_failures_are_a_share_or_a_count(text: str, value: float) -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "eval.py", "nan"])
 def test_other_limits_of_failures_are_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="neither a share between 0 and 1 nor a count"):
-        failure_limit(text)
+        parse_failure_limit(text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "inf"])
 def test_other_limits_of_costs_are_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="not an amount of US dollars"):
-        dollars(text)
+        parse_dollars(text)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.cli.exit_status import CouldNotTell, status_of
+from assay.cli.exit_status import InconclusiveError, choose_exit_status
 from assay.errors import (
     AccessDenied,
     AssayError,
@@ -17,11 +17,11 @@ from assay.errors import (
 
 @pytest.mark.parametrize("kind", [ConfigError, MissingExtra, DatasetError, AssayError])
 def test_a_wrong_request_is_2(kind: type[AssayError]) -> None:
-    assert status_of(kind("no")) == 2
+    assert choose_exit_status(kind("no")) == 2
 
 
 @pytest.mark.parametrize(
-    "kind", [CouldNotTell, DatasetOutOfReach, EndpointError, AccessDenied, StoreError]
+    "kind", [InconclusiveError, DatasetOutOfReach, EndpointError, AccessDenied, StoreError]
 )
 def test_what_is_out_of_reach_is_3(kind: type[AssayError]) -> None:
-    assert status_of(kind("no")) == 3
+    assert choose_exit_status(kind("no")) == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.export import number
+from assay.cli.export import parse_finite_number
 from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 from recorded_runs import record, samples, stopped
@@ -192,4 +192,4 @@ def test_a_run_without_a_store_is_refused(folder: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("text", ["x", "nan", "inf", ""])
 def test_a_score_is_a_finite_number(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
-        number(text)
+        parse_finite_number(text)

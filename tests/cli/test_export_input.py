@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from assay.cli.exit_status import CouldNotTell
-from assay.cli.export_input import Input, open_input
+from assay.cli.exit_status import InconclusiveError
+from assay.cli.export_input import ExportInput, open_export_input
 from assay.errors import ConfigError
 from assay.formats.eval_record import to_eval_record
 from assay.types import EvaluateResult, Sample
@@ -24,8 +24,8 @@ ROWS = [
 ]
 
 
-def opened(source: Path) -> Input:
-    return open_input(Namespace(source=str(source), store=None), ExitStack())
+def opened(source: Path) -> ExportInput:
+    return open_export_input(Namespace(source=str(source), store=None), ExitStack())
 
 
 def lines(*given: Sample) -> str:
@@ -95,5 +95,5 @@ def test_a_fault_in_the_middle_of_a_file_is_not_taken_for_its_end(tmp_path: Path
     whole = gzip.compress(lines(*rows).encode())
     path.write_bytes(whole[: len(whole) // 2])
 
-    with pytest.raises(CouldNotTell):
+    with pytest.raises(InconclusiveError):
         list(opened(path).samples)

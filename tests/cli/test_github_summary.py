@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.github_summary import annotations, tell_github
+from assay.cli.github_summary import format_criterion_annotations, write_github_summary
 from bars import certification, outcome
 
 MISSED = certification(outcome(), outcome(3, name="wrong"), outcome(3, name="rude", strict=False))
@@ -17,7 +17,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_outside_of_github_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_github(MISSED, Path("agent.yaml"))
+    write_github_summary(MISSED, Path("agent.yaml"))
 
     assert capsys.readouterr() == ("", "")
 
@@ -28,7 +28,7 @@ def test_what_was_missed_is_annotated_beside_the_manifest(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
 
-    tell_github(MISSED, tmp_path / "agents" / "agent.yaml")
+    write_github_summary(MISSED, tmp_path / "agents" / "agent.yaml")
 
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -43,7 +43,7 @@ def test_the_step_summary_is_added_to(tmp_path: Path, monkeypatch: pytest.Monkey
     page.write_text("earlier\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
 
-    tell_github(MISSED, Path("agent.yaml"))
+    write_github_summary(MISSED, Path("agent.yaml"))
 
     assert page.read_text("utf-8").startswith("earlier\n### Certification of helper\n")
 
@@ -53,7 +53,7 @@ def test_a_summary_that_cannot_be_written_does_not_lose_the_result(
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
 
-    tell_github(MISSED, Path("agent.yaml"))
+    write_github_summary(MISSED, Path("agent.yaml"))
 
     assert "the step summary could not be written" in capsys.readouterr().err
 
@@ -62,7 +62,7 @@ def test_a_command_cannot_be_smuggled_in() -> None:
     evil = "x,line=1::\r\n::add-mask::y%0A"
     result = certification(outcome(3, name=evil))
 
-    (line,) = annotations(result, f"a{evil}")
+    (line,) = format_criterion_annotations(result, f"a{evil}")
 
     assert "\n" not in line
     assert "\r" not in line

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.ingest_sources import default_path
+from assay.cli.ingest_sources import find_default_path
 from assay.formats.atif import from_atif
 from assay.formats.eval_record import from_eval_record
 from assay.store import Store
@@ -254,10 +254,13 @@ def test_this_machines_sessions_are_found_without_a_path(
 def test_the_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
     share = {"XDG_DATA_HOME": str(tmp_path)}
 
-    assert default_path("opencode", {}) == Path.home() / ".local/share/opencode"
-    assert default_path("opencode", share) == tmp_path / "opencode"
-    assert default_path("opencode", {**share, "OPENCODE_DB": "x.db"}) == tmp_path / "opencode/x.db"
-    assert default_path("opencode", {**share, "OPENCODE_DB": "/a/x.db"}) == Path("/a/x.db")
+    assert find_default_path("opencode", {}) == Path.home() / ".local/share/opencode"
+    assert find_default_path("opencode", share) == tmp_path / "opencode"
+    assert (
+        find_default_path("opencode", {**share, "OPENCODE_DB": "x.db"})
+        == tmp_path / "opencode/x.db"
+    )
+    assert find_default_path("opencode", {**share, "OPENCODE_DB": "/a/x.db"}) == Path("/a/x.db")
 
 
 @pytest.mark.parametrize(
@@ -400,7 +403,7 @@ def test_what_a_source_does_not_know_is_refused(
 
 
 def test_each_recorder_has_its_folder(tmp_path: Path) -> None:
-    assert default_path("claude-code", {}) == Path.home() / ".claude"
-    assert default_path("claude-code", {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c")
-    assert default_path("codex", {}) == Path.home() / ".codex"
-    assert default_path("codex", {"CODEX_HOME": "/x"}) == Path("/x")
+    assert find_default_path("claude-code", {}) == Path.home() / ".claude"
+    assert find_default_path("claude-code", {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c")
+    assert find_default_path("codex", {}) == Path.home() / ".codex"
+    assert find_default_path("codex", {"CODEX_HOME": "/x"}) == Path("/x")

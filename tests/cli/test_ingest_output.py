@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.ingest_output import line_of, write_file
+from assay.cli.ingest_output import format_sample_line, write_file
 from assay.errors import ConfigError
 from assay.types import Message, Sample
 from make import asked, said, sample
@@ -16,7 +16,7 @@ WHOLE = sample(asked("a"), said("b"), id="s")
 
 @pytest.mark.parametrize("form", ["sample", "eval", "atif"])
 def test_a_line_is_one_json_object(form: str) -> None:
-    line, lost = line_of(WHOLE, form)
+    line, lost = format_sample_line(WHOLE, form)
 
     assert "\n" not in line
     assert isinstance(json.loads(line), dict)
@@ -26,8 +26,8 @@ def test_a_line_is_one_json_object(form: str) -> None:
 def test_what_a_format_has_no_place_for_is_counted() -> None:
     thinking = sample(Message(role="assistant", content="a", reasoning="r"))
 
-    assert line_of(thinking, "eval")[1] == 1
-    assert line_of(thinking, "sample")[1] == 0
+    assert format_sample_line(thinking, "eval")[1] == 1
+    assert format_sample_line(thinking, "sample")[1] == 0
 
 
 def test_samples_without_a_line_are_left_out(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 import json
 
-from assay.cli.ingest_report import Account
+from assay.cli.ingest_report import IngestReport
 from assay.errors import BadRow, StoreError, WireError
 from assay.sessions import read_opencode
 
 
-def account() -> Account:
-    made = Account(read_opencode("data"), output="s.jsonl", format="eval")
+def account() -> IngestReport:
+    made = IngestReport(read_opencode("data"), output="s.jsonl", format="eval")
     made.stream.reading.read = 3
     return made
 

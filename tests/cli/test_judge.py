@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.cli.exit_status import CouldNotTell
+from assay.cli.exit_status import InconclusiveError
 from assay.cli.judge import configure, main
 from assay.errors import ConfigError, DatasetError, StoreError
 from assay.formats.eval_record import to_eval_record
@@ -112,11 +112,15 @@ def test_a_judge_that_fails_leaves_failed_samples_and_the_rest() -> None:
 def test_a_refused_key_ends_the_run_and_says_how_to_go_on(folder: Path) -> None:
     script(REFUSED)
 
-    with pytest.raises(CouldNotTell, match=r"go on with:\n  assay judge samples.* --resume latest"):
+    with pytest.raises(
+        InconclusiveError, match=r"go on with:\n  assay judge samples.* --resume latest"
+    ):
         run()
 
     old = record(folder / ".assay" / "assay.db", *samples(a=0.0))
-    with pytest.raises(CouldNotTell, match=rf"go on with:\n  assay judge {old} .*--resume latest"):
+    with pytest.raises(
+        InconclusiveError, match=rf"go on with:\n  assay judge {old} .*--resume latest"
+    ):
         run("latest")
 
 

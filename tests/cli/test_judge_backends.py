@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.cli import judge_backends
-from assay.cli.judge_backends import add_backend_options, judge_for, read_endpoint
+from assay.cli.judge_backends import add_backend_options, build_judge, read_endpoint_option
 from assay.errors import ConfigError
 
 MOCK = ("--endpoint", "mock:echo")
@@ -40,14 +40,14 @@ def parsed(*words: str) -> Namespace:
 
 
 def test_a_model_and_its_panel_judge() -> None:
-    made = judge_for(parsed(*MOCK, "--panel", "mock:echo", "--votes", "2"))
+    made = build_judge(parsed(*MOCK, "--panel", "mock:echo", "--votes", "2"))
 
     assert made.judges == ("mock:echo #1", "mock:echo #2")
     assert made.votes == 2
 
 
 def test_vertex_is_asked_in_the_project_that_is_named(asked: dict[str, Any]) -> None:
-    judge_for(parsed(*VERTEX, "--project", "shop", "--endpoint", "https://vertex.example"))
+    build_judge(parsed(*VERTEX, "--project", "shop", "--endpoint", "https://vertex.example"))
 
     assert asked == {
         "rubric": "task_success",
@@ -63,7 +63,7 @@ def test_the_environment_may_name_project_and_location(
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "shop")
     monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west4")
 
-    judge_for(parsed(*VERTEX))
+    build_judge(parsed(*VERTEX))
 
     assert (asked["project"], asked["location"]) == ("shop", "europe-west4")
 
@@ -83,7 +83,7 @@ def test_options_that_do_not_fit_the_backend_are_refused(
     words: tuple[str, ...], problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        judge_for(parsed(*words))
+        build_judge(parsed(*words))
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_an_endpoint_file_with_a_mistake_is_refused(text: str, problem: str, fol
     (folder / "e.json").write_text(text)
 
     with pytest.raises(ConfigError, match=problem):
-        read_endpoint("e.json")
+        read_endpoint_option("e.json")
 
 
 def test_an_endpoint_is_a_word_or_a_file(folder: Path) -> None:
     (folder / "e.json").write_text('{"provider": "mock", "model": "script"}')
 
-    assert read_endpoint("mock:echo").model == "echo"
-    assert read_endpoint("e.json").model == "script"
+    assert read_endpoint_option("mock:echo").model == "echo"
+    assert read_endpoint_option("e.json").model == "script"

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any, cast
 
-from assay.cli.judge_report import JudgeAccount
+from assay.cli.judge_report import JudgeReport
 from assay.errors import EndpointError
 from assay.scorers import Calibrator, Label, judge
-from assay.scorers.judges.vertex_metrics import metrics_named
+from assay.scorers.judges.vertex_metrics import parse_vertex_metrics
 from assay.scorers.judges.vertex_scorer import VertexJudge
-from assay.scorers.judges.vertex_service import Verdict, VertexAnswer, VertexService
+from assay.scorers.judges.vertex_service import RubricVerdict, VertexAnswer, VertexService
 from assay.types import Boundary, EvaluateResult, Failure, Message, Sample
 from judge_answers import DONE, conversation, graded
 from make import said
@@ -20,10 +20,10 @@ def account_of(
     labels: tuple[Label, ...] = (),
     samples: int = 1,
     **options: Any,
-) -> JudgeAccount:
+) -> JudgeReport:
     """The account of samples that a panel judged; a member says its replies in turn."""
     scorer = judge(DONE, [Scripted(*replies) for replies in panel], **options)
-    account = JudgeAccount(scorer, Calibrator(labels, 0.5) if labels else None)
+    account = JudgeReport(scorer, Calibrator(labels, 0.5) if labels else None)
     for number in range(samples):
         sample = conversation(id=f"s{number}")
         sample.score = asyncio.run(scorer(sample))
@@ -104,8 +104,8 @@ def test_calibration_is_told_with_what_it_left_out() -> None:
 
 
 def test_verdicts_of_vertex_are_told_in_place_of_quotes() -> None:
-    met = Verdict("adds up", True, "it does")
-    answer = VertexAnswer(0.5, verdicts=(met, Verdict("is polite", False, "curt")))
+    met = RubricVerdict("adds up", True, "it does")
+    answer = VertexAnswer(0.5, verdicts=(met, RubricVerdict("is polite", False, "curt")))
 
     class Service:
         name = "vertex:nowhere"
@@ -113,8 +113,8 @@ def test_verdicts_of_vertex_are_told_in_place_of_quotes() -> None:
         def evaluate(self, row: Any, specs: list[str]) -> dict[str, VertexAnswer]:
             return dict.fromkeys(specs, answer)
 
-    scorer = VertexJudge(metrics_named("safety"), cast(VertexService, Service()))
-    account = JudgeAccount(scorer)
+    scorer = VertexJudge(parse_vertex_metrics("safety"), cast(VertexService, Service()))
+    account = JudgeReport(scorer)
     sample = conversation(id="s")
     sample.score = asyncio.run(scorer(sample))
     account.add(sample)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.cli.labels import label_of, session_label
+from assay.cli.labels import build_label, build_session_label
 from assay.types import Message, Sample, TextBlock
 from make import asked, said, sample
 
@@ -15,9 +15,9 @@ def session_sample(**given: Any) -> Sample:
 
 
 def test_a_title_goes_before_the_question() -> None:
-    assert label_of(session_sample(title="Failing test")) == "Failing test"
-    assert label_of(session_sample(title=" ")) == "Do the tests pass?"
-    assert label_of(session_sample(title=5)) == "Do the tests pass?"
+    assert build_label(session_sample(title="Failing test")) == "Failing test"
+    assert build_label(session_sample(title=" ")) == "Do the tests pass?"
+    assert build_label(session_sample(title=5)) == "Do the tests pass?"
 
 
 @pytest.mark.parametrize(
@@ -29,15 +29,15 @@ def test_a_title_goes_before_the_question() -> None:
     ],
 )
 def test_the_label_of_a_sample_is_the_first_line_of_its_question(made: Sample) -> None:
-    assert label_of(made) == "What is 2+2?"
+    assert build_label(made) == "What is 2+2?"
 
 
 def test_a_sample_that_asks_nothing_has_no_label() -> None:
-    assert label_of(sample(said("Hello."))) == ""
+    assert build_label(sample(said("Hello."))) == ""
 
 
 def test_a_session_is_known_by_title_date_and_place() -> None:
-    found = session_label(
+    found = build_session_label(
         session_sample(
             title="Failing test",
             created="2026-02-14T01:30:00.125+02:00",
@@ -62,14 +62,14 @@ def test_a_session_without_a_time_is_dated_by_its_first_message() -> None:
     assert made.trajectory is not None
     made.trajectory.messages[1] = stamped
 
-    found = session_label(made)
+    found = build_session_label(made)
 
     assert found is not None
     assert (found.date, found.place) == ("2026-02-14 09:30", "shop")
 
 
 def test_what_was_not_recorded_is_unknown() -> None:
-    found = session_label(session_sample(created=5, directory=["x"]))
+    found = build_session_label(session_sample(created=5, directory=["x"]))
 
     assert found is not None
     assert set(found.plain().values()) == {None}
@@ -79,5 +79,5 @@ def test_what_was_not_recorded_is_unknown() -> None:
 def test_a_row_of_a_dataset_is_no_session_though_it_names_a_source() -> None:
     row = sample(asked("2+2?"), said("4"), metadata={"source": "gsm8k"}, input={"title": "Sums"})
 
-    assert session_label(row) is None
-    assert label_of(row) == "Sums"
+    assert build_session_label(row) is None
+    assert build_label(row) == "Sums"

@@ -10,10 +10,10 @@ from rich.console import Console
 from assay.cli.progress_bar import (
     LiveDisplay,
     PlainDisplay,
-    Silence,
-    display_for,
-    duration,
-    progress_words,
+    SilentDisplay,
+    choose_display,
+    format_duration,
+    format_progress,
 )
 from assay.runner import Progress
 
@@ -30,7 +30,7 @@ def test_a_run_is_told_in_one_line() -> None:
         progress.add(reward, cost)
     progress.failed = 2
 
-    words = progress_words(progress)
+    words = format_progress(progress)
 
     told = "13/100, 30.0/min, mean result 0.500, 2 failed, 1 not judged, $1.0000, "
     assert words.startswith(told)
@@ -41,7 +41,7 @@ def test_a_run_is_told_in_one_line() -> None:
 def test_a_line_that_would_be_too_long_is_cut_and_says_so() -> None:
     huge = 10**9
 
-    words = progress_words(
+    words = format_progress(
         so_far(total=huge, done=huge, failed=huge, not_judged=huge, cost_usd=huge, cost_unknown=1)
     )
 
@@ -50,8 +50,8 @@ def test_a_line_that_would_be_too_long_is_cut_and_says_so() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    assert progress_words(so_far()) == "0 done"
-    assert progress_words(so_far(done=50)) == "50 done, 5.0/s"
+    assert format_progress(so_far()) == "0 done"
+    assert format_progress(so_far(done=50)) == "50 done, 5.0/s"
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_an_unknown_cost_is_never_counted_as_nothing(cost: float | None, words: 
     progress.add(1.0, cost)
     progress.add(1.0, None)
 
-    assert words in progress_words(progress)
+    assert words in format_progress(progress)
 
 
 def test_what_costs_nothing_is_not_told() -> None:
     progress = so_far()
     progress.add(1.0, 0.0)
 
-    assert "$" not in progress_words(progress)
+    assert "$" not in format_progress(progress)
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0:00"), (7.4, "0:07"), (750, "12:30"), (11100, "3:05:00")]
 )
 def test_durations_are_told_as_on_a_clock(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert format_duration(seconds) == words
 
 
 def test_plain_lines_come_every_few_seconds(
@@ -135,14 +135,14 @@ def test_without_a_total_there_is_no_bar() -> None:
 def test_the_display_fits_where_it_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert isinstance(display_for(quiet=False), PlainDisplay)
+    assert isinstance(choose_display(quiet=False), PlainDisplay)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert isinstance(display_for(quiet=False), LiveDisplay)
+    assert isinstance(choose_display(quiet=False), LiveDisplay)
 
-    with display_for(quiet=True) as quiet:
+    with choose_display(quiet=True) as quiet:
         quiet.watch(so_far())
         quiet.tick()
         quiet.say("x")
 
-    assert isinstance(quiet, Silence)
+    assert isinstance(quiet, SilentDisplay)
     assert capsys.readouterr().err == ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.cli.quickstart_lesson import curve, shown_by
+from assay.cli.quickstart_lesson import explain_comparisons, format_reward_curve
 from assay.stats import Comparison, compare
 from made_results import run
 
@@ -30,14 +30,14 @@ FEW = compare(run(0.0), run(1.0))
 def test_the_likeliest_answers_tell_learning_from_sharpening(
     sampled: Comparison, greedy: Comparison, words: str
 ) -> None:
-    assert words in shown_by(sampled, greedy)
+    assert words in explain_comparisons(sampled, greedy)
 
 
 def test_the_curve_goes_from_the_lowest_block_to_the_highest() -> None:
-    assert curve([0.0, 0.5, 1.0], "_-#") == "_-# 0.00 to 1.00"
+    assert format_reward_curve([0.0, 0.5, 1.0], "_-#") == "_-# 0.00 to 1.00"
 
 
 def test_a_long_curve_is_made_of_means_that_fit_a_line() -> None:
-    line = curve([0.0] * 300 + [1.0] * 300, "_#")
+    line = format_reward_curve([0.0] * 300 + [1.0] * 300, "_#")
 
     assert line == "_" * 25 + "#" * 25 + " 0.00 to 1.00"

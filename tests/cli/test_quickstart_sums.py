@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from assay.cli.quickstart_sums import (
-    COPIES,
+    DEMONSTRATIONS_PER_SUM,
     GRPO_STEPS,
-    HELD_OUT,
-    WRONG,
+    HELD_OUT_SUMS,
+    WRONG_SHARE,
     Sums,
-    eval_config,
-    grpo_config,
+    build_grpo_config,
+    build_sft_config,
+    build_sums_eval_config,
     score_fn,
-    sft_config,
 )
 from assay.datasets import load_samples
 from make import asked, said, sample
@@ -24,7 +24,7 @@ def test_no_sum_is_both_asked_and_learned_from() -> None:
 
     held = {row["id"] for row in sums.held_out()}
     learned = {row["id"] for row in sums.learned()}
-    assert (len(held), len(learned), held & learned) == (HELD_OUT, 300, set())
+    assert (len(held), len(learned), held & learned) == (HELD_OUT_SUMS, 300, set())
     assert {row["id"].partition("#")[0] for row in sums.demonstrations()} == learned
 
 
@@ -43,8 +43,8 @@ def test_demonstrations_say_which_of_them_are_wrong() -> None:
         assert row["right"] == (said_ == answers[row["id"].partition("#")[0]])
         assert len(said_) == 2
     wrong = sum(not row["right"] for row in rows) / len(rows)
-    assert len(rows) == COPIES * 300
-    assert wrong == pytest.approx(WRONG, abs=0.05)
+    assert len(rows) == DEMONSTRATIONS_PER_SUM * 300
+    assert wrong == pytest.approx(WRONG_SHARE, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_rows_are_read_with_their_sums() -> None:
 
 
 def test_what_measures_is_what_trains(tmp_path: Path) -> None:
-    drawn = eval_config(tmp_path, "before", sampled=True, seed=0)
-    likeliest = eval_config(tmp_path, "before", sampled=False, seed=0)
+    drawn = build_sums_eval_config(tmp_path, "before", sampled=True, seed=0)
+    likeliest = build_sums_eval_config(tmp_path, "before", sampled=False, seed=0)
 
     assert drawn.score_fn is likeliest.score_fn is score_fn
     assert drawn.endpoint is not None
     assert likeliest.endpoint is not None
     assert (drawn.endpoint.temperature, likeliest.endpoint.temperature) == (1.0, 0.0)
-    grpo = grpo_config(tmp_path, tmp_path, steps=GRPO_STEPS, seed=0)
+    grpo = build_grpo_config(tmp_path, tmp_path, steps=GRPO_STEPS, seed=0)
     assert grpo.max_tokens == drawn.endpoint.max_tokens
 
 
 def test_a_training_of_one_step_is_possible(tmp_path: Path) -> None:
-    assert sft_config(tmp_path, steps=1, seed=0).steps == 1
+    assert build_sft_config(tmp_path, steps=1, seed=0).steps == 1

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from assay.cli.redirect import users_output_on_stderr
+from assay.cli.redirect import redirect_output_to_stderr
 
 SCRIPT = """
 import os, subprocess, sys
@@ -73,7 +73,7 @@ def test_a_stream_may_be_closed(redirection: str, stdout: str, stderr: str) -> N
 def test_streams_in_memory_leave_the_descriptors_alone(capsys: pytest.CaptureFixture[str]) -> None:
     before = os.fstat(1)
 
-    with users_output_on_stderr():
+    with redirect_output_to_stderr():
         print("inside")
         assert os.fstat(1) == before
     print("outside")

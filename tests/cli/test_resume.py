@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.cli.resume import resume_command, without_secrets
+from assay.cli.resume import build_resume_command, redact_option_value
 
 
 def given(**options: Any) -> Namespace:
@@ -18,7 +18,7 @@ def given(**options: Any) -> Namespace:
 def test_it_repeats_what_decides_the_run() -> None:
     args = given(model="mock:echo", limit=3, seed=0, name="first try")
 
-    assert resume_command(args, "run-1") == (
+    assert build_resume_command(args, "run-1") == (
         "assay eval 'my eval.py:fast' --model mock:echo --limit 3 --seed 0 --name 'first try' "
         "--resume run-1"
     )
@@ -41,19 +41,19 @@ def test_it_repeats_what_decides_the_run() -> None:
     ],
 )
 def test_secrets_in_addresses_are_not_shown(text: str, shown: str) -> None:
-    assert without_secrets(text) == shown
+    assert redact_option_value(text) == shown
 
 
 def test_the_command_shows_no_password() -> None:
     args = given(model="openai:m@http://me:canary@h/v1", store="postgresql://me:canary@db/x")
 
-    assert "canary" not in resume_command(args, "r")
+    assert "canary" not in build_resume_command(args, "r")
 
 
 def test_the_limits_of_the_run_and_its_key_are_repeated() -> None:
     args = given(fail_on_error=True, max_cost_usd=2.5, key_env="MY_KEY")
 
-    command = resume_command(args, "r")
+    command = build_resume_command(args, "r")
 
     assert "--fail-on-error --max-cost-usd 2.5" in command
     assert "--key-env MY_KEY" in command

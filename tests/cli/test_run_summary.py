@@ -5,22 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.failures import failure_lines
-from assay.cli.run_summary import Ending
+from assay.cli.failures import format_failures
+from assay.cli.run_summary import EvalCommandReport
 from assay.datasets import SkippedRows
 from assay.errors import BadRow
-from assay.store import Retried
+from assay.store import RetriedAttempts
 from assay.store.result_reader import FailureGroup
 from recorded_runs import evaluated, samples
 
-NONE = Retried(0, None, 0)
+NONE = RetriedAttempts(0, None, 0)
 NEXT = ("assay show r", "assay compare OTHER_RUN r")
 
 
-def ending(folder: Path, *, interrupted: bool = False, **scores: float | str | None) -> Ending:
+def ending(
+    folder: Path, *, interrupted: bool = False, **scores: float | str | None
+) -> EvalCommandReport:
     report = evaluated(folder / "a.db", *samples(**scores))
     report = replace(report, interrupted=interrupted)
-    return Ending(report, NONE, "assay eval f.py --resume r", NEXT)
+    return EvalCommandReport(report, NONE, "assay eval f.py --resume r", NEXT)
 
 
 def test_a_whole_run_is_0_also_with_samples_that_the_scorer_did_not_judge(tmp_path: Path) -> None:
@@ -78,15 +80,18 @@ def test_rows_that_were_skipped_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("retried", "lines"),
     [
-        (Retried(9, 9.0, 9), ["retried       9 failed attempts cost $9.0000 more"]),
-        (Retried(1, 0.5, 1), ["retried       1 failed attempt cost $0.5000 more"]),
-        (Retried(9, 9.0, 7), ["retried       9 failed attempts cost at least $9.0000 more"]),
-        (Retried(9, None, 0), []),
-        (Retried(9, 0.0, 9), []),
+        (RetriedAttempts(9, 9.0, 9), ["retried       9 failed attempts cost $9.0000 more"]),
+        (RetriedAttempts(1, 0.5, 1), ["retried       1 failed attempt cost $0.5000 more"]),
+        (
+            RetriedAttempts(9, 9.0, 7),
+            ["retried       9 failed attempts cost at least $9.0000 more"],
+        ),
+        (RetriedAttempts(9, None, 0), []),
+        (RetriedAttempts(9, 0.0, 9), []),
     ],
 )
 def test_what_attempts_cost_that_were_tried_again_is_told(
-    retried: Retried, lines: list[str], tmp_path: Path
+    retried: RetriedAttempts, lines: list[str], tmp_path: Path
 ) -> None:
     told = replace(ending(tmp_path, a=1.0), retried=retried)
 
@@ -119,7 +124,7 @@ def test_reasons_are_wrapped_at_the_width_of_the_terminal(
     monkeypatch.setenv("COLUMNS", "80")
     group = FailureGroup("endpoint", "EndpointError", "word " * 50, 3)
 
-    lines = failure_lines([group], 9)
+    lines = format_failures([group], 9)
 
     assert max(map(len, lines)) <= 80
     assert sum(line.count("word") for line in lines) == 50

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from assay.cli import main
-from assay.cli.show_training import read_training, reward_words, training_lines
+from assay.cli.show_training import format_reward, format_training, read_training
 from assay.store import RunSpec, Store
 from assay.types import Boundary, EvaluateResult, Failure, Sample, Status
 from recorded_runs import record, samples
@@ -63,7 +63,7 @@ def lines_of(path: Path) -> list[str]:
     with Store.open(path) as store:
         found = read_training(store.run())
     assert found is not None
-    return training_lines(found)
+    return format_training(found)
 
 
 def test_each_step_has_its_reward_and_what_was_left_out_of_it(tmp_path: Path) -> None:
@@ -226,4 +226,4 @@ def test_an_evaluation_is_no_training(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_reward_without_an_interval_stands_alone() -> None:
-    assert reward_words(7.0, None, None) == "7.000"
+    assert format_reward(7.0, None, None) == "7.000"

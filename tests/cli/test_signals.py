@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pytest
 
 from assay.cli import signals as module
-from assay.cli.progress_bar import Silence
-from assay.cli.signals import leave_now, stopping_on_signals, ticking
+from assay.cli.progress_bar import SilentDisplay
+from assay.cli.signals import exit_interrupted, stop_on_signals, tick_periodically
 from assay.runner import Stop
 
 
-class Heard(Silence):
+class Heard(SilentDisplay):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.ticks = asyncio.Event()
@@ -44,7 +44,7 @@ def signals_as_before() -> Iterator[None]:
 
 async def sent(*numbers: signal.Signals) -> tuple[Stop, Heard]:
     stop, heard = Stop(grace_s=7), Heard()
-    with stopping_on_signals(stop, heard):
+    with stop_on_signals(stop, heard):
         for count, number in enumerate(numbers, start=1):
             os.kill(os.getpid(), number)
             while len(heard.said) < min(count, 2) or not stop.requested:
@@ -98,7 +98,7 @@ def test_the_third_signal_leaves_the_display_says_how_to_go_on_and_ends_the_proc
     heard = Heard()
 
     async def asked() -> None:
-        with stopping_on_signals(Stop(), heard, lambda: "assay eval e.py --resume r-1"):
+        with stop_on_signals(Stop(), heard, lambda: "assay eval e.py --resume r-1"):
             for _ in range(3):
                 os.kill(os.getpid(), signal.SIGINT)
             left.wait()
@@ -113,10 +113,10 @@ def test_the_third_signal_leaves_the_display_says_how_to_go_on_and_ends_the_proc
 def test_the_second_signal_ends_a_process_whose_event_loop_is_stuck(
     left: Left, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_STUCK_S", 0.01)
+    monkeypatch.setattr(module, "_LOOP_TIMEOUT_S", 0.01)
 
     async def stuck() -> None:
-        with stopping_on_signals(Stop(), Heard(), lambda: None):
+        with stop_on_signals(Stop(), Heard(), lambda: None):
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
             left.wait()
@@ -130,10 +130,10 @@ def test_the_second_signal_ends_a_process_whose_event_loop_is_stuck(
 def test_the_second_signal_ends_a_process_that_waits_for_what_does_not_come(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(module, "_EXIT_TIMEOUT_S", 0.01)
 
     async def waiting() -> None:
-        with stopping_on_signals(Stop(), Heard()):
+        with stop_on_signals(Stop(), Heard()):
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
             while left.status is None:
@@ -170,7 +170,7 @@ def test_outside_the_main_thread_signals_are_left_alone() -> None:
     during: list[object] = []
 
     async def elsewhere() -> None:
-        with stopping_on_signals(Stop(), Heard()):
+        with stop_on_signals(Stop(), Heard()):
             during.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
@@ -237,7 +237,7 @@ def test_leaving_writes_out_what_was_printed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "_exit", leave)
 
     with pytest.raises(SystemExit):
-        leave_now()
+        exit_interrupted()
 
     assert written == ["flushed", "130"]
 
@@ -245,7 +245,7 @@ def test_leaving_writes_out_what_was_printed(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_display_is_told_that_time_goes_on() -> None:
     async def told() -> bool:
         heard = Heard()
-        async with ticking(heard, every_s=0.001):
+        async with tick_periodically(heard, every_s=0.001):
             return await asyncio.wait_for(heard.ticks.wait(), 180)
 
     assert asyncio.run(told())

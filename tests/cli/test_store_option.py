@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.store_option import add_store_option, follow_up, open_store, store_location
+from assay.cli.store_option import (
+    add_store_option,
+    build_next_command,
+    find_store_location,
+    open_store,
+)
 from assay.errors import StoreError
 from assay.store import Store
 
@@ -23,22 +28,22 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert store_location(given()) is None
+    assert find_store_location(given()) is None
 
     monkeypatch.setenv("ASSAY_HOME", "state")
-    assert store_location(given()) == Path("state/assay.db")
+    assert find_store_location(given()) == Path("state/assay.db")
 
     monkeypatch.setenv("ASSAY_STORE", "postgresql://db/team")
-    assert store_location(given()) == "postgresql://db/team"
+    assert find_store_location(given()) == "postgresql://db/team"
 
-    assert store_location(given("--store", "own.db")) == "own.db"
+    assert find_store_location(given("--store", "own.db")) == "own.db"
 
 
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_STORE", "")
     monkeypatch.setenv("ASSAY_HOME", "")
 
-    assert store_location(given()) is None
+    assert find_store_location(given()) is None
 
 
 def test_reading_makes_no_store(tmp_path: Path) -> None:
@@ -49,12 +54,12 @@ def test_reading_makes_no_store(tmp_path: Path) -> None:
 
 
 def test_the_next_command_names_the_store_without_its_password() -> None:
-    assert follow_up(given(), "show", "a run") == "assay show 'a run'"
+    assert build_next_command(given(), "show", "a run") == "assay show 'a run'"
 
-    shown = follow_up(given("--store", "a.db"), "show", "r", "-x")
+    shown = build_next_command(given("--store", "a.db"), "show", "r", "-x")
     assert shown == "assay show r --store a.db -- -x"
 
-    shown = follow_up(given("--store", "postgresql://me:pass@db/team"), "show", "r")
+    shown = build_next_command(given("--store", "postgresql://me:pass@db/team"), "show", "r")
 
     assert shown == "assay show r --store 'postgresql://***@db/team'"
 

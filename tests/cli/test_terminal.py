@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cli.terminal import (
-    ascii_only,
     cut,
-    padded,
-    plain,
-    plain_lines,
-    plain_text,
+    is_ascii_only,
+    pad,
     print_json,
     render,
+    sanitize_lines,
+    sanitize_text,
+    sanitize_to_line,
 )
 
 
@@ -36,22 +36,22 @@ from assay.cli.terminal import (
     ],
 )
 def test_control_characters_become_visible(text: str, shown: str) -> None:
-    assert plain(text) == shown
+    assert sanitize_to_line(text) == shown
 
 
 @given(st.text())
 def test_no_text_keeps_a_control_character(text: str) -> None:
-    for shown in (plain(text), plain_lines(text).replace("\n", "")):
+    for shown in (sanitize_to_line(text), sanitize_lines(text).replace("\n", "")):
         kept = {unicodedata.category(each)[0] for each in shown if each not in "\u200c\u200d"}
         assert "C" not in kept
 
 
 def test_lines_and_their_indentation_are_kept() -> None:
-    assert plain_lines("what\x1b\n  hint: do") == "what\ufffd\n  hint: do"
+    assert sanitize_lines("what\x1b\n  hint: do") == "what\ufffd\n  hint: do"
 
 
 def test_tabs_and_foreign_line_ends_are_made_plain_too() -> None:
-    assert plain_text("a\tb\r\nc\rd\x1b") == "a   b\nc\nd\ufffd"
+    assert sanitize_text("a\tb\r\nc\rd\x1b") == "a   b\nc\nd\ufffd"
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_text_is_cut_to_the_columns_there_are(text: str, shown: str) -> None:
 
 
 def test_padding_counts_columns_and_not_characters() -> None:
-    assert padded("漢", 4) == "漢  "
-    assert padded("a", 4) == "a   "
+    assert pad("漢", 4) == "漢  "
+    assert pad("a", 4) == "a   "
 
 
 def test_json_is_ascii_and_keeps_every_character(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +102,7 @@ def test_a_stream_of_few_characters_is_noticed(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(BytesIO(), encoding=encoding))
 
-    assert ascii_only() is expected
+    assert is_ascii_only() is expected
 
 
 def test_no_stream_at_all_counts_as_one_of_few_characters(
@@ -110,4 +110,4 @@ def test_no_stream_at_all_counts_as_one_of_few_characters(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", None)
 
-    assert ascii_only()
+    assert is_ascii_only()

@@ -8,7 +8,7 @@ from io import StringIO
 
 import pytest
 
-from assay.cli.train_display import TrainDisplay, stopping_after_a_step
+from assay.cli.train_display import TrainDisplay, stop_after_step
 from assay.runner import Stop
 from assay.train.precision import warn_if_unchanged
 
@@ -61,7 +61,7 @@ def test_the_first_signal_asks_and_the_second_stops(capsys: pytest.CaptureFixtur
     stop = Stop()
     before = signal.getsignal(signal.SIGINT)
 
-    with TrainDisplay() as display, stopping_after_a_step(stop, display):
+    with TrainDisplay() as display, stop_after_step(stop, display):
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.requested
         with pytest.raises(KeyboardInterrupt):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.cli.train_grpo import step_words
+from assay.cli.train_grpo import format_grpo_step
 from assay.datasets import SkippedRows
 from assay.train import GRPOResult
 from assay.train.step_statistics import StepMetrics
@@ -257,4 +257,4 @@ def metrics(**fields: object) -> StepMetrics:
     ],
 )
 def test_a_step_in_words_says_what_is_known(fields: dict[str, object], words: str) -> None:
-    assert step_words(metrics(**fields)) == words
+    assert format_grpo_step(metrics(**fields)) == words

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.train_sft import resume_command, step_words
+from assay.cli.train_sft import build_sft_resume_command, format_sft_step
 from assay.train import SFTStep
 from recorded_runs import record, samples
 from tiny_models import tiny_model
@@ -177,7 +177,7 @@ def test_the_command_to_go_on_has_every_setting() -> None:
     given: list[str] = ["my data.jsonl", "--model", "m", "-o", "out", "--lora", "4"]
     given += ["--learning-rate", "0.01", "--skip-unusable"]
 
-    again = resume_command(parser.parse_args(given))
+    again = build_sft_resume_command(parser.parse_args(given))
 
     assert again == (
         "assay train sft 'my data.jsonl' --model m -o out --learning-rate 0.01 --skip-unusable "
@@ -192,5 +192,5 @@ def step(**fields: Any) -> SFTStep:
 
 
 def test_a_step_is_one_line() -> None:
-    assert step_words(step()) == "loss 1.2500, epoch 0.50, 60 tokens/s"
-    assert "held out 2.0000" in step_words(step(held_out_loss=2.0))
+    assert format_sft_step(step()) == "loss 1.2500, epoch 0.50, 60 tokens/s"
+    assert "held out 2.0000" in format_sft_step(step(held_out_loss=2.0))

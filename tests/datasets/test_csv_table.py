@@ -7,17 +7,17 @@ import pytest
 
 from assay.datasets import ReadLimits
 from assay.datasets.csv_table import CsvTable
-from assay.datasets.rows import Found
+from assay.datasets.rows import RowOutcome
 from assay.errors import BadRow, DatasetError
 
 
-def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, Found]]:
+def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, RowOutcome]]:
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     return list(CsvTable(path, ReadLimits(**limits)))
 
 
-def shown(problem: Found) -> str:
+def shown(problem: RowOutcome) -> str:
     assert isinstance(problem, BadRow)
     return f"{Path(str(problem.where)).name}: {problem.message}"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay.datasets import ReadLimits, json_array
 from assay.datasets.json_array import JsonArray
-from assay.datasets.rows import Found
+from assay.datasets.rows import RowOutcome
 from assay.errors import BadRow, DatasetError
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
@@ -22,13 +22,13 @@ _ELEMENTS = st.lists(
 )
 
 
-def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, Found]]:
+def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, RowOutcome]]:
     path = tmp_path / "a.json"
     path.write_bytes(content)
     return list(JsonArray(path, ReadLimits(**limits)))
 
 
-def shown(problem: Found) -> str:
+def shown(problem: RowOutcome) -> str:
     assert isinstance(problem, BadRow)
     return f"{Path(str(problem.where)).name}: {problem.message}"
 

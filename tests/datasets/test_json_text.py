@@ -1,4 +1,4 @@
-"""`parse_object`: what it reads, and at which byte it refuses what."""
+"""`parse_json_object`: what it reads, and at which byte it refuses what."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.datasets.json_text import JsonProblem, parse_object
+from assay.datasets.json_text import JsonProblem, parse_json_object
 
 _SCALARS = (
     st.none()
@@ -28,7 +28,7 @@ _OBJECTS = st.dictionaries(_KEYS, _VALUES, max_size=5)
 
 def refused(data: bytes, *, max_depth: int = 100) -> JsonProblem:
     with pytest.raises(JsonProblem) as caught:
-        parse_object(data, max_depth=max_depth)
+        parse_json_object(data, max_depth=max_depth)
     return caught.value
 
 
@@ -39,7 +39,7 @@ def test_reads_what_the_standard_library_wrote(
 ) -> None:
     data = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode()
 
-    assert parse_object(data, max_depth=100) == value
+    assert parse_json_object(data, max_depth=100) == value
 
 
 @settings(deadline=None)
@@ -85,7 +85,7 @@ def test_names_what_is_wrong_and_at_which_byte(data: bytes, message: str, offset
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:
-    assert parse_object(b'{"a": [[]]}', max_depth=3) == {"a": [[]]}
+    assert parse_json_object(b'{"a": [[]]}', max_depth=3) == {"a": [[]]}
 
 
 @pytest.mark.parametrize("data", [rb'{"a": "\ud83d"}', rb'{"a": "\ude00 x"}', rb'{"\ud83dx": 1}'])
@@ -94,7 +94,7 @@ def test_half_of_a_surrogate_pair_is_refused(data: bytes) -> None:
 
 
 def test_a_whole_surrogate_pair_is_a_character() -> None:
-    assert parse_object(rb'{"a": "\ud83d\ude00"}', max_depth=100) == {"a": "😀"}
+    assert parse_json_object(rb'{"a": "\ud83d\ude00"}', max_depth=100) == {"a": "😀"}
 
 
 def test_a_broken_escape_is_not_taken_for_half_a_pair() -> None:

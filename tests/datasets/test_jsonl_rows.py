@@ -7,17 +7,17 @@ import pytest
 
 from assay.datasets import ReadLimits
 from assay.datasets.jsonl_rows import JsonLines
-from assay.datasets.rows import Found
+from assay.datasets.rows import RowOutcome
 from assay.errors import BadRow
 
 
-def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, Found]]:
+def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, RowOutcome]]:
     path = tmp_path / "a.jsonl"
     path.write_bytes(content)
     return list(JsonLines(path, ReadLimits(**limits)))
 
 
-def only_problem(found: list[tuple[int, Found]]) -> str:
+def only_problem(found: list[tuple[int, RowOutcome]]) -> str:
     problems = [row for _, row in found if isinstance(row, BadRow)]
     assert len(problems) == 1
     return str(problems[0]).replace(str(problems[0].where), Path(str(problems[0].where)).name, 1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.datasets.layouts import is_made_id, read_row
+from assay.datasets.layouts import is_generated_id, read_row
 from assay.errors import BadRow
 from assay.formats import to_eval_record
 from assay.types import (
@@ -98,7 +98,7 @@ def test_the_rows_own_id_is_kept_as_text(row: dict[str, Any], expected: str) -> 
     sample = read_row({"prompt": "a", **row}, index=0)
 
     assert sample.id == expected
-    assert not is_made_id(sample)
+    assert not is_generated_id(sample)
 
 
 def test_a_row_without_an_id_is_named_by_its_content() -> None:
@@ -107,7 +107,7 @@ def test_a_row_without_an_id_is_named_by_its_content() -> None:
     sample = read_row(row, index=0)
 
     assert sample.id == stable_id(row)
-    assert is_made_id(sample)
+    assert is_generated_id(sample)
 
 
 @pytest.mark.parametrize("own", ["", True, 1.5, ["a"], {"$oid": "1"}])

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from assay.datasets import ReadLimits
-from assay.datasets.open_file import open_bytes, pass_over_line
+from assay.datasets.open_file import open_bytes, skip_line
 from assay.errors import DatasetError
 
 
@@ -133,5 +133,5 @@ def test_the_rest_of_a_line_is_counted_and_the_next_line_follows(tmp_path: Path)
     (tmp_path / "a.jsonl").write_bytes(b"x" * 3_000_000 + b"\nnext")
 
     with open_bytes(tmp_path / "a.jsonl", ReadLimits()) as file:
-        assert pass_over_line(file) == 3_000_001
+        assert skip_line(file) == 3_000_001
         assert file.read() == b"next"

@@ -10,17 +10,17 @@ from pyarrow import parquet
 
 from assay.datasets import ReadLimits
 from assay.datasets.parquet_table import ParquetTable
-from assay.datasets.rows import Found
+from assay.datasets.rows import RowOutcome
 from assay.errors import BadRow, DatasetError
 
 
-def rows(tmp_path: Path, table: Any, **limits: int) -> list[tuple[int, Found]]:
+def rows(tmp_path: Path, table: Any, **limits: int) -> list[tuple[int, RowOutcome]]:
     path = tmp_path / "a.parquet"
     parquet.write_table(table, path)
     return list(ParquetTable(path, ReadLimits(**limits)))
 
 
-def shown(problem: Found) -> str:
+def shown(problem: RowOutcome) -> str:
     assert isinstance(problem, BadRow)
     return f"{Path(str(problem.where)).name}: {problem.message}"
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from assay.datasets.rows import checked
+from assay.datasets.rows import check_row
 from assay.errors import BadRow
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_json_has_no_word_for_is_refused_wherever_it_stands(number: float) -> None:
-    found = checked({"a": [{"b": (1.0, number)}]}, where="item 3", max_depth=10)
+    found = check_row({"a": [{"b": (1.0, number)}]}, where="item 3", max_depth=10)
 
     assert isinstance(found, BadRow)
     assert str(found) == "item 3: holds NaN or an infinity\n  hint: unknown is None"
@@ -19,7 +19,7 @@ def test_a_number_json_has_no_word_for_is_refused_wherever_it_stands(number: flo
 def test_a_number_of_another_float_type_is_seen_too() -> None:
     class Measured(float): ...
 
-    found = checked({"a": Measured("nan")}, where="item 0", max_depth=10)
+    found = check_row({"a": Measured("nan")}, where="item 0", max_depth=10)
 
     assert isinstance(found, BadRow)
 
@@ -28,7 +28,7 @@ def test_an_object_inside_itself_is_too_deep_rather_than_endless() -> None:
     loop: dict[str, Any] = {}
     loop["again"] = loop
 
-    found = checked(loop, where="item 0", max_depth=10)
+    found = check_row(loop, where="item 0", max_depth=10)
 
     assert isinstance(found, BadRow)
     assert found.message == "is nested deeper than 10"
@@ -37,4 +37,4 @@ def test_an_object_inside_itself_is_too_deep_rather_than_endless() -> None:
 def test_a_sound_row_is_given_back_itself() -> None:
     row = {"a": [1.5, {"b": None}]}
 
-    assert checked(row, where="item 0", max_depth=3) is row
+    assert check_row(row, where="item 0", max_depth=3) is row

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from assay.environments import Step
-from assay.environments.environment import checked_all, checked_step, plain, plain_info
+from assay.environments.environment import check_items, check_step, to_plain_info, to_plain_json
 from assay.errors import EnvironmentFault
 from assay.types import Message, ToolSpec
 from make import asked
@@ -25,7 +25,7 @@ def step(**fields: Any) -> Step:
     [Step(), Step(terminated=True), Step(replies=(asked("hi"),), reward=0.5, reason="so")],
 )
 def test_an_ordinary_step_is_taken_as_it_is(ordinary: Step) -> None:
-    assert checked_step(ordinary) is ordinary
+    assert check_step(ordinary) is ordinary
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_ordinary_step_is_taken_as_it_is(ordinary: Step) -> None:
     ],
 )
 def test_what_is_meant_is_taken(given: Step, meant: Step) -> None:
-    checked = checked_step(given)
+    checked = check_step(given)
 
     assert checked == meant
     assert type(checked.reward) is type(meant.reward)
@@ -68,12 +68,12 @@ def test_what_is_meant_is_taken(given: Step, meant: Step) -> None:
 )
 def test_a_step_that_means_nothing_is_a_fault_of_the_environment(given: object, told: str) -> None:
     with pytest.raises(EnvironmentFault, match=told):
-        checked_step(given)
+        check_step(given)
 
 
 def test_what_is_shown_of_a_strange_step_is_short() -> None:
     with pytest.raises(EnvironmentFault) as caught:
-        checked_step("x" * 100_000)
+        check_step("x" * 100_000)
 
     assert len(str(caught.value)) < 200
 
@@ -81,14 +81,14 @@ def test_what_is_shown_of_a_strange_step_is_short() -> None:
 def test_tools_may_be_dictionaries_and_nothing() -> None:
     spec = ToolSpec(name="go")
 
-    assert checked_all(ToolSpec, [{"name": "go"}, spec], "tools") == (spec, spec)
-    assert checked_all(ToolSpec, None, "tools") == ()
+    assert check_items(ToolSpec, [{"name": "go"}, spec], "tools") == (spec, spec)
+    assert check_items(ToolSpec, None, "tools") == ()
 
 
 @pytest.mark.parametrize("given", [[print], {"name": "go"}, 3, "go"])
 def test_tools_that_are_none_are_a_fault_of_the_environment(given: object) -> None:
     with pytest.raises(EnvironmentFault, match="`tools` "):
-        checked_all(ToolSpec, given, "tools")
+        check_items(ToolSpec, given, "tools")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_tools_that_are_none_are_a_fault_of_the_environment(given: object) -> No
     ],
 )
 def test_info_is_kept_as_a_record_holds_it(given: object, kept: dict[str, Any]) -> None:
-    assert plain_info(given) == kept
+    assert to_plain_info(given) == kept
 
 
 def test_info_is_kept_as_it_was() -> None:
     info = {"visited": [1]}
 
-    kept = plain_info(info)
+    kept = to_plain_info(info)
     info["visited"].append(2)
 
     assert kept == {"visited": [1]}
@@ -126,23 +126,23 @@ def circular() -> list[Any]:
 @pytest.mark.parametrize("value", [object(), b"\xff", "\ud800", circular(), {"deep": {1j, print}}])
 def test_info_that_json_cannot_hold_is_a_fault_that_names_the_key(value: object) -> None:
     with pytest.raises(EnvironmentFault, match=r"`Step.info\['bad'\]` cannot be written as JSON"):
-        plain_info({"good": 1, "bad": value})
+        to_plain_info({"good": 1, "bad": value})
 
 
 @pytest.mark.parametrize("given", [["a"], "text", 3])
 def test_info_that_is_no_mapping_is_a_fault(given: object) -> None:
     with pytest.raises(EnvironmentFault, match=r"`Step\.info` is"):
-        plain_info(given)
+        to_plain_info(given)
 
 
 def test_an_observation_is_kept_likewise() -> None:
-    assert plain(np.array([1.0, math.inf]), "Step.observation") == [1.0, None]
-    assert plain(3, "Step.observation") == 3
+    assert to_plain_json(np.array([1.0, math.inf]), "Step.observation") == [1.0, None]
+    assert to_plain_json(3, "Step.observation") == 3
     with pytest.raises(EnvironmentFault, match=r"`Step\.observation` cannot be written"):
-        plain(object(), "Step.observation")
+        to_plain_json(object(), "Step.observation")
 
 
 def test_messages_stay_the_objects_they_are() -> None:
     given = (asked("a"), asked("b"))
 
-    assert checked_all(Message, given, "open") is given
+    assert check_items(Message, given, "open") is given

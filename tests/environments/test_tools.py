@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from assay.environments import ToolError, tool
-from assay.environments.tools import Toolbox, describe
+from assay.environments.tools import Toolbox, describe_tool
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Message, ToolCall
 from make import called
@@ -53,7 +53,7 @@ def answers(*calls: ToolCall) -> list[str]:
 
 
 def test_the_schema_comes_from_signature_and_docstring() -> None:
-    spec = describe(ship).spec
+    spec = describe_tool(ship).spec
 
     assert spec.name == "ship"
     assert spec.description == "Ship an order to a place."
@@ -63,7 +63,10 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
     assert properties["to"]["description"] == "Where it goes."
     assert properties["speed"]["enum"] == ["slow", "fast"]
     assert properties["notes"]["maxItems"] == 2
-    assert describe(place_of).spec.parameters["properties"]["order"]["description"] == "Its number."
+    assert (
+        describe_tool(place_of).spec.parameters["properties"]["order"]["description"]
+        == "Its number."
+    )
 
 
 def test_a_tool_without_parameters_has_an_empty_schema() -> None:
@@ -71,7 +74,7 @@ def test_a_tool_without_parameters_has_an_empty_schema() -> None:
         """Say the time."""
         return "late"
 
-    assert describe(now).spec.parameters == {
+    assert describe_tool(now).spec.parameters == {
         "type": "object",
         "properties": {},
         "additionalProperties": False,
@@ -280,11 +283,11 @@ def test_types_of_the_result_and_of_self_need_not_be_known() -> None:
             """Look."""
             return self
 
-    assert list(describe(Later.look).spec.parameters["properties"]) == ["x"]
+    assert list(describe_tool(Later.look).spec.parameters["properties"]) == ["x"]
 
 
 def properties(function: Callable[..., Any]) -> dict[str, Any]:
-    found: dict[str, Any] = describe(function).spec.parameters["properties"]
+    found: dict[str, Any] = describe_tool(function).spec.parameters["properties"]
     return found
 
 
@@ -371,7 +374,7 @@ def with_fields(a: int, b: int, c: int) -> None:
 
 @pytest.mark.parametrize("function", [after_blank_lines, without_blank_line, with_fields])
 def test_docstrings_are_read_with_and_without_blank_lines(function: Callable[..., None]) -> None:
-    assert describe(function).spec.description == "Do a thing."
+    assert describe_tool(function).spec.description == "Do a thing."
     assert {name: entry["description"] for name, entry in properties(function).items()} == {
         "a": "The a, in two paragraphs.",
         "b": "The b: with a colon.",

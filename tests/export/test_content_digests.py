@@ -1,6 +1,6 @@
 """Digests of conversations, and what was seen, in memory and beyond it."""
 
-from assay.export.content_digests import Seen, conversation_digest, digest_of
+from assay.export.content_digests import DigestTable, digest_conversation, digest_json
 from assay.types import Message
 from make import answered, asked, called, said
 
@@ -13,12 +13,12 @@ def test_ids_times_and_models_do_not_make_another_conversation() -> None:
         answered("x", "9"),
     ]
 
-    assert conversation_digest(plain) == conversation_digest(other)
+    assert digest_conversation(plain) == digest_conversation(other)
 
 
 def test_other_words_arguments_or_reasoning_do() -> None:
     digests = {
-        conversation_digest([message])
+        digest_conversation([message])
         for message in (
             said("a"),
             asked("a"),
@@ -36,17 +36,17 @@ def test_text_in_blocks_is_the_same_text_and_an_image_is_not() -> None:
     blocks = Message.model_validate({"role": "user", "content": [{"type": "text", "text": "a"}]})
     image = Message.model_validate({"role": "user", "content": [{"type": "image", "url": "a"}]})
 
-    assert conversation_digest([blocks]) == conversation_digest([asked("a")])
-    assert conversation_digest([image]) != conversation_digest([asked("a")])
+    assert digest_conversation([blocks]) == digest_conversation([asked("a")])
+    assert digest_conversation([image]) != digest_conversation([asked("a")])
 
 
 def test_the_first_value_stays_also_on_disk() -> None:
-    seen = Seen(in_memory=10)
+    seen = DigestTable(in_memory=10)
 
     for number in range(100):
-        assert seen.is_new(digest_of(number))
+        assert seen.is_new(digest_json(number))
 
-    assert not any(seen.is_new(digest_of(number)) for number in range(100))
-    assert seen.first(digest_of("x"), "one") == "one"
-    assert seen.first(digest_of("x"), "two") == "one"
-    assert seen.get(digest_of("y")) is None
+    assert not any(seen.is_new(digest_json(number)) for number in range(100))
+    assert seen.first(digest_json("x"), "one") == "one"
+    assert seen.first(digest_json("x"), "two") == "one"
+    assert seen.get(digest_json("y")) is None

@@ -2,15 +2,17 @@
 
 import json
 
-from assay.export.export_report import OTHER, ExportReport
-from assay.formats.conversion import Lost
+from assay.export.export_report import OTHER_REASONS, ExportReport
+from assay.formats.conversion import Dropped
 
 
 def test_losses_are_counted_by_kind_whatever_their_place() -> None:
     report = ExportReport("trl-sft")
 
-    report.lose((Lost("messages[0].model", "gone"), Lost("messages[12].model", "gone")))
-    report.lose((Lost("messages[0].tool_calls[1].raw_arguments", "spelling"),))
+    report.count_dropped(
+        (Dropped("messages[0].model", "gone"), Dropped("messages[12].model", "gone"))
+    )
+    report.count_dropped((Dropped("messages[0].tool_calls[1].raw_arguments", "spelling"),))
 
     assert report.lost == {
         "messages[].model: gone": 2,
@@ -23,10 +25,10 @@ def test_reasons_without_end_are_counted_together() -> None:
 
     for number in range(1000):
         report.leave_out(f"s{number}", f"reason {number}")
-        report.lose((Lost("x", f"what {number}"),))
+        report.count_dropped((Dropped("x", f"what {number}"),))
 
     assert report.left_out.total() == 1000
-    assert report.left_out[OTHER] == 950
+    assert report.left_out[OTHER_REASONS] == 950
     assert report.lost.total() == 1000
     assert len(report.examples) == 20
 

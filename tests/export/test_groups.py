@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from assay.export.groups import Groups, group_key
+from assay.export.groups import AnswerGroups, compute_group_key
 from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 
@@ -12,11 +12,11 @@ def answer(question: str, words: str, score: float | None = None, **fields: Any)
 
 
 def key(given: Sample) -> bytes:
-    return group_key(given, same_context=False)
+    return compute_group_key(given, same_context=False)
 
 
 def test_answers_to_one_input_are_a_group_wherever_they_stand() -> None:
-    with Groups() as groups:
+    with AnswerGroups() as groups:
         for given in (
             answer("a", "a0", 0.2, id="1"),
             answer("b", "b0", 0.5, id="2"),
@@ -33,7 +33,7 @@ def test_answers_to_one_input_are_a_group_wherever_they_stand() -> None:
 
 
 def test_the_first_of_equals_is_the_best_and_none_is_worse() -> None:
-    with Groups() as groups:
+    with AnswerGroups() as groups:
         for words in ("x", "y"):
             given = answer("a", words, 0.5, id="1")
             groups.add(key(given), given)
@@ -43,7 +43,7 @@ def test_the_first_of_equals_is_the_best_and_none_is_worse() -> None:
 
 
 def test_an_answer_that_was_not_judged_is_never_the_best() -> None:
-    with Groups() as groups:
+    with AnswerGroups() as groups:
         for given in (answer("a", "unjudged", None, id="1"), answer("a", "bad", -5.0, id="1")):
             groups.add(key(given), given)
         (group,) = groups
@@ -73,4 +73,4 @@ def test_what_an_environment_showed_makes_another_context() -> None:
     right = sample(asked("go"), asked("you see a wall"), said("open"), id="1")
 
     assert key(left) == key(right)
-    assert group_key(left, same_context=True) != group_key(right, same_context=True)
+    assert compute_group_key(left, same_context=True) != compute_group_key(right, same_context=True)

@@ -11,16 +11,16 @@ from assay.export.inferred_columns import (
     RETYPED,
     Shape,
     find_changes,
-    fit,
-    select,
-    shape_of,
+    fit_to_shape,
+    infer_shape,
+    select_values,
 )
 
 
 def unite(*values: Any) -> Shape:
     shape = Shape()
     for value in values:
-        shape.add(shape_of(value))
+        shape.add(infer_shape(value))
     return shape
 
 
@@ -45,7 +45,7 @@ def unite(*values: Any) -> Shape:
     ],
 )
 def test_a_column_takes_every_value_that_was_seen(values: list[Any], column: Any) -> None:
-    assert unite(*values).column() == column
+    assert unite(*values).build_column() == column
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_column_takes_every_value_that_was_seen(values: list[Any], column: Any
 def test_a_fitted_value_is_compared_with_the_original(
     values: list[Any], fitted: Any, changes: set[str]
 ) -> None:
-    first = fit(values[0], unite(*values))
+    first = fit_to_shape(values[0], unite(*values))
 
     assert first == fitted
     assert find_changes(values[0], first) == changes
@@ -77,7 +77,7 @@ def test_a_fitted_value_is_compared_with_the_original(
 def test_another_order_of_keys_is_a_change() -> None:
     shape = unite({"a": 1, "b": 2}, {"b": 2, "a": 1})
 
-    assert find_changes({"b": 2, "a": 1}, fit({"b": 2, "a": 1}, shape)) == {REORDERED}
+    assert find_changes({"b": 2, "a": 1}, fit_to_shape({"b": 2, "a": 1}, shape)) == {REORDERED}
 
 
 def test_fields_are_counted_at_every_level() -> None:
@@ -87,7 +87,7 @@ def test_fields_are_counted_at_every_level() -> None:
 @pytest.mark.parametrize("value", [float("nan"), {"a": [float("inf")]}])
 def test_a_number_that_json_does_not_have_is_refused(value: Any) -> None:
     with pytest.raises(WireError, match="is not a JSON number"):
-        shape_of(value)
+        infer_shape(value)
 
 
 def test_endless_nesting_is_refused() -> None:
@@ -96,7 +96,7 @@ def test_endless_nesting_is_refused() -> None:
         value = [value]
 
     with pytest.raises(WireError, match="levels deep"):
-        shape_of(value)
+        infer_shape(value)
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_endless_nesting_is_refused() -> None:
 def test_a_path_selects_the_values_that_are_there(path: str, found: list[Any]) -> None:
     row = {"a": [{"b": {"c": 1}}, {"x": 0}, {"b": {"c": 2}}], "d": 3, "n": None}
 
-    assert list(select(row, path)) == found
+    assert list(select_values(row, path)) == found

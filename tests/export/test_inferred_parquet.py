@@ -8,9 +8,9 @@ import pytest
 
 from assay.errors import MissingExtra, WireError
 from assay.export.inferred_columns import MAX_FIELDS, PADDED, RETYPED
-from assay.export.inferred_parquet import Inferred, InferredParquetFile
+from assay.export.inferred_parquet import InferredColumns, InferredParquetFile
 
-COLUMNS = Inferred(exact=("calls[].arguments",), hint="")
+COLUMNS = InferredColumns(exact=("calls[].arguments",), hint="")
 
 
 def write(path: Path, *rows: dict[str, Any]) -> InferredParquetFile:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import WireError
-from assay.export.jsonl_file import JsonLinesFile, json_line
+from assay.export.jsonl_file import JsonLinesFile, encode_json_line
 
 
 def test_a_row_is_one_line_of_plain_characters(tmp_path: Path) -> None:
@@ -19,4 +19,4 @@ def test_a_row_is_one_line_of_plain_characters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [float("nan"), "\ud800", object()])
 def test_values_that_json_does_not_have_are_refused(value: object) -> None:
     with pytest.raises(WireError, match="cannot be written as JSON"):
-        json_line({"a": value})
+        encode_json_line({"a": value})

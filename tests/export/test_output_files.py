@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from assay.errors import ConfigError, WireError
-from assay.export.output_files import Files
+from assay.export.output_files import OutputFiles
 
 
 def test_nothing_is_there_before_the_end_and_no_trace_after_it(tmp_path: Path) -> None:
     target = tmp_path / "a.jsonl"
 
-    with Files([target], columns=None, force=False) as files:
+    with OutputFiles([target], columns=None, force=False) as files:
         files.write(target, {"text": "é"})
         files.add_text(tmp_path / "b.json", "{}")
         assert not target.exists()
@@ -30,7 +30,7 @@ def test_an_interruption_leaves_nothing_and_keeps_what_was_there(
     target.write_text("old\n")
 
     def interrupted() -> None:
-        with Files([target], columns=None, force=True) as files:
+        with OutputFiles([target], columns=None, force=True) as files:
             files.write(target, {"a": 1})
             raise error
 
@@ -46,13 +46,13 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     target.write_text("old\n")
 
     with pytest.raises(ConfigError, match="is there already"):
-        Files([target], columns=None, force=False)
+        OutputFiles([target], columns=None, force=False)
 
 
 @pytest.mark.parametrize(("name", "problem"), [(".", "is a folder"), ("no/a.jsonl", "no such")])
 def test_what_cannot_be_a_file_is_refused(tmp_path: Path, name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        Files([tmp_path / name], columns=None, force=True)
+        OutputFiles([tmp_path / name], columns=None, force=True)
 
 
 @pytest.mark.parametrize("value", [float("nan"), "\ud800", object()])
@@ -61,7 +61,7 @@ def test_a_row_that_is_no_json_is_refused_and_the_file_goes_on(
 ) -> None:
     target = tmp_path / "a.jsonl"
 
-    with Files([target], columns=None, force=False) as files:
+    with OutputFiles([target], columns=None, force=False) as files:
         with pytest.raises(WireError, match="cannot be written as JSON"):
             files.write(target, {"a": value})
         files.write(target, {"a": 1})

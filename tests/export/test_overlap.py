@@ -16,7 +16,7 @@ def guard(*prompts: str, truth: str | None = None) -> EvaluationTexts:
 
 
 def test_the_same_words_in_another_spelling_are_caught() -> None:
-    found = guard("What is  7*8?").found_in(sample(asked("what is 7*8"), said("56")))
+    found = guard("What is  7*8?").find_overlap(sample(asked("what is 7*8"), said("56")))
 
     assert found is not None
     assert str(found) == "the same text as the prompt of q"
@@ -25,24 +25,24 @@ def test_the_same_words_in_another_spelling_are_caught() -> None:
 def test_a_quotation_inside_a_longer_text_is_caught() -> None:
     quoting = sample(asked("hi"), said(f"Somebody asked me this once: {LONG.upper()} I knew."))
 
-    found = guard(LONG).found_in(quoting)
+    found = guard(LONG).find_overlap(quoting)
 
     assert found is not None
     assert found.kind == "13 words in a row"
 
 
 def test_a_ground_truth_in_the_answer_is_caught() -> None:
-    found = guard("?", truth=TRUTH).found_in(sample(asked("tell me"), said(f"Well, {TRUTH}")))
+    found = guard("?", truth=TRUTH).find_overlap(sample(asked("tell me"), said(f"Well, {TRUTH}")))
 
     assert found is None
-    assert guard("?", truth=TRUTH).found_in(sample(asked("tell me"), said(TRUTH))) is not None
+    assert guard("?", truth=TRUTH).find_overlap(sample(asked("tell me"), said(TRUTH))) is not None
 
 
 def test_other_words_pass() -> None:
     words = LONG.split()
     shuffled = " ".join(sorted(words))
 
-    assert guard(LONG).found_in(sample(asked(shuffled), said("no idea"))) is None
+    assert guard(LONG).find_overlap(sample(asked(shuffled), said("no idea"))) is None
 
 
 def test_short_ground_truths_and_shared_instructions_pass() -> None:
@@ -51,22 +51,22 @@ def test_short_ground_truths_and_shared_instructions_pass() -> None:
 
     texts = EvaluationTexts(evaluated)
 
-    assert texts.found_in(sample(system, asked("two?"), said("4"))) is None
-    assert texts.found_in(sample(asked(LONG), said("4"))) is None
+    assert texts.find_overlap(sample(system, asked("two?"), said("4"))) is None
+    assert texts.find_overlap(sample(asked(LONG), said("4"))) is None
 
 
 def test_scripts_without_spaces_are_compared_by_the_character() -> None:
     text = "今日の天気はとても良いので散歩に行きましょう"
 
-    assert guard(text).found_in(sample(asked(f"彼は{text}と言った"), said("?"))) is not None
+    assert guard(text).find_overlap(sample(asked(f"彼は{text}と言った"), said("?"))) is not None
 
 
 def test_fewer_words_in_a_row_can_be_asked_for() -> None:
     evaluated = [Sample(prompt="one two three four five six")]
     quoting = sample(asked("zero one two three four"), said("?"))
 
-    assert EvaluationTexts(evaluated, words=4).found_in(quoting) is not None
-    assert EvaluationTexts(evaluated, words=5).found_in(quoting) is None
+    assert EvaluationTexts(evaluated, words=4).find_overlap(quoting) is not None
+    assert EvaluationTexts(evaluated, words=5).find_overlap(quoting) is None
 
 
 def test_an_empty_evaluation_set_guards_nothing_and_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.errors import MissingExtra, WireError
-from assay.export.parquet_file import ParquetFile, parquet_schema
+from assay.export.parquet_file import ParquetFile, build_parquet_schema
 
 COLUMNS = {
     "name": str,
@@ -52,4 +52,4 @@ def test_without_pyarrow_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     with pytest.raises(MissingExtra, match=r"assay\[parquet\]"):
-        parquet_schema(COLUMNS)
+        build_parquet_schema(COLUMNS)

@@ -8,7 +8,7 @@ import pytest
 
 from assay.cli.eval_file import import_file
 from assay.train import TrainingSession, grpo_train
-from assay.train.demonstration import demonstrated
+from assay.train.demonstration import to_demonstration
 from assay.types import Message, Sample, Trajectory
 from make import answered, asked, called, said
 
@@ -48,7 +48,7 @@ def test_only_the_right_place_of_an_order_that_was_looked_up_is_rewarded(
 def test_half_of_the_demonstrations_are_right(example: ModuleType) -> None:
     rows = list(example.demonstrations(200))
     shown = [
-        rolled_out(row, *demonstrated(Sample(messages=row["messages"])).messages[1:])
+        rolled_out(row, *to_demonstration(Sample(messages=row["messages"])).messages[1:])
         for row in rows
     ]
 

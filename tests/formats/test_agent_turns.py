@@ -3,7 +3,7 @@
 import pytest
 
 from assay.errors import WireError
-from assay.formats.agent_turns import asked_of, in_words, turns_of
+from assay.formats.agent_turns import flatten_to_text, get_prompt_messages, split_agent_turns
 from assay.types import Message, ModelCall, Sample, Trajectory
 from make import answered, asked, called, said
 
@@ -17,7 +17,7 @@ def rolled_out(*messages: Message, prompt: list[Message], calls: tuple[int, ...]
 
 
 def test_assistant_turns_of_the_prompt_are_context() -> None:
-    turns = turns_of(rolled_out(*HISTORY, said("mine"), prompt=HISTORY))
+    turns = split_agent_turns(rolled_out(*HISTORY, said("mine"), prompt=HISTORY))
 
     assert turns.context == HISTORY
     assert turns.made == [said("mine")]
@@ -27,7 +27,7 @@ def test_assistant_turns_of_the_prompt_are_context() -> None:
 def test_a_system_message_put_before_the_prompt_does_not_hide_it() -> None:
     system = Message(role="system", content="Be brief.")
 
-    turns = turns_of(rolled_out(system, *HISTORY, said("mine"), prompt=HISTORY))
+    turns = split_agent_turns(rolled_out(system, *HISTORY, said("mine"), prompt=HISTORY))
 
     assert turns.context == [system, *HISTORY]
 
@@ -35,7 +35,7 @@ def test_a_system_message_put_before_the_prompt_does_not_hide_it() -> None:
 def test_recorded_calls_tell_the_agents_turns_from_those_an_environment_put_in() -> None:
     messages = [asked("go"), SHOWN, asked("now you"), said("mine"), said("not mine"), said("mine")]
 
-    turns = turns_of(rolled_out(*messages, prompt=messages[:1], calls=(3, 5)))
+    turns = split_agent_turns(rolled_out(*messages, prompt=messages[:1], calls=(3, 5)))
 
     assert turns.context == messages[:3]
     assert turns.own == {0, 2}
@@ -47,13 +47,13 @@ def test_calls_that_failed_or_say_nothing_of_their_place_are_not_asked() -> None
     assert unplaced.trajectory is not None
     unplaced.trajectory.calls = [ModelCall(), ModelCall(message_index=7, error="overloaded")]
 
-    assert turns_of(unplaced).made == [said("mine")]
+    assert split_agent_turns(unplaced).made == [said("mine")]
 
 
 def test_what_comes_after_the_last_turn_is_cut_and_counted() -> None:
     messages = [asked("go"), said(None, called("look")), answered("north")]
 
-    turns = turns_of(rolled_out(*messages, prompt=messages[:1]))
+    turns = split_agent_turns(rolled_out(*messages, prompt=messages[:1]))
 
     assert turns.made == messages[1:2]
     assert turns.cut == 1
@@ -62,23 +62,23 @@ def test_what_comes_after_the_last_turn_is_cut_and_counted() -> None:
 def test_without_a_trajectory_the_answer_is_what_follows_the_last_thing_asked() -> None:
     row = Sample(prompt=[*HISTORY, said(None, called("look")), answered("north"), said("there")])
 
-    turns = turns_of(row)
+    turns = split_agent_turns(row)
 
     assert turns.context == HISTORY
     assert len(turns.made) == 3
-    assert asked_of(row) == HISTORY
+    assert get_prompt_messages(row) == HISTORY
 
 
 def test_a_turn_of_weight_0_is_context() -> None:
     weightless = Message.model_validate({"role": "assistant", "content": "x", "weight": 0})
     messages = [asked("a"), weightless, asked("b"), said("mine")]
 
-    assert turns_of(rolled_out(*messages, prompt=messages[:1])).context == messages[:3]
+    assert split_agent_turns(rolled_out(*messages, prompt=messages[:1])).context == messages[:3]
 
 
 def test_a_prompt_in_words_is_one_user_message() -> None:
-    assert asked_of(Sample(prompt="hi")) == [asked("hi")]
-    assert asked_of(Sample()) == []
+    assert get_prompt_messages(Sample(prompt="hi")) == [asked("hi")]
+    assert get_prompt_messages(Sample()) == []
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_a_prompt_in_words_is_one_user_message() -> None:
 )
 def test_a_sample_without_a_turn_of_the_agent_is_refused(sample: Sample, problem: str) -> None:
     with pytest.raises(WireError, match=problem):
-        turns_of(sample)
+        split_agent_turns(sample)
 
 
 def test_a_rewritten_prompt_without_assistant_turns_hides_nothing() -> None:
-    turns = turns_of(rolled_out(asked("other words"), said("x"), prompt=[asked("words")]))
+    turns = split_agent_turns(rolled_out(asked("other words"), said("x"), prompt=[asked("words")]))
 
     assert turns.made == [said("x")]
 
@@ -104,9 +104,9 @@ def test_text_blocks_become_text_and_images_are_refused() -> None:
     blocks = {"role": "user", "content": [{"type": "text", "text": "a"}]}
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}
 
-    (worded,) = in_words([Message.model_validate(blocks)])
+    (worded,) = flatten_to_text([Message.model_validate(blocks)])
 
     assert worded.content == "a"
-    assert in_words([said(None, called("f"))])[0].content == ""
+    assert flatten_to_text([said(None, called("f"))])[0].content == ""
     with pytest.raises(WireError, match=r"messages\[0\].content\[0\]: a `image_url` block"):
-        in_words([Message.model_validate(image)])
+        flatten_to_text([Message.model_validate(image)])

@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
-from assay.formats.anthropic_blocks import read_block, read_call, read_result, said_in, write_blocks
-from assay.formats.conversion import Lost
+from assay.formats.anthropic_blocks import (
+    join_thinking,
+    read_anthropic_block,
+    read_tool_result,
+    read_tool_use,
+    write_anthropic_blocks,
+)
+from assay.formats.conversion import Dropped
 from message_strategies import data_block, text_block
 
 
@@ -19,14 +25,14 @@ from message_strategies import data_block, text_block
 def test_an_image_becomes_an_image_part_and_back(source: dict[str, Any], url: str) -> None:
     wire = {"type": "image", "source": source, "cache_control": {"type": "ephemeral"}}
 
-    block = read_block(wire, "here")
+    block = read_anthropic_block(wire, "here")
 
     assert block == data_block(
         type="image_url",
         image_url={"url": url},
         anthropic={"cache_control": {"type": "ephemeral"}},
     )
-    assert write_blocks((block,), "here", []) == [wire]
+    assert write_anthropic_blocks((block,), "here", []) == [wire]
 
 
 @pytest.mark.parametrize(
@@ -42,16 +48,16 @@ def test_an_image_becomes_an_image_part_and_back(source: dict[str, Any], url: st
 def test_an_image_with_no_such_address_stays_as_it_came(source: object) -> None:
     wire = {"type": "image", "source": source}
 
-    block = read_block(wire, "here")
+    block = read_anthropic_block(wire, "here")
 
     assert block == data_block(type="image", anthropic={"source": source})
-    assert write_blocks((block,), "here", []) == [wire]
+    assert write_anthropic_blocks((block,), "here", []) == [wire]
 
 
 def test_a_part_of_another_format_is_reported() -> None:
-    lost: list[Lost] = []
+    lost: list[Dropped] = []
 
-    written = write_blocks(
+    written = write_anthropic_blocks(
         (text_block(text="a"), data_block(type="input_audio", input_audio={})), "m", lost
     )
 
@@ -60,10 +66,10 @@ def test_a_part_of_another_format_is_reported() -> None:
 
 
 def test_a_call_and_its_result_keep_what_only_anthropic_has() -> None:
-    call = read_call(
+    call = read_tool_use(
         {"type": "tool_use", "id": "1", "name": "f", "input": {}, "caller": "x"}, "here"
     )
-    result = read_result({"type": "tool_result", "tool_use_id": "1", "is_error": True}, "here")
+    result = read_tool_result({"type": "tool_result", "tool_use_id": "1", "is_error": True}, "here")
 
     assert call.model_extra == {"anthropic": {"caller": "x"}}
     assert result.model_extra == {"anthropic": {"result": {"is_error": True}}}
@@ -71,5 +77,5 @@ def test_a_call_and_its_result_keep_what_only_anthropic_has() -> None:
 
 
 def test_redacted_thinking_says_nothing() -> None:
-    assert said_in([{"type": "redacted_thinking", "data": "x"}]) is None
-    assert said_in([{"thinking": "a"}, {"data": "x"}, {"thinking": "b"}]) == "a\n\nb"
+    assert join_thinking([{"type": "redacted_thinking", "data": "x"}]) is None
+    assert join_thinking([{"thinking": "a"}, {"data": "x"}, {"thinking": "b"}]) == "a\n\nb"

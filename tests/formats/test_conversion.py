@@ -9,15 +9,15 @@ from assay.errors import WireError
 from assay.formats.anthropic import from_anthropic, to_anthropic
 from assay.formats.conversion import (
     Converted,
-    Lost,
-    difference,
-    mapping_at,
-    message_at,
-    object_json,
-    respelled,
-    same,
-    storable,
-    validated,
+    Dropped,
+    apply_spelling,
+    compute_spelling,
+    expect_mapping,
+    expect_message,
+    is_same_json,
+    make_storable,
+    validate_wire,
+    write_json_object,
 )
 from assay.formats.gemini import from_gemini, to_gemini
 from assay.formats.huggingface import from_huggingface, to_huggingface
@@ -30,7 +30,7 @@ def test_an_exact_conversion_gives_its_value() -> None:
 
 
 def test_a_lossy_conversion_refuses_to_be_exact_and_names_the_loss() -> None:
-    lossy = Converted([1], (Lost("messages[2].reasoning", "left out"),))
+    lossy = Converted([1], (Dropped("messages[2].reasoning", "left out"),))
 
     with pytest.raises(WireError, match=r"messages\[2\]\.reasoning: left out") as caught:
         lossy.exact()
@@ -40,7 +40,7 @@ def test_a_lossy_conversion_refuses_to_be_exact_and_names_the_loss() -> None:
 
 
 def test_a_long_list_of_losses_says_how_many_are_not_shown() -> None:
-    lossy = Converted(None, tuple(Lost(f"messages[{n}].name", "left out") for n in range(8)))
+    lossy = Converted(None, tuple(Dropped(f"messages[{n}].name", "left out") for n in range(8)))
 
     with pytest.raises(WireError, match="and 3 more"):
         lossy.exact()
@@ -72,18 +72,18 @@ def test_every_conversion_refuses_what_is_no_list_of_messages(
 
 def test_something_that_is_no_message_is_refused() -> None:
     with pytest.raises(WireError, match=r"messages\[0\]: dict is not a Message"):
-        message_at({"role": "user"}, "messages[0]")
+        expect_message({"role": "user"}, "messages[0]")
 
 
 @pytest.mark.parametrize("value", [None, [], "text", {1: 2}])
 def test_something_that_is_no_object_is_refused(value: object) -> None:
     with pytest.raises(WireError, match="here"):
-        mapping_at(value, "here")
+        expect_mapping(value, "here")
 
 
 def test_a_validation_error_says_where_in_the_message_it_is() -> None:
     with pytest.raises(WireError) as caught:
-        validated(Message, {"role": "user", "tool_calls": [{"name": "f"}, {}]}, "messages[3]")
+        validate_wire(Message, {"role": "user", "tool_calls": [{"name": "f"}, {}]}, "messages[3]")
 
     assert caught.value.where == "messages[3].tool_calls[1].name"
 
@@ -100,28 +100,28 @@ def test_a_validation_error_says_where_in_the_message_it_is() -> None:
     ],
 )
 def test_sameness_is_that_of_json(left: object, right: object, equal: bool) -> None:
-    assert same(left, right) is equal
+    assert is_same_json(left, right) is equal
 
 
 def test_lone_surrogates_are_repaired_everywhere_and_other_values_are_left_alone() -> None:
     plain = {"a": ["b"]}
 
-    assert storable(plain) is plain
-    assert storable({"a\ud800": ["b\udfff", 1]}) == {"a\ufffd": ["b\ufffd", 1]}
+    assert make_storable(plain) is plain
+    assert make_storable({"a\ud800": ["b\udfff", 1]}) == {"a\ufffd": ["b\ufffd", 1]}
 
 
 def test_what_json_has_no_word_for_cannot_be_written() -> None:
     with pytest.raises(WireError, match="arguments: cannot be written as JSON"):
-        object_json({"a": object()}, "arguments")
+        write_json_object({"a": object()}, "arguments")
 
 
 def test_a_spelling_is_the_difference_to_the_usual_one_and_can_be_applied() -> None:
     wire = {"role": "user", "extra": [], "flag": True}
     usual = {"role": "user", "content": None, "flag": 1}
 
-    spelling = difference(wire, usual, "some_format")
+    spelling = compute_spelling(wire, usual, "some_format")
 
     assert spelling is not None
     assert spelling["unset"] == ["content"]
-    assert same(respelled(usual, spelling), wire)
-    assert difference(usual, usual, "some_format") is None
+    assert is_same_json(apply_spelling(usual, spelling), wire)
+    assert compute_spelling(usual, usual, "some_format") is None

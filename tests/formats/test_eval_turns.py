@@ -2,13 +2,13 @@
 
 import pytest
 
-from assay.formats.eval_turns import UNANSWERED, Turns, marker
+from assay.formats.eval_turns import UNANSWERED_RESPONSE, EvalTurns, format_block_marker
 from assay.types import DataBlock, Message, TextBlock, ToolCall
 from make import answered, asked, called, said
 
 
-def turns(*messages: Message, **names: str) -> Turns:
-    found = Turns(names)
+def turns(*messages: Message, **names: str) -> EvalTurns:
+    found = EvalTurns(names)
     for place, message in enumerate(messages):
         found.take(message, f"messages[{place}]")
     return found
@@ -62,7 +62,7 @@ def test_parallel_calls_share_a_step_and_find_their_answers() -> None:
 def test_a_call_without_an_answer_is_an_error() -> None:
     (event,) = turns(said(None, called("a"))).events
 
-    assert event["function_response"]["response"] == {"error": UNANSWERED}
+    assert event["function_response"]["response"] == {"error": UNANSWERED_RESPONSE}
     assert (event["status"], event["is_error"]) == ("unanswered", True)
 
 
@@ -111,12 +111,12 @@ def test_what_has_no_place_is_reported() -> None:
     ],
 )
 def test_a_marker_stands_for_what_is_not_text(fields: dict[str, object], shown: str) -> None:
-    assert marker(DataBlock.model_validate(fields)) == shown
+    assert format_block_marker(DataBlock.model_validate(fields)) == shown
 
 
 def test_answers_find_their_calls_among_very_many_in_linear_time() -> None:
     count = 40_000
-    found = Turns({})
+    found = EvalTurns({})
     calls = tuple(ToolCall(id=str(n), name="read", arguments={}) for n in range(count))
     found.take(Message(role="assistant", content=None, tool_calls=calls), "messages[0]")
 
@@ -129,7 +129,7 @@ def test_answers_find_their_calls_among_very_many_in_linear_time() -> None:
 
 
 def test_an_answer_without_an_id_takes_the_first_open_call() -> None:
-    found = Turns({})
+    found = EvalTurns({})
     calls = tuple(ToolCall(id=each, name="read", arguments={}) for each in ("a", "b", "a"))
     found.take(Message(role="assistant", content=None, tool_calls=calls), "messages[0]")
 

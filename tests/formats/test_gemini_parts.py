@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from assay.formats.conversion import Lost
+from assay.formats.conversion import Dropped
 from assay.formats.gemini_parts import (
-    camel_part,
-    read_block,
-    read_result,
-    write_parts,
-    write_response,
+    read_function_response,
+    read_gemini_part,
+    to_camel_part,
+    write_function_response,
+    write_gemini_parts,
 )
 from assay.types import Message
 from message_strategies import data_block, text_block
@@ -20,19 +20,19 @@ def test_snake_case_becomes_camel_case_inside_and_out() -> None:
     snake = {"inline_data": {"mime_type": "image/png", "data": ""}, "thought_signature": "s"}
     camel = {"inlineData": {"mimeType": "image/png", "data": ""}, "thoughtSignature": "s"}
 
-    assert camel_part(snake, "here") == camel
+    assert to_camel_part(snake, "here") == camel
 
 
 def test_a_key_in_both_spellings_is_left_as_it_is() -> None:
     both = {"file_data": 1, "fileData": 2}
 
-    assert camel_part(both, "here") == both
+    assert to_camel_part(both, "here") == both
 
 
 def test_function_arguments_are_never_respelled() -> None:
     call = {"functionCall": {"name": "f", "args": {"mime_type": "x"}}}
 
-    assert camel_part(call, "here") == call
+    assert to_camel_part(call, "here") == call
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_function_arguments_are_never_respelled() -> None:
 def test_an_image_becomes_an_image_part_and_back(
     part: dict[str, Any], url: str, kept: dict[str, Any] | None
 ) -> None:
-    block = read_block(part, "here")
+    block = read_gemini_part(part, "here")
 
     extra = {"gemini": kept} if kept else {}
     assert block == data_block(type="image_url", image_url={"url": url}, **extra)
-    assert write_parts((block,), "here", []) == [part]
+    assert write_gemini_parts((block,), "here", []) == [part]
 
 
 @pytest.mark.parametrize(
@@ -70,23 +70,23 @@ def test_an_image_becomes_an_image_part_and_back(
     ],
 )
 def test_any_other_part_stays_as_it_came(part: dict[str, Any]) -> None:
-    block = read_block(part, "here")
+    block = read_gemini_part(part, "here")
 
     assert block.model_extra == {"gemini": part}
-    assert write_parts((block,), "here", []) == [part]
+    assert write_gemini_parts((block,), "here", []) == [part]
 
 
 def test_a_part_of_another_format_is_reported() -> None:
-    lost: list[Lost] = []
+    lost: list[Dropped] = []
 
-    assert write_parts((data_block(type="file", file={}),), "m", lost) == []
+    assert write_gemini_parts((data_block(type="file", file={}),), "m", lost) == []
     assert [loss.where for loss in lost] == ["m.content[0]"]
 
 
 def test_a_result_keeps_what_only_gemini_has() -> None:
     answer = {"name": "f", "response": {"output": "a"}, "willContinue": True}
 
-    message = read_result({"functionResponse": answer, "thoughtSignature": "s"}, "here")
+    message = read_function_response({"functionResponse": answer, "thoughtSignature": "s"}, "here")
 
     assert message.content == "a"
     assert message.model_extra == {
@@ -108,7 +108,7 @@ def test_a_result_keeps_what_only_gemini_has() -> None:
 def test_a_response_is_the_text_wrapped(
     content: Any, response: dict[str, Any], reported: list[str]
 ) -> None:
-    lost: list[Lost] = []
+    lost: list[Dropped] = []
 
-    assert write_response(Message(role="tool", content=content), {}, "m", lost) == response
+    assert write_function_response(Message(role="tool", content=content), {}, "m", lost) == response
     assert [loss.where for loss in lost] == reported

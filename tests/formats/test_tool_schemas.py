@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from assay.errors import WireError
-from assay.formats.conversion import Lost
-from assay.formats.tool_schemas import read_tools, report_untold, tools_json, tools_of
+from assay.formats.conversion import Dropped
+from assay.formats.tool_schemas import (
+    find_tools,
+    read_tools,
+    report_unknown_tools,
+    write_tools_json,
+)
 from assay.types import Sample, ToolSpec, Trajectory
 from make import called, said
 
@@ -37,16 +42,16 @@ def test_each_form_is_written_as_openai_writes_it(given: Any) -> None:
     "sample",
     [
         Sample(trajectory=Trajectory(tools=[PLAIN]), input={"tools": [{"name": "other"}]}),
-        Sample(input={"tools": tools_json([OPENAI])}),
+        Sample(input={"tools": write_tools_json([OPENAI])}),
         Sample(metadata={"tools": [OPENAI]}),
     ],
 )
 def test_tools_are_found_where_they_were_recorded(sample: Sample) -> None:
-    assert [tool["function"]["name"] for tool in tools_of(sample)] == ["add"]
+    assert [tool["function"]["name"] for tool in find_tools(sample)] == ["add"]
 
 
 def test_a_sample_without_tools_has_none() -> None:
-    assert tools_of(Sample(prompt="hi")) == []
+    assert find_tools(Sample(prompt="hi")) == []
 
 
 @pytest.mark.parametrize("given", ["{", 7, [7], [{"description": "no name"}]])
@@ -56,10 +61,10 @@ def test_what_is_no_list_of_tools_is_refused(given: Any) -> None:
 
 
 def test_calls_of_tools_that_nobody_knows_are_reported() -> None:
-    lost: list[Lost] = []
+    lost: list[Dropped] = []
 
-    report_untold([said(None, called("add"))], [], lost)
-    report_untold([said("no calls")], [], lost)
-    report_untold([said(None, called("add"))], [OPENAI], lost)
+    report_unknown_tools([said(None, called("add"))], [], lost)
+    report_unknown_tools([said("no calls")], [], lost)
+    report_unknown_tools([said(None, called("add"))], [OPENAI], lost)
 
     assert [loss.where for loss in lost] == ["tools"]

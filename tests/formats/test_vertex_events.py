@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from assay.formats.eval_turns import UNANSWERED
+from assay.formats.eval_turns import UNANSWERED_RESPONSE
 from assay.formats.vertex import from_vertex, to_vertex
-from assay.formats.vertex_events import AgentHistory, iso_moment
+from assay.formats.vertex_events import AgentHistory, to_zoned_timestamp
 from assay.types import DataBlock, Message, Sample, TextBlock
 from make import answered, asked, called, said, sample
 
 
 def told(talk: Sample) -> AgentHistory:
     history = AgentHistory()
-    history.take_sample(talk)
+    history.add_sample(talk)
     return history
 
 
@@ -68,7 +68,7 @@ def test_a_call_without_an_answer_gets_one_that_says_so() -> None:
     history = told(sample(asked("Go."), said(None, called("run")), asked("Stop."), said("Ok.")))
 
     part = history.turns[0][2]["content"]["parts"][0]
-    assert part["function_response"]["response"] == {"error": UNANSWERED}
+    assert part["function_response"]["response"] == {"error": UNANSWERED_RESPONSE}
 
 
 def test_calls_without_an_id_are_matched_by_one_that_is_made_up() -> None:
@@ -158,10 +158,10 @@ def test_each_message_is_of_the_agent_that_was_in_charge() -> None:
 
 
 def test_times_are_written_only_where_they_are_points_in_time() -> None:
-    assert iso_moment("2026-03-01T09:00:00.000Z") == "2026-03-01T09:00:00.000Z"
-    assert iso_moment("2026-03-01T09:00:00") is None
-    assert iso_moment("yesterday") is None
-    assert iso_moment(None) is None
+    assert to_zoned_timestamp("2026-03-01T09:00:00.000Z") == "2026-03-01T09:00:00.000Z"
+    assert to_zoned_timestamp("2026-03-01T09:00:00") is None
+    assert to_zoned_timestamp("yesterday") is None
+    assert to_zoned_timestamp(None) is None
 
 
 def test_very_many_calls_of_one_message_are_answered_in_any_order() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.providers.active_time import OwnTime
+from assay.providers.active_time import ActiveTimer
 from assay.providers.concurrency import Limiter
 from told_loop import in_told_time
 
@@ -25,9 +25,9 @@ class Counter:
         self.limiter.release()
 
 
-async def runs_out(own: OwnTime, seconds: float, work: Coroutine[Any, Any, None]) -> bool:
+async def runs_out(own: ActiveTimer, seconds: float, work: Coroutine[Any, Any, None]) -> bool:
     try:
-        async with own.limited(seconds) as timer:
+        async with own.limit_time(seconds) as timer:
             await work
     except TimeoutError:
         assert timer.expired()
@@ -37,7 +37,7 @@ async def runs_out(own: OwnTime, seconds: float, work: Coroutine[Any, Any, None]
 
 def test_waiting_for_a_turn_is_not_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> tuple[float, float]:
-        with OwnTime() as own:
+        with ActiveTimer() as own:
             await Counter(taken_s=5).ask(2)
         return own.spent_s, own.waited_s
 
@@ -46,7 +46,7 @@ def test_waiting_for_a_turn_is_not_own_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_limit_does_not_run_out_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> float:
-        with OwnTime() as own:
+        with ActiveTimer() as own:
             assert not await runs_out(own, 3, Counter(taken_s=5).ask(2))
             assert await runs_out(own, 3, Counter(taken_s=5).ask(2))
         return own.spent_s
@@ -58,7 +58,7 @@ def test_a_limit_counts_from_the_beginning_of_the_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> float:
-        with OwnTime() as own:
+        with ActiveTimer() as own:
             await Counter(taken_s=5).ask(2)
             assert await runs_out(own, 3, asyncio.sleep(2))
         return own.spent_s
@@ -74,8 +74,8 @@ def test_several_that_wait_at_once_count_once(monkeypatch: pytest.MonkeyPatch) -
             await asyncio.sleep(seconds)
             await counter.ask(2)
 
-        with OwnTime() as own:
-            async with own.limited(4.5):
+        with ActiveTimer() as own:
+            async with own.limit_time(4.5):
                 await asyncio.gather(*(ask_after(n) for n in range(3)))
                 await asyncio.sleep(1)
         return own.spent_s, own.waited_s
@@ -88,7 +88,7 @@ def test_the_time_stands_still_while_it_is_read_in_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> float:
-        with OwnTime() as own:
+        with ActiveTimer() as own:
             await asyncio.sleep(1)
             waiting = asyncio.create_task(Counter(taken_s=5).ask(0))
             await asyncio.sleep(3)
@@ -101,10 +101,10 @@ def test_the_time_stands_still_while_it_is_read_in_the_queue(
 
 def test_a_wait_within_a_part_is_one_of_the_whole_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> list[float]:
-        with OwnTime() as whole:
-            async with whole.limited(4):
-                with OwnTime() as part:
-                    async with part.limited(2.5):
+        with ActiveTimer() as whole:
+            async with whole.limit_time(4):
+                with ActiveTimer() as part:
+                    async with part.limit_time(2.5):
                         await Counter(taken_s=5).ask(2)
                 await asyncio.sleep(1)
                 await Counter(taken_s=5).ask(0)
@@ -122,7 +122,7 @@ def test_a_cancelled_wait_sets_the_limit_again(monkeypatch: pytest.MonkeyPatch) 
         await asyncio.sleep(4)
 
     async def scenario() -> float:
-        with OwnTime() as own:
+        with ActiveTimer() as own:
             assert await runs_out(own, 3, gives_up())
         return own.spent_s
 
@@ -133,8 +133,8 @@ def test_what_still_waits_when_the_limited_part_has_ended_touches_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> float:
-        with OwnTime() as own:
-            async with own.limited(3) as timer:
+        with ActiveTimer() as own:
+            async with own.limit_time(3) as timer:
                 waiting = asyncio.create_task(Counter(taken_s=5).ask(0))
                 await asyncio.sleep(1)
             await waiting
@@ -152,7 +152,7 @@ def test_a_limit_that_has_run_out_is_not_set_again(monkeypatch: pytest.MonkeyPat
             await Counter(taken_s=5).ask(0)
 
     async def scenario() -> float:
-        with OwnTime() as own:
+        with ActiveTimer() as own:
             assert await runs_out(own, 3, tidies_up())
         return own.spent_s
 
@@ -164,13 +164,13 @@ def test_work_in_another_thread_does_not_stop_the_clock_here() -> None:
         limiter = Limiter(1)
         assert limiter.try_acquire()
         asyncio.get_running_loop().call_soon(limiter.release)
-        with OwnTime() as inner:
+        with ActiveTimer() as inner:
             await limiter.acquire()
         assert inner.waited_s > 0
 
     async def scenario() -> None:
-        with OwnTime() as own:
-            async with own.limited(60) as timer:
+        with ActiveTimer() as own:
+            async with own.limit_time(60) as timer:
                 due = timer.when()
                 await asyncio.to_thread(asyncio.run, waits())
                 assert timer.when() == due

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers.address import address_of, as_sent
+from assay.providers.address import percent_encode, resolve_address
 from assay.types import Endpoint
 
 
@@ -22,7 +22,7 @@ def endpoint(api_base: str | None, provider: str = "openai") -> Endpoint:
     ],
 )
 def test_a_path_is_put_between_address_and_query(api_base: str | None, url: str) -> None:
-    assert address_of(endpoint(api_base)).url("/x") == url
+    assert resolve_address(endpoint(api_base)).url("/x") == url
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_a_path_is_put_between_address_and_query(api_base: str | None, url: str)
 )
 def test_anything_else_is_refused_without_being_shown(api_base: str) -> None:
     with pytest.raises(ConfigError, match="not an http or https address") as caught:
-        address_of(endpoint(api_base))
+        resolve_address(endpoint(api_base))
 
     assert api_base not in caught.value.message
 
 
 def test_an_address_is_needed_where_the_provider_has_none() -> None:
     with pytest.raises(ConfigError, match="needs an `api_base`"):
-        address_of(endpoint(None, "openai-compatible"))
+        resolve_address(endpoint(None, "openai-compatible"))
 
 
 def test_the_representation_holds_neither_user_nor_query() -> None:
-    address = address_of(endpoint("https://me:pass@host/v1?key=abc"))
+    address = resolve_address(endpoint("https://me:pass@host/v1?key=abc"))
 
     assert repr(address) == "Address(https://host/v1)"
 
@@ -66,11 +66,11 @@ def test_an_address_that_was_not_stored_is_not_replaced_by_the_providers() -> No
     stored = endpoint("https://host/model@2/v1").to_dict()
 
     with pytest.raises(ConfigError, match="was not stored") as caught:
-        address_of(Endpoint.from_dict(stored, api_key="k"))
+        resolve_address(Endpoint.from_dict(stored, api_key="k"))
 
     assert caught.value.hint is not None
     assert "api_base" in caught.value.hint
 
 
 def test_what_is_ascii_is_sent_as_it_was_given() -> None:
-    assert as_sent("/a%20b?c=d+e&f=ä") == "/a%20b?c=d+e&f=%C3%A4"
+    assert percent_encode("/a%20b?c=d+e&f=ä") == "/a%20b?c=d+e&f=%C3%A4"

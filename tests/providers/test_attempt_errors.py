@@ -3,7 +3,12 @@
 import pytest
 
 from assay.errors import AccessDenied, EndpointError
-from assay.providers.attempt_errors import Fault, Kind, kind_of_status, retry_after
+from assay.providers.attempt_errors import (
+    AttemptError,
+    ErrorKind,
+    classify_status,
+    parse_retry_after,
+)
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -11,15 +16,15 @@ NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        *((status, Kind.REFUSED) for status in (302, 400, 404, 405, 413, 422, 501)),
-        *((status, Kind.DENIED) for status in (401, 403)),
-        *((status, Kind.OVERLOADED) for status in (408, 409, 425, 500, 502, 503, 504, 529)),
-        (429, Kind.THROTTLED),
+        *((status, ErrorKind.REFUSED) for status in (302, 400, 404, 405, 413, 422, 501)),
+        *((status, ErrorKind.DENIED) for status in (401, 403)),
+        *((status, ErrorKind.OVERLOADED) for status in (408, 409, 425, 500, 502, 503, 504, 529)),
+        (429, ErrorKind.THROTTLED),
     ],
 )
-def test_a_status_says_whether_another_attempt_can_help(status: int, kind: Kind) -> None:
-    assert kind_of_status(status) is kind
-    assert Fault(kind, "x").permanent == (kind in (Kind.REFUSED, Kind.DENIED))
+def test_a_status_says_whether_another_attempt_can_help(status: int, kind: ErrorKind) -> None:
+    assert classify_status(status) is kind
+    assert AttemptError(kind, "x").permanent == (kind in (ErrorKind.REFUSED, ErrorKind.DENIED))
 
 
 @pytest.mark.parametrize(
@@ -43,23 +48,27 @@ def test_a_status_says_whether_another_attempt_can_help(status: int, kind: Kind)
 def test_retry_after_is_read_in_seconds_and_as_a_date(
     text: str | None, seconds: float | None
 ) -> None:
-    assert retry_after(text, milliseconds=None, now=NOW) == seconds
+    assert parse_retry_after(text, milliseconds=None, now=NOW) == seconds
 
 
 def test_milliseconds_are_more_exact_than_seconds() -> None:
-    assert retry_after("2", milliseconds="1250", now=NOW) == 1.25
-    assert retry_after("2", milliseconds="soon", now=NOW) == 2.0
+    assert parse_retry_after("2", milliseconds="1250", now=NOW) == 1.25
+    assert parse_retry_after("2", milliseconds="soon", now=NOW) == 2.0
 
 
 def test_the_error_says_how_often_it_was_tried_and_whether_more_could_help() -> None:
-    error = Fault(Kind.OVERLOADED, "HTTP 500: oh", 500).error(where="openai:m", attempts=3)
+    error = AttemptError(ErrorKind.OVERLOADED, "HTTP 500: oh", 500).error(
+        where="openai:m", attempts=3
+    )
 
     assert str(error) == "openai:m: HTTP 500: oh (attempt 3, the last)"
     assert (type(error), error.status, error.retryable) == (EndpointError, 500, True)
 
 
 def test_a_denial_is_its_own_error_and_cannot_be_retried() -> None:
-    error = Fault(Kind.DENIED, "HTTP 401: no", 401, hint="set X").error(where="m", attempts=1)
+    error = AttemptError(ErrorKind.DENIED, "HTTP 401: no", 401, hint="set X").error(
+        where="m", attempts=1
+    )
 
     assert isinstance(error, AccessDenied)
     assert str(error) == "m: HTTP 401: no\n  hint: set X"

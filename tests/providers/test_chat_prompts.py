@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.providers import chat_prompts
-from assay.providers.attempt_errors import Fault
+from assay.providers.attempt_errors import AttemptError
 from assay.providers.chat_prompts import ChatPrompts
 from assay.types import Message, ToolSpec
 from make import answered, asked, called, said
@@ -162,7 +162,7 @@ def test_a_canonical_tool_call_is_continued_too(family: Family, sampled: str) ->
 def test_a_turn_is_forgotten_with_its_message_and_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(chat_prompts, "_MOST_TURNS", 2)
+    monkeypatch.setattr(chat_prompts, "_MAX_CACHED_TURNS", 2)
     prompts = prompts_of("plain")
     first = prompts.prompt([asked("hello")], ())
     replies = [said(str(number)) for number in range(3)]
@@ -235,13 +235,13 @@ def test_words_in_blocks_and_other_names_of_roles_are_written_as_templates_know_
 def test_an_image_is_refused_by_a_model_of_text() -> None:
     seen = Message(role="user", content=[{"type": "image_url", "image_url": {"url": "x"}}])
 
-    with pytest.raises(Fault, match="'image_url' block") as caught:
+    with pytest.raises(AttemptError, match="'image_url' block") as caught:
         prompts_of("smollm2").prompt([seen], ())
     assert caught.value.permanent
 
 
 def test_messages_that_the_template_refuses_are_a_fault_of_the_request() -> None:
-    with pytest.raises(Fault, match="only user, assistant and tool roles") as caught:
+    with pytest.raises(AttemptError, match="only user, assistant and tool roles") as caught:
         prompts_of("mistral").prompt([Message(role="system", content="x"), asked("hello")], ())
     assert caught.value.permanent
 

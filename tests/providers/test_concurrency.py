@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.providers.attempt_errors import Fault, Kind
+from assay.providers.attempt_errors import AttemptError, ErrorKind
 from assay.providers.concurrency import AdaptiveLimiter, Limiter
 from model_server import ToldTime
 
-THROTTLED = Fault(Kind.THROTTLED, "HTTP 429", 429)
-BROKEN = Fault(Kind.OVERLOADED, "HTTP 500", 500)
+THROTTLED = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429)
+BROKEN = AttemptError(ErrorKind.OVERLOADED, "HTTP 500", 500)
 
 
 async def settle() -> None:
@@ -219,7 +219,7 @@ def test_retry_after_makes_the_episode_longer() -> None:
     time = ToldTime()
     limiter = adaptive(time)
     answer(limiter, 80)
-    limiter.failed(Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=60))
+    limiter.failed(AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=60))
     time.at += 59
 
     limiter.failed(THROTTLED)
@@ -241,12 +241,12 @@ def test_it_does_not_grow_within_an_episode_and_grows_by_a_tenth_after_it() -> N
     assert limiter.limit in (54, 55)
 
 
-@pytest.mark.parametrize("kind", [Kind.OVERLOADED, Kind.TIMEOUT, Kind.UNREACHABLE])
-def test_server_trouble_stops_growth_for_a_while_and_cuts_nothing(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ErrorKind.OVERLOADED, ErrorKind.TIMEOUT, ErrorKind.UNREACHABLE])
+def test_server_trouble_stops_growth_for_a_while_and_cuts_nothing(kind: ErrorKind) -> None:
     time = ToldTime()
     limiter = adaptive(time)
 
-    limiter.failed(Fault(kind, "trouble"))
+    limiter.failed(AttemptError(kind, "trouble"))
     answer(limiter, 100)
     assert limiter.limit == 20
     time.at += 15
@@ -257,7 +257,7 @@ def test_server_trouble_stops_growth_for_a_while_and_cuts_nothing(kind: Kind) ->
 def test_a_request_that_is_wrong_says_nothing_about_the_server() -> None:
     limiter = adaptive(ToldTime())
 
-    limiter.failed(Fault(Kind.REFUSED, "HTTP 400", 400))
+    limiter.failed(AttemptError(ErrorKind.REFUSED, "HTTP 400", 400))
     answer(limiter, 20)
 
     assert limiter.limit == 40

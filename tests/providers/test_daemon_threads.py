@@ -7,22 +7,22 @@ from threading import Event
 
 import pytest
 
-from assay.providers.daemon_threads import Farewell, deliver, in_thread
+from assay.providers.daemon_threads import ExitGroup, deliver, run_in_thread
 
 
 def test_a_value_or_an_error_comes_back_to_whoever_waits() -> None:
     def fail() -> int:
         raise KeyError("boom")
 
-    assert asyncio.run(in_thread(lambda: 7)) == 7
+    assert asyncio.run(run_in_thread(lambda: 7)) == 7
     with pytest.raises(KeyError, match="boom"):
-        asyncio.run(in_thread(fail))
+        asyncio.run(run_in_thread(fail))
 
 
 def test_the_event_loop_lives_on_meanwhile() -> None:
     async def both() -> bool:
         go = Event()
-        waiting = asyncio.create_task(in_thread(lambda: go.wait(60)))
+        waiting = asyncio.create_task(run_in_thread(lambda: go.wait(60)))
         await asyncio.sleep(0)
         go.set()
         return await waiting
@@ -39,7 +39,7 @@ def test_who_gave_up_gets_nothing_and_breaks_nothing() -> None:
             go.wait(60)
             loop.call_soon_threadsafe(loop.call_soon, done.set)
 
-        waiting = asyncio.create_task(in_thread(work))
+        waiting = asyncio.create_task(run_in_thread(work))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -61,7 +61,7 @@ def test_a_loop_that_is_closed_wants_nothing() -> None:
 
 
 def test_a_farewell_is_heard_by_every_thread_and_waited_for() -> None:
-    farewell, ended = Farewell(), []
+    farewell, ended = ExitGroup(), []
 
     def work() -> None:
         while not farewell.asked:

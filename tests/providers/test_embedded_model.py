@@ -8,7 +8,7 @@ import pytest
 from assay.errors import MissingExtra
 from assay.providers import connect
 from assay.providers import embedded_model as embedded
-from assay.providers.embedded_model import EMBEDDED, embedded_weights
+from assay.providers.embedded_model import EMBEDDED_MODELS, find_embedded_weights
 from assay.types import Endpoint
 
 
@@ -21,10 +21,10 @@ def package_at(folder: Path) -> ModuleSpec:
 def test_the_file_is_found_beside_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / EMBEDDED["smollm2-135m"].file).write_bytes(b"GGUF")
+    (tmp_path / EMBEDDED_MODELS["smollm2-135m"].file).write_bytes(b"GGUF")
     monkeypatch.setattr(embedded, "find_spec", lambda name: package_at(tmp_path))
 
-    assert embedded_weights("smollm2-135m") == tmp_path / EMBEDDED["smollm2-135m"].file
+    assert find_embedded_weights("smollm2-135m") == tmp_path / EMBEDDED_MODELS["smollm2-135m"].file
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
@@ -44,4 +44,4 @@ def test_a_package_without_the_file_is_not_taken_for_it(
     monkeypatch.setattr(embedded, "find_spec", lambda name: package_at(tmp_path))
 
     with pytest.raises(MissingExtra, match="has no file"):
-        embedded_weights("smollm2-135m")
+        find_embedded_weights("smollm2-135m")

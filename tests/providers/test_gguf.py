@@ -12,8 +12,8 @@ import pytest
 from assay.errors import ConfigError, EndpointError
 from assay.providers import Client, Reply, check_endpoint, connect
 from assay.providers.adapter import Attempt
-from assay.providers.attempt_errors import Fault
-from assay.providers.gguf import GgufSpeaker
+from assay.providers.attempt_errors import AttemptError
+from assay.providers.gguf import GgufAdapter
 from assay.types import Endpoint, Message, ToolSpec
 from gguf_weights import needs_weights
 from make import answered, asked, called, said
@@ -61,7 +61,7 @@ def endpoint(file: Path | str, **fields: Any) -> Endpoint:
 
 
 def ask(
-    speaker: GgufSpeaker,
+    speaker: GgufAdapter,
     engine: Canned,
     *messages: Message,
     tools: Sequence[ToolSpec] = (),
@@ -74,7 +74,7 @@ def ask(
 
 
 def test_a_request_says_all_that_shapes_the_distribution(file: Path) -> None:
-    speaker, engine = GgufSpeaker(endpoint(file, stop=("END",))), Canned(whole("Hi"))
+    speaker, engine = GgufAdapter(endpoint(file, stop=("END",))), Canned(whole("Hi"))
 
     reply = ask(speaker, engine, asked("hello"), seed=3)
 
@@ -113,7 +113,7 @@ def _text(text: str) -> bytes:
 
 
 def test_calls_that_llama_cpp_left_as_text_are_read_by_the_template_of_the_file(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(with_template(file, CHATML_WITH_TAGS)))
+    speaker = GgufAdapter(endpoint(with_template(file, CHATML_WITH_TAGS)))
     text = (
         "Sure.\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n"
         "<parameter=b>\n2\n</parameter>\n</function>\n</tool_call>"
@@ -128,7 +128,7 @@ def test_calls_that_llama_cpp_left_as_text_are_read_by_the_template_of_the_file(
 
 
 def test_reasoning_that_the_prompt_opened_goes_to_reasoning(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(with_template(file, "<think>")))
+    speaker = GgufAdapter(endpoint(with_template(file, "<think>")))
     said = whole("hm\n</think>\n\nYes", __verbose={"prompt": "what<think>\n"})
 
     reply = ask(speaker, Canned(said), asked("what"))
@@ -145,15 +145,15 @@ def test_a_file_with_an_unknown_template_cannot_be_offered_tools(
     with_template(file, template)
 
     with pytest.raises(ConfigError, match=problem) as caught:
-        asyncio.run(GgufSpeaker(endpoint(file)).check_tools([ADD]))
+        asyncio.run(GgufAdapter(endpoint(file)).check_tools([ADD]))
 
     assert "'tool_calls': 'schema'" in str(caught.value.hint)
     for extra in ({"tool_calls": "schema"}, {"tool_format": "hermes"}):
-        asyncio.run(GgufSpeaker(endpoint(file, extra_params=extra)).check_tools([ADD]))
+        asyncio.run(GgufAdapter(endpoint(file, extra_params=extra)).check_tools([ADD]))
 
 
 def test_a_seed_is_another_one_on_the_next_turn(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(file))
+    speaker = GgufAdapter(endpoint(file))
 
     seeds = [
         speaker.write(messages, (), 3)[0].body["seed"]
@@ -164,7 +164,7 @@ def test_a_seed_is_another_one_on_the_next_turn(file: Path) -> None:
 
 
 def test_forced_calls_are_told_in_words_and_read_from_the_text(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(file, extra_params={"tool_calls": "schema"}))
+    speaker = GgufAdapter(endpoint(file, extra_params={"tool_calls": "schema"}))
     engine = Canned(whole('{"name": "add", "arguments": {"a": 1, "b": 2}}'))
 
     reply = ask(speaker, engine, asked("1 + 2?"), answered("no"), tools=[ADD])
@@ -180,7 +180,7 @@ def test_forced_calls_are_told_in_words_and_read_from_the_text(file: Path) -> No
 
 
 def test_forced_calls_at_first_leave_the_answer_to_a_result_free(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(file, extra_params={"tool_calls": "schema_first"}))
+    speaker = GgufAdapter(endpoint(file, extra_params={"tool_calls": "schema_first"}))
     happened = [asked("1 + 2?"), said("", called("add", a=1, b=2)), answered("3")]
 
     first = speaker.write(happened[:1], [ADD], None)[0]
@@ -192,7 +192,7 @@ def test_forced_calls_at_first_leave_the_answer_to_a_result_free(file: Path) -> 
 
 
 def test_a_forced_call_that_was_cut_short_is_what_the_model_said(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(file, extra_params={"tool_calls": "schema"}))
+    speaker = GgufAdapter(endpoint(file, extra_params={"tool_calls": "schema"}))
 
     reply = ask(speaker, Canned(whole('{"name": "add', finish="length")), asked("x"), tools=[ADD])
 
@@ -202,7 +202,7 @@ def test_a_forced_call_that_was_cut_short_is_what_the_model_said(file: Path) -> 
 
 
 def test_without_tools_nothing_is_forced(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(file, extra_params={"tool_calls": "schema"}))
+    speaker = GgufAdapter(endpoint(file, extra_params={"tool_calls": "schema"}))
 
     request, _ = speaker.write([asked("x")], (), None)
 
@@ -216,7 +216,7 @@ def test_tools_are_given_to_the_template_and_missed_when_it_says_nothing_of_them
     wire = {"tool_calls": [{"id": "", "function": {"name": "add", "arguments": '{"a": 1}'}}]}
     heard = Canned(whole("", message=wire, __verbose={"prompt": "... add ..."}))
     unheard = Canned(whole("Hi", __verbose={"prompt": "<user>"}))
-    speaker = GgufSpeaker(endpoint(file))
+    speaker = GgufAdapter(endpoint(file))
 
     reply = ask(speaker, heard, asked("x"), tools=[ADD])
     missed = ask(speaker, unheard, asked("x"), tools=[ADD])
@@ -243,7 +243,7 @@ def test_logprobs_are_kept_where_they_are_those_of_what_was_sampled(
     file: Path, fields: dict[str, Any], kept: bool
 ) -> None:
     extra = {**fields.pop("extra_params", {}), "logprobs": True}
-    speaker = GgufSpeaker(endpoint(file, extra_params=extra, **fields))
+    speaker = GgufAdapter(endpoint(file, extra_params=extra, **fields))
     entries = {"logprobs": {"content": [{"logprob": -0.5}, {"logprob": -0.1}]}}
     engine = Canned(whole("Hi", choice=entries, __verbose={"tokens": [4, 2]}))
 
@@ -256,7 +256,7 @@ def test_logprobs_are_kept_where_they_are_those_of_what_was_sampled(
 
 
 def test_logprobs_that_are_not_one_for_each_token_are_left_out(file: Path) -> None:
-    speaker = GgufSpeaker(endpoint(file, extra_params={"logprobs": True}))
+    speaker = GgufAdapter(endpoint(file, extra_params={"logprobs": True}))
     entries = {"logprobs": {"content": [{"logprob": -0.5}]}}
 
     call = ask(
@@ -273,7 +273,7 @@ def test_a_schema_alone_is_taken_as_the_form_of_the_reply(file: Path) -> None:
     spelled = {"type": "json_schema", "json_schema": {"schema": schema}}
 
     def form(given: dict[str, Any]) -> Any:
-        speaker = GgufSpeaker(endpoint(file, extra_params={"response_format": given}))
+        speaker = GgufAdapter(endpoint(file, extra_params={"response_format": given}))
         return speaker.write([asked("x")], (), None)[0].body["response_format"]
 
     assert form(schema)["json_schema"]["schema"] == schema
@@ -301,8 +301,8 @@ def test_settings_without_a_meaning_are_refused(
 def test_an_answer_that_is_no_message_is_a_fault(file: Path) -> None:
     wire = {"tool_calls": [{"function": {"name": None, "arguments": "{}"}}]}
 
-    with pytest.raises(Fault):
-        ask(GgufSpeaker(endpoint(file)), Canned({"choices": [{"message": wire}]}), asked("x"))
+    with pytest.raises(AttemptError):
+        ask(GgufAdapter(endpoint(file)), Canned({"choices": [{"message": wire}]}), asked("x"))
 
 
 def test_the_doctor_checks_a_file_without_loading_it(file: Path, tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assay.providers.attempt_errors import Fault
-from assay.providers.gguf_answer import answer_in
+from assay.providers.attempt_errors import AttemptError
+from assay.providers.gguf_answer import assemble_answer
 
 
 def part(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def part(finish: str | None = None, **delta: Any) -> dict[str, Any]:
 
 
 def test_parts_are_put_together() -> None:
-    answer = answer_in(
+    answer = assemble_answer(
         [
             part(role="assistant", content=None),
             part(reasoning_content="h"),
@@ -35,7 +35,7 @@ def test_the_pieces_of_calls_are_put_together() -> None:
         function = {"arguments": arguments, **more}
         return part(tool_calls=[{"index": index, "id": more.get("name"), "function": function}])
 
-    answer = answer_in(
+    answer = assemble_answer(
         [
             piece(0, "", name="add"),
             piece(0, '{"a":'),
@@ -57,7 +57,7 @@ def test_a_whole_answer_has_its_ids_and_logprobs() -> None:
     logprobs = {"content": [{"id": 4, "logprob": -0.5}, {"id": 2, "logprob": -0.1}]}
     choice = {"message": message, "finish_reason": "stop", "logprobs": logprobs}
 
-    answer = answer_in([{"choices": [choice], "__verbose": {"tokens": [4, 2]}}])
+    answer = assemble_answer([{"choices": [choice], "__verbose": {"tokens": [4, 2]}}])
 
     assert (answer.content, answer.ids, answer.logprobs) == ("Hi", [4, 2], [-0.5, -0.1])
 
@@ -65,15 +65,15 @@ def test_a_whole_answer_has_its_ids_and_logprobs() -> None:
 def test_an_error_is_a_fault_of_the_request() -> None:
     error = {"code": 400, "message": "too long", "type": "exceed_context_size_error"}
 
-    with pytest.raises(Fault, match="too long") as caught:
-        answer_in([{"error": error}])
+    with pytest.raises(AttemptError, match="too long") as caught:
+        assemble_answer([{"error": error}])
     assert caught.value.permanent
     assert "extra_params['context']" in str(caught.value.hint)
 
 
 def test_an_answer_without_an_end_is_no_answer() -> None:
-    with pytest.raises(Fault, match="no end"):
-        answer_in([part(content="He")])
+    with pytest.raises(AttemptError, match="no end"):
+        assemble_answer([part(content="He")])
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,6 @@ def test_an_answer_without_an_end_is_no_answer() -> None:
 def test_an_answer_that_is_cut_off_before_its_limit_fills_the_context(
     finish: str, usage: dict[str, int], full: bool
 ) -> None:
-    answer = answer_in([{**part(finish, content="x"), "usage": usage}])
+    answer = assemble_answer([{**part(finish, content="x"), "usage": usage}])
 
     assert answer.fills_context(8) is full

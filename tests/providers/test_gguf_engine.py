@@ -8,8 +8,8 @@ import pytest
 
 from assay.errors import ConfigError, MissingExtra
 from assay.providers import gguf_engine
-from assay.providers.attempt_errors import Fault
-from assay.providers.embedded_model import embedded_weights
+from assay.providers.attempt_errors import AttemptError
+from assay.providers.embedded_model import find_embedded_weights
 from assay.providers.gguf_engine import check_gguf, load_gguf
 from gguf_weights import needs_weights
 
@@ -37,16 +37,16 @@ def test_a_missing_runtime_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @needs_weights
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     cut = tmp_path / "cut.gguf"
-    with embedded_weights("smollm2-135m").open("rb") as whole:
+    with find_embedded_weights("smollm2-135m").open("rb") as whole:
         cut.write_bytes(whole.read(100_000))
 
-    with pytest.raises(Fault, match=r"llama\.cpp cannot load"):
+    with pytest.raises(AttemptError, match=r"llama\.cpp cannot load"):
         load_gguf(cut, threads=1, slots=1, context=256)
 
 
 @needs_weights
 def test_a_file_is_loaded_once_listens_nowhere_and_goes_with_its_last_user() -> None:
-    path = embedded_weights("smollm2-135m")
+    path = find_embedded_weights("smollm2-135m")
 
     engine = load_gguf(path, threads=None, slots=1, context=256)
 
@@ -62,7 +62,7 @@ def test_a_file_is_loaded_once_listens_nowhere_and_goes_with_its_last_user() -> 
 
 @needs_weights
 def test_an_answer_that_nobody_wants_ends_at_its_first_part() -> None:
-    engine = load_gguf(embedded_weights("smollm2-135m"), threads=1, slots=1, context=256)
+    engine = load_gguf(find_embedded_weights("smollm2-135m"), threads=1, slots=1, context=256)
     asked = [{"role": "user", "content": "Count."}]
     body = {"messages": asked, "max_tokens": 50, "temperature": 0, "stream": True}
 

@@ -15,10 +15,10 @@ import pytest
 from assay.errors import AccessDenied, ConfigError, EndpointError
 from assay.providers import ClientSettings, Reply, connect
 from assay.providers import http as http_module
-from assay.providers.attempt_errors import Fault, Kind
-from assay.providers.connection import target_for
-from assay.providers.http import Line
-from assay.providers.pool import Unconnected
+from assay.providers.attempt_errors import AttemptError, ErrorKind
+from assay.providers.connection import build_request_template
+from assay.providers.http import HttpEndpoint
+from assay.providers.pool import ConnectTimeout
 from assay.types import Endpoint
 from model_server import (
     ASK,
@@ -39,15 +39,17 @@ from tls_certificates import LOOPBACK, certificate
 ONCE = ClientSettings(max_retries=0, concurrency=5)
 
 
-def failing(behaviour: Behaviour, timeout_s: float = 5.0, **fields: Any) -> Fault:
+def failing(behaviour: Behaviour, timeout_s: float = 5.0, **fields: Any) -> AttemptError:
     """What one attempt fails of."""
 
-    async def scenario() -> Fault:
+    async def scenario() -> AttemptError:
         async with ModelServer(behaviour) as server:
             endpoint = server.endpoint(**fields)
-            line = Line(target_for(endpoint, "/chat/completions", timeout_s=timeout_s))
+            line = HttpEndpoint(
+                build_request_template(endpoint, "/chat/completions", timeout_s=timeout_s)
+            )
             try:
-                with pytest.raises(Fault) as caught:
+                with pytest.raises(AttemptError) as caught:
                     await line.post(b"{}")
             finally:
                 await line.close()
@@ -60,30 +62,30 @@ def failing(behaviour: Behaviour, timeout_s: float = 5.0, **fields: Any) -> Faul
 def test_a_connection_that_breaks_is_worth_another_attempt(behaviour: Behaviour) -> None:
     fault = failing(behaviour)
 
-    assert fault.kind is Kind.UNREACHABLE
+    assert fault.kind is ErrorKind.UNREACHABLE
     assert fault.message.startswith("the connection ")
 
 
 def test_nobody_listening_is_said_so() -> None:
-    async def scenario() -> Fault:
+    async def scenario() -> AttemptError:
         async with ModelServer(OK) as server:
             endpoint = server.endpoint()
-        line = Line(target_for(endpoint, "/x", timeout_s=5))
-        with pytest.raises(Fault) as caught:
+        line = HttpEndpoint(build_request_template(endpoint, "/x", timeout_s=5))
+        with pytest.raises(AttemptError) as caught:
             await line.post(b"{}")
         await line.close()
         return caught.value
 
     fault = asyncio.run(scenario())
 
-    assert fault.kind is Kind.UNREACHABLE
+    assert fault.kind is ErrorKind.UNREACHABLE
     assert "the connection failed" in fault.message
 
 
 def test_a_server_that_never_answers_runs_into_the_timeout() -> None:
     fault = failing(hangs, timeout_s=0.05)
 
-    assert (fault.kind, fault.message) == (Kind.TIMEOUT, "no answer within 0.05 s")
+    assert (fault.kind, fault.message) == (ErrorKind.TIMEOUT, "no answer within 0.05 s")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_a_server_that_never_answers_runs_into_the_timeout() -> None:
 def test_an_answer_that_is_not_json_is_no_crash(body: bytes) -> None:
     fault = failing(answers(body))
 
-    assert fault.kind is Kind.GARBLED
+    assert fault.kind is ErrorKind.GARBLED
     assert fault.message.startswith("the answer is not JSON: ")
     assert len(fault.message) < 400
 
@@ -103,7 +105,7 @@ def test_an_html_page_is_quoted_without_its_markup() -> None:
 
     fault = failing(answers(page, 502))
 
-    assert (fault.kind, fault.status) == (Kind.OVERLOADED, 502)
+    assert (fault.kind, fault.status) == (ErrorKind.OVERLOADED, 502)
     assert fault.message == "HTTP 502: 502 Bad [31m Gateway nginx"
 
 
@@ -116,7 +118,7 @@ def test_a_page_keeps_its_words_and_loses_its_code() -> None:
 @pytest.mark.parametrize("piece", [b"<", b"<script>", b"<script ", b"</style>", b"<a <b "])
 def test_a_hostile_page_is_read_in_one_pass(piece: bytes) -> None:
     # Looking for the end of each tag in the whole rest would take hours.
-    assert len(http_module._said(piece * 1_000_000)) <= len(piece) * 1_000_000 + 2
+    assert len(http_module._extract_error_text(piece * 1_000_000)) <= len(piece) * 1_000_000 + 2
 
 
 @pytest.mark.parametrize(
@@ -143,13 +145,13 @@ def test_a_long_error_body_is_cut_and_says_so() -> None:
 
 
 def test_an_endless_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_module, "LARGEST_ANSWER", 1_000_000)
+    monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 1_000_000)
 
     assert failing(streams_forever).message == "the answer is longer than 1000000 bytes"
 
 
 def test_a_packed_answer_is_measured_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_module, "LARGEST_ANSWER", 1_000_000)
+    monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 1_000_000)
     bomb = gzip.compress(b" " * 20_000_000)
 
     fault = failing(answers(bomb, Content_Encoding="gzip"))
@@ -177,7 +179,7 @@ def test_an_answer_that_is_packed_all_the_same_is_read(packing: str, body: bytes
 def test_an_answer_packed_in_many_members_is_measured_unpacked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_module, "LARGEST_ANSWER", 1_000_000)
+    monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 1_000_000)
     bomb = gzip.compress(b" " * 100_000, mtime=0) * 11
 
     fault = failing(answers(bomb, Content_Encoding="gzip"))
@@ -189,7 +191,7 @@ def test_an_answer_packed_in_many_members_is_measured_unpacked(
 def test_an_answer_packed_in_an_unknown_way_says_so(packing: str) -> None:
     fault = failing(answers(b"\x0b\x02\x80", Content_Encoding=packing))
 
-    assert fault.kind is Kind.GARBLED
+    assert fault.kind is ErrorKind.GARBLED
     assert f"(packed as {packing!r}, which cannot be read)" in fault.message
 
 
@@ -208,7 +210,7 @@ def test_a_redirect_is_not_followed(status: int) -> None:
 
 
 def test_a_success_without_an_answer_is_garbled() -> None:
-    assert failing(answers(b"", 204)).kind is Kind.GARBLED
+    assert failing(answers(b"", 204)).kind is ErrorKind.GARBLED
 
 
 def test_an_empty_account_is_not_waited_for() -> None:
@@ -226,7 +228,7 @@ def test_a_denial_names_the_variable_to_set(status: int, monkeypatch: pytest.Mon
 
     fault = failing(answers({"error": {"message": "bad key"}}, status), api_key="")
 
-    assert fault.kind is Kind.DENIED
+    assert fault.kind is ErrorKind.DENIED
     assert fault.hint is not None
     assert fault.hint.startswith("OPENAI_API_KEY is not set: set it")
     assert ("the server forbids this model or request" in fault.hint) == (status == 403)
@@ -240,7 +242,7 @@ def test_a_denial_whose_words_are_cut_off_is_still_a_denial() -> None:
 
     fault = failing(cut_off)
 
-    assert (fault.kind, fault.message) == (Kind.DENIED, "HTTP 401: (nothing)")
+    assert (fault.kind, fault.message) == (ErrorKind.DENIED, "HTTP 401: (nothing)")
 
 
 def replied(body: bytes) -> Reply:
@@ -269,15 +271,15 @@ def test_an_answer_that_is_marked_as_utf_8_is_read() -> None:
 
 
 def test_no_connection_in_time_is_said_with_what_to_check() -> None:
-    fault = http_module.connection_fault(Unconnected("no connection within 30 s"))
+    fault = http_module.build_connection_error(ConnectTimeout("no connection within 30 s"))
 
-    assert (fault.kind, fault.message) == (Kind.UNREACHABLE, "no connection within 30 s")
+    assert (fault.kind, fault.message) == (ErrorKind.UNREACHABLE, "no connection within 30 s")
     assert fault.hint is not None
     assert "http or https" in fault.hint
 
 
 def test_a_wrong_certificate_is_not_tried_again() -> None:
-    fault = http_module.connection_fault(ssl.SSLCertVerificationError("self-signed"))
+    fault = http_module.build_connection_error(ssl.SSLCertVerificationError("self-signed"))
 
     assert fault.permanent
     assert "certificate is not valid" in fault.message
@@ -319,9 +321,9 @@ def test_a_server_with_a_certificate_of_its_own_is_asked_only_once_it_is_trusted
     ],
 )
 def test_what_broke_is_told_without_the_address(error: OSError, message: str) -> None:
-    fault = http_module.connection_fault(error)
+    fault = http_module.build_connection_error(error)
 
-    assert (fault.kind, fault.message) == (Kind.UNREACHABLE, message)
+    assert (fault.kind, fault.message) == (ErrorKind.UNREACHABLE, message)
 
 
 def sent(**fields: Any) -> dict[str, str]:
@@ -382,7 +384,7 @@ def test_an_address_is_called_as_it_was_given(
 ) -> None:
     endpoint = Endpoint(provider="openai-compatible", model="m", api_base=api_base)
 
-    line = Line(target_for(endpoint, "/x", timeout_s=1))
+    line = HttpEndpoint(build_request_template(endpoint, "/x", timeout_s=1))
 
     assert line._place == place
     assert line._head.startswith(start.encode())
@@ -401,7 +403,7 @@ def test_clients_of_one_event_loop_share_connections_until_the_last_is_closed() 
             await second.close()
             await asyncio.sleep(0.01)
             assert server.open == 0
-            assert asyncio.get_running_loop() not in http_module._SHARED
+            assert asyncio.get_running_loop() not in http_module._SHARED_POOLS
 
     asyncio.run(scenario())
 
@@ -425,7 +427,7 @@ def test_a_client_of_another_event_loop_says_so() -> None:
             client = connect(server.endpoint(), ONCE)
             await client.complete(ASK)
             # Closed behind the client's back, so that this test leaves nothing open.
-            await http_module._SHARED[asyncio.get_running_loop()].pool.close()
+            await http_module._SHARED_POOLS[asyncio.get_running_loop()].pool.close()
             return client
 
     client = asyncio.run(first())
@@ -461,7 +463,7 @@ def leaves_nothing(behaviour: Behaviour, scenario: Scenario) -> None:
             assert server.open == 0
         await asyncio.sleep(0.01)
         assert asyncio.all_tasks() == before
-        assert asyncio.get_running_loop() not in http_module._SHARED
+        assert asyncio.get_running_loop() not in http_module._SHARED_POOLS
 
     asyncio.run(whole())
     gc.collect()

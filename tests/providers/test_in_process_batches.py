@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from assay.providers.in_process_batches import Answered, Batches, Job
+from assay.providers.in_process_batches import BatchAnswer, BatchQueue, Job
 from assay.providers.in_process_decoder import Generated, Sampling, ShouldStop
 
 
@@ -39,18 +39,18 @@ def job(number: int) -> Job:
     return Job([number], Sampling(), None)
 
 
-async def late(batches: Batches, engine: Counting, number: int, *, turns: int) -> Answered:
+async def late(batches: BatchQueue, engine: Counting, number: int, *, turns: int) -> BatchAnswer:
     for _ in range(turns):
         await asyncio.sleep(0)
     return await batches.answer(job(number), engine, max_batch=64)
 
 
 def test_calls_that_take_a_few_turns_of_the_loop_to_come_are_waited_for() -> None:
-    async def run() -> list[Answered]:
+    async def run() -> list[BatchAnswer]:
         calls = (late(batches, engine, number, turns=number) for number in range(6))
         return await asyncio.gather(*calls)
 
-    batches, engine = Batches(), Counting()
+    batches, engine = BatchQueue(), Counting()
     answers = asyncio.run(run())
 
     assert engine.seen == [[0, 1, 2, 3, 4, 5]]
@@ -69,14 +69,14 @@ def test_what_comes_while_a_batch_runs_is_the_next_batch() -> None:
         await asyncio.gather(first, *rest)
 
     go = Event()
-    batches, engine = Batches(), Counting(wait=go)
+    batches, engine = BatchQueue(), Counting(wait=go)
     asyncio.run(run())
 
     assert engine.seen == [[0], [1, 2]]
 
 
 def test_a_caller_that_gives_up_while_others_gather_does_not_hold_them_up() -> None:
-    async def run() -> Answered:
+    async def run() -> BatchAnswer:
         first = asyncio.create_task(batches.answer(job(0), engine, max_batch=64))
         await asyncio.sleep(0)
         second = asyncio.create_task(batches.answer(job(1), engine, max_batch=64))
@@ -85,14 +85,14 @@ def test_a_caller_that_gives_up_while_others_gather_does_not_hold_them_up() -> N
             await first
         return await asyncio.wait_for(second, 180)
 
-    batches, engine = Batches(), Counting()
+    batches, engine = BatchQueue(), Counting()
 
     assert asyncio.run(run()).generated.ids == (1,)
     assert engine.seen == [[1]]
 
 
 def test_a_model_serves_one_event_loop_after_another() -> None:
-    batches, engine = Batches(), Counting()
+    batches, engine = BatchQueue(), Counting()
 
     for number in (3, 4):
         answer = asyncio.run(late(batches, engine, number, turns=0))

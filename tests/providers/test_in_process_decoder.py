@@ -9,7 +9,7 @@ import pytest
 from assay.errors import ConfigError, EndpointError
 from assay.providers import in_process_decoder as in_process_decoding
 from assay.providers.in_process import NEVER, LocalModel, Sampling
-from assay.providers.in_process_decoder import filtered
+from assay.providers.in_process_decoder import filter_logits
 from tiny_models import tiny_local
 
 PROMPTS = ([5, 9, 14, 3], [7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], [40, 41])
@@ -29,7 +29,7 @@ def recomputed(
     with torch.no_grad():
         logits = local.model(torch.tensor([[*prompt, *ids]])).logits[0].float()
     steps = logits[len(prompt) - 1 : -1]
-    logprobs = filtered(steps, [sampling] * len(ids)).log_softmax(-1)
+    logprobs = filter_logits(steps, [sampling] * len(ids)).log_softmax(-1)
     return [float(logprobs[step, token]) for step, token in enumerate(ids)]
 
 
@@ -93,7 +93,7 @@ def test_a_prompt_that_comes_several_times_is_read_once_where_that_can_be(
         return forward(*given, **named)
 
     monkeypatch.setattr(local.model, "forward", counted)
-    monkeypatch.setattr(in_process_decoding, "_selectable", lambda _: selectable)
+    monkeypatch.setattr(in_process_decoding, "_supports_row_selection", lambda _: selectable)
     sampling = Sampling(max_tokens=4, stop_ids=(NEVER,))
     many = local.generate([PROMPTS[0], PROMPTS[2], PROMPTS[0]], sampling, seeds=[1, 2, 3])
     first = read[:2]
@@ -224,7 +224,7 @@ def test_filters_keep_what_they_say_and_the_most_likely_token_always() -> None:
         Sampling(temperature=0.0, top_k=1),
     ]
 
-    kept = filtered(logits, settings).isfinite().sum(-1).tolist()
+    kept = filter_logits(logits, settings).isfinite().sum(-1).tolist()
 
     assert kept == [2, 1, 1, 4]
 

@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import ConfigError, MissingExtra
 from assay.providers import connect, in_process_model
-from assay.providers.in_process_folder import check_folder, load_shared, local_options
+from assay.providers.in_process_folder import check_folder, load_shared_model, parse_local_options
 from assay.types import Endpoint
 from tiny_models import tiny_model
 
@@ -20,31 +20,31 @@ def endpoint(folder: Path | str, **fields: Any) -> Endpoint:
 
 def test_a_loaded_model_is_shared_until_nobody_has_it(tmp_path: Path) -> None:
     folder = tiny_model(tmp_path, "plain")
-    options = local_options(endpoint(folder))
+    options = parse_local_options(endpoint(folder))
 
-    first = load_shared(folder, options)
+    first = load_shared_model(folder, options)
     marked = id(first.model)
 
-    assert load_shared(tmp_path / "." / "tiny-plain", options) is first
-    faster = local_options(endpoint(folder, extra_params={"threads": 2}))
-    other = load_shared(folder, faster)
+    assert load_shared_model(tmp_path / "." / "tiny-plain", options) is first
+    faster = parse_local_options(endpoint(folder, extra_params={"threads": 2}))
+    other = load_shared_model(folder, faster)
     assert other is not first
     assert (first.threads, other.threads) == (1, 2)
     keep = first.model
     del first
     gc.collect()
-    assert id(load_shared(folder, options).model) != marked
+    assert id(load_shared_model(folder, options).model) != marked
     assert keep is not None
 
 
 def test_a_folder_that_was_written_again_is_loaded_again(tmp_path: Path) -> None:
     folder = tiny_model(tmp_path, "plain")
-    options = local_options(endpoint(folder))
-    first = load_shared(folder, options)
+    options = parse_local_options(endpoint(folder))
+    first = load_shared_model(folder, options)
 
     tiny_model(tmp_path, "plain", seed=1)
 
-    assert load_shared(folder, options) is not first
+    assert load_shared_model(folder, options) is not first
 
 
 def test_what_cannot_be_asked_is_refused_by_connect(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_missing_package_is_named_before_anything_is_loaded(
 
 
 def test_settings_are_read_as_they_are_meant() -> None:
-    options = local_options(
+    options = parse_local_options(
         endpoint(
             "x",
             temperature=0.0,

@@ -9,7 +9,7 @@ import pytest
 from assay.errors import ConfigError, MissingExtra
 from assay.providers import in_process_model
 from assay.providers.in_process import NEVER, LocalModel, Sampling
-from assay.providers.in_process_model import check_packages
+from assay.providers.in_process_model import check_local_packages
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer, tiny_weights
 
 
@@ -52,7 +52,7 @@ def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr(in_process_model, "find_spec", lambda name: None)
 
     with pytest.raises(MissingExtra, match="`torch`") as caught:
-        check_packages("local:x")
+        check_local_packages("local:x")
     assert caught.value.hint == "pip install 'assay-eval[local]'"
 
 
@@ -102,7 +102,7 @@ def test_a_small_model_runs_on_one_thread_and_another_number_may_be_asked_for(
 
     assert LocalModel(weights, tokenizer).threads == 1
     assert LocalModel(weights, tokenizer, threads=2).threads == 2
-    monkeypatch.setattr(in_process_model, "SMALL", 10)
+    monkeypatch.setattr(in_process_model, "SMALL_MODEL_PARAMETERS", 10)
     assert LocalModel(weights, tokenizer).threads is None
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers.keys import credential_headers, key_hint
+from assay.providers.keys import build_credential_headers, build_key_hint
 from assay.types import Endpoint
 from assay.types.endpoint import describe_endpoint
 
@@ -23,15 +23,15 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_endpoints_key_comes_before_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
 
-    assert credential_headers(endpoint()) == {"Authorization": "Bearer from-environment"}
-    assert credential_headers(endpoint(api_key="own")) == {"Authorization": "Bearer own"}
+    assert build_credential_headers(endpoint()) == {"Authorization": "Bearer from-environment"}
+    assert build_credential_headers(endpoint(api_key="own")) == {"Authorization": "Bearer own"}
 
 
 def test_each_provider_has_its_own_header_and_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", " a-key\n")
     monkeypatch.setenv("OPENAI_API_KEY", "other")
 
-    assert credential_headers(endpoint("anthropic")) == {"x-api-key": "a-key"}
+    assert build_credential_headers(endpoint("anthropic")) == {"x-api-key": "a-key"}
 
 
 @pytest.mark.parametrize("value", [None, "", "  "])
@@ -42,21 +42,21 @@ def test_a_missing_key_is_told_before_the_first_call(
         monkeypatch.setenv("OPENAI_API_KEY", value)
 
     with pytest.raises(ConfigError, match="no key for openai") as caught:
-        credential_headers(endpoint())
+        build_credential_headers(endpoint())
 
     assert caught.value.hint == "set OPENAI_API_KEY, or pass Endpoint(api_key=...)"
 
 
 def test_a_server_of_ones_own_may_need_no_key() -> None:
-    assert credential_headers(endpoint(api_base="http://127.0.0.1:8000/v1")) == {}
-    assert credential_headers(endpoint("vllm")) == {}
+    assert build_credential_headers(endpoint(api_base="http://127.0.0.1:8000/v1")) == {}
+    assert build_credential_headers(endpoint("vllm")) == {}
 
 
 def test_local_servers_are_not_sent_the_keys_of_providers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
 
-    assert credential_headers(endpoint("vllm")) == {}
-    assert credential_headers(endpoint("openai-compatible", api_base="http://h/v1")) == {}
+    assert build_credential_headers(endpoint("vllm")) == {}
+    assert build_credential_headers(endpoint("openai-compatible", api_base="http://h/v1")) == {}
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,15 @@ def test_a_key_from_the_environment_is_not_sent_unencrypted(
     base = f"http://{host}/v1"
 
     with pytest.raises(ConfigError, match="OPENAI_API_KEY is not sent to") as no:
-        credential_headers(endpoint(api_base=base))
+        build_credential_headers(endpoint(api_base=base))
 
     assert host.partition("]")[0].strip("[").partition(":8")[0] in no.value.message
     assert "from-environment" not in str(no.value)
     allowed = endpoint(api_base=base, allow_plain_http=True)
-    assert credential_headers(allowed) == {"Authorization": "Bearer from-environment"}
-    assert credential_headers(endpoint(api_base=base, api_key="k")) == {"Authorization": "Bearer k"}
+    assert build_credential_headers(allowed) == {"Authorization": "Bearer from-environment"}
+    assert build_credential_headers(endpoint(api_base=base, api_key="k")) == {
+        "Authorization": "Bearer k"
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_a_key_from_the_environment_is_sent_where_nobody_can_read_it(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
 
-    assert credential_headers(endpoint(api_base=base)) == {"Authorization": "Bearer key"}
+    assert build_credential_headers(endpoint(api_base=base)) == {"Authorization": "Bearer key"}
 
 
 def test_a_key_in_a_named_variable_is_not_sent_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,10 +104,10 @@ def test_a_key_in_a_named_variable_is_not_sent_unencrypted(monkeypatch: pytest.M
     named = endpoint("openai-compatible", api_base="http://gpu-box/v1", key_env="MY_KEY")
 
     with pytest.raises(ConfigError, match="MY_KEY is not sent to 'gpu-box'"):
-        credential_headers(named)
+        build_credential_headers(named)
 
     allowed = named.model_copy(update={"allow_plain_http": True})
-    assert credential_headers(allowed) == {"Authorization": "Bearer from-environment"}
+    assert build_credential_headers(allowed) == {"Authorization": "Bearer from-environment"}
 
 
 def test_the_permission_for_plain_http_does_not_change_a_fingerprint() -> None:
@@ -119,11 +121,11 @@ def test_the_permission_for_plain_http_does_not_change_a_fingerprint() -> None:
 def test_a_header_that_carries_the_key_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
 
-    assert credential_headers(endpoint(headers={"api-key": "azure"})) == {}
+    assert build_credential_headers(endpoint(headers={"api-key": "azure"})) == {}
 
 
 def test_a_user_in_the_address_becomes_a_header() -> None:
-    found = credential_headers(endpoint(api_base="https://me:p%40ss@host/v1"))
+    found = build_credential_headers(endpoint(api_base="https://me:p%40ss@host/v1"))
 
     assert found == {"Authorization": "Basic bWU6cEBzcw=="}
 
@@ -134,24 +136,24 @@ def test_two_credentials_are_refused() -> None:
         {"api_key": "a", "api_base": "https://me:pass@host/v1"},
     ):
         with pytest.raises(ConfigError, match="more than one") as caught:
-            credential_headers(endpoint(**fields))
+            build_credential_headers(endpoint(**fields))
         assert "pass@" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["a\nb", "smart“quote”", "a\x00b"])
 def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(ConfigError, match="characters that no key has") as caught:
-        credential_headers(endpoint(api_key=key))
+        build_credential_headers(endpoint(api_key=key))
 
     assert key not in str(caught.value)
 
 
 def test_the_hint_says_which_key_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert key_hint(endpoint()).startswith("OPENAI_API_KEY is not set")
-    assert key_hint(endpoint("vllm")) == "pass Endpoint(api_key=...)"
-    assert "the key of this Endpoint" in key_hint(endpoint("vllm", api_key="k"))
+    assert build_key_hint(endpoint()).startswith("OPENAI_API_KEY is not set")
+    assert build_key_hint(endpoint("vllm")) == "pass Endpoint(api_key=...)"
+    assert "the key of this Endpoint" in build_key_hint(endpoint("vllm", api_key="k"))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert key_hint(endpoint()).startswith("OPENAI_API_KEY is not accepted here")
+    assert build_key_hint(endpoint()).startswith("OPENAI_API_KEY is not accepted here")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_the_hint_is_about_the_credential_that_was_sent(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
 
-    hint = key_hint(endpoint(provider, **fields))
+    hint = build_key_hint(endpoint(provider, **fields))
 
     assert hint.startswith(words)
     assert "k-9" not in hint
@@ -184,8 +186,8 @@ def test_a_key_comes_from_the_variable_that_the_endpoint_names(
         provider="openai-compatible", model="m", api_base="https://host/v1", key_env="MY_KEY"
     )
 
-    assert credential_headers(named) == {"Authorization": "Bearer k-mine"}
-    assert key_hint(named).startswith("MY_KEY is not accepted here")
+    assert build_credential_headers(named) == {"Authorization": "Bearer k-mine"}
+    assert build_key_hint(named).startswith("MY_KEY is not accepted here")
     assert "k-mine" not in str(named.to_dict())
     assert named.to_dict()["key_env"] == "MY_KEY"
 
@@ -195,9 +197,11 @@ def test_a_named_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OPENAI_API_KEY", "k-usual")
 
     with pytest.raises(ConfigError, match="MY_KEY is not set"):
-        credential_headers(Endpoint(provider="openai", model="m", key_env="MY_KEY"))
+        build_credential_headers(Endpoint(provider="openai", model="m", key_env="MY_KEY"))
 
 
 def test_a_key_and_a_variable_are_refused_together() -> None:
     with pytest.raises(ConfigError, match="more than one of"):
-        credential_headers(Endpoint(provider="openai", model="m", api_key="k", key_env="MY_KEY"))
+        build_credential_headers(
+            Endpoint(provider="openai", model="m", api_key="k", key_env="MY_KEY")
+        )

@@ -3,7 +3,11 @@
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers.local_settings import counted_setting, refuse_foreign, sampling_of
+from assay.providers.local_settings import (
+    build_sampling,
+    read_count_setting,
+    refuse_unsupported_settings,
+)
 from assay.types import Endpoint
 
 
@@ -12,14 +16,14 @@ def endpoint(**fields: object) -> Endpoint:
 
 
 def test_nothing_said_is_plain_sampling_of_a_bounded_length() -> None:
-    sampling = sampling_of(endpoint())
+    sampling = build_sampling(endpoint())
 
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, 0)
     assert sampling.max_tokens == 512
 
 
 def test_what_is_said_is_taken_even_when_it_is_nothing() -> None:
-    sampling = sampling_of(endpoint(temperature=0.0, top_p=0.5, max_tokens=3))
+    sampling = build_sampling(endpoint(temperature=0.0, top_p=0.5, max_tokens=3))
 
     assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == (0.0, 0.5, 3)
 
@@ -36,12 +40,12 @@ def test_settings_that_would_not_be_seen_are_refused(
     fields: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        refuse_foreign(endpoint(**fields), known=("slots",))
+        refuse_unsupported_settings(endpoint(**fields), known=("slots",))
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
 def test_a_count_is_a_whole_number_above_0(value: object) -> None:
     with pytest.raises(ConfigError, match="slots="):
-        counted_setting(endpoint(extra_params={"slots": value}), "slots")
-    assert counted_setting(endpoint(extra_params={"slots": 3}), "slots") == 3
-    assert counted_setting(endpoint(), "slots") is None
+        read_count_setting(endpoint(extra_params={"slots": value}), "slots")
+    assert read_count_setting(endpoint(extra_params={"slots": 3}), "slots") == 3
+    assert read_count_setting(endpoint(), "slots") is None

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from assay.providers import pool as pool_module
-from assay.providers.pool import Answer, Broken, Place, Pool, Unconnected
+from assay.providers.pool import ConnectionBroken, ConnectTimeout, Origin, Pool, RawResponse
 from tls_certificates import LOOPBACK, certificate
 
 ASK = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
@@ -35,11 +35,11 @@ class Server:
     @asynccontextmanager
     async def running(
         self, trust: ssl.SSLContext | None = None, host: str = "127.0.0.1"
-    ) -> AsyncIterator[Place]:
+    ) -> AsyncIterator[Origin]:
         server = await asyncio.start_server(self._serve, host, 0, ssl=trust)
         port = server.sockets[0].getsockname()[1]
         try:
-            yield Place(host, port, trust is not None)
+            yield Origin(host, port, trust is not None)
         finally:
             server.close()
             await server.wait_closed()
@@ -63,7 +63,7 @@ class Server:
             writer.close()
 
 
-def told(server: Server, scenario: Callable[[Pool, Place], Coroutine[Any, Any, _Found]]) -> _Found:
+def told(server: Server, scenario: Callable[[Pool, Origin], Coroutine[Any, Any, _Found]]) -> _Found:
     """Run a scenario against a server, and see that no connection outlives its pool."""
 
     async def whole() -> _Found:
@@ -86,11 +86,13 @@ async def turns_until(met: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def ask(pool: Pool, place: Place, *, timeout_s: float = 20.0, most: int = 1000) -> Answer:
+async def ask(
+    pool: Pool, place: Origin, *, timeout_s: float = 20.0, most: int = 1000
+) -> RawResponse:
     return await pool.exchange(place, ASK, timeout_s=timeout_s, longest=lambda status: most)
 
 
-def one(answer: bytes | Serve, **options: Any) -> Answer:
+def one(answer: bytes | Serve, **options: Any) -> RawResponse:
     return told(Server(answer), lambda pool, place: ask(pool, place, **options))
 
 
@@ -168,7 +170,7 @@ def test_headers_are_found_whatever_their_spelling() -> None:
 def test_a_connection_is_used_again() -> None:
     server = Server(PLAIN)
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         for _ in range(5):
             assert (await ask(pool, place)).body == BODY
 
@@ -180,7 +182,7 @@ def test_a_connection_is_used_again() -> None:
 def test_requests_at_once_each_have_a_connection() -> None:
     server = Server(PLAIN)
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         answers = await asyncio.gather(*(ask(pool, place) for _ in range(20)))
         assert {answer.body for answer in answers} == {BODY}
 
@@ -201,7 +203,7 @@ def test_requests_at_once_each_have_a_connection() -> None:
 def test_a_connection_that_is_not_clean_is_not_used_again(last: bytes | Serve) -> None:
     server = Server(last, PLAIN)
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         assert (await ask(pool, place)).body == BODY
         await turns_until(lambda: not pool._open)
         assert (await ask(pool, place)).body == BODY
@@ -214,7 +216,7 @@ def test_a_connection_that_is_not_clean_is_not_used_again(last: bytes | Serve) -
 def test_a_server_that_talks_out_of_turn_is_hung_up_on() -> None:
     go = asyncio.Event()
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         await ask(pool, place)
         go.set()
         await turns_until(lambda: not pool._open)
@@ -234,10 +236,10 @@ def test_a_server_that_talks_out_of_turn_is_hung_up_on() -> None:
 
 
 def test_a_connection_that_rested_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "_IDLE_S", 0.0)
+    monkeypatch.setattr(pool_module, "_IDLE_TIMEOUT_S", 0.0)
     server = Server(PLAIN)
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         for _ in range(3):
             await ask(pool, place)
             await asyncio.sleep(0.001)
@@ -250,11 +252,11 @@ def test_a_connection_that_rested_too_long_is_closed(monkeypatch: pytest.MonkeyP
 def test_connections_nobody_needs_any_more_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(PLAIN)
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         await asyncio.gather(*(ask(pool, place) for _ in range(8)))
         assert len(pool._open) == 8
         await asyncio.sleep(0.002)
-        monkeypatch.setattr(pool_module, "_IDLE_S", 0.001)
+        monkeypatch.setattr(pool_module, "_IDLE_TIMEOUT_S", 0.001)
         await ask(pool, place)
         await turns_until(lambda: len(pool._open) == 1)
 
@@ -277,7 +279,7 @@ def test_connections_nobody_needs_any_more_are_closed(monkeypatch: pytest.Monkey
     ],
 )
 def test_what_is_no_answer_is_an_error(answer: bytes | Serve, words: str) -> None:
-    with pytest.raises(Broken, match=f"^{words}$"):
+    with pytest.raises(ConnectionBroken, match=f"^{words}$"):
         one(answer)
 
 
@@ -291,8 +293,8 @@ def test_an_endless_body_is_cut(status: bytes) -> None:
 
 
 def test_a_body_as_long_as_allowed_is_whole() -> None:
-    assert one(PLAIN, most=8) == Answer(200, {b"content-length": b"8"}, BODY, cut=False)
-    assert one(PLAIN, most=7) == Answer(200, {b"content-length": b"8"}, BODY[:7], cut=True)
+    assert one(PLAIN, most=8) == RawResponse(200, {b"content-length": b"8"}, BODY, cut=False)
+    assert one(PLAIN, most=7) == RawResponse(200, {b"content-length": b"8"}, BODY[:7], cut=True)
 
 
 def test_a_body_that_never_ends_runs_into_the_timeout() -> None:
@@ -313,7 +315,7 @@ def test_an_error_status_is_an_answer_even_without_its_body(rest: Callable[[byte
 def test_a_cancelled_request_ends_its_connection() -> None:
     server = Server(hanging(b""))
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         request = asyncio.create_task(ask(pool, place))
         await turns_until(lambda: server.asked == 1)
         request.cancel()
@@ -327,7 +329,7 @@ def test_a_cancelled_request_ends_its_connection() -> None:
 def test_cancelling_what_has_its_answer_harms_nobody_else() -> None:
     server = Server(PLAIN)
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         await ask(pool, place)
         (connection,) = pool._open
         answered = connection.ask(ASK, asyncio.get_running_loop().time() + 20, lambda status: 1000)
@@ -388,13 +390,13 @@ class Names:
 
 
 def named(
-    names: Names, scenario: Callable[[Pool, Place], Coroutine[Any, Any, None]], server: Server
+    names: Names, scenario: Callable[[Pool, Origin], Coroutine[Any, Any, None]], server: Server
 ) -> None:
-    async def renamed(pool: Pool, place: Place) -> None:
+    async def renamed(pool: Pool, place: Origin) -> None:
         loop: Any = asyncio.get_running_loop()
         loop.getaddrinfo = names.getaddrinfo
         try:
-            await scenario(pool, Place("model.test", place.port, tls=False))
+            await scenario(pool, Origin("model.test", place.port, tls=False))
         finally:
             del loop.getaddrinfo
 
@@ -404,7 +406,7 @@ def named(
 def test_a_name_is_looked_up_once_for_many_connections() -> None:
     names, server = Names(["127.0.0.1"]), Server(PLAIN)
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         await asyncio.gather(*(ask(pool, place) for _ in range(10)))
 
     named(names, scenario, server)
@@ -413,11 +415,11 @@ def test_a_name_is_looked_up_once_for_many_connections() -> None:
 
 
 def test_a_name_is_looked_up_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "_LOOKUP_S", -1.0)
-    monkeypatch.setattr(pool_module, "_IDLE_S", 0.0)
+    monkeypatch.setattr(pool_module, "_DNS_CACHE_S", -1.0)
+    monkeypatch.setattr(pool_module, "_IDLE_TIMEOUT_S", 0.0)
     names = Names(["127.0.0.1"])
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         await ask(pool, place)
         await asyncio.sleep(0.001)
         await ask(pool, place)
@@ -428,7 +430,7 @@ def test_a_name_is_looked_up_again_after_a_while(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_address_that_does_not_answer_is_passed_over_for_the_next() -> None:
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         for _ in range(4):
             assert len(await asyncio.gather(ask(pool, place), ask(pool, place))) == 2
 
@@ -437,7 +439,7 @@ def test_an_address_that_does_not_answer_is_passed_over_for_the_next() -> None:
 
 
 def test_connections_are_spread_over_the_addresses_of_a_name() -> None:
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         first = [(await pool._addresses(place))[0][4][0] for _ in range(4)]
         assert sorted(first) == ["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"]
 
@@ -447,7 +449,7 @@ def test_connections_are_spread_over_the_addresses_of_a_name() -> None:
 def test_a_lookup_that_failed_is_tried_again() -> None:
     names = Names(socket.gaierror(socket.EAI_NONAME, "Name or service not known"), ["127.0.0.1"])
 
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         with pytest.raises(socket.gaierror):
             await ask(pool, place)
         assert (await ask(pool, place)).body == BODY
@@ -458,19 +460,19 @@ def test_a_lookup_that_failed_is_tried_again() -> None:
 
 
 def test_one_caller_that_gives_up_leaves_the_lookup_to_the_others() -> None:
-    async def scenario(pool: Pool, place: Place) -> None:
+    async def scenario(pool: Pool, place: Origin) -> None:
         calls = [asyncio.create_task(ask(pool, place)) for _ in range(3)]
         await asyncio.sleep(0)
         calls[0].cancel()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert isinstance(outcomes[0], asyncio.CancelledError)
-        assert [isinstance(each, Answer) for each in outcomes[1:]] == [True, True]
+        assert [isinstance(each, RawResponse) for each in outcomes[1:]] == [True, True]
 
     named(Names(["127.0.0.1"]), scenario, Server(PLAIN))
 
 
-def asked_safely(context: ssl.SSLContext) -> list[Answer]:
-    async def scenario() -> list[Answer]:
+def asked_safely(context: ssl.SSLContext) -> list[RawResponse]:
+    async def scenario() -> list[RawResponse]:
         # What a refused handshake does to this test's server is not its subject.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         async with Server(PLAIN).running(context) as place:
@@ -513,10 +515,10 @@ def test_a_trusted_certificate_for_another_name_is_refused(
 def test_a_handshake_that_never_ends_is_told_apart_from_an_answer_that_never_comes(
     connect_s: float, request_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "_CONNECT_S", connect_s)
+    monkeypatch.setattr(pool_module, "_CONNECT_TIMEOUT_S", connect_s)
 
-    async def scenario(pool: Pool, place: Place) -> BaseException:
-        with pytest.raises((Unconnected, TimeoutError)) as caught:
+    async def scenario(pool: Pool, place: Origin) -> BaseException:
+        with pytest.raises((ConnectTimeout, TimeoutError)) as caught:
             await ask(pool, place._replace(tls=True), timeout_s=request_s)
         return caught.value
 
@@ -525,6 +527,6 @@ def test_a_handshake_that_never_ends_is_told_apart_from_an_answer_that_never_com
 
     error = told(Server(says_nothing), scenario)
 
-    assert isinstance(error, Unconnected) == (connect_s < request_s)
-    if isinstance(error, Unconnected):
+    assert isinstance(error, ConnectTimeout) == (connect_s < request_s)
+    if isinstance(error, ConnectTimeout):
         assert str(error) == "no connection within 0.05 s"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers.prices import Price, price_of, read_prices, shipped_prices
+from assay.providers.prices import Price, find_price, load_shipped_prices, read_prices
 from assay.types import Endpoint, Usage
 
 PRICE = Price(input=2.0, output=10.0, cached_input=0.5)
@@ -52,7 +52,7 @@ def test_writing_into_the_cache_needs_its_own_price() -> None:
 
 
 def test_the_shipped_table_is_dated_and_names_providers() -> None:
-    shipped = shipped_prices()
+    shipped = load_shipped_prices()
 
     assert shipped.dated is not None
     assert {name.partition(":")[0] for name in shipped.models} == {"openai", "anthropic"}
@@ -60,24 +60,24 @@ def test_the_shipped_table_is_dated_and_names_providers() -> None:
 
 
 def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
-    assert price_of(endpoint()) is not None
-    assert price_of(endpoint(api_base="https://api.openai.com/v1/")) is not None
-    assert price_of(endpoint("gpt-4o-of-mine")) is None
+    assert find_price(endpoint()) is not None
+    assert find_price(endpoint(api_base="https://api.openai.com/v1/")) is not None
+    assert find_price(endpoint("gpt-4o-of-mine")) is None
 
 
 def test_the_same_name_elsewhere_or_in_another_tier_has_no_price() -> None:
-    assert price_of(endpoint(api_base="http://127.0.0.1:8000/v1")) is None
-    assert price_of(endpoint(extra_params={"service_tier": "flex"})) is None
-    assert price_of(endpoint(extra_params={"service_tier": "default"})) is not None
-    assert price_of(Endpoint(provider="vllm", model="gpt-4o")) is None
+    assert find_price(endpoint(api_base="http://127.0.0.1:8000/v1")) is None
+    assert find_price(endpoint(extra_params={"service_tier": "flex"})) is None
+    assert find_price(endpoint(extra_params={"service_tier": "default"})) is not None
+    assert find_price(Endpoint(provider="vllm", model="gpt-4o")) is None
 
 
 def test_the_users_table_comes_first_and_reaches_any_address(tmp_path: Path) -> None:
     own = table(tmp_path, {"models": {"openai:gpt-4o": {"input": 1, "output": 2}}})
 
-    assert price_of(endpoint(), own) == Price(input=1, output=2)
-    assert price_of(endpoint(api_base="http://h/v1"), own) == Price(input=1, output=2)
-    assert price_of(endpoint("gpt-4o-mini"), own) == price_of(endpoint("gpt-4o-mini"))
+    assert find_price(endpoint(), own) == Price(input=1, output=2)
+    assert find_price(endpoint(api_base="http://h/v1"), own) == Price(input=1, output=2)
+    assert find_price(endpoint("gpt-4o-mini"), own) == find_price(endpoint("gpt-4o-mini"))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_bad_table_is_refused_by_name(content: Any, message: str, tmp_path: Pa
 
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        price_of(endpoint(), tmp_path / "none.json")
+        find_price(endpoint(), tmp_path / "none.json")
 
 
 def test_a_model_in_this_process_costs_nothing_unless_the_user_says_so(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_model_in_this_process_costs_nothing_unless_the_user_says_so(tmp_path:
     own = tmp_path / "prices.json"
     own.write_text('{"models": {"local:smollm2-135m": {"input": 0.5, "output": 1}}}')
 
-    shipped, priced = price_of(local), price_of(local, own)
+    shipped, priced = find_price(local), find_price(local, own)
 
     assert shipped is not None
     assert shipped.cost_usd(usage) == 0.0

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers.provider_table import PROVIDERS, provider_named
+from assay.providers.provider_table import PROVIDERS, find_provider
 
 
 def test_keys_are_only_looked_up_for_providers_with_a_safe_address_of_their_own() -> None:
@@ -15,7 +15,7 @@ def test_keys_are_only_looked_up_for_providers_with_a_safe_address_of_their_own(
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ConfigError, match="'gpt' is not a provider"):
-        provider_named("gpt")
+        find_provider("gpt")
 
 
 def test_what_answers_in_this_process_has_no_address() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers.proxies import proxy_for
+from assay.providers.proxies import find_proxy
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
@@ -19,12 +19,12 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def host_for(url: str) -> str | None:
-    proxy = proxy_for(url)
+    proxy = find_proxy(url)
     return None if proxy is None else proxy.host
 
 
 def test_without_variables_there_is_no_proxy() -> None:
-    assert proxy_for("https://api.example/v1") is None
+    assert find_proxy("https://api.example/v1") is None
 
 
 @pytest.mark.parametrize("spell", [str.upper, str.lower])
@@ -88,14 +88,14 @@ def test_no_proxy_names_hosts_suffixes_ports_and_networks(
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", exceptions)
 
-    assert [url for url in direct if proxy_for(url) is not None] == []
-    assert [url for url in proxied if proxy_for(url) is None] == []
+    assert [url for url in direct if find_proxy(url) is not None] == []
+    assert [url for url in proxied if find_proxy(url) is None] == []
 
 
 def test_a_proxy_is_shown_without_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://me:p%40ss-canary@proxy:3128")
 
-    proxy = proxy_for("https://h/")
+    proxy = find_proxy("https://h/")
 
     assert proxy is not None
     assert (proxy.url, proxy.user, proxy.password) == ("http://proxy:3128", "me", "p@ss-canary")
@@ -111,7 +111,7 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_being_shown(
     monkeypatch.setenv("HTTPS_PROXY", value)
 
     with pytest.raises(ConfigError, match="HTTPS_PROXY is not an http or https address") as refused:
-        proxy_for("https://api.example/v1")
+        find_proxy("https://api.example/v1")
 
     assert "canary" not in str(refused.value)
 
@@ -123,4 +123,4 @@ def test_a_web_server_does_not_take_its_proxy_from_a_request(
     monkeypatch.setenv("HTTP_PROXY", "http://evil")
     monkeypatch.setenv("REQUEST_METHOD", "GET")
 
-    assert proxy_for("http://h/") is None
+    assert find_proxy("http://h/") is None

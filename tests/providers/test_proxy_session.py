@@ -276,7 +276,7 @@ def test_a_server_that_never_answers_runs_into_the_timeout(
 def test_a_proxy_that_never_answers_is_told_apart(
     through: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_CONNECT_S", 0.05)
+    monkeypatch.setattr(session_module, "_PROXY_CONNECT_TIMEOUT_S", 0.05)
 
     async def scenario(proxy: ForwardProxy, server: ModelServer) -> None:
         error = await fail(server.endpoint())
@@ -289,7 +289,7 @@ def test_a_proxy_that_never_answers_is_told_apart(
 def test_an_endless_answer_is_given_up(
     through: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_module, "LARGEST_ANSWER", 100_000)
+    monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 100_000)
 
     async def scenario(proxy: ForwardProxy, server: ModelServer) -> None:
         error = await fail(server.endpoint())

@@ -15,8 +15,8 @@ import pytest
 
 from assay.errors import EndpointError
 from assay.providers import ClientSettings, check_endpoint, connect
-from assay.providers.connection import target_for
-from assay.providers.reply_redaction import Redactor, redactor_for
+from assay.providers.connection import build_request_template
+from assay.providers.reply_redaction import Redactor, build_endpoint_redactor
 from assay.types import Boundary, Endpoint, Failure
 from model_server import (
     ASK,
@@ -142,7 +142,7 @@ def test_neither_reply_nor_cache_nor_representation_holds_a_secret(tmp_path: Pat
                 async with connect(endpoint, ClientSettings(cache=tmp_path)) as client:
                     reply = await client.complete(ASK)
                     shown += [repr(reply), repr(client), repr(client.__dict__)]
-                    shown.append(repr(target_for(endpoint, "/x", timeout_s=1)))
+                    shown.append(repr(build_request_template(endpoint, "/x", timeout_s=1)))
         return shown
 
     shown = asyncio.run(scenario())
@@ -185,14 +185,14 @@ def test_ordinary_words_stay() -> None:
 def test_an_escaped_secret_in_the_address_is_known_in_both_spellings() -> None:
     endpoint = Endpoint(provider="vllm", model="m", api_base="http://a:p%40ssword@h/v1?k=x%2Fyyyy")
 
-    redactor = redactor_for(endpoint, {})
+    redactor = build_endpoint_redactor(endpoint, {})
 
     assert redactor.clean("p%40ssword p@ssword x%2Fyyyy x/yyyy") == " ".join(["[redacted]"] * 4)
 
 
 def known_to(headers: dict[str, str] | None = None, **fields: Any) -> Redactor:
     endpoint = Endpoint(provider="vllm", model="m", headers=headers or {}, **fields)
-    return redactor_for(endpoint, headers or {})
+    return build_endpoint_redactor(endpoint, headers or {})
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,19 @@
 import pytest
 
 from assay.errors import AccessDenied, EndpointError
-from assay.providers.attempt_errors import Fault, Kind
+from assay.providers.attempt_errors import AttemptError, ErrorKind
 from assay.providers.clock import Timing
-from assay.providers.retry import Patience
+from assay.providers.retry import RetryBudget
 
-BROKEN = Fault(Kind.OVERLOADED, "HTTP 500: oh", 500)
+BROKEN = AttemptError(ErrorKind.OVERLOADED, "HTTP 500: oh", 500)
 
 
-def patience(*, retries: int = 5, wait_s: float = 600.0, chance: float = 1.0) -> Patience:
+def patience(*, retries: int = 5, wait_s: float = 600.0, chance: float = 1.0) -> RetryBudget:
     timing = Timing(chance=lambda: chance)
-    return Patience(max_retries=retries, max_wait_s=wait_s, where="openai:m", timing=timing)
+    return RetryBudget(max_retries=retries, max_wait_s=wait_s, where="openai:m", timing=timing)
 
 
-def waits(patient: Patience, fault: Fault, times: int) -> list[float]:
+def waits(patient: RetryBudget, fault: AttemptError, times: int) -> list[float]:
     return [patient.wait_s(fault, attempts=number) for number in range(1, times + 1)]
 
 
@@ -41,24 +41,24 @@ def test_retries_are_counted() -> None:
     assert caught.value.retryable
 
 
-@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.DENIED])
-def test_what_cannot_succeed_is_not_tried_again(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ErrorKind.REFUSED, ErrorKind.DENIED])
+def test_what_cannot_succeed_is_not_tried_again(kind: ErrorKind) -> None:
     with pytest.raises(EndpointError) as caught:
-        patience().wait_s(Fault(kind, "HTTP 4xx", 400), attempts=1)
+        patience().wait_s(AttemptError(kind, "HTTP 4xx", 400), attempts=1)
 
     assert not caught.value.retryable
-    assert isinstance(caught.value, AccessDenied) == (kind is Kind.DENIED)
+    assert isinstance(caught.value, AccessDenied) == (kind is ErrorKind.DENIED)
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.3, 1.0])
 def test_what_the_server_asks_for_is_never_cut_short(chance: float) -> None:
-    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=7.0)
+    asked = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=7.0)
 
     assert all(wait >= 7.0 for wait in waits(patience(chance=chance), asked, 5))
 
 
 def test_a_rate_limit_with_a_date_uses_up_time_not_retries() -> None:
-    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=10.0)
+    asked = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=10.0)
     patient = patience(retries=1, wait_s=100, chance=0.0)
 
     assert waits(patient, asked, 10) == [10.0] * 10
@@ -68,7 +68,7 @@ def test_a_rate_limit_with_a_date_uses_up_time_not_retries() -> None:
 
 def test_a_rate_limit_without_a_date_uses_up_retries() -> None:
     patient = patience(retries=1)
-    vague = Fault(Kind.THROTTLED, "HTTP 429", 429)
+    vague = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429)
     patient.wait_s(vague, attempts=1)
 
     with pytest.raises(EndpointError):
@@ -76,14 +76,14 @@ def test_a_rate_limit_without_a_date_uses_up_retries() -> None:
 
 
 def test_a_wait_longer_than_the_time_left_fails_at_once() -> None:
-    tomorrow = Fault(Kind.THROTTLED, "HTTP 429: quota", 429, retry_after_s=86400.0)
+    tomorrow = AttemptError(ErrorKind.THROTTLED, "HTTP 429: quota", 429, retry_after_s=86400.0)
 
     with pytest.raises(EndpointError, match=r"asks to wait 8.64e\+04 s, and 600 s are left"):
         patience().wait_s(tomorrow, attempts=1)
 
 
 def test_a_wait_that_just_fits_is_not_made_too_long_by_chance() -> None:
-    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=599.95)
+    asked = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=599.95)
 
     assert patience().wait_s(asked, attempts=1) == 600
 
@@ -97,7 +97,7 @@ def test_backoff_ends_with_the_time_for_it() -> None:
 
 
 def test_a_garbled_answer_gets_one_more_chance() -> None:
-    patient, garbled = patience(), Fault(Kind.GARBLED, "not JSON", 200)
+    patient, garbled = patience(), AttemptError(ErrorKind.GARBLED, "not JSON", 200)
     patient.wait_s(garbled, attempts=1)
 
     with pytest.raises(EndpointError, match="not JSON"):
@@ -105,14 +105,14 @@ def test_a_garbled_answer_gets_one_more_chance() -> None:
 
 
 def test_no_retries_means_none_for_any_reason() -> None:
-    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=1.0)
+    asked = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=1.0)
 
-    for fault in (asked, BROKEN, Fault(Kind.GARBLED, "not JSON")):
+    for fault in (asked, BROKEN, AttemptError(ErrorKind.GARBLED, "not JSON")):
         with pytest.raises(EndpointError):
             patience(retries=0).wait_s(fault, attempts=1)
 
 
 def test_a_server_may_ask_to_wait_thousands_of_times() -> None:
-    asked = Fault(Kind.THROTTLED, "HTTP 429", 429, retry_after_s=0.0)
+    asked = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=0.0)
 
     assert waits(patience(chance=0.0), asked, 2000) == [0.0] * 2000

@@ -1,6 +1,6 @@
 """What a call records of its settings."""
 
-from assay.providers.sampling_settings import recorded_sampling
+from assay.providers.sampling_settings import collect_sampling
 from assay.types import Endpoint
 
 
@@ -14,7 +14,7 @@ def test_settings_in_force_are_recorded_without_secrets() -> None:
         thinking={"type": "enabled", "token": "canary"},
     )
 
-    assert recorded_sampling(endpoint) == {
+    assert collect_sampling(endpoint) == {
         "temperature": 0.0,
         "stop": ["a"],
         "thinking": {"type": "enabled"},
@@ -23,4 +23,4 @@ def test_settings_in_force_are_recorded_without_secrets() -> None:
 
 
 def test_nothing_set_is_nothing_recorded() -> None:
-    assert recorded_sampling(Endpoint(provider="vllm", model="m", timeout_s=3)) == {}
+    assert collect_sampling(Endpoint(provider="vllm", model="m", timeout_s=3)) == {}

@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from assay.providers.schema_calls import calls_schema, with_tools_told
+from assay.providers.schema_calls import build_calls_schema, render_tools_as_text
 from assay.types import Message, ToolSpec
 from make import answered, asked, called, said
 
@@ -32,7 +32,7 @@ FIND = tool("find", order={"type": "string", "description": "Its number."})
     ],
 )
 def test_the_schema_holds_one_call_of_one_tool(call: dict[str, Any], fits: bool) -> None:
-    schema = calls_schema([ADD, FIND])
+    schema = build_calls_schema([ADD, FIND])
 
     assert jsonschema.Draft202012Validator(schema).is_valid(call) == fits
 
@@ -48,7 +48,7 @@ def test_shared_parts_of_two_tools_do_not_mix() -> None:
             update={"parameters": {**made.parameters, "$defs": {"Part": {"type": kind}}}}
         )
 
-    schema = calls_schema([with_part("a", "string"), with_part("b", "integer")])
+    schema = build_calls_schema([with_part("a", "string"), with_part("b", "integer")])
 
     assert schema["$defs"] == {"a.Part": {"type": "string"}, "b.Part": {"type": "integer"}}
     validator = jsonschema.Draft202012Validator(schema)
@@ -59,7 +59,7 @@ def test_shared_parts_of_two_tools_do_not_mix() -> None:
 def test_the_tools_given_are_left_as_they_were() -> None:
     before = ADD.model_dump()
 
-    calls_schema([ADD])
+    build_calls_schema([ADD])
 
     assert ADD.model_dump() == before
 
@@ -68,7 +68,7 @@ def test_tools_are_told_in_one_line_each_after_what_the_system_says() -> None:
     optional = tool("mode", kind={"enum": ["a", "b"]}, loose=True)
     optional = optional.model_copy(update={"parameters": {**optional.parameters, "required": []}})
 
-    told = with_tools_told(
+    told = render_tools_as_text(
         [Message(role="system", content="Be brief."), asked("hi")],
         [ADD, FIND, optional],
         always=True,
@@ -86,7 +86,7 @@ def test_tools_are_told_in_one_line_each_after_what_the_system_says() -> None:
 
 
 def test_without_a_system_message_one_is_put_first() -> None:
-    told = with_tools_told([asked("hi")], [ADD], always=False)
+    told = render_tools_as_text([asked("hi")], [ADD], always=False)
 
     assert [message.role for message in told] == ["system", "user"]
     assert told[0].text.startswith("Call a tool first")
@@ -100,7 +100,7 @@ def test_calls_and_results_are_told_in_words() -> None:
         Message(role="tool", content="lost", tool_call_id="other"),
     ]
 
-    told = with_tools_told(happened, [ADD], always=True)
+    told = render_tools_as_text(happened, [ADD], always=True)
 
     assert [(message.role, message.text) for message in told[2:]] == [
         ("assistant", 'So:\n{"name":"add","arguments":{"a":1,"b":2}}'),

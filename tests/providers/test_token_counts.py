@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from assay.providers.token_counts import completion_ids, logprobs_of, prompt_ids, within_reason
+from assay.providers.token_counts import (
+    completion_ids,
+    drop_absurd_counts,
+    prompt_ids,
+    read_logprobs,
+)
 from assay.types import Usage
 
 
@@ -49,20 +54,20 @@ def test_prompt_ids_are_read_beside_or_inside_the_choice() -> None:
 
 
 def test_logprobs_are_read() -> None:
-    assert logprobs_of(content(("a", -0.5), ("b", -1)), None) == {"logprobs": [-0.5, -1]}
-    assert logprobs_of(content(("a", -0.5)), 1) == {"logprobs": [-0.5]}
-    assert logprobs_of({}, 3) == {}
+    assert read_logprobs(content(("a", -0.5), ("b", -1)), None) == {"logprobs": [-0.5, -1]}
+    assert read_logprobs(content(("a", -0.5)), 1) == {"logprobs": [-0.5]}
+    assert read_logprobs({}, 3) == {}
 
 
 @pytest.mark.parametrize("value", [None, "x", float("-inf"), float("nan")])
 def test_logprobs_that_are_not_finite_are_left_out_and_that_is_said(value: Any) -> None:
-    found = logprobs_of(content(("a", -0.5), ("b", value)), None)
+    found = read_logprobs(content(("a", -0.5), ("b", value)), None)
 
     assert found == {"logprobs_left_out": "not all are finite numbers"}
 
 
 def test_logprobs_that_do_not_fit_the_ids_are_left_out_and_that_is_said() -> None:
-    found = logprobs_of(content(("a", -0.5), ("b", -1.0)), 3)
+    found = read_logprobs(content(("a", -0.5), ("b", -1.0)), 3)
 
     assert found == {"logprobs_left_out": "2 for 3 token ids"}
 
@@ -70,7 +75,7 @@ def test_logprobs_that_do_not_fit_the_ids_are_left_out_and_that_is_said() -> Non
 def test_counts_within_reason_are_left_alone() -> None:
     usage = Usage(input_tokens=0, output_tokens=2**53, reasoning_tokens=1)
 
-    assert within_reason(usage) is usage
+    assert drop_absurd_counts(usage) is usage
 
 
 @pytest.mark.parametrize("name", ["input_tokens", "cached_tokens", "reasoning_tokens"])
@@ -78,4 +83,4 @@ def test_counts_within_reason_are_left_alone() -> None:
 def test_a_count_beyond_reason_is_unknown(name: str, absurd: int) -> None:
     usage = Usage.model_validate({"output_tokens": 5, name: absurd})
 
-    assert within_reason(usage) == Usage(output_tokens=5)
+    assert drop_absurd_counts(usage) == Usage(output_tokens=5)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.providers.literals import Literals
-from assay.providers.tool_call_literals import read_gemma, read_python
+from assay.providers.literals import LiteralReader
+from assay.providers.tool_call_literals import read_gemma, read_python_calls
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_what_python_writes_is_read_back(value: Any) -> None:
-    assert Literals(repr(value)).read_whole() == value
+    assert LiteralReader(repr(value)).read_whole() == value
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_what_python_writes_is_read_back(value: Any) -> None:
 )
 def test_what_is_no_literal_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # whatever is wrong with it
-        Literals(text).read_whole()
+        LiteralReader(text).read_whole()
 
 
 def wrapped(calls: str) -> str:
@@ -35,7 +35,7 @@ def wrapped(calls: str) -> str:
 
 
 def test_python_calls_without_brackets_and_with_json_quotes_are_read() -> None:
-    written = read_python('<|tool_call_start|>f(a="x\\"y", b={"k": null})', escapes=True)
+    written = read_python_calls('<|tool_call_start|>f(a="x\\"y", b={"k": null})', escapes=True)
 
     assert written is not None
     assert [(call.name, call.arguments) for call in written.calls] == [
@@ -46,7 +46,7 @@ def test_python_calls_without_brackets_and_with_json_quotes_are_read() -> None:
 def test_quotes_that_are_not_escaped_end_where_the_argument_does() -> None:
     text = wrapped("f(a='it's', b='x', c='it's)'), g(a='C:\\new')")
 
-    written = read_python(text, escapes=False)
+    written = read_python_calls(text, escapes=False)
 
     assert written is not None
     assert [call.arguments for call in written.calls] == [
@@ -58,7 +58,7 @@ def test_quotes_that_are_not_escaped_end_where_the_argument_does() -> None:
 @pytest.mark.parametrize("call", ["f(a=?)", "f(1)", "f(a='x", "f(a=[1)", "f("])
 def test_python_arguments_that_cannot_be_read_are_kept_as_they_were_written(call: str) -> None:
     for escapes in (True, False):
-        written = read_python(wrapped(call), escapes=escapes)
+        written = read_python_calls(wrapped(call), escapes=escapes)
 
         assert written is not None
         (broken,) = written.calls
@@ -67,7 +67,7 @@ def test_python_arguments_that_cannot_be_read_are_kept_as_they_were_written(call
 
 
 def test_a_list_without_a_name_stays_text() -> None:
-    assert read_python(wrapped("1, 2"), escapes=True) is None
+    assert read_python_calls(wrapped("1, 2"), escapes=True) is None
     assert read_gemma("<|tool_call>f{}<tool_call|>") is None
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assay.providers.rendered_turn import Written
-from assay.providers.tool_text import call_style, knows_reasoning, opens_reasoning, read_turn
+from assay.providers.rendered_turn import ParsedTurn
+from assay.providers.tool_text import detect_call_style, knows_reasoning, opens_reasoning, read_turn
 from assay.types import Message, ToolCall, ToolSpec
 from trl_templates import FORMATS, folder, template, write_turn
 
@@ -73,9 +73,9 @@ def said(text: str = "", *arguments: dict[str, Any], reasoning: str | None = Non
     return Message(role="assistant", content=text, tool_calls=tuple(calls), reasoning=reasoning)
 
 
-def read_back(name: str, message: Message) -> Written:
+def read_back(name: str, message: Message) -> ParsedTurn:
     turn, source = write_turn(name, message, [TOOL]), template(name)
-    style = call_style(source)
+    style = detect_call_style(source)
     return read_turn(
         turn.completion,
         style,
@@ -89,9 +89,9 @@ def read_back(name: str, message: Message) -> Written:
 def test_the_format_of_a_template_and_of_its_training_version_is_known(
     name: str, style: str
 ) -> None:
-    assert call_style(template(name)) == style
+    assert detect_call_style(template(name)) == style
     if (folder() / f"{name}_training.jinja").exists():
-        assert call_style(template(f"{name}_training")) == style
+        assert detect_call_style(template(f"{name}_training")) == style
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay.providers.tool_text import (
     STYLES,
     CallStyle,
-    call_style,
+    detect_call_style,
     read_calls,
     read_turn,
     split_reasoning,
@@ -34,12 +34,12 @@ HERMES = '<tool_call>\n{"name": "lookup", "arguments": {"order": "A-7"}}\n</tool
 )
 def test_the_style_is_found_in_the_chat_template(family: Family, style: CallStyle | None) -> None:
     assert family in FAMILIES
-    assert call_style(chat_template(family)) == style
+    assert detect_call_style(chat_template(family)) == style
 
 
 def test_tags_between_hermes_tags_are_formats_of_their_own() -> None:
-    assert call_style("<tool_call>\n<function=NAME>\n<parameter=...") == "qwen3.5"
-    assert call_style("<tool_call>NAME\n<arg_key>...") == "glm4"
+    assert detect_call_style("<tool_call>\n<function=NAME>\n<parameter=...") == "qwen3.5"
+    assert detect_call_style("<tool_call>NAME\n<arg_key>...") == "glm4"
 
 
 @pytest.mark.parametrize(

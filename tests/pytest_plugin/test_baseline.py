@@ -2,12 +2,12 @@
 
 import pytest
 
-from assay.pytest_plugin.baseline import Row, adjust_together, compare_test, judge_test
+from assay.pytest_plugin.baseline import ComparedRow, adjust_together, compare_test, judge_test
 from assay.stats import Comparison, compare
 
 
-def rows(*scores: float | None) -> list[Row]:
-    return [Row(f"s{n}", 0, score, score is not None) for n, score in enumerate(scores)]
+def rows(*scores: float | None) -> list[ComparedRow]:
+    return [ComparedRow(f"s{n}", 0, score, score is not None) for n, score in enumerate(scores)]
 
 
 def test_a_fall_that_chance_does_not_explain_is_a_regression() -> None:
@@ -111,7 +111,11 @@ def test_a_test_without_pairs_has_no_p_value() -> None:
 
 def test_repeats_that_differ_are_said() -> None:
     old = rows(*[1.0] * 8)
-    new = [Row(f"s{n}", repeat, float(repeat > 0), True) for n in range(8) for repeat in range(20)]
+    new = [
+        ComparedRow(f"s{n}", repeat, float(repeat > 0), True)
+        for n in range(8)
+        for repeat in range(20)
+    ]
 
     found = compare_test("t", old, new, tolerance=None)
 

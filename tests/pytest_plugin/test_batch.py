@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
-from assay.pytest_plugin.batch import Member, Said, by_sample, judge_groups, members
+from assay.pytest_plugin.batch import (
+    GroupMember,
+    GroupResults,
+    group_members_by_sample,
+    iterate_members,
+    judge_groups,
+)
 from assay.pytest_plugin.scorer_call import UserFunction
-from assay.scorers import wanted
+from assay.scorers import read_call_spec
 from assay.types import EvaluateResult, Failure, Message, Sample
 
 
@@ -15,17 +21,19 @@ def samples(*names: str) -> list[Sample]:
     return [Sample(id=name, prompt=name, ground_truth=name) for name in names]
 
 
-def group(*names: str, endpoint: str | None = None) -> list[Member]:
-    return list(members(endpoint, samples(*names)))
+def group(*names: str, endpoint: str | None = None) -> list[GroupMember]:
+    return list(iterate_members(endpoint, samples(*names)))
 
 
-def judged(function: Callable[..., Any], *groups: list[Member], endpoints: bool = False) -> Said:
+def judged(
+    function: Callable[..., Any], *groups: list[GroupMember], endpoints: bool = False
+) -> GroupResults:
     given = ("endpoints",) if endpoints else ()
-    user = UserFunction(function, wanted(function, given=given), {}, endpoints)
+    user = UserFunction(function, read_call_spec(function, given=given), {}, endpoints)
     return judge_groups(user, groups, max_concurrent=2)
 
 
-def said(found: Said, member: Member) -> float | str | None:
+def said(found: GroupResults, member: GroupMember) -> float | str | None:
     try:
         return found.of(member.endpoint, member.sample).score
     except Exception as error:
@@ -62,7 +70,7 @@ def test_all_endpoints_of_a_sample_are_told_apart() -> None:
         return [endpoint == "y" for endpoint in endpoints]
 
     everything = group("a", "b", endpoint="x") + group("a", "b", endpoint="y")
-    found = judged(judge, *by_sample(everything), endpoints=True)
+    found = judged(judge, *group_members_by_sample(everything), endpoints=True)
 
     assert [said(found, member) for member in everything] == [0.0, 0.0, 1.0, 1.0]
 
@@ -155,6 +163,6 @@ def test_samples_that_failed_are_not_judged_and_no_earlier_score_is_shown() -> N
     broken.failure = Failure(boundary="endpoint", kind="Timeout", message="too slow")
     whole.score = EvaluateResult(is_score_valid=False, reason="judged together")
 
-    (member,) = members(None, [broken, whole])
+    (member,) = iterate_members(None, [broken, whole])
 
     assert (member.sample.id, member.sample.score) == ("whole", None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.pytest_plugin.collection import endpoint_names, receiver
+from assay.pytest_plugin.collection import find_receiver_kind, name_endpoints
 from assay.types import Endpoint
 
 
@@ -19,7 +19,7 @@ class Methods:
 def test_endpoints_are_named_and_no_two_alike() -> None:
     whole = Endpoint(provider="mock", model="echo")
 
-    assert endpoint_names([whole, "openai:gpt-5", "mock:echo", whole]) == [
+    assert name_endpoints([whole, "openai:gpt-5", "mock:echo", whole]) == [
         "mock:echo",
         "openai:gpt-5",
         "mock:echo#2",
@@ -32,5 +32,5 @@ def test_endpoints_are_named_and_no_two_alike() -> None:
     [("test_instance", "instance"), ("test_class", "class"), ("test_static", None)],
 )
 def test_the_first_parameter_of_a_method_is_known(name: str, kind: str | None) -> None:
-    assert receiver(Methods, name) == kind
-    assert receiver(None, name) is None
+    assert find_receiver_kind(Methods, name) == kind
+    assert find_receiver_kind(None, name) is None

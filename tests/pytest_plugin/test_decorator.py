@@ -10,7 +10,7 @@ import pytest
 from assay import evaluation_test as offered
 from assay.errors import ConfigError
 from assay.pytest_plugin import evaluation_test
-from assay.pytest_plugin.decorator import Asked, Options, asked_of
+from assay.pytest_plugin.decorator import EvalOptions, Options, eval_options_of
 from assay.stats import GateRule
 from assay.types import Endpoint
 
@@ -36,15 +36,15 @@ def test_the_options_are_recorded_as_they_were_written() -> None:
     def judge(messages: object) -> float:
         return 1.0
 
-    asked = asked_of(judge)
+    asked = eval_options_of(judge)
     assert asked is not None
     assert (asked.samples, asked.max_samples, asked.threshold) == ("file.jsonl", 3, rule)
     assert (asked.endpoints, asked.tags, asked.batch) == (("mock:echo",), ("slow",), False)
-    assert asked_of(len) is asked_of(None) is None
+    assert eval_options_of(len) is eval_options_of(None) is None
 
 
 def test_type_checkers_are_told_of_every_option() -> None:
-    assert {each.name for each in fields(Asked)} == set(Options.__annotations__) | {
+    assert {each.name for each in fields(EvalOptions)} == set(Options.__annotations__) | {
         "function",
         "signature",
         "samples",
@@ -56,7 +56,7 @@ def test_rows_that_can_be_read_once_are_kept() -> None:
     def judge(messages: object) -> float:
         return 1.0
 
-    asked = asked_of(judge)
+    asked = eval_options_of(judge)
     assert asked is not None
     assert asked.samples == ROWS
 

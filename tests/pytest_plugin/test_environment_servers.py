@@ -12,26 +12,30 @@ import pytest
 from assay.environments import BasicEnvironment, EnvironmentServer, ServerSettings, Step
 from assay.errors import ConfigError, EnvironmentFault
 from assay.pytest_plugin import evaluation_test
-from assay.pytest_plugin.decorator import Asked, asked_of
-from assay.pytest_plugin.environment_servers import environment_of, redactor_for, token_of
+from assay.pytest_plugin.decorator import EvalOptions, eval_options_of
+from assay.pytest_plugin.environment_servers import (
+    build_token_redactor,
+    open_environment,
+    read_environment_token,
+)
 from assay.pytest_plugin.verdict import redact_report
 from assay.types import Message, Sample
 from assay.types.redaction import redact
 
 
-def asked(**options: Any) -> Asked:
+def asked(**options: Any) -> EvalOptions:
     @evaluation_test([{}], **options)
     def judge(messages: object) -> float:
         return 1.0
 
-    found = asked_of(judge)
+    found = eval_options_of(judge)
     assert found is not None
     return found
 
 
-def made(wanted: Asked, *, rolled_out: bool = True) -> Any:
+def made(wanted: EvalOptions, *, rolled_out: bool = True) -> Any:
     async def enter() -> Any:
-        async with environment_of(wanted, rolled_out=rolled_out) as factory:
+        async with open_environment(wanted, rolled_out=rolled_out) as factory:
             return factory
 
     return asyncio.run(enter())
@@ -85,9 +89,12 @@ def test_the_token_is_that_of_the_test_or_of_the_variable(monkeypatch: pytest.Mo
     plain, own = asked(env_url="http://h"), asked(env_url="http://h", env_token=TOKEN)
 
     monkeypatch.delenv("ASSAY_ENV_TOKEN", raising=False)
-    assert (token_of(plain), token_of(own)) == (None, TOKEN)
+    assert (read_environment_token(plain), read_environment_token(own)) == (None, TOKEN)
     monkeypatch.setenv("ASSAY_ENV_TOKEN", "of-the-variable")
-    assert (token_of(plain), token_of(own)) == ("of-the-variable", TOKEN)
+    assert (read_environment_token(plain), read_environment_token(own)) == (
+        "of-the-variable",
+        TOKEN,
+    )
 
 
 def test_a_token_of_the_variable_is_not_sent_over_plain_http_to_another_machine(
@@ -114,7 +121,7 @@ def test_the_token_is_not_shown() -> None:
     wanted = asked(env_url="http://h", env_token=TOKEN)
 
     assert TOKEN not in repr(wanted)
-    held = redactor_for(wanted)
+    held = build_token_redactor(wanted)
     assert TOKEN not in redact(f"the server answers: {TOKEN} is wrong")
     del held
     report = SimpleNamespace(longrepr=f'@evaluation_test("a", env_token="{TOKEN}")')
@@ -128,7 +135,7 @@ def stepped(**options: Any) -> str | None:
     async def main() -> str | None:
         async with EnvironmentServer(Slow, ServerSettings(token=TOKEN)) as server:
             wanted = asked(env_url=server.url, env_kind="own", **options)
-            async with environment_of(wanted, rolled_out=True) as factory:
+            async with open_environment(wanted, rolled_out=True) as factory:
                 environment = factory(Sample(input={"hangs": "step_timeout_s" in options}))
                 try:
                     await environment.open(seed=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.pytest_plugin.evaluation_run import _located, _stopped_by_ctrl_c
+from assay.pytest_plugin.evaluation_run import _locate_samples, _stop_on_ctrl_c
 from assay.runner import Stop
 
 
@@ -21,16 +21,16 @@ def test_a_path_is_looked_for_here_and_then_beside_the_test(
     (tmp_path / "evals" / "beside.jsonl").touch()
     (tmp_path / "here.jsonl").touch()
 
-    assert _located("beside.jsonl", test_file) == tmp_path / "evals" / "beside.jsonl"
-    assert _located("here.jsonl", test_file) == "here.jsonl"
-    assert _located("org/name-on-the-hub", test_file) == "org/name-on-the-hub"
-    assert _located([{"question": "?"}], test_file) == [{"question": "?"}]
+    assert _locate_samples("beside.jsonl", test_file) == tmp_path / "evals" / "beside.jsonl"
+    assert _locate_samples("here.jsonl", test_file) == "here.jsonl"
+    assert _locate_samples("org/name-on-the-hub", test_file) == "org/name-on-the-hub"
+    assert _locate_samples([{"question": "?"}], test_file) == [{"question": "?"}]
 
 
 def test_ctrl_c_stops_the_run_at_once_and_the_usual_handler_comes_back() -> None:
     async def interrupted() -> Stop:
         stop = Stop()
-        with _stopped_by_ctrl_c(stop):
+        with _stop_on_ctrl_c(stop):
             os.kill(os.getpid(), signal.SIGINT)
             while not stop.requested:
                 await asyncio.sleep(0)
@@ -47,7 +47,7 @@ def test_outside_the_main_thread_signals_are_left_alone() -> None:
     entered = []
 
     async def enter() -> None:
-        with _stopped_by_ctrl_c(Stop()):
+        with _stop_on_ctrl_c(Stop()):
             entered.append(True)
 
     thread = threading.Thread(target=lambda: asyncio.run(enter()))

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from assay.pytest_plugin import evaluation_test
-from assay.pytest_plugin.decorator import asked_of
+from assay.pytest_plugin.decorator import eval_options_of
 from assay.pytest_plugin.event_loop import has_loop, run_call
 
 
@@ -21,7 +21,7 @@ def make_item(**fields: Any) -> Any:
 
 
 def test_a_loop_that_is_not_asyncio_fails_the_test_and_the_function_comes_back() -> None:
-    asked, item = asked_of(judge), make_item()
+    asked, item = eval_options_of(judge), make_item()
     assert asked is not None
     call = run_call(item, asked, cast(Any, None))
     next(call)
@@ -38,7 +38,7 @@ def test_a_loop_that_is_not_asyncio_fails_the_test_and_the_function_comes_back()
 def test_only_a_function_that_a_plugin_took_over_has_a_loop() -> None:
     item = make_item()
     assert not has_loop(item)
-    asked = asked_of(judge)
+    asked = eval_options_of(judge)
     assert asked is not None
     call = run_call(item, asked, cast(Any, None))
     next(call)

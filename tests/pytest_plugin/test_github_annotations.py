@@ -7,7 +7,7 @@ import pytest
 
 from assay.pytest_plugin.baseline import TestComparison
 from assay.pytest_plugin.evaluation_record import Record
-from assay.pytest_plugin.github_annotations import annotate, markdown, write_step_summary
+from assay.pytest_plugin.github_annotations import annotate, render_step_summary, write_step_summary
 
 GOOD = Record(
     test="evals/test_a.py::test_one",
@@ -25,7 +25,7 @@ WORSE = TestComparison(GOOD.test, None, True, "-0.400 over 30 pairs, worse")
 
 
 def test_the_table_has_a_line_for_each_test() -> None:
-    lines = markdown([GOOD], [replace(WORSE, regressed=False)]).splitlines()
+    lines = render_step_summary([GOOD], [replace(WORSE, regressed=False)]).splitlines()
 
     assert lines[4] == (
         "| evals/test\\_a.py::test\\_one | 0.900 | 0.700 to 0.980 | 30 of 30 | 0.800 "
@@ -34,27 +34,27 @@ def test_the_table_has_a_line_for_each_test() -> None:
 
 
 def test_what_failed_is_marked() -> None:
-    assert "❌ mean 0.500 is below 0.800" in markdown([BAD], [])
+    assert "❌ mean 0.500 is below 0.800" in render_step_summary([BAD], [])
 
 
 def test_what_was_expected_to_fail_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     expected = replace(BAD, passed=True, xfail="known")
 
-    assert "| ✅ xfailed |" in markdown([expected], [])
+    assert "| ✅ xfailed |" in render_step_summary([expected], [])
     assert list(annotate([expected], root=Path("/r"))) == []
 
 
 def test_tests_of_the_baseline_only_are_listed_below() -> None:
     gone = TestComparison("test_gone", None, False, "is not in this session")
 
-    assert markdown([GOOD], [gone]).endswith("\n- test\\_gone is not in this session\n")
+    assert render_step_summary([GOOD], [gone]).endswith("\n- test\\_gone is not in this session\n")
 
 
 def test_nothing_in_a_cell_is_markup() -> None:
     evil = replace(BAD, reason="a|b\n<img src=x> `c` [d](e) \x1b[31m & @user")
 
-    (line,) = [line for line in markdown([evil], []).splitlines() if "❌" in line]
+    (line,) = [line for line in render_step_summary([evil], []).splitlines() if "❌" in line]
 
     assert "a\\|b &lt;img src=x> \\`c\\` \\[d\\](e) \ufffd\\[31m &amp; \\@user" in line
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assay.pytest_plugin.pending_reports import PendingReports
-from assay.pytest_plugin.worker_files import Parts
+from assay.pytest_plugin.worker_files import SessionFiles
 
 
 def reports(nodeid: str) -> list[pytest.TestReport]:
@@ -32,7 +32,7 @@ def config(pytester: pytest.Pytester) -> pytest.Config:
 def test_only_the_call_of_a_regressed_test_fails(config: pytest.Config, tmp_path: Path) -> None:
     listener = Listener()
     config.pluginmanager.register(listener)
-    pending = PendingReports(config, Parts(tmp_path / "summary.json", "1-1"))
+    pending = PendingReports(config, SessionFiles(tmp_path / "summary.json", "1-1"))
     assert pending._keep("a", reports("a"))
     assert pending._keep("b", reports("b"))
 
@@ -44,7 +44,7 @@ def test_only_the_call_of_a_regressed_test_fails(config: pytest.Config, tmp_path
 def test_a_worker_leaves_its_reports_to_the_process_that_decides(
     config: pytest.Config, tmp_path: Path
 ) -> None:
-    parts = Parts(tmp_path / "summary.json", "1-1")
+    parts = SessionFiles(tmp_path / "summary.json", "1-1")
     config.workerinput = {}  # type: ignore[attr-defined]  # as xdist sets it
     assert PendingReports(config, parts)._keep("a", reports("a"))
     odd = reports("b")

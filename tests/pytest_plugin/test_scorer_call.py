@@ -9,21 +9,21 @@ import pytest
 
 from assay.errors import ScorerFault
 from assay.pytest_plugin.scorer_call import UserFunction
-from assay.scorers import wanted
+from assay.scorers import read_call_spec
 from assay.types import EvaluateResult, Sample
 
 SAMPLE = Sample(input={"question": "1+1?", "level": 3}, prompt="1+1?", ground_truth="2")
 
 
 def user(function: Callable[..., Any], **fixtures: Any) -> UserFunction:
-    return UserFunction(function, wanted(function, given=fixtures), fixtures)
+    return UserFunction(function, read_call_spec(function, given=fixtures), fixtures)
 
 
 def test_it_is_given_what_it_names_and_its_fixtures() -> None:
     def judge(ground_truth: str, level: int, judge: str, **rest: object) -> object:
         return ground_truth, level, judge, rest
 
-    assert user(judge, judge="a fixture").of_sample(SAMPLE) == (
+    assert user(judge, judge="a fixture").score_sample(SAMPLE) == (
         "2",
         3,
         "a fixture",
@@ -35,7 +35,7 @@ def test_a_fixture_wins_over_a_field_of_the_same_name() -> None:
     def judge(level: int, **rest: object) -> object:
         return level, rest
 
-    assert user(judge, level="fixture").of_sample(SAMPLE) == ("fixture", {"question": "1+1?"})
+    assert user(judge, level="fixture").score_sample(SAMPLE) == ("fixture", {"question": "1+1?"})
 
 
 def test_a_failed_assertion_is_a_score_of_0_with_the_assertion_as_reason() -> None:
@@ -48,7 +48,7 @@ def test_a_failed_assertion_is_a_score_of_0_with_the_assertion_as_reason() -> No
 
     plain, later = user(judge), user(judge_later)
 
-    for found in (plain.of_sample(SAMPLE), asyncio.run(_awaited(later.of_sample(SAMPLE)))):
+    for found in (plain.score_sample(SAMPLE), asyncio.run(_awaited(later.score_sample(SAMPLE)))):
         assert isinstance(found, EvaluateResult)
         assert (found.score, found.is_score_valid) == (0.0, True)
         assert (found.reason or "").startswith("assert '2' == '3'")
@@ -60,7 +60,7 @@ def test_any_other_exception_is_no_verdict() -> None:
         raise ValueError("cannot read it")
 
     with pytest.raises(ValueError, match="cannot read it"):
-        user(judge).of_sample(SAMPLE)
+        user(judge).score_sample(SAMPLE)
 
 
 ENDINGS: list[Callable[[], object]] = [
@@ -79,9 +79,9 @@ def test_what_would_end_the_test_is_a_fault_of_one_sample(ending: Callable[[], o
         return ending()
 
     with pytest.raises(ScorerFault, match=r"the function ended with .*: no"):
-        user(judge).of_sample(SAMPLE)
+        user(judge).score_sample(SAMPLE)
     with pytest.raises(ScorerFault, match=r"the function ended with .*: no"):
-        asyncio.run(_awaited(user(judge_later).of_sample(SAMPLE)))
+        asyncio.run(_awaited(user(judge_later).score_sample(SAMPLE)))
 
 
 async def _awaited(value: object) -> object:
@@ -93,4 +93,4 @@ def test_an_interrupt_passes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        user(judge).of_sample(SAMPLE)
+        user(judge).score_sample(SAMPLE)

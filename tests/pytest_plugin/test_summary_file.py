@@ -16,10 +16,10 @@ from assay.pytest_plugin.summary_file import (
     digest_rows,
     read_rows,
     read_summary,
-    rows_beside,
+    rows_path_of,
     write_summary,
 )
-from assay.pytest_plugin.worker_files import Parts
+from assay.pytest_plugin.worker_files import SessionFiles
 from assay.types import EvaluateResult, Sample
 
 ONE = Record(
@@ -40,7 +40,7 @@ TWO = replace(
 
 def written(folder: Path, *records: Record) -> Path:
     summary = folder / "summary.json"
-    parts = Parts(summary, "1-1")
+    parts = SessionFiles(summary, "1-1")
     for record in records:
         score = EvaluateResult(score=1.0)
         parts.write(record, [Sample(id="a", prompt="q", score=score), Sample(id="b", prompt="q")])
@@ -83,7 +83,7 @@ def test_it_names_the_commit_that_was_evaluated(tmp_path: Path) -> None:
 def test_the_samples_beside_it_are_a_dataset(tmp_path: Path) -> None:
     summary = written(tmp_path, ONE)
 
-    loaded = list(load_samples(rows_beside(summary)))
+    loaded = list(load_samples(rows_path_of(summary)))
 
     assert [(sample.id, sample.reward) for sample in loaded] == [("a", 1.0), ("b", None)]
     assert [sample.id for sample in read_rows(summary)] == ["a", "b"]
@@ -120,10 +120,10 @@ def test_samples_of_another_session_are_refused(tmp_path: Path) -> None:
     summary = written(tmp_path, ONE)
     check_rows(summary)
 
-    rows_beside(summary).write_text(Sample(id="a").to_json() + "\n")
+    rows_path_of(summary).write_text(Sample(id="a").to_json() + "\n")
     with pytest.raises(ConfigError, match="holds other samples"):
         check_rows(summary)
-    rows_beside(summary).unlink()
+    rows_path_of(summary).unlink()
     with pytest.raises(ConfigError, match="are not beside it"):
         check_rows(summary)
 

@@ -4,20 +4,20 @@ import pytest
 
 from assay.errors import AssayError
 from assay.pytest_plugin.evaluation_record import Record
-from assay.pytest_plugin.verdict import has_invalid, rule_of
+from assay.pytest_plugin.verdict import has_invalid, read_gate_rule
 from assay.stats import GateRule
 
 
 @pytest.mark.parametrize("threshold", [1, 1.0, True + 0])
 def test_a_number_is_the_lowest_mean_that_passes(threshold: float) -> None:
-    assert rule_of(threshold) == GateRule(minimum=1.0)
+    assert read_gate_rule(threshold) == GateRule(minimum=1.0)
 
 
 def test_a_rule_is_taken_as_it_is() -> None:
     rule = GateRule(minimum=0.9, proven=True)
 
-    assert rule_of(rule) is rule
-    assert rule_of(None) is None
+    assert read_gate_rule(rule) is rule
+    assert read_gate_rule(None) is None
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def test_a_rule_is_taken_as_it_is() -> None:
 )
 def test_a_rule_without_a_minimum_or_with_a_tolerance_is_refused(rule: GateRule) -> None:
     with pytest.raises(AssayError, match="with a minimum and without a tolerance"):
-        rule_of(rule)
+        read_gate_rule(rule)
 
 
 def test_an_infinite_threshold_is_refused() -> None:
     with pytest.raises(AssayError, match="minimum is inf"):
-        rule_of(float("inf"))
+        read_gate_rule(float("inf"))
 
 
 def test_a_single_result_without_a_score_counts() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.pytest_plugin.evaluation_record import Record
-from assay.pytest_plugin.worker_files import Parts, leftovers
+from assay.pytest_plugin.worker_files import SessionFiles, find_leftovers
 from assay.types import Sample
 
 RECORD = Record(test="test_a.py::test_one", file="test_a.py", line=3, score=0.5)
@@ -27,7 +27,7 @@ def ended_process() -> int:
 
 
 def test_a_test_is_read_back_with_its_samples(summary: Path) -> None:
-    parts = Parts(summary, f"{os.getpid()}-1")
+    parts = SessionFiles(summary, f"{os.getpid()}-1")
     parts.write(RECORD, [Sample(id="a"), Sample(id="b")])
 
     (part,) = parts.read()
@@ -40,7 +40,7 @@ def test_a_test_is_read_back_with_its_samples(summary: Path) -> None:
 
 
 def test_a_test_that_ran_again_counts_as_its_last_time(summary: Path) -> None:
-    parts = Parts(summary, f"{os.getpid()}-1")
+    parts = SessionFiles(summary, f"{os.getpid()}-1")
     parts.write(RECORD, [])
     parts.write(replace(RECORD, score=0.75), [])
     parts.write(replace(RECORD, test="test_a.py::test_another"), [])
@@ -52,7 +52,7 @@ def test_a_test_that_ran_again_counts_as_its_last_time(summary: Path) -> None:
 
 
 def test_a_test_is_noted_while_it_runs_and_no_longer(summary: Path) -> None:
-    parts = Parts(summary, f"{os.getpid()}-1")
+    parts = SessionFiles(summary, f"{os.getpid()}-1")
 
     with parts.running(RECORD):
         (during,) = parts.read()
@@ -65,7 +65,7 @@ def test_a_test_is_noted_while_it_runs_and_no_longer(summary: Path) -> None:
 
 
 def test_a_test_that_was_cut_off_while_it_was_written_is_no_part(summary: Path) -> None:
-    parts = Parts(summary, f"{os.getpid()}-1")
+    parts = SessionFiles(summary, f"{os.getpid()}-1")
     parts.write(RECORD, [])
     (parts.folder / "9-9.jsonl").write_text('{"id": "half')
 
@@ -73,23 +73,26 @@ def test_a_test_that_was_cut_off_while_it_was_written_is_no_part(summary: Path) 
 
 
 def test_sessions_in_one_folder_do_not_see_each_other(summary: Path) -> None:
-    here, there = Parts(summary, f"{os.getpid()}-1"), Parts(summary, f"{os.getpid()}-2")
+    here, there = (
+        SessionFiles(summary, f"{os.getpid()}-1"),
+        SessionFiles(summary, f"{os.getpid()}-2"),
+    )
     here.write(RECORD, [])
     there.write(replace(RECORD, score=0.0), [])
 
     here.remove()
 
     assert [part.record.score for part in there.read()] == [0.0]
-    assert leftovers(summary) == []
+    assert find_leftovers(summary) == []
     there.remove()
     assert list(summary.parent.iterdir()) == []
 
 
 def test_what_a_killed_session_left_is_found(summary: Path) -> None:
-    assert leftovers(summary) == []
-    killed = Parts(summary, f"{ended_process()}-1")
+    assert find_leftovers(summary) == []
+    killed = SessionFiles(summary, f"{ended_process()}-1")
     killed.write(RECORD, [])
-    Parts(summary, f"{os.getpid()}-1").write(RECORD, [])
+    SessionFiles(summary, f"{os.getpid()}-1").write(RECORD, [])
 
-    assert leftovers(summary) == [killed.folder]
+    assert find_leftovers(summary) == [killed.folder]
     assert killed.read()[0].record == RECORD

@@ -15,7 +15,7 @@ from assay.errors import AccessDenied, BadRow, ConfigError, StoreError
 from assay.providers import ModelClient
 from assay.runner import EvalConfig, Progress
 from assay.store import Run, Store
-from assay.store.insert_rows import Entry, result_entry
+from assay.store.insert_rows import InsertRow, build_result_row
 from assay.types import (
     Boundary,
     Endpoint,
@@ -468,10 +468,10 @@ def test_a_store_that_cannot_be_written_stops_the_run_loudly(
 def test_a_sample_that_cannot_be_recorded_ends_the_run_and_costs_no_other(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoiled(key: str, sample: Sample, repeat: int) -> Entry:
+    def spoiled(key: str, sample: Sample, repeat: int) -> InsertRow:
         if sample.id == "r1":
             raise ValueError("no entry for this one")
-        return result_entry(key, sample, repeat)
+        return build_result_row(key, sample, repeat)
 
     async def at_once(sample: Sample) -> bool:
         return True  # without a thread: the three end in one turn of the event loop

@@ -266,11 +266,11 @@ def test_a_scorer_that_remembers_is_the_same_afterwards() -> None:
 
 
 def test_what_is_remembered_of_a_callable_goes_with_it() -> None:
-    known = len(description._known)
+    known = len(description._descriptions)
 
     describe_callable(closing_over(1))
 
-    assert len(description._known) == known
+    assert len(description._descriptions) == known
 
 
 def test_what_names_itself_is_known_by_that_name() -> None:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from assay.runner.gc_tuning import OBJECTS_BETWEEN, rare_collections
+from assay.runner.gc_tuning import GC_THRESHOLD, reduce_gc_frequency
 
 
 @pytest.fixture(autouse=True)
@@ -19,27 +19,27 @@ def _as_it_was() -> Iterator[None]:
 def test_collects_less_often_inside_and_as_before_afterwards() -> None:
     gc.set_threshold(700, 10, 9)
 
-    with rare_collections():
+    with reduce_gc_frequency():
         inside = gc.get_threshold()
 
-    assert inside == (OBJECTS_BETWEEN, 10, 9)
+    assert inside == (GC_THRESHOLD, 10, 9)
     assert gc.get_threshold() == (700, 10, 9)
 
 
 def test_is_put_back_when_the_run_breaks() -> None:
     gc.set_threshold(700, 10, 10)
 
-    with pytest.raises(RuntimeError), rare_collections():
+    with pytest.raises(RuntimeError), reduce_gc_frequency():
         raise RuntimeError
 
     assert gc.get_threshold() == (700, 10, 10)
 
 
-@pytest.mark.parametrize("own", [0, OBJECTS_BETWEEN * 5])
+@pytest.mark.parametrize("own", [0, GC_THRESHOLD * 5])
 def test_leaves_a_setting_alone_that_is_rarer_or_off(own: int) -> None:
     gc.set_threshold(own, 10, 10)
 
-    with rare_collections():
+    with reduce_gc_frequency():
         assert gc.get_threshold() == (own, 10, 10)
 
     assert gc.get_threshold() == (own, 10, 10)
@@ -49,11 +49,11 @@ def test_runs_that_overlap_put_back_what_the_first_one_found() -> None:
     gc.set_threshold(700, 10, 10)
     first, second = ExitStack(), ExitStack()
 
-    first.enter_context(rare_collections())
-    second.enter_context(rare_collections())
+    first.enter_context(reduce_gc_frequency())
+    second.enter_context(reduce_gc_frequency())
     first.close()
     still = gc.get_threshold()
     second.close()
 
-    assert still == (OBJECTS_BETWEEN, 10, 10)
+    assert still == (GC_THRESHOLD, 10, 10)
     assert gc.get_threshold() == (700, 10, 10)

@@ -10,7 +10,7 @@ import pytest
 from assay.errors import AccessDenied, ConfigError, RunStopped
 from assay.providers import ModelClient
 from assay.runner import EvalConfig, EvalReport, Resume, Stop
-from assay.store import Retried, Store
+from assay.store import RetriedAttempts, Store
 from assay.types import Boundary, Endpoint, Message, Sample, Trajectory
 from misbehaving import Exchange, MisbehavingServer
 from runner_runs import NO_RETRIES, rows, run
@@ -89,7 +89,7 @@ def test_what_a_rollout_cost_is_counted_once_though_its_scorer_failed(
     with Store.open(store) as opened:
         retried = opened.run().retried()
 
-    assert retried == Retried(attempts=1, cost_usd=0.0, cost_known=1)
+    assert retried == RetriedAttempts(attempts=1, cost_usd=0.0, cost_known=1)
 
 
 def test_a_scorer_that_was_repaired_is_taken_when_none_was_scored_before(
@@ -301,8 +301,8 @@ def test_a_run_that_was_stopped_for_its_scorer_is_completed_without_another_roll
 def test_a_rollout_that_waits_for_its_score_when_the_run_is_given_up_is_kept(
     store: Path, server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.runner.early_stop._PROBES", 30)
-    monkeypatch.setattr("assay.runner.early_stop._SAME", 31)
+    monkeypatch.setattr("assay.runner.early_stop._MAX_PROBES", 30)
+    monkeypatch.setattr("assay.runner.early_stop._MAX_EQUAL_FAILURES", 31)
     down, asked = True, set[str]()
 
     async def judge(sample: Sample) -> float:

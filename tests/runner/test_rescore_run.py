@@ -8,7 +8,7 @@ import pytest
 from assay.errors import ConfigError
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, Progress, Stop, evaluate
-from assay.runner.rescore_run import Rescoring, rescore
+from assay.runner.rescore_run import RescoreOptions, rescore
 from assay.store import Store
 from assay.types import Endpoint, Sample
 
@@ -79,7 +79,7 @@ def test_failed_rollouts_are_kept_as_failures_where_asked(tmp_path: Path) -> Non
     store = tmp_path / "a.db"
     old = recorded(store, "yes", {"error": {"status": 400}})
 
-    how = Rescoring(keep_failed=True)
+    how = RescoreOptions(keep_failed=True)
     report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how))
 
     assert report.summary.samples == 4
@@ -94,7 +94,7 @@ def test_a_limit_counts_samples_with_all_their_repeats(tmp_path: Path) -> None:
     def watch(progress: Progress) -> None:
         totals.append(progress.total)
 
-    how = Rescoring(limit=3)
+    how = RescoreOptions(limit=3)
     report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how, watch=watch))
 
     assert report.summary.results == 6
@@ -113,9 +113,9 @@ def test_a_stopped_rescoring_goes_on_without_scoring_twice(tmp_path: Path) -> No
             stop.request()
         return 1.0
 
-    how = Rescoring(concurrency=1)
+    how = RescoreOptions(concurrency=1)
     stopped = asyncio.run(rescore(old, score, store=store, how=how, stop=stop))
-    how = Rescoring(resume=stopped.run_id)
+    how = RescoreOptions(resume=stopped.run_id)
     report = asyncio.run(rescore(old, score, store=store, how=how))
 
     assert (stopped.interrupted, stopped.summary.results) == (True, 2)
@@ -132,4 +132,4 @@ def test_another_scorer_does_not_go_on_with_a_rescoring(tmp_path: Path) -> None:
         return 0.0
 
     with pytest.raises(ConfigError, match="score_fn"):
-        asyncio.run(rescore(old, other, store=store, how=Rescoring(resume=begun.run_id)))
+        asyncio.run(rescore(old, other, store=store, how=RescoreOptions(resume=begun.run_id)))

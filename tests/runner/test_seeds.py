@@ -8,7 +8,7 @@ import pytest
 from assay.datasets import load_samples
 from assay.environments import BasicEnvironment
 from assay.runner import EvalConfig
-from assay.runner.seeds import row_seed
+from assay.runner.seeds import read_sample_seed
 from assay.types import Message, Sample
 from runner_runs import ECHO, right, run, scripted
 
@@ -97,7 +97,7 @@ def test_the_model_is_asked_with_the_seed_for_sampling() -> None:
 def test_a_row_names_its_seed_itself_or_in_its_environment_context(
     sample: Sample, expected: int | None
 ) -> None:
-    assert row_seed(sample) == expected
+    assert read_sample_seed(sample) == expected
 
 
 def test_the_seed_of_an_eval_protocol_row_reaches_the_environment() -> None:

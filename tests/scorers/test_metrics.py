@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.scorers.metrics import METRICS, metric_named, registered_metric
+from assay.scorers.metrics import METRICS, registered_metric, require_metric
 from make import asked, said, sample
 
 
 def reward(name: str, response: str, truth: Any = None) -> float | None:
     return (
-        metric_named(name, where="test")
+        require_metric(name, where="test")
         .scorer(sample(asked("?"), said(response), ground_truth=truth))
         .reward
     )
@@ -76,4 +76,4 @@ def test_directions_and_ranges_are_declared() -> None:
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     assert registered_metric("exact_anwser") is None
     with pytest.raises(ConfigError, match=r"no metric is named 'exact_anwser'[\s\S]*exact_answer"):
-        metric_named("exact_anwser", where="agent.yaml")
+        require_metric("exact_anwser", where="agent.yaml")

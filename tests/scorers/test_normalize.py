@@ -1,10 +1,10 @@
-"""`spell`: which spellings of an answer are the same, and which are not."""
+"""`normalize_answer`: which spellings of an answer are the same, and which are not."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.scorers.normalize import close, spell, spell_value
+from assay.scorers.normalize import is_close, normalize_answer, normalize_number
 
 SAME = [
     ("Paris", "  paris. "),
@@ -59,45 +59,45 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_spellings_of_one_answer_are_the_same(one: str, other: str) -> None:
-    assert spell(one).same_as(spell(other))
-    assert spell(other).same_as(spell(one))
+    assert normalize_answer(one).same_as(normalize_answer(other))
+    assert normalize_answer(other).same_as(normalize_answer(one))
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_different_answers_stay_different(one: str, other: str) -> None:
-    assert not spell(one).same_as(spell(other))
-    assert not spell(other).same_as(spell(one))
+    assert not normalize_answer(one).same_as(normalize_answer(other))
+    assert not normalize_answer(other).same_as(normalize_answer(one))
 
 
 def test_numbers_beyond_a_float_are_compared_digit_by_digit() -> None:
-    assert spell("90071992547409930").same_as(spell_value(90071992547409930))
-    assert not spell("90071992547409931").same_as(spell_value(90071992547409930))
+    assert normalize_answer("90071992547409930").same_as(normalize_number(90071992547409930))
+    assert not normalize_answer("90071992547409931").same_as(normalize_number(90071992547409930))
 
 
 def test_a_float_is_compared_up_to_the_digits_it_holds() -> None:
-    assert close(spell("0.3"), 0.1 + 0.2)
-    assert not close(spell("0.3001"), 0.3)
-    assert not close(spell("a third"), 0.3)
+    assert is_close(normalize_answer("0.3"), 0.1 + 0.2)
+    assert not is_close(normalize_answer("0.3001"), 0.3)
+    assert not is_close(normalize_answer("a third"), 0.3)
 
 
 def test_digits_without_end_are_text() -> None:
-    endless = spell("9" * 100_000)
+    endless = normalize_answer("9" * 100_000)
 
     assert endless.number is None
-    assert endless.same_as(spell("9" * 100_000))
+    assert endless.same_as(normalize_answer("9" * 100_000))
 
 
 @given(st.text())
 def test_every_text_has_a_spelling_that_equals_itself_unless_empty(text: str) -> None:
-    assert spell(text).same_as(spell(text)) is bool(text.split())
+    assert normalize_answer(text).same_as(normalize_answer(text)) is bool(text.split())
 
 
 @given(st.integers())
 def test_an_integer_equals_its_usual_spellings(value: int) -> None:
     for written in (str(value), f"{value:,}", f"{value}.0", f"${value}", f"{value}%"):
-        assert spell(written).same_as(spell_value(value))
+        assert normalize_answer(written).same_as(normalize_number(value))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_equals_what_python_writes(value: float) -> None:
-    assert close(spell(repr(value)), value)
+    assert is_close(normalize_answer(repr(value)), value)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.scorers.user_modules import import_path, is_installed
+from assay.scorers.user_modules import build_import_path, is_installed
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def _path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folders_are_behind_the_standard_library_and_before_what_is_installed() -> None:
-    assert import_path([Path("/mine")]) == [
+    assert build_import_path([Path("/mine")]) == [
         "/lib/python",
         "/mine",
         "/lib/site-packages",
@@ -23,7 +23,7 @@ def test_folders_are_behind_the_standard_library_and_before_what_is_installed() 
 
 
 def test_a_folder_is_there_once() -> None:
-    assert import_path(["/project", "/project"]) == [
+    assert build_import_path(["/project", "/project"]) == [
         "/lib/python",
         "/project",
         "/lib/site-packages",
@@ -31,7 +31,7 @@ def test_a_folder_is_there_once() -> None:
 
 
 def test_a_folder_that_comes_earlier_already_stays_there() -> None:
-    assert import_path(["/lib/python"]) == sys.path
+    assert build_import_path(["/lib/python"]) == sys.path
 
 
 @pytest.mark.parametrize(

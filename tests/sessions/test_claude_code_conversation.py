@@ -7,12 +7,12 @@ import pytest
 from assay.errors import BadRow
 from assay.sessions import SampleOptions
 from assay.sessions.claude_code_conversation import ClaudeConversation
-from assay.sessions.session_meta import Head
+from assay.sessions.session_meta import SessionMeta
 from assay.sessions.transcripts import Conversation
 
 
 def talk(*records: dict[str, Any]) -> Conversation:
-    reader = ClaudeConversation(Head(id="s"), SampleOptions(), {})
+    reader = ClaudeConversation(SessionMeta(id="s"), SampleOptions(), {})
     for record in records:
         reader.take(record)
     return reader.finished()

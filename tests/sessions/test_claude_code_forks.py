@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.sessions.claude_code_forks import Origin, find_origins
-from assay.sessions.session_lines import numbered_lines
+from assay.sessions.claude_code_forks import ForkOrigin, find_fork_origins
+from assay.sessions.session_lines import iterate_numbered_lines
 
 
 def write(folder: Path, name: str, *records: dict[str, Any] | str) -> Path:
@@ -28,7 +28,7 @@ def queued(minute: int) -> dict[str, Any]:
 
 
 def origins(folder: Path) -> dict[str, tuple[str, int]]:
-    found = find_origins(sorted(folder.glob("*.jsonl")))
+    found = find_fork_origins(sorted(folder.glob("*.jsonl")))
     return {file.stem: (each.session_id, each.records) for file, each in found.items()}
 
 
@@ -73,7 +73,7 @@ def test_a_copy_of_a_session_is_not_a_fork_of_it(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     files = [write(folder, "a", turn("1", 1)) for folder in (tmp_path, tmp_path / "copy")]
 
-    assert find_origins(files) == {}
+    assert find_fork_origins(files) == {}
 
 
 def test_an_id_inside_a_record_is_not_the_id_of_one(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_lines_and_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> 
     fork = write(tmp_path, "b", turn("1"), "[]", turn("2"), turn("3"))
     (tmp_path / "folder.jsonl").mkdir()
 
-    found = find_origins(sorted(tmp_path.glob("*.jsonl")))
+    found = find_fork_origins(sorted(tmp_path.glob("*.jsonl")))
 
-    assert found == {fork: Origin("a", 2)}
+    assert found == {fork: ForkOrigin("a", 2)}
 
 
 def test_each_of_many_forks_is_read_a_fixed_number_of_times(
@@ -100,7 +100,7 @@ def test_each_of_many_forks_is_read_a_fixed_number_of_times(
 
     def counted(path: Path) -> Iterator[tuple[int, Any]]:
         opened.append(path)
-        return numbered_lines(path)
+        return iterate_numbered_lines(path)
 
     write(tmp_path, "origin", turn("1", 1))
     for number in range(forks):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.sessions.claude_code_kinds import is_known, kind_of, unknown_blocks
+from assay.sessions.claude_code_kinds import find_unknown_blocks, is_known_kind, kind_of
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,15 @@ def test_a_record_is_of_a_kind_that_is_known_or_not(
     record: dict[str, object], kind: str, known: bool
 ) -> None:
     assert kind_of(record) == kind
-    assert is_known(kind) is known
+    assert is_known_kind(kind) is known
 
 
 def test_blocks_of_unknown_kinds_are_found_inside_results_too() -> None:
     inner = {"type": "tool_result", "content": [{"type": "image"}, {"type": "smell"}]}
 
-    assert list(unknown_blocks([{"type": "text"}, inner, {"type": 7}, "text"])) == [
+    assert list(find_unknown_blocks([{"type": "text"}, inner, {"type": 7}, "text"])) == [
         "content/smell",
         "content/7",
         "content/str",
     ]
-    assert list(unknown_blocks("text")) == []
+    assert list(find_unknown_blocks("text")) == []

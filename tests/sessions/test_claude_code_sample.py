@@ -8,7 +8,7 @@ import pytest
 
 from assay.formats.anthropic import to_anthropic
 from assay.formats.openai_chat import to_openai_chat
-from assay.formats.tool_schemas import tools_of
+from assay.formats.tool_schemas import find_tools
 from assay.sessions import SampleOptions
 from assay.sessions.claude_code import read_claude_code
 from assay.types import Sample
@@ -198,7 +198,7 @@ def test_the_system_prompt_is_the_first_message_and_tools_are_where_exporters_lo
     assert sample.trajectory is not None
     assert sample.trajectory.calls[0].message_index == 2
     function = {"name": "Read", "description": "d", "parameters": schema}
-    assert tools_of(sample) == [{"type": "function", "function": function}]
+    assert find_tools(sample) == [{"type": "function", "function": function}]
     assert Sample.from_json(sample.to_json()) == sample
 
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from assay.sessions.claude_code_texts import is_notification, tagged, text_of, why_not_typed
+from assay.sessions.claude_code_texts import extract_tag, find_skip_reason, is_notification, text_of
 
 MANY = 400_000
 """Characters or tags. What starts again at each of them would not end."""
 
 
 def test_the_text_between_two_tags_is_found() -> None:
-    assert tagged("x<a> y </a></a>", "a") == " y "
-    assert tagged("<a>y", "a") is None
-    assert tagged("</a><b>", "a") is None
+    assert extract_tag("x<a> y </a></a>", "a") == " y "
+    assert extract_tag("<a>y", "a") is None
+    assert extract_tag("</a><b>", "a") is None
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,10 @@ def test_the_text_between_two_tags_is_found() -> None:
     ids=str.split,
 )
 def test_a_text_of_any_size_is_told_apart_in_one_pass(text: str) -> None:
-    why_not_typed({}, {"type": "text", "text": text})
+    find_skip_reason({}, {"type": "text", "text": text})
 
-    assert tagged(text, "command-name") is None
-    assert tagged(text, "bash-stdout") is None
+    assert extract_tag(text, "command-name") is None
+    assert extract_tag(text, "bash-stdout") is None
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_text_of_any_size_is_told_apart_in_one_pass(text: str) -> None:
     ],
 )
 def test_what_the_user_did_not_type_has_a_reason(text: str, why: str | None) -> None:
-    assert why_not_typed({}, {"type": "text", "text": text}) == why
+    assert find_skip_reason({}, {"type": "text", "text": text}) == why
 
 
 def test_only_text_can_be_a_notification() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from assay.sessions.claude_code_tree import Branches, message_id, message_of, with_sound_names
+from assay.sessions.claude_code_tree import Branches, drop_invalid_ids, message_of, read_message_id
 
 
 def record(uuid: str, parent: str | None, kind: str = "user", **more: Any) -> dict[str, Any]:
@@ -90,14 +90,14 @@ def test_many_answers_are_told_apart_in_one_pass() -> None:
 
 def test_records_without_a_message_have_none() -> None:
     assert message_of({"message": "text"}) == {}
-    assert message_id({"message": {"id": ""}}) is None
+    assert read_message_id({"message": {"id": ""}}) is None
     assert Branches([]).kept == []
 
 
 def test_a_name_that_is_no_string_names_nothing() -> None:
     odd = {"type": "user", "uuid": {"a": 1}, "parentUuid": None, "agentId": "x"}
 
-    nameless = with_sound_names(odd)
+    nameless = drop_invalid_ids(odd)
 
     assert nameless == {**odd, "uuid": None}
     assert Branches([nameless]).kept == [nameless]

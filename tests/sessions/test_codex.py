@@ -8,7 +8,7 @@ import pytest
 from assay.errors import DatasetError
 from assay.sessions import SampleOptions, SessionChoice
 from assay.sessions.codex import read_codex
-from assay.sessions.codex_rollouts import parent_of
+from assay.sessions.codex_rollouts import read_parent_id
 from assay.sessions.transcripts import TranscriptStream
 from assay.types import Sample
 
@@ -209,9 +209,11 @@ def test_places_without_rollouts_are_refused(tmp_path: Path) -> None:
 
 
 def test_only_a_spawned_session_has_a_parent() -> None:
-    assert parent_of({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p"}}}}) == "p"
-    assert parent_of({"source": {"subagent": "review"}}) is None
-    assert parent_of({"source": "cli"}) is None
+    assert (
+        read_parent_id({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p"}}}}) == "p"
+    )
+    assert read_parent_id({"source": {"subagent": "review"}}) is None
+    assert read_parent_id({"source": "cli"}) is None
 
 
 def test_genuine_sessions_have_no_records_of_unknown_kinds() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.sessions import Children, SessionChoice
 from assay.sessions.codex import read_codex
-from assay.sessions.codex_rollouts import RolloutIndex, codex_home, read_rollout
+from assay.sessions.codex_rollouts import RolloutIndex, find_codex_home, read_rollout
 from codex_sessions import Written, compress, write_rollout
 
 
@@ -120,8 +120,10 @@ def test_a_home_is_found_from_every_folder_in_it(tmp_path: Path) -> None:
     file = write_rollout(day, "a").path
 
     for path in (tmp_path, tmp_path / "sessions", day, day.parent, file):
-        assert codex_home(path) == tmp_path.resolve()
-    assert codex_home(write_rollout(tmp_path / "elsewhere", "b").path) == tmp_path / "elsewhere"
+        assert find_codex_home(path) == tmp_path.resolve()
+    assert (
+        find_codex_home(write_rollout(tmp_path / "elsewhere", "b").path) == tmp_path / "elsewhere"
+    )
 
 
 def test_only_ids_and_positions_of_each_file_are_kept(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from assay.errors import DatasetError, MissingExtra
 from assay.sessions import SessionChoice
-from assay.sessions.inspect_logs import _count_unknown, read_inspect
+from assay.sessions.inspect_logs import _count_unknown_inspect_kinds, read_inspect
 from assay.sessions.transcripts import Conversation
 from assay.types import Sample
 
@@ -203,7 +203,7 @@ def test_kinds_that_this_reader_does_not_know_are_counted() -> None:
     part, event = SimpleNamespace(type="hologram"), SimpleNamespace(event="portal")
     message = SimpleNamespace(role="oracle", content=[part, SimpleNamespace(type="text")])
 
-    _count_unknown(talk, SimpleNamespace(messages=[message], events=[event, event]))
+    _count_unknown_inspect_kinds(talk, SimpleNamespace(messages=[message], events=[event, event]))
 
     assert talk.unknown_kinds == {
         "message of role oracle": 1,

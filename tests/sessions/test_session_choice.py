@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from assay.sessions.session_choice import SessionChoice
-from assay.sessions.session_meta import Head
+from assay.sessions.session_meta import SessionMeta
 
-HEAD = Head(
+HEAD = SessionMeta(
     id="ses_1",
     title="Fix the Login",
     created=1_700_000_000_000,
@@ -59,15 +59,15 @@ def test_a_session_that_does_not_fit_is_left_out(asked: SessionChoice) -> None:
 
 
 def test_a_session_of_unknown_age_is_not_taken_to_be_old() -> None:
-    assert choice(since=at(1)).fits(Head(id="ses_1"))
+    assert choice(since=at(1)).fits(SessionMeta(id="ses_1"))
 
 
 def test_a_session_of_an_unknown_place_is_of_no_folder() -> None:
-    assert not choice(project="shop").fits(Head(id="ses_1"))
+    assert not choice(project="shop").fits(SessionMeta(id="ses_1"))
 
 
 def test_a_folder_of_windows_is_understood() -> None:
-    head = Head(id="ses_1", directory="C:\\code\\shop")
+    head = SessionMeta(id="ses_1", directory="C:\\code\\shop")
 
     assert choice(project="shop").fits(head)
     assert choice(project="C:\\code").fits(head)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.sessions.session_times import milliseconds
+from assay.sessions.session_times import parse_iso_ms
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from assay.sessions.session_times import milliseconds
     ],
 )
 def test_a_time_is_read_or_unknown(text: object, found: int | None) -> None:
-    assert milliseconds(text) == found
+    assert parse_iso_ms(text) == found

@@ -7,7 +7,7 @@ import pytest
 
 from assay.errors import BadRow
 from assay.sessions import stored_json
-from assay.sessions.stored_json import parse_json, read_bytes, read_object
+from assay.sessions.stored_json import parse_json, read_stored_bytes, read_stored_object
 
 
 def test_a_number_beyond_json_is_refused() -> None:
@@ -22,12 +22,12 @@ def test_a_file_too_large_to_be_true_is_refused(
     monkeypatch.setattr(stored_json, "LARGEST_FILE", 4)
 
     with pytest.raises(BadRow, match=r"a\.json: is larger than 4 bytes"):
-        read_object(tmp_path / "a.json")
+        read_stored_object(tmp_path / "a.json")
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRow, match=r"a\.json: cannot be read: No such file"):
-        read_object(tmp_path / "a.json")
+        read_stored_object(tmp_path / "a.json")
 
 
 def test_half_a_character_of_a_cut_output_is_replaced() -> None:
@@ -38,4 +38,4 @@ def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
 
     with pytest.raises(BadRow, match="is not a file"):
-        read_bytes(tmp_path / "pipe.json")
+        read_stored_bytes(tmp_path / "pipe.json")

@@ -11,44 +11,46 @@ from hypothesis import strategies as st
 
 from assay.errors import BadRow
 from assay.sessions import Children, SessionChoice
-from assay.sessions.session_meta import Head, Unreadable
+from assay.sessions.session_meta import SessionMeta, UnreadableSession
 from assay.sessions.transcripts import (
     Conversation,
-    Recorded,
+    RecordedSession,
+    StreamOptions,
     TranscriptStream,
-    Wanted,
-    count_at,
+    parse_token_count,
     text_or_none,
 )
 from assay.types import Message, ModelCall, Sample, Status
 from make import asked, said, sample
 
 
-def recorded(name: str, *children: Recorded, damage: tuple[BadRow, ...] = ()) -> Recorded:
+def recorded(
+    name: str, *children: RecordedSession, damage: tuple[BadRow, ...] = ()
+) -> RecordedSession:
     def build() -> Sample:
         return sample(asked("Hi"), said(f"I am {name}."), id=name)
 
-    return Recorded(Head(id=name), build, lambda: children, damage)
+    return RecordedSession(SessionMeta(id=name), build, lambda: children, damage)
 
 
-def failing(name: str, error: Exception) -> Recorded:
+def failing(name: str, error: Exception) -> RecordedSession:
     def build() -> Sample:
         raise error
 
-    return Recorded(Head(id=name), build)
+    return RecordedSession(SessionMeta(id=name), build)
 
 
 def stream(
-    *found: Recorded | Unreadable,
+    *found: RecordedSession | UnreadableSession,
     choice: SessionChoice | None = None,
     children: Children = "inline",
 ) -> TranscriptStream:
-    wanted = Wanted(choice or SessionChoice(), children)
+    wanted = StreamOptions(choice or SessionChoice(), children)
     return TranscriptStream(Path("here"), lambda path: found, wanted)
 
 
 def test_sessions_that_cannot_be_read_are_reported_and_the_rest_goes_on() -> None:
-    lost = Unreadable("b", BadRow("is broken", where="b.jsonl:1"))
+    lost = UnreadableSession("b", BadRow("is broken", where="b.jsonl:1"))
     found = stream(recorded("a"), lost, failing("c", ValueError("odd")), recorded("d"))
 
     assert [each.id for each in found] == ["a", "d"]
@@ -82,12 +84,14 @@ def test_subagents_go_where_they_are_asked_for() -> None:
 
 
 def test_a_subagent_that_cannot_be_read_is_reported_and_its_parent_is_read() -> None:
-    lost = Unreadable("b", BadRow("is broken"))
+    lost = UnreadableSession("b", BadRow("is broken"))
 
-    def children() -> list[Recorded | Unreadable]:
+    def children() -> list[RecordedSession | UnreadableSession]:
         return [lost, failing("c", BadRow("is broken")), recorded("d")]
 
-    parent = Recorded(Head(id="a"), lambda: sample(asked("Hi"), said("Hi."), id="a"), children)
+    parent = RecordedSession(
+        SessionMeta(id="a"), lambda: sample(asked("Hi"), said("Hi."), id="a"), children
+    )
     found = stream(parent)
     (read,) = found
 
@@ -97,10 +101,12 @@ def test_a_subagent_that_cannot_be_read_is_reported_and_its_parent_is_read() -> 
 
 
 def test_a_session_that_is_its_own_subagent_ends() -> None:
-    def again() -> Iterator[Recorded]:
+    def again() -> Iterator[RecordedSession]:
         yield ring
 
-    ring = Recorded(Head(id="ring"), lambda: sample(asked("Hi"), said("Hi."), id="ring"), again)
+    ring = RecordedSession(
+        SessionMeta(id="ring"), lambda: sample(asked("Hi"), said("Hi."), id="ring"), again
+    )
 
     found = stream(ring)
 
@@ -111,8 +117,8 @@ def test_a_session_that_is_its_own_subagent_ends() -> None:
 
 def test_sessions_asked_for_by_name_are_found_or_missed() -> None:
     choice = SessionChoice(sessions=frozenset({"b", "z", "lost"}))
-    lost = Unreadable("lost", BadRow("is broken"))
-    other = Unreadable("other", BadRow("is broken"))
+    lost = UnreadableSession("lost", BadRow("is broken"))
+    other = UnreadableSession("other", BadRow("is broken"))
 
     found = stream(recorded("a", recorded("b")), lost, other, choice=choice)
 
@@ -142,13 +148,13 @@ TREES: st.SearchStrategy[tuple[str, list[Any]]] = st.recursive(
 )
 
 
-def grown(tree: tuple[str, list[Any]], names: list[str]) -> Recorded | Unreadable:
+def grown(tree: tuple[str, list[Any]], names: list[str]) -> RecordedSession | UnreadableSession:
     """Sessions of these kinds with their subagents; `names` gets the name of each of them."""
     kind, inner = tree
     name = f"s{len(names)}"
     names.append(name)
     if kind == "lost":
-        return Unreadable(name, BadRow("is broken"))
+        return UnreadableSession(name, BadRow("is broken"))
     children = [grown(each, names) for each in inner]
 
     def build() -> Sample:
@@ -157,7 +163,7 @@ def grown(tree: tuple[str, list[Any]], names: list[str]) -> Recorded | Unreadabl
         talk = () if kind == "empty" else (asked("Hi"), said("Hi."))
         return sample(Message(role="system", content="Be brief."), *talk, id=name)
 
-    return Recorded(Head(id=name, title=kind), build, lambda: children)
+    return RecordedSession(SessionMeta(id=name, title=kind), build, lambda: children)
 
 
 @given(
@@ -187,8 +193,10 @@ def test_each_session_that_is_found_is_counted_once(
 
 
 def test_subagents_of_a_session_that_comes_to_no_sample_are_read_apart() -> None:
-    empty = Recorded(Head(id="e"), lambda: Sample(id="e"), lambda: [recorded("a")])
-    broken = Recorded(Head(id="f"), failing("f", ValueError("odd")).sample, lambda: [recorded("b")])
+    empty = RecordedSession(SessionMeta(id="e"), lambda: Sample(id="e"), lambda: [recorded("a")])
+    broken = RecordedSession(
+        SessionMeta(id="f"), failing("f", ValueError("odd")).sample, lambda: [recorded("b")]
+    )
 
     found = stream(empty, broken)
 
@@ -202,14 +210,14 @@ def test_a_session_with_nothing_but_texts_of_the_program_is_empty() -> None:
         system = Message(role="system", content="Be brief.")
         return sample(system, id="e").model_copy(update={"metadata": {"skipped": skipped}})
 
-    found = stream(Recorded(Head(id="e"), build))
+    found = stream(RecordedSession(SessionMeta(id="e"), build))
 
     assert list(found) == []
     assert found.reading.empty == 1
 
 
 def test_empty_sessions_are_counted() -> None:
-    empty = Recorded(Head(id="e"), lambda: Sample(id="e"))
+    empty = RecordedSession(SessionMeta(id="e"), lambda: Sample(id="e"))
 
     found = stream(empty)
 
@@ -221,7 +229,7 @@ def test_redaction_sees_every_sample_first() -> None:
     def redact(given: Sample) -> Sample:
         return given.model_copy(update={"id": "hidden"})
 
-    wanted = Wanted(redact=redact)
+    wanted = StreamOptions(redact=redact)
 
     assert [s.id for s in TranscriptStream(Path("x"), lambda p: [recorded("a")], wanted)] == [
         "hidden"
@@ -229,13 +237,13 @@ def test_redaction_sees_every_sample_first() -> None:
 
 
 def test_a_stream_holds_one_session_at_a_time() -> None:
-    def large(number: int) -> Recorded:
+    def large(number: int) -> RecordedSession:
         def build() -> Sample:
             return sample(asked("x" * 100_000), said("Hi."), id=str(number))
 
-        return Recorded(Head(id=str(number)), build)
+        return RecordedSession(SessionMeta(id=str(number)), build)
 
-    many = TranscriptStream(Path("x"), lambda path: map(large, range(300)), Wanted())
+    many = TranscriptStream(Path("x"), lambda path: map(large, range(300)), StreamOptions())
     tracemalloc.start()
     count = sum(1 for _ in many)
     peak = tracemalloc.get_traced_memory()[1]
@@ -270,20 +278,20 @@ def test_sessions_that_say_the_same_have_the_same_content_id() -> None:
 
 
 def test_what_is_no_count_and_no_text_is_unknown() -> None:
-    assert [count_at(each) for each in (3, 0, -1, True, "3", None, float("nan"))] == [
+    assert [parse_token_count(each) for each in (3, 0, -1, True, "3", None, float("nan"))] == [
         *(3, 0),
         *[None] * 5,
     ]
     assert [text_or_none(each) for each in ("a", "", None, 1)] == ["a", None, None, None]
 
 
-def of_version(name: str, version: object) -> Recorded:
+def of_version(name: str, version: object) -> RecordedSession:
     def build() -> Sample:
         found = sample(asked("Hi"), said("Yes."), id=name)
         found.input["version"] = version
         return found
 
-    return Recorded(Head(id=name), build)
+    return RecordedSession(SessionMeta(id=name), build)
 
 
 def test_sessions_of_untested_versions_are_read_counted_and_noted() -> None:
@@ -291,7 +299,7 @@ def test_sessions_of_untested_versions_are_read_counted_and_noted() -> None:
     found = TranscriptStream(
         Path("here"),
         lambda path: [of_version(name, version) for name, version in versions.items()],
-        Wanted(),
+        StreamOptions(),
         newest_tested="1.2.3",
     )
 
@@ -307,7 +315,7 @@ def test_a_note_names_a_few_versions_and_counts_the_others() -> None:
     found = TranscriptStream(
         Path("here"),
         lambda path: [of_version(str(n), f"9.0.{n}") for n in range(8)],
-        Wanted(),
+        StreamOptions(),
         newest_tested="1.2.3",
     )
     list(found)
@@ -327,7 +335,9 @@ def test_counts_of_unknown_records_that_are_no_counts_are_ignored() -> None:
         found.metadata["unknown_records"] = 5
         return found
 
-    found = stream(Recorded(Head(id="a"), build), Recorded(Head(id="b"), odd))
+    found = stream(
+        RecordedSession(SessionMeta(id="a"), build), RecordedSession(SessionMeta(id="b"), odd)
+    )
 
     assert [each.id for each in found] == ["a", "b"]
     assert found.reading.unknown_kinds == {"hologram": 2}

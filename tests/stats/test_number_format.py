@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from assay.stats.number_format import labelled, number, padded, percent, plain, plural
+from assay.stats.number_format import (
+    clean_text,
+    format_labelled,
+    format_number,
+    format_percent,
+    format_plural,
+    pad_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,55 +27,59 @@ from assay.stats.number_format import labelled, number, padded, percent, plain, 
     ],
 )
 def test_numbers_have_three_decimals(value: float | None, words: str) -> None:
-    assert number(value) == words
+    assert format_number(value) == words
 
 
 def test_numbers_that_differ_never_look_the_same() -> None:
-    assert number(0.89996, beside=0.9) == "0.89996"
-    assert number(0.9, beside=0.89996) == "0.90000"
-    assert number(0.9, beside=0.9) == "0.900"
-    assert number(0.5, beside=0.9) == "0.500"
+    assert format_number(0.89996, beside=0.9) == "0.89996"
+    assert format_number(0.9, beside=0.89996) == "0.90000"
+    assert format_number(0.9, beside=0.9) == "0.900"
+    assert format_number(0.5, beside=0.9) == "0.500"
 
 
 def test_a_difference_shows_its_sign() -> None:
-    assert number(0.25, signed=True) == "+0.250"
-    assert number(-0.25, signed=True) == "-0.250"
-    assert number(250000.0, signed=True) == "+250000"
+    assert format_number(0.25, signed=True) == "+0.250"
+    assert format_number(-0.25, signed=True) == "-0.250"
+    assert format_number(250000.0, signed=True) == "+250000"
 
 
 def test_percentages_have_no_needless_digits() -> None:
-    assert (percent(0.95), percent(0.999), percent(0)) == ("95 %", "99.9 %", "0 %")
+    assert (format_percent(0.95), format_percent(0.999), format_percent(0)) == (
+        "95 %",
+        "99.9 %",
+        "0 %",
+    )
 
 
 def test_foreign_text_cannot_leave_its_line_or_control_the_terminal() -> None:
-    shown = plain("a\x1b[31m\nb\u202e\tc", 40)
+    shown = clean_text("a\x1b[31m\nb\u202e\tc", 40)
 
     assert shown == "a\ufffd[31m b\ufffd c"
 
 
 def test_foreign_text_is_cut_with_a_mark_by_columns() -> None:
-    assert plain("abcdef", 6) == "abcdef"
-    assert plain("abcdefg", 6) == "abcde…"
-    assert plain("漢字漢字", 5) == "漢字…"
-    assert padded("漢", 4) == "漢  "
+    assert clean_text("abcdef", 6) == "abcdef"
+    assert clean_text("abcdefg", 6) == "abcde…"
+    assert clean_text("漢字漢字", 5) == "漢字…"
+    assert pad_text("漢", 4) == "漢  "
 
 
 def test_long_words_wrap_under_themselves() -> None:
-    lines = labelled("label", "word " * 30)
+    lines = format_labelled("label", "word " * 30)
 
     assert len(lines) > 1
     assert lines[0].startswith("label         word")
     assert all(line.startswith(" " * 14 + "word") for line in lines[1:])
     assert max(map(len, lines)) <= 80
-    assert labelled("alone", "") == ["alone"]
+    assert format_labelled("alone", "") == ["alone"]
 
 
 def test_a_percentage_stays_on_one_line() -> None:
     for length in range(40, 66):
-        lines = labelled("judged", f"{'x' * length} 5 % may be")
+        lines = format_labelled("judged", f"{'x' * length} 5 % may be")
         assert "5 %" in lines[0] or "5 %" in lines[1]
         assert " ".join(" ".join(lines).split()) == f"judged {'x' * length} 5 % may be"
 
 
 def test_one_is_singular() -> None:
-    assert (plural(1, "sample"), plural(0, "sample")) == ("1 sample", "0 samples")
+    assert (format_plural(1, "sample"), format_plural(0, "sample")) == ("1 sample", "0 samples")

@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 from assay.errors import ConfigError
 from assay.stats import difference_interval, sign_flip_test
-from assay.stats.paired_tests import EXACT_UP_TO, fewest_that_can_tell
+from assay.stats.paired_tests import MAX_EXACT_DIFFERENCES, find_fewest_pairs
 
 Differences = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
 Draw = Callable[[numpy.random.Generator], Differences]
@@ -52,11 +52,11 @@ def test_float_noise_does_not_hide_ties() -> None:
 
 
 def test_up_to_twenty_differences_are_exact_and_more_are_drawn() -> None:
-    exact = sign_flip_test([0.1 + place / 1000 for place in range(EXACT_UP_TO)])
-    drawn = sign_flip_test([0.1 + place / 1000 for place in range(EXACT_UP_TO + 1)])
+    exact = sign_flip_test([0.1 + place / 1000 for place in range(MAX_EXACT_DIFFERENCES)])
+    drawn = sign_flip_test([0.1 + place / 1000 for place in range(MAX_EXACT_DIFFERENCES + 1)])
 
     assert exact.method == "permutation test, exact"
-    assert exact.p_value == pytest.approx(2 / 2**EXACT_UP_TO)
+    assert exact.p_value == pytest.approx(2 / 2**MAX_EXACT_DIFFERENCES)
     assert drawn.method == "permutation test, 10000 draws, seed 0"
     assert drawn.p_value == pytest.approx(1 / 10_001)
 
@@ -92,8 +92,8 @@ def test_under_no_difference_the_test_rarely_says_otherwise() -> None:
 
 
 def test_how_few_differences_can_ever_tell() -> None:
-    assert fewest_that_can_tell() == 6
-    assert fewest_that_can_tell(0.99) == 8
+    assert find_fewest_pairs() == 6
+    assert find_fewest_pairs(0.99) == 8
     assert sign_flip_test([1.0] * 6).p_value == pytest.approx(0.03125)
     assert sign_flip_test([1.0] * 5).p_value == pytest.approx(0.0625)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay.errors import ConfigError
 from assay.stats import RunningPercentiles, percentile
-from assay.stats.percentiles import EXACT_UP_TO
+from assay.stats.percentiles import MAX_EXACT_VALUES
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def streamed(values: list[float]) -> RunningPercentiles:
 
 
 def test_a_stream_is_exact_up_to_the_limit_and_says_when_it_is_not() -> None:
-    values = [float(value) for value in range(EXACT_UP_TO)]
+    values = [float(value) for value in range(MAX_EXACT_VALUES)]
 
     within, beyond = streamed(values), streamed([*values, 5000.0])
 
     assert within.exact
     assert within.at(95) == percentile(values, 95)
     assert not beyond.exact
-    assert beyond.n == EXACT_UP_TO + 1
+    assert beyond.n == MAX_EXACT_VALUES + 1
 
 
 @pytest.mark.parametrize("percent", [0, 1, 25, 50, 75, 90, 99, 100])
@@ -107,7 +107,9 @@ def test_memory_does_not_grow_with_the_stream() -> None:
     assert len(running._buckets) < 1500
 
 
-@pytest.mark.parametrize("count", [10, EXACT_UP_TO, EXACT_UP_TO + 1, 3 * EXACT_UP_TO])
+@pytest.mark.parametrize(
+    "count", [10, MAX_EXACT_VALUES, MAX_EXACT_VALUES + 1, 3 * MAX_EXACT_VALUES]
+)
 def test_values_added_together_are_the_same_as_one_by_one(count: int) -> None:
     values = [((place * 7919) % 1000) / 100 - 2 for place in range(count)]
     together = RunningPercentiles()

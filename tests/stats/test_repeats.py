@@ -114,10 +114,10 @@ def test_nan_is_refused_as_score_and_as_threshold() -> None:
 
 def test_the_usual_numbers_of_repeats_end_with_all_of_them() -> None:
     counts = RepeatCounts()
-    assert counts.ks() == ()
+    assert counts.choose_ks() == ()
 
     counts.add([1.0] * 7)
-    assert counts.ks() == (1, 2, 3, 4, 5, 7)
+    assert counts.choose_ks() == (1, 2, 3, 4, 5, 7)
 
 
 def test_many_repeats_do_not_overflow() -> None:

@@ -7,11 +7,11 @@ from pydantic import ValidationError
 
 from assay.stats import Interval, Latency, RunningStats, Total
 from assay.stats.report_sections import (
-    distribution_lines,
-    distribution_of,
-    interval_words,
-    seconds,
-    total_words,
+    build_distribution,
+    format_distribution,
+    format_interval,
+    format_seconds,
+    format_total,
 )
 
 
@@ -19,20 +19,20 @@ def distribution_words(*scores: float) -> list[str]:
     stats = RunningStats()
     for score in scores:
         stats.add(score)
-    return distribution_lines(distribution_of(stats))
+    return format_distribution(build_distribution(stats))
 
 
 def test_an_interval_names_its_confidence() -> None:
     found = Interval(0.5, 0.25, 0.75, 10, 0.9, "beta")
 
-    assert interval_words(found) == "0.500 [0.250, 0.750] 90 % confidence"
-    assert interval_words(found, brief=True) == "0.500 [0.250, 0.750]"
-    assert interval_words(found, brief=True, signed=True) == "+0.500 [+0.250, +0.750]"
+    assert format_interval(found) == "0.500 [0.250, 0.750] 90 % confidence"
+    assert format_interval(found, brief=True) == "0.500 [0.250, 0.750]"
+    assert format_interval(found, brief=True, signed=True) == "+0.500 [+0.250, +0.750]"
 
 
 def test_a_missing_interval_says_why() -> None:
-    assert interval_words(Interval(5.0, None, None, 3, reason="few")) == "5.000, no interval: few"
-    assert interval_words(Interval(None, None, None, 0, reason="empty")) == "none: empty"
+    assert format_interval(Interval(5.0, None, None, 3, reason="few")) == "5.000, no interval: few"
+    assert format_interval(Interval(None, None, None, 0, reason="empty")) == "none: empty"
 
 
 def test_scores_on_the_unit_scale_are_shown_by_tenths() -> None:
@@ -50,16 +50,20 @@ def test_no_scores_have_no_distribution() -> None:
 
 
 def test_a_total_is_unknown_when_a_part_is() -> None:
-    assert total_words(Total(value=1.5, at_least=1.5, unknown=0), "$") == "$1.5000"
-    assert total_words(Total(value=None, at_least=2, unknown=1)) == (
+    assert format_total(Total(value=1.5, at_least=1.5, unknown=0), "$") == "$1.5000"
+    assert format_total(Total(value=None, at_least=2, unknown=1)) == (
         "unknown (at least 2; 1 result unknown)"
     )
-    assert total_words(Total(value=None, at_least=0, unknown=0)) == "unknown"
-    assert total_words(Total(value=None, at_least=0, unknown=7)) == "unknown (7 results unknown)"
+    assert format_total(Total(value=None, at_least=0, unknown=0)) == "unknown"
+    assert format_total(Total(value=None, at_least=0, unknown=7)) == "unknown (7 results unknown)"
 
 
 def test_what_never_ended_has_no_unit() -> None:
-    assert (seconds(1.5), seconds(math.inf), seconds(None)) == ("1.500 s", "never", "unknown")
+    assert (format_seconds(1.5), format_seconds(math.inf), format_seconds(None)) == (
+        "1.500 s",
+        "never",
+        "unknown",
+    )
 
 
 def test_infinite_latency_survives_json() -> None:

@@ -7,7 +7,12 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.stats import SampleMean, per_sample_means
-from assay.stats.result_types import all_finite, by_sample, finite, judged_score
+from assay.stats.result_types import (
+    check_all_finite,
+    check_finite,
+    group_by_sample,
+    read_valid_score,
+)
 from made_results import Result, repeated, run
 
 
@@ -22,9 +27,9 @@ def test_repeats_are_averaged_and_the_unjudged_left_out() -> None:
 
 
 def test_an_invalid_score_is_no_score_whatever_its_number() -> None:
-    assert judged_score(Result("x", 0.0, valid=False)) is None
-    assert judged_score(Result("x", None, valid=True)) is None
-    assert judged_score(Result("x", 0.0)) == 0.0
+    assert read_valid_score(Result("x", 0.0, valid=False)) is None
+    assert read_valid_score(Result("x", None, valid=True)) is None
+    assert read_valid_score(Result("x", 0.0)) == 0.0
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 1e151, -1e151])
@@ -34,12 +39,12 @@ def test_a_score_that_cannot_be_averaged_is_refused_with_its_sample(score: float
 
 
 def test_an_invalid_nan_was_never_counted_and_is_not_refused() -> None:
-    assert judged_score(Result("x", math.nan, valid=False)) is None
+    assert read_valid_score(Result("x", math.nan, valid=False)) is None
 
 
 def test_a_repeat_that_comes_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="repeat 0 of sample 's0' comes twice"):
-        list(by_sample([*run(1.0), *run(0.0)]))
+        list(group_by_sample([*run(1.0), *run(0.0)]))
 
 
 def test_samples_come_one_at_a_time() -> None:
@@ -55,21 +60,21 @@ def test_samples_come_one_at_a_time() -> None:
 
 
 def test_whole_numbers_and_truth_values_are_numbers() -> None:
-    assert finite(1, "x") == 1.0
-    assert isinstance(finite(True, "x"), float)
+    assert check_finite(1, "x") == 1.0
+    assert isinstance(check_finite(True, "x"), float)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e151, -1e151])
 def test_many_numbers_are_refused_for_what_one_of_them_is(value: float) -> None:
-    assert all_finite([1, True, 0.5], "x") == [1.0, 1.0, 0.5]
-    assert all_finite([], "x") == []
+    assert check_all_finite([1, True, 0.5], "x") == [1.0, 1.0, 0.5]
+    assert check_all_finite([], "x") == []
     with pytest.raises(ConfigError, match=r"x is .* not a number to average"):
-        all_finite([1.0, value, -1.0], "x")
+        check_all_finite([1.0, value, -1.0], "x")
 
 
 def test_a_repeat_that_comes_twice_with_another_between_is_refused() -> None:
     first, second = Result("x", 1.0), Result("x", 0.0, repeat=1)
 
-    assert [len(repeats) for _, repeats in by_sample([first, second])] == [2]
+    assert [len(repeats) for _, repeats in group_by_sample([first, second])] == [2]
     with pytest.raises(ConfigError, match="repeat 0 of sample 'x' comes twice"):
-        list(by_sample([first, second, first]))
+        list(group_by_sample([first, second, first]))

@@ -5,9 +5,9 @@ import pytest
 from assay.errors import ConfigError, ScorerFault
 from assay.stats import summarise
 from assay.stats.scale import (
-    recorded_bounds,
+    find_shared_bounds,
+    read_recorded_bounds,
     refuse_out_of_bounds,
-    shared_bounds,
     summarise_recorded,
 )
 from assay.types import EvaluateResult
@@ -36,20 +36,20 @@ def test_a_repeat_passes_with_the_highest_score_of_the_scale() -> None:
 
 
 def test_a_recorded_scale_is_read_back() -> None:
-    assert recorded_bounds({"bounds": [1, 5]}) == (1.0, 5.0)
-    assert recorded_bounds({}) is None
+    assert read_recorded_bounds({"bounds": [1, 5]}) == (1.0, 5.0)
+    assert read_recorded_bounds({}) is None
 
 
 def test_runs_of_one_scale_share_it() -> None:
-    assert shared_bounds({}, {}) is None
-    assert shared_bounds({"bounds": [-1, 1]}, {"bounds": [-1.0, 1.0]}) == (-1.0, 1.0)
-    assert shared_bounds({}, {"bounds": [0, 1]}) == (0.0, 1.0)
+    assert find_shared_bounds({}, {}) is None
+    assert find_shared_bounds({"bounds": [-1, 1]}, {"bounds": [-1.0, 1.0]}) == (-1.0, 1.0)
+    assert find_shared_bounds({}, {"bounds": [0, 1]}) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("other", [{}, {"bounds": [0, 1]}, {"bounds": [-1, 2]}])
 def test_runs_of_different_scales_are_not_compared(other: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"different scales: .*-1\.000 to 1\.000"):
-        shared_bounds(other, {"bounds": [-1, 1]})
+        find_shared_bounds(other, {"bounds": [-1, 1]})
 
 
 @pytest.mark.parametrize("score", [-1.5, 1.01])

@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 from assay.errors import ConfigError
 from assay.stats import Interval, RunningStats, mean_interval, samples_to_prove
-from assay.stats.statistics import BINS, SMALLEST_T, beta_limits
+from assay.stats.statistics import BINS, SMALLEST_T, compute_beta_limits
 
 Scores = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
 Shape = Callable[[numpy.random.Generator, int], Scores]
@@ -155,7 +155,7 @@ def tail(successes: int, n: int, rate: float) -> float:
 
 @pytest.mark.parametrize(("successes", "n"), [(1, 1), (0, 3), (1, 10), (7, 10), (29, 30), (30, 30)])
 def test_binary_scores_get_the_exact_binomial_limits(successes: int, n: int) -> None:
-    low, high = beta_limits(float(successes), n, 0.95)
+    low, high = compute_beta_limits(float(successes), n, 0.95)
 
     if successes:
         assert tail(successes, n, low) == pytest.approx(0.025)
@@ -182,7 +182,7 @@ def coverage(shape: Shape, truth: float, n: int, sets: int = 1500) -> tuple[floa
     ours = student = 0
     for _ in range(sets):
         scores = shape(generator, n)
-        low, high = beta_limits(float(scores.sum()), n, 0.95)
+        low, high = compute_beta_limits(float(scores.sum()), n, 0.95)
         away = stdtrit(n - 1, 0.975) * scores.std(ddof=1) / math.sqrt(n)
         ours += low <= truth <= high
         student += abs(scores.mean() - truth) <= away
@@ -215,9 +215,9 @@ def test_repeats_taken_for_samples_would_not_hold() -> None:
     for _ in range(1000):
         rates = generator.beta(1, 1, 30)
         repeats = (generator.random((30, 5)) < rates[:, None]).astype(float)
-        low, high = beta_limits(float(repeats.mean(axis=1).sum()), 30, 0.95)
+        low, high = compute_beta_limits(float(repeats.mean(axis=1).sum()), 30, 0.95)
         averaged += low <= 0.5 <= high
-        low, high = beta_limits(float(repeats.sum()), 150, 0.95)
+        low, high = compute_beta_limits(float(repeats.sum()), 150, 0.95)
         flat += low <= 0.5 <= high
 
     assert averaged / 1000 >= 0.95

@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.stats import RunSummary, mean_interval, summarise
-from assay.stats.summary import MOST_METRICS
+from assay.stats.summary import MAX_METRICS
 from made_results import Result, repeated, run
 
 
@@ -110,8 +110,8 @@ def test_too_many_metric_names_are_cut_and_counted() -> None:
 
     summary = summarise(results)
 
-    assert len(summary.metrics) == MOST_METRICS
-    assert summary.metrics_left_out == 250 - MOST_METRICS
+    assert len(summary.metrics) == MAX_METRICS
+    assert summary.metrics_left_out == 250 - MAX_METRICS
     assert summary.metrics["m0"].interval.n == 250
     assert "  and 50 values of further metrics" in summary.lines()
 

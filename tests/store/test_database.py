@@ -55,7 +55,7 @@ def test_a_reader_is_not_kept_waiting_by_a_writer(store: Store) -> None:
 
 
 def test_an_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_OLDEST_SQLITE", (99, 0, 0))
+    monkeypatch.setattr(module, "_MIN_SQLITE_VERSION", (99, 0, 0))
 
     with pytest.raises(ConfigError, match="too old for a store"):
         Store.open(tmp_path / "assay.db")

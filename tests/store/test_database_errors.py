@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.store.database_errors import explained
+from assay.store.database_errors import to_store_error
 
 
 def sqlite_error(name: str) -> sqlite3.OperationalError:
@@ -41,7 +41,7 @@ class Wrapped(Exception):
     ],
 )
 def test_errors_of_sqlite(name: str, says: str) -> None:
-    told = explained(Wrapped(sqlite_error(name)), where="here")
+    told = to_store_error(Wrapped(sqlite_error(name)), where="here")
 
     assert says in told.message
     assert "from the driver" in told.message
@@ -64,7 +64,7 @@ def test_errors_of_sqlite(name: str, says: str) -> None:
     ],
 )
 def test_errors_of_postgresql(state: str, says: str) -> None:
-    told = explained(Wrapped(PostgresqlError(state)), where="here")
+    told = to_store_error(Wrapped(PostgresqlError(state)), where="here")
 
     assert says in told.message
     assert told.hint
@@ -72,14 +72,14 @@ def test_errors_of_postgresql(state: str, says: str) -> None:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_an_error_without_a_code_is_a_lost_connection_or_told_as_it_is(lost: bool) -> None:
-    told = explained(Wrapped(PostgresqlError(None), lost=lost), where="here")
+    told = to_store_error(Wrapped(PostgresqlError(None), lost=lost), where="here")
 
     assert ("connection to the server was lost" in told.message) == lost
 
 
 @pytest.mark.parametrize("why", ["connection failed: no", "failed to resolve host 'h': no"])
 def test_a_connection_that_was_never_made_is_not_called_lost(why: str) -> None:
-    told = explained(Wrapped(PostgresqlError(None, why), lost=True), where="here")
+    told = to_store_error(Wrapped(PostgresqlError(None, why), lost=True), where="here")
 
     assert told.message == f"no connection to the server could be made: {why}"
 
@@ -87,10 +87,10 @@ def test_a_connection_that_was_never_made_is_not_called_lost(why: str) -> None:
 def test_neither_the_statement_nor_details_nor_secrets_are_told() -> None:
     cause: Any = PostgresqlError("23505", "duplicate pw-9\nDETAIL: Key (x)=(canary-value)")
 
-    told = str(explained(Wrapped(cause), where="here", secrets=("pw-9",)))
+    told = str(to_store_error(Wrapped(cause), where="here", secrets=("pw-9",)))
 
     assert told == "here: duplicate ***"
 
 
 def test_an_error_without_words_is_told_by_its_kind() -> None:
-    assert explained(PostgresqlError(None, ""), where="here").message == "PostgresqlError"
+    assert to_store_error(PostgresqlError(None, ""), where="here").message == "PostgresqlError"

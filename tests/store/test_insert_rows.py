@@ -5,12 +5,12 @@ import pytest
 from assay.errors import ConfigError, StoreError, WireError
 from assay.store.insert_rows import (
     RESULT_COLUMNS,
-    column_id,
-    column_text,
-    failure_entry,
-    packed,
-    result_entry,
-    unpacked,
+    build_failure_row,
+    build_result_row,
+    decode_body,
+    encode_body,
+    to_column_id,
+    to_column_text,
 )
 from assay.types import (
     EvaluateResult,
@@ -25,7 +25,7 @@ from store_runs import broken, scored
 
 
 def columns_of(one: Sample, repeat: int = 0) -> dict[str, object]:
-    return dict(zip(RESULT_COLUMNS[1:], result_entry("key", one, repeat).values, strict=True))
+    return dict(zip(RESULT_COLUMNS[1:], build_result_row("key", one, repeat).values, strict=True))
 
 
 def with_calls(*calls: ModelCall, **fields: object) -> Sample:
@@ -102,69 +102,69 @@ def test_an_answer_from_a_cache_is_marked() -> None:
 
 def test_a_failed_sample_is_no_result_and_a_result_no_failure() -> None:
     with pytest.raises(ConfigError, match="failed at the endpoint: it is no result"):
-        result_entry("key", broken(1), 0)
+        build_result_row("key", broken(1), 0)
     with pytest.raises(ConfigError, match="has no failure"):
-        failure_entry("key", scored(1), 0)
+        build_failure_row("key", scored(1), 0)
 
 
 @pytest.mark.parametrize("key", ["", "a\0b", "line\nbreak", "half \ud83d", "k" * 401])
 def test_a_key_that_a_column_cannot_hold_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match="cannot be the key of a sample"):
-        result_entry(key, scored(1), 0)
+        build_result_row(key, scored(1), 0)
 
 
 def test_a_negative_repeat_is_refused() -> None:
     with pytest.raises(ConfigError, match="repeat counts from 0"):
-        result_entry("key", scored(1), -1)
+        build_result_row("key", scored(1), -1)
 
 
 @pytest.mark.parametrize(("index", "group"), [(2**62, None), (-(2**64), None), (1, 2**63)])
 def test_a_number_beyond_64_bits_is_refused(index: int, group: int | None) -> None:
     with pytest.raises(WireError, match="does not fit into 64 bits"):
-        result_entry("key", Sample(prompt="q", index=index, group_index=group), 0)
+        build_result_row("key", Sample(prompt="q", index=index, group_index=group), 0)
 
 
 def test_a_sample_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(WireError):
-        result_entry("key", Sample(prompt="q", metadata={"x": float("nan")}), 0)
+        build_result_row("key", Sample(prompt="q", metadata={"x": float("nan")}), 0)
 
 
 def test_text_is_made_fit_for_columns() -> None:
-    assert column_text("a\0b\ud83dc") == "a\ufffdb\ufffdc"
-    assert column_id("plain") == "plain"
-    assert column_id("naïve") == "naïve"
+    assert to_column_text("a\0b\ud83dc") == "a\ufffdb\ufffdc"
+    assert to_column_id("plain") == "plain"
+    assert to_column_id("naïve") == "naïve"
 
 
 def test_a_long_id_is_cut_to_a_name_of_its_own() -> None:
-    one, other = column_id("x" * 5000 + "1"), column_id("x" * 5000 + "2")
+    one, other = to_column_id("x" * 5000 + "1"), to_column_id("x" * 5000 + "2")
 
     assert one != other
     assert len(one) <= 400
-    assert one == column_id("x" * 5000 + "1")
+    assert one == to_column_id("x" * 5000 + "1")
 
 
 def test_ids_that_no_column_can_hold_stay_apart() -> None:
     ids = ["a\0b", "a\ufffdb", "a\ud800b"]
 
-    columns = [column_id(each) for each in ids]
+    columns = [to_column_id(each) for each in ids]
 
     assert len(set(columns)) == len(ids)
     assert columns[1] == "a\ufffdb"
-    assert all(column == column_text(column) for column in columns)
+    assert all(column == to_column_text(column) for column in columns)
 
 
 def test_large_bodies_are_compressed_and_come_back() -> None:
     small, large = b"{}", b'{"text": "%s"}' % (b"word " * 10_000)
 
-    assert packed(small) == ("plain", small)
-    codec, blob = packed(large)
+    assert encode_body(small) == ("plain", small)
+    codec, blob = encode_body(large)
     assert codec == "zlib"
     assert len(blob) < len(large) / 10
-    assert unpacked(codec, blob, where="here") == large
+    assert decode_body(codec, blob, where="here") == large
 
 
 def test_a_damaged_body_or_an_unknown_codec_is_told() -> None:
     with pytest.raises(StoreError, match="here: a stored sample is damaged"):
-        unpacked("zlib", b"not compressed", where="here")
+        decode_body("zlib", b"not compressed", where="here")
     with pytest.raises(StoreError, match="packed as 'zstd'"):
-        unpacked("zstd", b"", where="here")
+        decode_body("zstd", b"", where="here")

@@ -11,8 +11,8 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.store import Store
-from assay.store.lease import STALE_S
-from assay.store.schema import tables
+from assay.store.lease import STALE_AFTER_S
+from assay.store.schema import get_tables
 from store_runs import QUICK, key_of, record, scored, spec
 
 HOLDING = """
@@ -27,7 +27,7 @@ sys.stdin.read()
 
 def change_lease(store: Store, **values: Any) -> None:
     with store._database.writing() as connection:
-        connection.execute(tables().lease.update().values(**values))
+        connection.execute(get_tables().lease.update().values(**values))
 
 
 def test_a_second_process_is_told_who_holds_a_run(
@@ -78,10 +78,10 @@ def test_a_holder_elsewhere_is_believed_until_it_falls_silent(store: Store) -> N
         store.resume_run("run-1", spec())
     with store._database.reading() as connection:
         now = store._database.now(connection)
-    change_lease(store, heartbeat_at=now - STALE_S - 1)
+    change_lease(store, heartbeat_at=now - STALE_AFTER_S - 1)
     assert store.runs()[0].status == "interrupted"
     # A clock that went back leaves a heartbeat in the future: no reason to wait for it.
-    change_lease(store, heartbeat_at=now + STALE_S + 60)
+    change_lease(store, heartbeat_at=now + STALE_AFTER_S + 60)
 
     assert store.resume_run("run-1", spec()).status == "running"
 

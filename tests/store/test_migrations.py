@@ -11,7 +11,7 @@ from assay.errors import StoreError
 from assay.store import Store, StoreSettings
 from assay.store.database import Database, open_postgresql, open_sqlite
 from assay.store.migrations import MIGRATIONS, migrate
-from assay.store.schema import tables
+from assay.store.schema import get_tables
 from store_runs import broken, record, scored, spec
 
 Step = Callable[[sa.Connection], None]
@@ -59,7 +59,7 @@ def test_every_older_version_becomes_the_newest(database: Database, older: int) 
 def test_the_newest_schema_has_the_columns_that_the_code_uses(database: Database) -> None:
     migrate(database)
 
-    for table in vars(tables()).values():
+    for table in vars(get_tables()).values():
         assert columns(database, table.name) == {column.name for column in table.c}
 
 

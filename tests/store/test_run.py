@@ -6,9 +6,9 @@ from dataclasses import fields
 import pytest
 
 from assay.errors import ConfigError, StoreError
-from assay.store import ResultRow, Retried, Store
-from assay.store.result_reader import _NARROW
-from assay.store.schema import tables
+from assay.store import ResultRow, RetriedAttempts, Store
+from assay.store.result_reader import _ROW_COLUMNS
+from assay.store.schema import get_tables
 from assay.types import (
     Boundary,
     EvaluateResult,
@@ -221,7 +221,7 @@ def test_a_stored_sample_that_cannot_be_read_is_told(store: Store) -> None:
     run = store.start_run(spec())
     record(run, [scored(0)])
     with store._database.writing() as connection:
-        connection.execute(tables().body.update().values(blob=b'{"index": "canary"}'))
+        connection.execute(get_tables().body.update().values(blob=b'{"index": "canary"}'))
 
     with pytest.raises(StoreError, match="a stored sample cannot be read") as refused:
         list(run.samples())
@@ -243,8 +243,8 @@ def test_reading_while_another_records_gives_each_sample_once(store: Store) -> N
 def test_what_is_read_by_place_stands_in_the_order_of_the_fields() -> None:
     names = [field.name for field in fields(ResultRow)]
 
-    assert names[:-1] == _NARROW[:-2]
-    assert (names[-1], _NARROW[-2:]) == ("index", ["position", "number"])
+    assert names[:-1] == _ROW_COLUMNS[:-2]
+    assert (names[-1], _ROW_COLUMNS[-2:]) == ("index", ["position", "number"])
 
 
 def test_the_mean_of_a_run_averages_the_repeats_of_each_sample_first(store: Store) -> None:
@@ -267,17 +267,17 @@ def test_attempts_that_were_tried_again_are_counted_with_their_cost(store: Store
     def failed(index: int) -> Sample:
         return broken(index).model_copy(update=paid)
 
-    assert run.retried() == Retried(0, None, 0)
+    assert run.retried() == RetriedAttempts(0, None, 0)
 
     record(run, [failed(0), broken(1)])
-    assert run.retried() == Retried(0, None, 0)  # both are shown, with their cost
+    assert run.retried() == RetriedAttempts(0, None, 0)  # both are shown, with their cost
 
     record(run, [failed(0), scored(1)])
-    assert run.retried() == Retried(2, 0.5, 1)
+    assert run.retried() == RetriedAttempts(2, 0.5, 1)
 
     record(run, [scored(0).model_copy(update=paid)])
     record(store.start_run(spec("run-2")), [failed(0)])
-    assert run.retried() == Retried(3, 1.0, 2)
+    assert run.retried() == RetriedAttempts(3, 1.0, 2)
     assert sum(row.cost_usd or 0.0 for row in run.results()) == 0.5
 
 
@@ -291,5 +291,5 @@ def test_a_rollout_whose_scorer_failed_costs_nothing_more(store: Store) -> None:
         assert run.attempts_cost_usd() == 0.5
     record(run, [scored(0).model_copy(update={"trajectory": paid})])
 
-    assert run.retried() == Retried(2, 0.0, 2)
+    assert run.retried() == RetriedAttempts(2, 0.0, 2)
     assert run.attempts_cost_usd() == 0.0

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from assay.store import Run, Store
-from assay.store.insert_rows import Entry, failure_entry, result_entry
+from assay.store.insert_rows import InsertRow, build_failure_row, build_result_row
 from assay.types import Boundary, Failure, Message, Sample, Trajectory
 from store_runs import QUICK, broken, key_of, scored, spec
 
@@ -20,8 +20,8 @@ def written(run: Run, *entries: tuple[Sample, str | None]) -> None:
     asyncio.run(work())
 
 
-def _entry(sample: Sample, digest: str | None) -> Entry:
-    make = result_entry if sample.failure is None else failure_entry
+def _entry(sample: Sample, digest: str | None) -> InsertRow:
+    make = build_result_row if sample.failure is None else build_failure_row
     entry = make(key_of(sample), sample, 0)
     entry.prompt_digest = digest
     return entry

@@ -7,7 +7,7 @@ import pytest
 
 from assay.errors import ConfigError, StoreError
 from assay.store import Store
-from assay.store.schema import tables
+from assay.store.schema import get_tables
 from assay.types import AgentSession, Endpoint, Message, Sample, Status, Trajectory
 from make import asked, called, said
 from store_runs import record, spec
@@ -88,7 +88,7 @@ def test_no_secret_reaches_the_server(postgresql_url: str) -> None:
         with store._database.reading() as connection:
             rows = [
                 tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
-                for table in vars(tables()).values()
+                for table in vars(get_tables()).values()
                 for row in connection.execute(table.select())
             ]
 
@@ -160,7 +160,7 @@ def test_sessions_are_listed_by_their_last_change(store: Store) -> None:
     for name in ("a", "b", "c"):
         store.save_session(session(name, updated_at="ignored"))
     with store._database.writing() as connection:
-        table = tables().session
+        table = get_tables().session
         connection.execute(table.update().where(table.c.id == "b").values(updated_at="2999"))
     store.save_session(session("d", status=Status.COMPLETED))
 
@@ -189,7 +189,9 @@ def test_an_id_that_a_column_cannot_hold_is_refused(store: Store, session_id: st
 def test_a_damaged_session_is_told_without_what_it_holds(store: Store) -> None:
     store.save_session(session())
     with store._database.writing() as connection:
-        connection.execute(tables().message.update().values(blob=b'{"role": "", "content": "x9"}'))
+        connection.execute(
+            get_tables().message.update().values(blob=b'{"role": "", "content": "x9"}')
+        )
 
     with pytest.raises(StoreError, match="session 'one' cannot be read") as told:
         store.load_session("one")

@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import ConfigError, StoreError
 from assay.store import Run, Store, StoreSettings
-from assay.store.schema import tables
+from assay.store.schema import get_tables
 from store_runs import spec
 
 
@@ -123,7 +123,7 @@ def test_a_stored_step_that_cannot_be_read_is_told(damaged: str, store: Store) -
     run = store.start_run(spec())
     run.record_step(3, {"loss": 1.0})
     with store._database.writing() as connection:
-        connection.execute(tables().step.update().values(metrics=damaged))
+        connection.execute(get_tables().step.update().values(metrics=damaged))
 
     with pytest.raises(StoreError, match="the stored step 3 cannot be read"):
         run.steps()

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from assay.errors import AssayError, ConfigError, StoreError, WireError
 from assay.store import Run, Store, StoreSettings, Writer, WriterSettings
-from assay.store.insert_rows import Entry, result_entry
+from assay.store.insert_rows import InsertRow, build_result_row
 from assay.types import Sample
 from store_runs import QUICK, broken, key_of, record, scored, spec
 
@@ -250,7 +250,7 @@ class Recorder:
         self.go.set()
         self.error: Exception | None = None
 
-    def write(self, entries: Sequence[Entry]) -> list[bool]:
+    def write(self, entries: Sequence[InsertRow]) -> list[bool]:
         self.go.wait(10)
         if self.error is not None:
             raise self.error
@@ -312,7 +312,7 @@ def test_samples_that_nobody_waits_for_are_written_together() -> None:
         async with recorder.writer(patient) as writer:
             writer.submit([], settled.append)
             for keys in ("a", "bc"):
-                writer.submit([result_entry(key, scored(0), 0) for key in keys], settled.append)
+                writer.submit([build_result_row(key, scored(0), 0) for key in keys], settled.append)
                 await asyncio.sleep(0.02)
             assert recorder.batches == []
             await asyncio.wait_for(writer.flush(), 180)
@@ -330,7 +330,7 @@ def test_samples_that_nobody_waits_for_are_written_in_time() -> None:
     async def work() -> None:
         async with recorder.writer(WriterSettings(flush_s=0.02)) as writer:
             written = asyncio.Event()
-            writer.submit([result_entry("key", scored(0), 0)], lambda _: written.set())
+            writer.submit([build_result_row("key", scored(0), 0)], lambda _: written.set())
             await asyncio.wait_for(written.wait(), 180)
 
     asyncio.run(work())
@@ -395,12 +395,12 @@ def test_so_many_bytes_may_wait_and_no_more() -> None:
     async def work() -> None:
         patient = WriterSettings(waiting_bytes=2500, flush_s=60.0)
         async with recorder.writer(patient) as writer:
-            entries = [result_entry(f"{n}", large, 0) for n in range(3)]
+            entries = [build_result_row(f"{n}", large, 0) for n in range(3)]
             for entry in entries:
                 assert not writer.is_full
                 writer.submit([entry], lambda _: None)
             # Nobody adds to a batch that is so large: it is written before its time.
-            waiting = asyncio.ensure_future(writer.until_room())
+            waiting = asyncio.ensure_future(writer.wait_for_room())
             await asyncio.sleep(0.05)
             assert not waiting.done()
             recorder.go.set()

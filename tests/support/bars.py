@@ -4,13 +4,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from assay.certify.certified import CertificationResult
-from assay.certify.criteria import Bar, CriterionOutcome
-from assay.certify.criterion_decisions import Counts, Timings, decide_score, latency_figures
+from assay.certify.criteria import CriterionOutcome, ResolvedCriterion
+from assay.certify.criterion_decisions import Counts, Timings, compute_latency_figures, decide_score
 
 SHA = "ab" * 32
 
 
-def score_bar(name: str = "exact_answer", threshold: float = 0.9, **fields: Any) -> Bar:
+def score_bar(
+    name: str = "exact_answer", threshold: float = 0.9, **fields: Any
+) -> ResolvedCriterion:
     """A bar that a score must reach."""
     given = {
         "name": name,
@@ -24,10 +26,10 @@ def score_bar(name: str = "exact_answer", threshold: float = 0.9, **fields: Any)
         "gate": "point",
         "confidence": 0.95,
     }
-    return Bar.model_validate({**given, **fields})
+    return ResolvedCriterion.model_validate({**given, **fields})
 
 
-def latency_bar(limit_ms: float = 1000, statistic: str = "p95", **fields: Any) -> Bar:
+def latency_bar(limit_ms: float = 1000, statistic: str = "p95", **fields: Any) -> ResolvedCriterion:
     """A limit on a statistic of times."""
     return score_bar(
         f"latency_{statistic}_ms",
@@ -63,7 +65,7 @@ def certification(*outcomes: CriterionOutcome, **fields: Any) -> CertificationRe
         "repeats": 1,
         "seed": None,
         "outcomes": outcomes or (outcome(),),
-        "latency": latency_figures(Timings([[0.1]] * 30), "p95"),
+        "latency": compute_latency_figures(Timings([[0.1]] * 30), "p95"),
         "run": "certify-helper-1",
         "started": moment,
         "finished": moment,

@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.certify import CertifySettings, certify, plan_certifications
 from assay.certify.certificate import Resource
-from assay.certify.report_files import Issuing, write_reports
+from assay.certify.report_files import IssueOptions, write_reports
 from assay.certify.signatures import generate_key, read_signing_key
 from certifying import manifest, profile, right
 
@@ -22,7 +22,9 @@ def issued(
     result = asyncio.run(certify(plan, store=folder / "store.db"))
     key = read_signing_key(generate_key(folder / "key.pem").private) if sign else None
     commit = Resource(name="git", digest={"gitCommit": "0123abcd" * 5})
-    written = write_reports(result, folder / "out", issuing=Issuing(subjects=(commit,), key=key))
+    written = write_reports(
+        result, folder / "out", issuing=IssueOptions(subjects=(commit,), key=key)
+    )
     return written[-1]
 
 

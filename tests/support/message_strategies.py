@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from assay.formats.conversion import HOMELESS, Lost
+from assay.formats.conversion import UNSUPPORTED_FIELDS, Dropped
 from assay.types import ContentBlock, DataBlock, Message, TextBlock, ToolCall
 
 words = st.text(max_size=12)
@@ -129,7 +129,7 @@ def recorded(messages: Iterable[Message]) -> list[Message]:
 
 
 def unreported(
-    messages: Sequence[Message], back: Sequence[Message], lost: Iterable[Lost]
+    messages: Sequence[Message], back: Sequence[Message], lost: Iterable[Dropped]
 ) -> list[str]:
     """Every set field of `messages` that is neither in `back` nor named in `lost`."""
     wheres = {loss.where for loss in lost}
@@ -163,7 +163,7 @@ class _Checker:
     def problems(self, sent: Message, found: Message) -> list[str]:
         wrong = [
             name
-            for name in ("role", "tool_call_id", "name", "reasoning", *HOMELESS)
+            for name in ("role", "tool_call_id", "name", "reasoning", *UNSUPPORTED_FIELDS)
             if getattr(sent, name) not in (None, {})
             and getattr(sent, name) != getattr(found, name)
             and not self.named(name)

@@ -24,8 +24,8 @@ from assay.errors import AssayError
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, EvalReport, Resume, evaluate
 from assay.store import Store, StoreSettings, Writer
-from assay.store.insert_rows import RESULT_COLUMNS, Entry
-from assay.store.writer import Settled
+from assay.store.insert_rows import RESULT_COLUMNS, InsertRow
+from assay.store.writer import WriteCallback
 from assay.types import Endpoint, EvaluateResult, Sample
 from memory import peak_bytes
 
@@ -83,7 +83,7 @@ def tell_acknowledgements(after: dict[int, Callable[[], None]]) -> None:
     """Say when the store has confirmed a sample, and do what is to happen after so many."""
     submit = Writer.submit
 
-    def told(self: Writer, entries: Sequence[Entry], settled: Settled) -> None:
+    def told(self: Writer, entries: Sequence[InsertRow], settled: WriteCallback) -> None:
         def watched(outcome: list[bool] | AssayError) -> None:
             if not isinstance(outcome, AssayError):
                 for entry, fresh in zip(entries, outcome, strict=True):
@@ -92,7 +92,7 @@ def tell_acknowledgements(after: dict[int, Callable[[], None]]) -> None:
 
         submit(self, entries, watched)
 
-    def tell(entry: Entry, fresh: bool) -> None:
+    def tell(entry: InsertRow, fresh: bool) -> None:
         global acknowledged
         sample_id = entry.values[RESULT_COLUMNS.index("sample_id") - 1]
         if entry.failed:

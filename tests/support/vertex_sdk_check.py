@@ -55,10 +55,10 @@ def described(case: Any) -> dict[str, Any]:
 
 def sent(types: Any, path: str) -> list[dict[str, Any]]:
     """The cases that `assay judge` makes of rows, as plain values."""
-    from assay.scorers.judges.vertex_service import case_of
+    from assay.scorers.judges.vertex_service import build_eval_case
 
     with open(path, encoding="utf-8") as file:
-        cases = [case_of(types, json.loads(line)) for line in file]
+        cases = [build_eval_case(types, json.loads(line)) for line in file]
     return [compared(case) for case in cases]
 
 

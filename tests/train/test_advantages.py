@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.train.advantages import EPSILON, group_advantages, has_signal
+from assay.train.advantages import EPSILON, compute_advantages, has_signal
 
 Rewards = list[float | None]
 
@@ -15,20 +15,20 @@ Rewards = list[float | None]
 def test_rewards_are_held_against_the_mean_and_the_sample_deviation() -> None:
     rewards = [1.0, 0.0, 0.5, 0.0]
 
-    found = group_advantages(rewards)
+    found = compute_advantages(rewards)
 
     mean, deviation = statistics.mean(rewards), statistics.stdev(rewards)
     assert found == pytest.approx([(each - mean) / (deviation + EPSILON) for each in rewards])
 
 
 def test_without_scaling_only_the_mean_is_taken_away() -> None:
-    assert group_advantages([2.0, 0.0, 4.0], scaling="mean") == [0.0, -2.0, 2.0]
+    assert compute_advantages([2.0, 0.0, 4.0], scaling="mean") == [0.0, -2.0, 2.0]
 
 
 @pytest.mark.parametrize("scaling", ["std", "mean"])
 def test_an_unknown_reward_is_neither_zero_nor_part_of_the_mean(scaling: object) -> None:
-    with_unknown = group_advantages([1.0, None, 0.0], scaling=scaling)  # type: ignore[arg-type]
-    without = group_advantages([1.0, 0.0], scaling=scaling)  # type: ignore[arg-type]
+    with_unknown = compute_advantages([1.0, None, 0.0], scaling=scaling)  # type: ignore[arg-type]
+    without = compute_advantages([1.0, 0.0], scaling=scaling)  # type: ignore[arg-type]
 
     assert with_unknown == [without[0], None, without[1]]
 
@@ -37,7 +37,7 @@ def test_an_unknown_reward_is_neither_zero_nor_part_of_the_mean(scaling: object)
     "rewards", [[0.5, 0.5, 0.5], [0.1 + 0.2, 0.3], [1.0], [None, None], [1.0, None], []]
 )
 def test_a_group_without_differences_teaches_nothing(rewards: Rewards) -> None:
-    found = group_advantages(rewards)
+    found = compute_advantages(rewards)
 
     assert not has_signal(rewards)
     assert found == [None if reward is None else 0.0 for reward in rewards]
@@ -51,7 +51,7 @@ def test_two_different_rewards_are_a_signal() -> None:
 def test_advantages_are_finite_sum_to_nothing_and_keep_the_order(
     rewards: Rewards, scaling: object
 ) -> None:
-    found = group_advantages(rewards, scaling=scaling)  # type: ignore[arg-type]
+    found = compute_advantages(rewards, scaling=scaling)  # type: ignore[arg-type]
 
     known = [each for each in found if each is not None]
     assert [each is None for each in found] == [each is None for each in rewards]

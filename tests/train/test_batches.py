@@ -8,13 +8,13 @@ import torch
 
 from assay.errors import TokenError
 from assay.train.batches import (
-    Group,
+    RolloutGroup,
     TrainedRollout,
+    build_micro_batch,
+    compute_step_size,
     is_truncated,
-    micro_batch,
-    packed,
-    step_size,
-    trained_rollouts,
+    pack_rollouts,
+    select_trained_rollouts,
 )
 from assay.train.grpo_config import GRPOConfig
 from assay.types import (
@@ -55,9 +55,9 @@ def broken() -> Sample:
 
 
 def test_failed_and_unjudged_rollouts_are_in_the_group_but_not_learned_from() -> None:
-    group = Group((rollout(1.0), rollout(None), broken(), rollout(0.0)))
+    group = RolloutGroup((rollout(1.0), rollout(None), broken(), rollout(0.0)))
 
-    learned = trained_rollouts([group], config(advantage="mean"))
+    learned = select_trained_rollouts([group], config(advantage="mean"))
 
     assert group.rewards == (1.0, None, None, 0.0)
     assert [each.advantage for each in learned] == [0.5, -0.5]
@@ -65,30 +65,30 @@ def test_failed_and_unjudged_rollouts_are_in_the_group_but_not_learned_from() ->
 
 def test_the_samples_of_one_rollout_stay_one_rollout() -> None:
     forked = rollout(1.0, call("ab", "cd"), call("xy", "z"))
-    group = Group((forked, rollout(0.0)))
+    group = RolloutGroup((forked, rollout(0.0)))
 
-    first, _ = trained_rollouts([group], config(advantage="mean"))
+    first, _ = select_trained_rollouts([group], config(advantage="mean"))
 
     assert [part.tokens for part in first.parts] == [list(map(ord, t)) for t in ("abcd", "xyz")]
     assert first.advantage == 0.5
     assert first.trained_tokens == 3
-    assert step_size([first], config()).rollouts == 1
+    assert compute_step_size([first], config()).rollouts == 1
 
 
 @pytest.mark.parametrize(("choice", "learned"), [("keep", 2), ("drop", 0), ("resample", 0)])
 def test_groups_without_differences_are_kept_or_dropped_as_told(choice: str, learned: int) -> None:
-    group = Group((rollout(1.0), rollout(1.0)))
+    group = RolloutGroup((rollout(1.0), rollout(1.0)))
 
-    assert len(trained_rollouts([group], config(zero_variance=choice))) == learned
+    assert len(select_trained_rollouts([group], config(zero_variance=choice))) == learned
 
 
 def test_truncated_rollouts_count_for_the_mean_and_may_be_left_out_of_the_loss() -> None:
     cut = rollout(1.0, call("ab", "cd", finish_reason="length"))
-    group = Group((cut, rollout(0.0)))
+    group = RolloutGroup((cut, rollout(0.0)))
 
     assert is_truncated(cut)
-    assert len(trained_rollouts([group], config())) == 2
-    (only,) = trained_rollouts([group], config(advantage="mean", drop_truncated=True))
+    assert len(select_trained_rollouts([group], config())) == 2
+    (only,) = select_trained_rollouts([group], config(advantage="mean", drop_truncated=True))
     assert only.advantage == -0.5
 
 
@@ -111,7 +111,7 @@ def test_truncated_rollouts_count_for_the_mean_and_may_be_left_out_of_the_loss()
 )
 def test_tokens_that_nobody_sampled_are_refused(sample: Sample, problem: str) -> None:
     with pytest.raises(TokenError, match=problem):
-        trained_rollouts([Group((sample, rollout(0.0)))], config())
+        select_trained_rollouts([RolloutGroup((sample, rollout(0.0)))], config())
 
 
 def test_they_are_taken_when_told_so_without_a_weight_of_importance() -> None:
@@ -120,8 +120,8 @@ def test_they_are_taken_when_told_so_without_a_weight_of_importance() -> None:
     )
     settings = config(allow_unrecorded_tokens=True)
 
-    learned = trained_rollouts([Group((made_of_text, rollout(0.0)))], settings)
-    batch = micro_batch(learned, step_size(learned, settings), settings, device="cpu")
+    learned = select_trained_rollouts([RolloutGroup((made_of_text, rollout(0.0)))], settings)
+    batch = build_micro_batch(learned, compute_step_size(learned, settings), settings, device="cpu")
 
     assert [math.isnan(each) for each in batch.recorded_N.tolist()] == [True, True, False, False]
 
@@ -134,32 +134,36 @@ def trained(*lengths: int) -> list[TrainedRollout]:
 
 
 def test_passes_hold_rollouts_of_like_length_within_the_limit() -> None:
-    passes = packed(trained(3, 10, 4, 9, 2), 20)
+    passes = pack_rollouts(trained(3, 10, 4, 9, 2), 20)
 
     assert [[each.longest for each in some] for some in passes] == [[10, 9], [4, 3, 2]]
-    assert packed([], 20) == []
+    assert pack_rollouts([], 20) == []
 
 
 def test_a_rollout_over_the_limit_goes_alone() -> None:
-    assert [len(some) for some in packed(trained(50, 60, 5), 20)] == [1, 1, 1]
+    assert [len(some) for some in pack_rollouts(trained(50, 60, 5), 20)] == [1, 1, 1]
 
 
 def test_the_parts_of_a_rollout_are_never_parted() -> None:
     long = TrainedRollout(tuple(each.parts[0] for each in trained(9, 9, 9)), 1.0)
 
-    passes = packed([long, *trained(3)], 20)
+    passes = pack_rollouts([long, *trained(3)], 20)
 
     assert [[len(each.parts) for each in some] for some in passes] == [[3], [1]]
 
 
 def test_the_tensors_point_at_the_sampled_tokens_and_nothing_else() -> None:
-    learned = trained_rollouts(
-        [Group((rollout(1.0, call("ab", "cd"), call("xyz", "w")), rollout(0.0, call("q", "rst"))))],
+    learned = select_trained_rollouts(
+        [
+            RolloutGroup(
+                (rollout(1.0, call("ab", "cd"), call("xyz", "w")), rollout(0.0, call("q", "rst")))
+            )
+        ],
         config(advantage="mean"),
     )
     settings = config(loss_type="grpo")
 
-    batch = micro_batch(learned, step_size(learned, settings), settings, device="cpu")
+    batch = build_micro_batch(learned, compute_step_size(learned, settings), settings, device="cpu")
 
     targets = batch.ids_RT[batch.row_N, batch.place_N].tolist()
     assert "".join(map(chr, targets)) == "cdwrst"
@@ -185,7 +189,7 @@ def test_passes_are_bounded_by_the_tokens_that_have_logits() -> None:
     rollouts = [answered(90, 9) for _ in range(6)]
 
     # Each has logits at ten places: those of its answer, and the one before.
-    assert [len(some) for some in packed(rollouts, 10_000, 30)] == [3, 3]
-    assert [len(some) for some in packed(rollouts, 10_000, 29)] == [2, 2, 2]
-    assert [len(some) for some in packed(rollouts, 10_000, 1)] == [1] * 6
-    assert [len(some) for some in packed(rollouts, 10_000)] == [6]
+    assert [len(some) for some in pack_rollouts(rollouts, 10_000, 30)] == [3, 3]
+    assert [len(some) for some in pack_rollouts(rollouts, 10_000, 29)] == [2, 2, 2]
+    assert [len(some) for some in pack_rollouts(rollouts, 10_000, 1)] == [1] * 6
+    assert [len(some) for some in pack_rollouts(rollouts, 10_000)] == [6]

@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from assay.train.batches import Group
-from assay.train.curve import reward_curve, write_curve
-from assay.train.rollout_collector import Collected
-from assay.train.step_statistics import StepMetrics, Update, step_metrics
+from assay.train.batches import RolloutGroup
+from assay.train.curve import render_reward_curve, write_curve
+from assay.train.rollout_collector import StepRollouts
+from assay.train.step_statistics import StepMetrics, Update, compute_step_metrics
 from assay.types import EvaluateResult, Sample
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -16,13 +16,15 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def step(number: int, reward: float | None) -> StepMetrics:
     sample = Sample(score=EvaluateResult(score=reward))
-    collected = Collected([Group((sample,))], position=0, seconds=1.0, found=0, resampled=0)
-    return step_metrics(number, collected, Update((), None, 0.1, 1.0))
+    collected = StepRollouts(
+        [RolloutGroup((sample,))], position=0, seconds=1.0, found=0, resampled=0
+    )
+    return compute_step_metrics(number, collected, Update((), None, 0.1, 1.0))
 
 
 def drawn(*rewards: float | None, title: str = "reward") -> ElementTree.Element:
     steps = [step(number, reward) for number, reward in enumerate(rewards, start=1)]
-    return ElementTree.fromstring(reward_curve(steps, title=title))
+    return ElementTree.fromstring(render_reward_curve(steps, title=title))
 
 
 def texts(picture: ElementTree.Element) -> list[str]:
@@ -70,7 +72,7 @@ def test_a_title_is_text_and_never_markup() -> None:
 def test_the_line_is_the_mean_of_the_last_steps() -> None:
     steps = [step(number, reward) for number, reward in enumerate((0.0, 1.0), start=1)]
 
-    picture = ElementTree.fromstring(reward_curve(steps, window=2))
+    picture = ElementTree.fromstring(render_reward_curve(steps, window=2))
 
     (line,) = picture.iter(f"{SVG}polyline")
     first, last = [float(pair.split(",")[1]) for pair in (line.get("points") or "").split()]

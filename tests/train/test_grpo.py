@@ -15,12 +15,18 @@ from assay.errors import ConfigError, MissingExtra, TrainingError
 from assay.providers.in_process import LocalModel
 from assay.runner import EvalConfig, evaluate
 from assay.store import Store
-from assay.train.events import Began, RolledOut, Saved, Stepped, TrainingEvent
+from assay.train.events import (
+    CheckpointSaved,
+    RolloutFinished,
+    StepFinished,
+    TrainingEvent,
+    TrainingStarted,
+)
 from assay.train.grpo import grpo_train, grpo_train_async
 from assay.train.grpo_config import GRPOConfig
 from assay.train.lora import Lora
-from assay.train.rollout_collector import STEP
-from assay.train.token_spans import tokenised
+from assay.train.rollout_collector import STEP_KEY
+from assay.train.token_spans import tokenize_sample
 from assay.train.training_session import TrainingSession
 from assay.types import Endpoint, EvaluateResult, Message, Sample
 from lamps import (
@@ -92,7 +98,7 @@ def test_every_trained_token_is_one_that_a_recorded_call_sampled(tmp_path: Path)
         samples = list(store.run(result.run_id).samples())
     calls = [call for each in samples if each.trajectory for call in each.trajectory.calls]
     sampled = sum(len(call.completion_ids or ()) for call in calls)
-    masked = sum(sum(part.loss_mask) for each in samples for part in tokenised(each))
+    masked = sum(sum(part.loss_mask) for each in samples for part in tokenize_sample(each))
     assert result.steps[0].trained_tokens == sampled == masked
     assert {call.weight_version for call in calls} == {"step-0"}
 
@@ -209,7 +215,7 @@ def test_the_store_holds_each_rollout_with_its_step_group_and_reward(tmp_path: P
         samples = list(run.samples())
         totals = run.totals
     assert totals.recorded == totals.valid == 24
-    assert {each.metadata[STEP] for each in samples} == {1, 2}
+    assert {each.metadata[STEP_KEY] for each in samples} == {1, 2}
     groups = {each.group_index for each in samples}
     assert groups == set(range(6))
     assert all(sum(each.group_index == group for each in samples) == 4 for group in groups)
@@ -254,9 +260,9 @@ def test_it_tells_whoever_watches(tmp_path: Path) -> None:
 
     result = trained(tmp_path, num_steps=2, session=session)
 
-    assert told[0] == Began(result.run_id, 0, 2)
-    assert [each.metrics for each in told if isinstance(each, Stepped)] == result.steps
-    assert isinstance(told[-1], Saved)
+    assert told[0] == TrainingStarted(result.run_id, 0, 2)
+    assert [each.metrics for each in told if isinstance(each, StepFinished)] == result.steps
+    assert isinstance(told[-1], CheckpointSaved)
 
 
 def test_it_works_where_an_event_loop_runs_already(tmp_path: Path) -> None:
@@ -293,7 +299,7 @@ def test_weights_that_became_infinite_end_the_training_before_they_are_used(
     model = lamp_model()
 
     def spoil(event: TrainingEvent) -> None:
-        if isinstance(event, RolledOut) and event.done == event.of:
+        if isinstance(event, RolloutFinished) and event.done == event.of:
             with torch.no_grad():
                 model.model.lm_head.bias.fill_(math.nan)
 
@@ -401,7 +407,7 @@ def test_a_few_steps_without_any_success_do_not_end_a_training_that_had_some(
     tmp_path: Path,
 ) -> None:
     def broken_later(sample: Sample) -> float:
-        if sample.metadata[STEP] in broken:
+        if sample.metadata[STEP_KEY] in broken:
             raise RuntimeError("the scorer broke")
         return looked_and_said(sample)
 

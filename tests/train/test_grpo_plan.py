@@ -8,7 +8,7 @@ import pytest
 from assay.datasets import load_samples
 from assay.environments import BasicEnvironment, CalculatorEnvironment, Environment
 from assay.errors import ConfigError, DatasetError
-from assay.train.grpo_plan import Plan, environment_factory, planned
+from assay.train.grpo_plan import GRPOPlan, build_environment_factory, plan_training
 from assay.types import Sample
 from lamps import PROMPTS, Lamp, lamp_config, looked_and_said
 
@@ -23,13 +23,13 @@ class Optional(BasicEnvironment):
 
 
 def made(environment_cls: Any) -> Environment:
-    factory = environment_factory(environment_cls)
+    factory = build_environment_factory(environment_cls)
     assert callable(factory)
     return factory(SAMPLE)
 
 
-def plan(folder: Path, prompts: Any = PROMPTS, environment_cls: Any = Lamp) -> Plan:
-    return planned(lamp_config(folder), prompts, looked_and_said, environment_cls)
+def plan(folder: Path, prompts: Any = PROMPTS, environment_cls: Any = Lamp) -> GRPOPlan:
+    return plan_training(lamp_config(folder), prompts, looked_and_said, environment_cls)
 
 
 @pytest.mark.parametrize(

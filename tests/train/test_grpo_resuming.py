@@ -10,7 +10,7 @@ from assay.errors import ConfigError, StoreError, TrainingError
 from assay.providers.in_process import LocalModel
 from assay.runner import Stop
 from assay.store import Run, Store
-from assay.train.events import Saved, Stepped, TrainingEvent
+from assay.train.events import CheckpointSaved, StepFinished, TrainingEvent
 from assay.train.grpo import grpo_train
 from assay.train.lora import Lora
 from assay.train.training_session import TrainingSession
@@ -58,7 +58,7 @@ class StopAt:
 
     def __call__(self, event: TrainingEvent) -> None:
         self.events.append(event)
-        if isinstance(event, Stepped) and (event.metrics.step, 0) == self._at:
+        if isinstance(event, StepFinished) and (event.metrics.step, 0) == self._at:
             self.stop.request()
 
     def session(self, folder: Path, *, resume: bool = False) -> TrainingSession:
@@ -73,7 +73,7 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_whole_step(tmp_path: Path) -> No
 
     assert cut.interrupted
     assert cut.model_path is None
-    assert [each.step for each in stopper.events if isinstance(each, Saved)] == [1]
+    assert [each.step for each in stopper.events if isinstance(each, CheckpointSaved)] == [1]
     session = TrainingSession(store=tmp_path / "cut" / "store.db", resume=True)
     rest = trained(tmp_path / "cut", num_steps=3, session=session)
     assert not rest.interrupted
@@ -185,7 +185,7 @@ def test_a_repaired_scorer_judges_the_rollouts_of_a_training_without_scores(
 
 def test_steps_after_the_checkpoint_do_not_stay_when_they_are_done_again(tmp_path: Path) -> None:
     def killed_in_the_fourth(event: TrainingEvent) -> None:
-        if isinstance(event, Stepped) and event.metrics.step == 4:
+        if isinstance(event, StepFinished) and event.metrics.step == 4:
             raise Killed
 
     store = tmp_path / "store.db"

@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from assay.errors import MissingExtra
-from assay.train.lora import Lora, with_lora
+from assay.train.lora import Lora, add_lora
 from word_models import word_model
 
 
 def test_only_the_chosen_layers_get_matrices_and_only_these_are_trained() -> None:
-    model = with_lora(word_model(["red"]).model, Lora(rank=3, target_modules=("q_proj",)))
+    model = add_lora(word_model(["red"]).model, Lora(rank=3, target_modules=("q_proj",)))
 
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
     assert len(trained) == 2 * 2
@@ -23,4 +23,4 @@ def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "peft", None)
 
     with pytest.raises(MissingExtra, match=r"needs the package `peft`(?s:.*)assay\[train\]"):
-        with_lora(model, Lora())
+        add_lora(model, Lora())

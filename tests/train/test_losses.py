@@ -12,12 +12,12 @@ from assay.train.grpo_config import GRPOConfig
 from assay.train.losses import (
     StepSize,
     TokenTerms,
-    clipped_gain,
-    divergence,
-    grpo_loss,
-    importance_weight,
-    policy_ratio,
-    token_scale,
+    compute_clipped_gain,
+    compute_divergence,
+    compute_grpo_loss,
+    compute_importance_weight,
+    compute_policy_ratio,
+    compute_token_scale,
 )
 
 
@@ -60,7 +60,7 @@ def terms(settings: GRPOConfig, tokens: Sequence[Token] = TOKENS) -> TokenTerms:
         return torch.tensor([getattr(token, name) for token in tokens], dtype=torch.float64)
 
     lengths = [sum(other.rollout == token.rollout for other in tokens) for token in tokens]
-    scale = [token_scale(settings.loss_type, each, size(settings)) for each in lengths]
+    scale = [compute_token_scale(settings.loss_type, each, size(settings)) for each in lengths]
     return TokenTerms(
         logprobs_N=column("new").requires_grad_(True),
         old_N=column("old"),
@@ -119,7 +119,7 @@ def test_the_loss_is_what_it_comes_to_by_hand(
         max_tokens=5,
     )
 
-    loss, sums = grpo_loss(terms(settings), settings)
+    loss, sums = compute_grpo_loss(terms(settings), settings)
 
     assert float(loss.detach()) == pytest.approx(by_hand(settings), rel=1e-12)
     assert sums.tokens == len(TOKENS)
@@ -128,10 +128,14 @@ def test_the_loss_is_what_it_comes_to_by_hand(
 def test_the_kinds_of_loss_differ_in_what_a_token_of_a_long_rollout_weighs() -> None:
     step = StepSize(rollouts=4, tokens=100, length_constant=50)
 
-    assert token_scale("grpo", 40, step) == 1 / 160
-    assert token_scale("grpo", 2, step) == 1 / 8
-    assert token_scale("dapo", 40, step) == token_scale("dapo", 2, step) == 1 / 100
-    assert token_scale("dr_grpo", 40, step) == token_scale("dr_grpo", 2, step) == 1 / 200
+    assert compute_token_scale("grpo", 40, step) == 1 / 160
+    assert compute_token_scale("grpo", 2, step) == 1 / 8
+    assert compute_token_scale("dapo", 40, step) == compute_token_scale("dapo", 2, step) == 1 / 100
+    assert (
+        compute_token_scale("dr_grpo", 40, step)
+        == compute_token_scale("dr_grpo", 2, step)
+        == 1 / 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +156,9 @@ def test_clipping_takes_the_gradient_away_only_where_the_bound_is_passed(
 ) -> None:
     ratio_N = torch.tensor([ratio], dtype=torch.float64, requires_grad=True)
 
-    found = clipped_gain(ratio_N, torch.tensor([advantage], dtype=torch.float64), low=0.8, high=1.3)
+    found = compute_clipped_gain(
+        ratio_N, torch.tensor([advantage], dtype=torch.float64), low=0.8, high=1.3
+    )
     found.sum().backward()
 
     assert float(found.detach()) == pytest.approx(gain)
@@ -163,7 +169,7 @@ def test_clipping_takes_the_gradient_away_only_where_the_bound_is_passed(
 def test_clipped_tokens_are_counted() -> None:
     settings = config(clip_low=0.2, clip_high=0.2)
 
-    _, sums = grpo_loss(terms(settings), settings)
+    _, sums = compute_grpo_loss(terms(settings), settings)
 
     # exp(0.3) > 1.2 with a positive advantage, exp(-1.5) < 0.8 with a negative one.
     assert sums.clipped == 2
@@ -174,7 +180,7 @@ def test_a_policy_that_did_not_change_has_no_ratio_but_one_and_is_never_clipped(
     settings = config(clip_low=0.0, clip_high=0.0)
     same = [Token(t.rollout, t.old, t.old, t.old, t.old, t.advantage) for t in TOKENS]
 
-    _, sums = grpo_loss(terms(settings, same), settings)
+    _, sums = compute_grpo_loss(terms(settings, same), settings)
 
     assert (sums.ratio, sums.clipped, sums.weight, sums.kl) == (6.0, 0.0, 6.0, 0.0)
 
@@ -182,7 +188,7 @@ def test_a_policy_that_did_not_change_has_no_ratio_but_one_and_is_never_clipped(
 def test_the_ratio_of_a_rollout_is_the_mean_of_all_its_tokens_however_it_was_cut() -> None:
     settings = config(importance_level="sequence")
 
-    ratio_N = policy_ratio(terms(settings), "sequence").detach()
+    ratio_N = compute_policy_ratio(terms(settings), "sequence").detach()
 
     first = math.exp((0.3 - 0.1 - 0.9) / 3)
     assert ratio_N.tolist() == pytest.approx(
@@ -201,29 +207,29 @@ def test_the_importance_weight_is_capped_has_no_gradient_and_is_one_where_nothin
     ]
     settings = config(importance_cap=3.0)
 
-    weight_N = importance_weight(terms(settings, tokens), cap=3.0)
-    loss, sums = grpo_loss(terms(settings, tokens), settings)
+    weight_N = compute_importance_weight(terms(settings, tokens), cap=3.0)
+    loss, sums = compute_grpo_loss(terms(settings, tokens), settings)
 
     assert weight_N.tolist() == pytest.approx([math.exp(0.2), 3.0, math.exp(-0.5), 1.0])
     assert not weight_N.requires_grad
     assert sums.weight_capped == 1
     assert math.isfinite(float(loss.detach()))
-    assert importance_weight(terms(settings, tokens), cap=None).tolist() == [1.0] * 4
+    assert compute_importance_weight(terms(settings, tokens), cap=None).tolist() == [1.0] * 4
 
 
 def test_the_divergence_is_zero_for_equal_models_and_never_negative() -> None:
     same = torch.tensor([-0.3, -2.0])
     other = torch.tensor([-0.1, -4.0])
 
-    assert divergence(same, same).tolist() == [0.0, 0.0]
-    assert bool((divergence(same, other) > 0).all())
+    assert compute_divergence(same, same).tolist() == [0.0, 0.0]
+    assert bool((compute_divergence(same, other) > 0).all())
 
 
 def test_the_gradient_is_finite_and_only_that_of_the_policy() -> None:
     settings = config(beta=0.1)
     made = terms(settings)
 
-    loss, _ = grpo_loss(made, settings)
+    loss, _ = compute_grpo_loss(made, settings)
     loss.backward()
 
     assert made.logprobs_N.grad is not None

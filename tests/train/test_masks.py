@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.train import tokenised
+from assay.train import tokenize_sample
 from assay.types import ModelCall, Sample, Trajectory
 from mask_properties import broken, calls_of, whole
 from mask_rollouts import (
@@ -149,7 +149,7 @@ FAULTS: dict[str, tuple[Fault, set[str]]] = {
 def test_every_property_holds_for_two_turns(name: str) -> None:
     rollout = scripted_rollout(name)
 
-    made = tokenised(rollout)
+    made = tokenize_sample(rollout)
 
     assert len(calls_of(rollout)) == 2
     assert broken(name, rollout, made) == set()
@@ -161,7 +161,7 @@ def test_every_property_holds_for_two_turns(name: str) -> None:
 def test_every_property_holds_for_what_the_weights_really_sample(name: str, seed: int) -> None:
     rollout = sampled_rollout(name, seed)
 
-    assert broken(name, rollout, tokenised(rollout)) == set()
+    assert broken(name, rollout, tokenize_sample(rollout)) == set()
 
 
 @pytest.mark.parametrize("name", ["qwen2.5", "llama3", "mistral", "qwen3, thinking", "phi3"])
@@ -170,7 +170,7 @@ def test_a_fault_is_flagged(name: str, fault: str) -> None:
     rollout = scripted_rollout(name)
     cause, expected = FAULTS[fault]
 
-    flagged = broken(name, rollout, cause(name, tokenised(rollout)))
+    flagged = broken(name, rollout, cause(name, tokenize_sample(rollout)))
 
     assert expected <= flagged
 
@@ -183,7 +183,7 @@ def test_ids_are_the_truth_whatever_they_decode_to(length: int) -> None:
         ids = tuple(chance.randrange(len(tokenizer)) for _ in range(length))
         calls = [ModelCall(prompt_ids=(1, 2), completion_ids=ids)]
 
-        (made,) = tokenised(Sample(prompt="?", trajectory=Trajectory(calls=calls)))
+        (made,) = tokenize_sample(Sample(prompt="?", trajectory=Trajectory(calls=calls)))
 
         assert made.tokens == [1, 2, *ids]
         again = tokenizer(tokenizer.decode(ids), add_special_tokens=False)["input_ids"]

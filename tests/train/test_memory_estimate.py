@@ -7,7 +7,7 @@ import torch
 from transformers import Qwen3Config
 
 from assay.train import GRPOConfig, Lora, MemoryEstimate, estimate_memory
-from assay.train.memory_estimate import logits_per_pass
+from assay.train.memory_estimate import compute_logits_per_pass
 
 GB = 10**9
 QWEN3_0_6B = {
@@ -104,5 +104,5 @@ def test_activations_are_estimated_at_least_and_not_at_twice_what_is_held() -> N
 
 
 def test_logits_take_tokens_times_vocabulary() -> None:
-    assert logits_per_pass(16 * 300 * 10, 300) == 10
-    assert logits_per_pass(1, 300) == 1
+    assert compute_logits_per_pass(16 * 300 * 10, 300) == 10
+    assert compute_logits_per_pass(1, 300) == 1

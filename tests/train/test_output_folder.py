@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from assay.errors import ConfigError, TrainingError
-from assay.train.output_folder import Output
+from assay.train.output_folder import OutputFolder
 
 
 class Begun(BaseModel):
@@ -22,18 +22,18 @@ class Begun(BaseModel):
 
 
 @pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path / "out")
+def output(tmp_path: Path) -> OutputFolder:
+    return OutputFolder(tmp_path / "out")
 
 
-def test_a_new_folder_can_begin_one_but_not_go_on(output: Output) -> None:
+def test_a_new_folder_can_begin_one_but_not_go_on(output: OutputFolder) -> None:
     output.check(resume=False)
 
     with pytest.raises(ConfigError, match="no training here to go on with"):
         output.check(resume=True)
 
 
-def test_a_folder_that_has_one_can_go_on_but_not_begin_another(output: Output) -> None:
+def test_a_folder_that_has_one_can_go_on_but_not_begin_another(output: OutputFolder) -> None:
     output.begin(Begun(run_id="a"))
 
     output.check(resume=True)
@@ -42,7 +42,7 @@ def test_a_folder_that_has_one_can_go_on_but_not_begin_another(output: Output) -
     assert output.begun(Begun).run_id == "a"
 
 
-def test_checking_leaves_nothing_behind(output: Output) -> None:
+def test_checking_leaves_nothing_behind(output: OutputFolder) -> None:
     output.check(resume=False)
 
     assert not output.folder.exists()
@@ -52,7 +52,7 @@ def test_checking_leaves_nothing_behind(output: Output) -> None:
 @pytest.mark.parametrize("name", ["file", "file/out"])
 def test_a_place_where_nothing_can_be_written_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    output = Output(tmp_path / name)
+    output = OutputFolder(tmp_path / name)
 
     with pytest.raises(ConfigError, match="cannot be written: Not a directory"):
         output.check(resume=False)
@@ -61,14 +61,14 @@ def test_a_place_where_nothing_can_be_written_is_refused(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["model", "checkpoints", "metrics.jsonl", "reward.svg"])
-def test_what_is_not_of_a_training_is_not_written_over(name: str, output: Output) -> None:
+def test_what_is_not_of_a_training_is_not_written_over(name: str, output: OutputFolder) -> None:
     (output.folder / name).mkdir(parents=True)
 
     with pytest.raises(ConfigError, match=f"{name}: not of a training"):
         output.check(resume=False)
 
 
-def test_other_things_in_a_folder_are_not_in_the_way(output: Output) -> None:
+def test_other_things_in_a_folder_are_not_in_the_way(output: OutputFolder) -> None:
     output.folder.mkdir()
     (output.folder / "notes.txt").write_text("")
 
@@ -77,7 +77,7 @@ def test_other_things_in_a_folder_are_not_in_the_way(output: Output) -> None:
     assert [path.name for path in output.folder.iterdir()] == ["notes.txt"]
 
 
-def test_a_folder_whose_training_cannot_be_read_says_so(output: Output) -> None:
+def test_a_folder_whose_training_cannot_be_read_says_so(output: OutputFolder) -> None:
     output.folder.mkdir()
     (output.folder / "training.json").write_text("{}")
 
@@ -85,54 +85,54 @@ def test_a_folder_whose_training_cannot_be_read_says_so(output: Output) -> None:
         output.begun(Begun)
 
 
-def test_two_trainings_are_not_in_one_folder_at_once(output: Output) -> None:
+def test_two_trainings_are_not_in_one_folder_at_once(output: OutputFolder) -> None:
     told = rf"out: process {os.getpid()} on {socket.gethostname()} is training here\n  hint: wait"
 
-    with output.claimed(resume=False):
+    with output.claim(resume=False):
         output.begin(Begun(run_id="a"))
         for resume in (False, True):
-            with pytest.raises(ConfigError, match=told), output.claimed(resume=resume):
+            with pytest.raises(ConfigError, match=told), output.claim(resume=resume):
                 pass
 
-    with output.claimed(resume=True):
+    with output.claim(resume=True):
         assert output.begun(Begun).run_id == "a"
 
 
-def test_a_training_that_began_since_the_check_is_noticed(output: Output) -> None:
+def test_a_training_that_began_since_the_check_is_noticed(output: OutputFolder) -> None:
     output.check(resume=False)
-    with output.claimed(resume=False):
+    with output.claim(resume=False):
         output.begin(Begun(run_id="a"))
 
     with (
         pytest.raises(ConfigError, match="there is a training here already"),
-        output.claimed(resume=False),
+        output.claim(resume=False),
     ):
         pass
 
 
-def test_only_what_is_gone_on_with_can_be_taken_over(output: Output) -> None:
-    with output.claimed(resume=False):
+def test_only_what_is_gone_on_with_can_be_taken_over(output: OutputFolder) -> None:
+    with output.claim(resume=False):
         with (
             pytest.raises(ConfigError, match="is training here"),
-            output.claimed(resume=False, take_over=True),
+            output.claim(resume=False, take_over=True),
         ):
             pass
         output.begin(Begun(run_id="a"))
-        with output.claimed(resume=True, take_over=True):
+        with output.claim(resume=True, take_over=True):
             pass
-        with pytest.raises(ConfigError, match="is training here"), output.claimed(resume=True):
+        with pytest.raises(ConfigError, match="is training here"), output.claim(resume=True):
             pass
 
 
 def test_where_there_are_no_locks_a_folder_is_used_without(
-    output: Output, monkeypatch: pytest.MonkeyPatch
+    output: OutputFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", without)
 
-    with output.claimed(resume=False):
+    with output.claim(resume=False):
         output.begin(Begun(run_id="a"))
 
     assert output.begun(Begun).run_id == "a"
@@ -165,23 +165,23 @@ def claiming(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_a_killed_process_leaves_a_folder_that_can_be_used(output: Output) -> None:
+def test_a_killed_process_leaves_a_folder_that_can_be_used(output: OutputFolder) -> None:
     with claiming(output.folder, "stays") as process:
         with (
             pytest.raises(ConfigError, match=f"process {process.pid} on "),
-            output.claimed(resume=False),
+            output.claim(resume=False),
         ):
             pass
         process.kill()
 
-    with output.claimed(resume=False):
+    with output.claim(resume=False):
         pass
 
 
-def test_what_a_training_forked_does_not_keep_its_folder(output: Output) -> None:
+def test_what_a_training_forked_does_not_keep_its_folder(output: OutputFolder) -> None:
     with claiming(output.folder, "forks") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ended\n"
 
-        with output.claimed(resume=False):
+        with output.claim(resume=False):
             pass

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from assay.errors import TrainingError
-from assay.train.batches import TrainedRollout, micro_batch, step_size
+from assay.train.batches import TrainedRollout, build_micro_batch, compute_step_size
 from assay.train.lora import Lora
-from assay.train.policy import Policy, seeded, token_logprobs
+from assay.train.policy import Policy, compute_token_logprobs, fix_seed
 from policies import TEMPERATURE, config, gradient, sampled
 from word_models import word_model
 
@@ -18,11 +18,13 @@ def test_recomputed_logprobs_are_those_that_were_recorded() -> None:
     model = word_model(["red"], bias=2.0)
     rollouts = sampled(model)
     settings = config()
-    batch = micro_batch(rollouts, step_size(rollouts, settings), settings, device="cpu")
+    batch = build_micro_batch(
+        rollouts, compute_step_size(rollouts, settings), settings, device="cpu"
+    )
 
     with torch.no_grad():
-        logprobs_N, entropy_N = token_logprobs(model.model, batch, TEMPERATURE)
-        cold_N, _ = token_logprobs(model.model, batch, 1.0)
+        logprobs_N, entropy_N = compute_token_logprobs(model.model, batch, TEMPERATURE)
+        cold_N, _ = compute_token_logprobs(model.model, batch, 1.0)
 
     assert float((logprobs_N - batch.recorded_N).abs().max()) < 1e-4
     assert float((cold_N - batch.recorded_N).abs().max()) > 0.1  # a wrong temperature shows
@@ -45,14 +47,16 @@ def test_the_direction_is_towards_what_did_better() -> None:
     rollouts = sampled(model)
     settings = config()
     policy = Policy(model, settings)
-    batch = micro_batch(rollouts, step_size(rollouts, settings), settings, device="cpu")
+    batch = build_micro_batch(
+        rollouts, compute_step_size(rollouts, settings), settings, device="cpu"
+    )
     with torch.no_grad():
-        before_N, _ = token_logprobs(model.model, batch, TEMPERATURE)
+        before_N, _ = compute_token_logprobs(model.model, batch, TEMPERATURE)
 
     policy.update(rollouts, learning_rate=1e-3)
 
     with torch.no_grad():
-        after_N, _ = token_logprobs(model.model, batch, TEMPERATURE)
+        after_N, _ = compute_token_logprobs(model.model, batch, TEMPERATURE)
     assert float(((after_N - before_N) * batch.advantages_N * batch.scale_N).sum()) > 0
 
 
@@ -76,7 +80,7 @@ def test_several_updates_move_the_ratio_and_are_clipped() -> None:
 def test_the_reference_stays_the_model_before_training(lora: Lora | None) -> None:
     model = word_model(["red"])
     rollouts = sampled(model)
-    with seeded(0):
+    with fix_seed(0):
         policy = Policy(model, config(measure_kl=True, lora=lora))
 
     first, second = (policy.update(rollouts, learning_rate=0.05).sums.kl for _ in range(2))
@@ -90,7 +94,7 @@ def test_with_lora_only_added_matrices_are_trained_and_saved_merged(tmp_path: Pa
     model = word_model(["red"])
     rollouts = sampled(model)
     before = {name: each.detach().clone() for name, each in model.model.named_parameters()}
-    with seeded(0):
+    with fix_seed(0):
         policy = Policy(model, config(lora=Lora(rank=2)))
 
     policy.update(rollouts, learning_rate=0.05)
@@ -130,9 +134,9 @@ def test_a_seed_holds_inside_only() -> None:
     expected = torch.rand(1)
     torch.manual_seed(1)
 
-    with seeded(9):
+    with fix_seed(9):
         one = torch.rand(1)
-    with seeded(9):
+    with fix_seed(9):
         other = torch.rand(1)
 
     assert one == other
@@ -140,9 +144,9 @@ def test_a_seed_holds_inside_only() -> None:
 
 
 def test_weights_that_matter_later_are_known_again() -> None:
-    assert Policy(word_model(["red"]), config()).initial_digest() is None
+    assert Policy(word_model(["red"]), config()).digest_initial_weights() is None
     digests = {
-        Policy(word_model(["red"], seed=seed), config(beta=0.1)).initial_digest()
+        Policy(word_model(["red"], seed=seed), config(beta=0.1)).digest_initial_weights()
         for seed in (0, 0, 1)
     }
     assert len(digests) == 2

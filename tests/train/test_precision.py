@@ -15,7 +15,7 @@ from assay.train import (
     grpo_train,
     sft_train,
 )
-from assay.train.precision import WeightsUnchanged, hold_in_float32
+from assay.train.precision import WeightsUnchanged, cast_to_float32
 from assay.train.trained_weights import TrainedWeights
 from lamps import trained, weights
 from tiny_models import tiny_local, tiny_model, tiny_weights
@@ -83,7 +83,7 @@ def test_optimizer_state_and_checkpoint_are_float32() -> None:
     trained_weights = TrainedWeights(local, lora=None, weight_decay=0.0)
     ids = torch.tensor([[5, 6, 7]])
 
-    with local.computing():
+    with local.autocast():
         loss = local.model(input_ids=ids, labels=ids).loss
     loss.backward()
     trained_weights.update(learning_rate=1e-6, max_grad_norm=1.0)
@@ -98,10 +98,10 @@ def test_a_model_that_is_held_in_float32_computes_in_what_it_was_loaded_in() -> 
     local = LocalModel(tiny_weights().bfloat16(), tiny_local().tokenizer, threads=1)
     before = local.generate([[5, 6]], Sampling(max_tokens=3), seeds=[1])
 
-    hold_in_float32(local)
+    cast_to_float32(local)
 
     assert dtypes(local) == {torch.float32}
-    with local.computing(), torch.no_grad():
+    with local.autocast(), torch.no_grad():
         assert local.model(input_ids=torch.tensor([[5, 6]])).logits.dtype is torch.bfloat16
     after = local.generate([[5, 6]], Sampling(max_tokens=3), seeds=[1])
     assert after[0].logprobs == pytest.approx(before[0].logprobs, abs=0.1)

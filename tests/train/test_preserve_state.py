@@ -9,7 +9,7 @@ import pytest
 
 from assay.providers.in_process import LocalModel
 from assay.train.lora import Lora
-from assay.train.preserve_state import as_it_was
+from assay.train.preserve_state import preserve_model_state
 from lamps import lamp_model, trained
 
 
@@ -18,7 +18,7 @@ def test_there_is_no_dropout_inside() -> None:
     attention = local.model.model.layers[0].self_attn
     attention.attention_dropout = 0.5
 
-    with as_it_was(local):
+    with preserve_model_state(local):
         assert attention.attention_dropout == 0.0
 
     assert attention.attention_dropout == 0.5
@@ -27,7 +27,7 @@ def test_there_is_no_dropout_inside() -> None:
 def test_random_numbers_go_on_as_if_nothing_had_been() -> None:
     before = random.getstate(), str(numpy.random.get_state())
 
-    with as_it_was(lamp_model()):
+    with preserve_model_state(lamp_model()):
         random.seed(7)
         numpy.random.seed(7)
 
@@ -38,7 +38,7 @@ def test_a_forward_of_the_models_own_is_kept() -> None:
     local = lamp_model()
     own = local.model.forward = lambda **_: None
 
-    with as_it_was(local):
+    with preserve_model_state(local):
         local.model.forward = lambda **_: 1
 
     assert local.model.forward is own

@@ -8,8 +8,8 @@ import torch
 from assay.errors import ConfigError
 from assay.providers.in_process import LocalModel
 from assay.train import Lora, SFTConfig, sft_train
-from assay.train.policy import Policy, seeded
-from assay.train.recomputation import recomputing, should_recompute
+from assay.train.policy import Policy, fix_seed
+from assay.train.recomputation import recompute_layers, should_recompute
 from policies import config, gradient, sampled
 from tiny_models import tiny_local
 from word_models import word_model
@@ -20,7 +20,7 @@ def test_layers_that_are_computed_again_give_the_same_gradients(lora: Lora | Non
     rollouts = sampled(word_model(["red"]))
 
     def gradients(**fields: Any) -> Any:
-        with seeded(0):
+        with fix_seed(0):
             policy = Policy(word_model(["red"]), config(lora=lora, **fields))
         return gradient(policy, rollouts)
 
@@ -45,7 +45,7 @@ def test_less_is_remembered_and_the_model_is_as_it_was() -> None:
         return sum(sizes)
 
     before = remembered()
-    with recomputing(model):
+    with recompute_layers(model):
         inside = remembered()
         assert not any(each.training for each in model.modules() if not list(each.children()))
 

@@ -6,7 +6,7 @@ import pytest
 
 from assay.errors import ConfigError, StoreError
 from assay.store import Store
-from assay.train.output_folder import Output
+from assay.train.output_folder import OutputFolder
 from assay.train.training_session import TrainingSession
 from lamps import trained
 
@@ -47,7 +47,7 @@ def test_a_folder_that_cannot_be_made_leaves_no_run_behind(
 
 def test_a_folder_that_another_training_has_leaves_no_run_behind(tmp_path: Path) -> None:
     with (
-        Output(tmp_path / "out").claimed(resume=False),
+        OutputFolder(tmp_path / "out").claim(resume=False),
         pytest.raises(ConfigError, match=r"out: process \d+ on .* is training here"),
     ):
         trained(tmp_path)
@@ -74,7 +74,7 @@ def test_a_training_is_gone_on_with_by_one_process_unless_taken_over(tmp_path: P
     store = tmp_path / "store.db"
     trained(tmp_path, num_steps=1)
 
-    with Output(tmp_path / "out").claimed(resume=True):
+    with OutputFolder(tmp_path / "out").claim(resume=True):
         with pytest.raises(ConfigError, match="is training here"):
             trained(tmp_path, session=TrainingSession(store=store, resume=True))
         session = TrainingSession(store=store, resume=True, take_over=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.errors import TokenError
-from assay.train import Retokeniser, retokenised, token_source, tokenised
+from assay.train import Retokeniser, retokenize_sample, token_source, tokenize_sample
 from assay.train.token_spans import FORKS
 from assay.types import Message, ModelCall, Sample, ToolSpec, Trajectory
 from make import answered, asked, called, said
@@ -49,7 +49,7 @@ def conversation(messages: list[Message], **fields: Any) -> Sample:
 
 def made_of(name: str, kind: str) -> list[Sample]:
     tools = [ToolSpec(name="calc")] if kind == "tools" else []
-    return retokenised(conversation(TALKS[kind], id="one"), tokenizer_for(name), tools=tools)
+    return retokenize_sample(conversation(TALKS[kind], id="one"), tokenizer_for(name), tools=tools)
 
 
 def trained(name: str, samples: list[Sample]) -> list[str]:
@@ -159,7 +159,7 @@ def test_tokens_made_of_text_are_marked_and_have_no_logprobs() -> None:
 def test_answers_in_the_prompt_are_context() -> None:
     history = Sample(prompt=PLAIN[:3], trajectory=Trajectory(messages=PLAIN))
 
-    made = retokenised(history, tokenizer_for("qwen2_5"))
+    made = retokenize_sample(history, tokenizer_for("qwen2_5"))
 
     assert trained("qwen2_5", made) == ["second<|im_end|>"]
 
@@ -169,7 +169,7 @@ def test_calls_say_which_messages_were_sampled() -> None:
     assert shown.trajectory is not None
     shown.trajectory.calls = [ModelCall(message_index=3), ModelCall(error="overloaded")]
 
-    made = retokenised(shown, tokenizer_for("qwen2_5"))
+    made = retokenize_sample(shown, tokenizer_for("qwen2_5"))
 
     assert trained("qwen2_5", made) == ["second<|im_end|>"]
 
@@ -177,7 +177,7 @@ def test_calls_say_which_messages_were_sampled() -> None:
 def test_an_answer_of_weight_zero_is_context() -> None:
     light = Message(role="assistant", content="first", weight=0)
 
-    made = retokenised(conversation([PLAIN[0], light, *PLAIN[2:]]), tokenizer_for("qwen2_5"))
+    made = retokenize_sample(conversation([PLAIN[0], light, *PLAIN[2:]]), tokenizer_for("qwen2_5"))
 
     assert trained("qwen2_5", made) == ["second<|im_end|>"]
 
@@ -186,7 +186,7 @@ def test_a_system_message_that_was_put_before_the_prompt_changes_nothing() -> No
     system = Message(role="system", content="Be brief")
     prepared = Sample(prompt=PLAIN[:1], trajectory=Trajectory(messages=[system, *PLAIN]))
 
-    made = retokenised(prepared, tokenizer_for("qwen2_5"))
+    made = retokenize_sample(prepared, tokenizer_for("qwen2_5"))
 
     assert trained("qwen2_5", made) == ["first<|im_end|>|second<|im_end|>"]
 
@@ -200,7 +200,7 @@ def test_a_system_message_that_the_template_leaves_out_is_refused() -> None:
     told = conversation([Message(role="system", content="Say 2"), *PLAIN])
 
     with pytest.raises(TokenError, match="leaves out 'Be brief' of a message"):
-        retokenised(told, deaf)
+        retokenize_sample(told, deaf)
 
 
 def test_which_answers_are_new_must_be_known() -> None:
@@ -208,7 +208,7 @@ def test_which_answers_are_new_must_be_known() -> None:
     unclear = Sample(prompt=other, trajectory=Trajectory(messages=PLAIN))
 
     with pytest.raises(TokenError, match="cannot be told"):
-        retokenised(unclear, tokenizer_for("qwen2_5"))
+        retokenize_sample(unclear, tokenizer_for("qwen2_5"))
 
 
 NOTHING = {
@@ -220,14 +220,16 @@ NOTHING = {
 @pytest.mark.parametrize(("given", "problem"), NOTHING.values(), ids=NOTHING)
 def test_without_an_answer_there_is_nothing_to_learn(given: Sample, problem: str) -> None:
     with pytest.raises(TokenError, match=problem):
-        retokenised(given, tokenizer_for("qwen2_5"))
+        retokenize_sample(given, tokenizer_for("qwen2_5"))
 
 
 def test_samples_of_one_rollout_share_its_calls_out() -> None:
     calls = [ModelCall(message_index=1), ModelCall(message_index=3)]
     talk = Trajectory(messages=THOUGHT, calls=calls)
 
-    first, second = retokenised(Sample(prompt="hello", trajectory=talk), tokenizer_for("qwen3"))
+    first, second = retokenize_sample(
+        Sample(prompt="hello", trajectory=talk), tokenizer_for("qwen3")
+    )
 
     assert first.trajectory is not None
     assert second.trajectory is not None
@@ -240,12 +242,12 @@ def test_a_part_of_a_rollout_is_not_retokenised_again() -> None:
     first, _ = made_of("qwen3", "thought")
 
     with pytest.raises(TokenError, match="one of several samples"):
-        retokenised(first, tokenizer_for("qwen3"))
+        retokenize_sample(first, tokenizer_for("qwen3"))
 
 
 def test_text_has_no_recorded_tokens_to_append() -> None:
     with pytest.raises(TokenError, match="no model call is recorded"):
-        tokenised(conversation(PLAIN))
+        tokenize_sample(conversation(PLAIN))
 
 
 def test_one_retokeniser_serves_samples_of_every_kind() -> None:

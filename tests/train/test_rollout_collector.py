@@ -10,7 +10,7 @@ from assay.environments import Step
 from assay.providers.in_process import LocalModel
 from assay.runner import Stop
 from assay.store import Store
-from assay.train.events import RolledOut, TrainingEvent
+from assay.train.events import RolloutFinished, TrainingEvent
 from assay.train.grpo import grpo_train
 from assay.train.training_session import TrainingSession
 from assay.types import EvaluateResult, Message, Sample, Status
@@ -116,7 +116,7 @@ def test_each_recorded_rollout_is_told_of(tmp_path: Path) -> None:
 
     trained(tmp_path, num_steps=1, session=session, score_fn=looked_and_said)
 
-    rolled = [event for event in told if isinstance(event, RolledOut)]
+    rolled = [event for event in told if isinstance(event, RolloutFinished)]
     assert [event.done for event in rolled] == list(range(1, 13))
     assert {(event.step, event.of) for event in rolled} == {(1, 12)}
 

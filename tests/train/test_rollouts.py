@@ -9,7 +9,7 @@ import pytest
 from assay.agents import Limits, RolloutFailed
 from assay.environments import BasicEnvironment, CalculatorEnvironment, Environment, Step
 from assay.errors import ConfigError, EndpointError, TokenError
-from assay.formats.tool_schemas import tools_of
+from assay.formats.tool_schemas import find_tools
 from assay.providers import ModelClient, Reply
 from assay.providers.in_process import LocalClient
 from assay.train import (
@@ -79,7 +79,7 @@ def test_the_tools_that_were_offered_are_kept_with_the_rollout() -> None:
 
     sample = rolled_out("5 + 3?", CalculatorEnvironment, told("8"), tokenizer=tokenizer)
 
-    assert [tool["function"]["name"] for tool in tools_of(sample)] == ["calculate"]
+    assert [tool["function"]["name"] for tool in find_tools(sample)] == ["calculate"]
 
 
 def test_recorded_ids_come_before_the_text() -> None:

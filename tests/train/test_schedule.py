@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.train.schedule import Schedule, scheduled_rate
+from assay.train.schedule import Schedule, compute_learning_rate
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from assay.train.schedule import Schedule, scheduled_rate
 )
 def test_every_step_has_its_rate(schedule: Schedule, warmup: int, rates: list[float]) -> None:
     found = [
-        scheduled_rate(step, of=4, highest=1.0, schedule=schedule, warmup_steps=warmup)
+        compute_learning_rate(step, of=4, highest=1.0, schedule=schedule, warmup_steps=warmup)
         for step in range(1, 5)
     ]
 

@@ -12,8 +12,8 @@ from assay.errors import ConfigError, MissingExtra, TrainingError
 from assay.providers.in_process import LocalModel, Sampling
 from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
-from assay.train.checkpoints import weights_digest
-from assay.train.output_folder import Output
+from assay.train.checkpoints import digest_weights
+from assay.train.output_folder import OutputFolder
 from assay.types import Sample
 from mask_rollouts import sampled_rollout
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer
@@ -48,7 +48,7 @@ def train(folder: Path, data: Any = None, **settings: Any) -> SFTResult:
 
 
 def digest(model: LocalModel) -> str:
-    return weights_digest(dict(model.model.named_parameters()))
+    return digest_weights(dict(model.model.named_parameters()))
 
 
 def numbers(steps: list[SFTStep]) -> list[dict[str, Any]]:
@@ -256,7 +256,7 @@ def test_a_model_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_another_training_has_is_left_alone(tmp_path: Path) -> None:
     with (
-        Output(tmp_path).claimed(resume=False),
+        OutputFolder(tmp_path).claim(resume=False),
         pytest.raises(ConfigError, match=r"process \d+ on .* is training here"),
     ):
         train(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from assay.datasets import load_samples
 from assay.errors import ConfigError, TokenError
 from assay.train import SFTConfig
-from assay.train.sft_data import Example, Examples, read_examples, read_template, templated
+from assay.train.sft_data import Example, Examples, read_examples, read_template, replace_template
 from assay.types import (
     Boundary,
     EvaluateResult,
@@ -211,11 +211,11 @@ def test_a_template_of_a_file_is_used_and_leaves_the_tokenizer_alone(tmp_path: P
     path = tmp_path / "template.jinja"
     path.write_text(chat_template("smollm2"))
 
-    other = templated(tokenizer, read_template(path))
+    other = replace_template(tokenizer, read_template(path))
 
     assert other.chat_template == chat_template("smollm2")
     assert tokenizer.chat_template == chat_template("qwen2.5")
-    assert templated(tokenizer, read_template(None)) is tokenizer
+    assert replace_template(tokenizer, read_template(None)) is tokenizer
 
 
 def test_a_template_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

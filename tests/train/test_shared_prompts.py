@@ -8,10 +8,10 @@ import pytest
 import torch
 import transformers
 
-from assay.train.batches import MicroBatch, TrainedRollout, micro_batch, step_size
+from assay.train.batches import MicroBatch, TrainedRollout, build_micro_batch, compute_step_size
 from assay.train.grpo_config import GRPOConfig
-from assay.train.policy import token_logprobs
-from assay.train.shared_prompts import logits_after, share_prompts
+from assay.train.policy import compute_token_logprobs
+from assay.train.shared_prompts import compute_logits_after, share_prompts
 from assay.types import Sample
 
 VOCABULARY = 40
@@ -74,13 +74,13 @@ def groups() -> MicroBatch:
     ]
     rollouts = [TrainedRollout(each, 1.0 - place) for place, each in enumerate(parts)]
     config = GRPOConfig(model_name="any")
-    return micro_batch(rollouts, step_size(rollouts, config), config, device="cpu")
+    return build_micro_batch(rollouts, compute_step_size(rollouts, config), config, device="cpu")
 
 
 def read(model: Any, batch: MicroBatch) -> tuple[torch.Tensor, torch.Tensor]:
     """The logprobs, and the gradient of a loss of them in one vector."""
     model.zero_grad()
-    logprobs_N, _ = token_logprobs(model, batch, 0.7)
+    logprobs_N, _ = compute_token_logprobs(model, batch, 0.7)
     (logprobs_N * torch.arange(len(logprobs_N)).cos()).sum().backward()
     grads = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
     return logprobs_N.detach(), torch.cat(grads)
@@ -92,7 +92,7 @@ def read(model: Any, batch: MicroBatch) -> tuple[torch.Tensor, torch.Tensor]:
 def test_logprobs_and_gradients_are_those_of_samples_read_alone(make: Callable[[], Any]) -> None:
     model, batch = made(make), groups()
     assert batch.shared is not None
-    assert logits_after(model, batch.shared) is not None
+    assert compute_logits_after(model, batch.shared) is not None
 
     logprobs_N, gradient = read(model, batch)
     alone_N, alone = read(model, replace(batch, shared=None))
@@ -106,8 +106,8 @@ def test_a_model_with_a_running_state_reads_every_sample_whole() -> None:
     model, batch = made(running_state), groups()
     assert batch.shared is not None
 
-    assert logits_after(model, batch.shared) is None
-    logprobs_N, _ = token_logprobs(model, batch, 1.0)
+    assert compute_logits_after(model, batch.shared) is None
+    logprobs_N, _ = compute_token_logprobs(model, batch, 1.0)
 
     assert bool(logprobs_N.isfinite().all())
 
@@ -118,7 +118,7 @@ def test_a_model_with_a_memory_of_its_own_is_not_trusted_with_another() -> None:
     model.forward = lambda past_key_values=None, **named: forward(**named)
     assert batch.shared is not None
 
-    assert logits_after(model, batch.shared) is None
+    assert compute_logits_after(model, batch.shared) is None
 
 
 def test_a_pass_reads_each_prompt_once_and_nothing_after_the_last_sampled_token() -> None:
@@ -127,7 +127,7 @@ def test_a_pass_reads_each_prompt_once_and_nothing_after_the_last_sampled_token(
         lambda _, __, named: seen.append(tuple(named["input_ids"].shape)), with_kwargs=True
     )
 
-    token_logprobs(model, batch, 1.0)
+    compute_token_logprobs(model, batch, 1.0)
 
     # Three prompts without their last token, then what follows: 1 + 3 + 3 + 2 tokens, less one.
     assert batch.ids_RT.shape == (7, 18)
@@ -175,11 +175,11 @@ def test_a_sample_without_sampled_tokens_shares_what_the_others_do_not() -> None
         TrainedRollout((sample(prompt, (1, 0)),), 0.5),
     ]
     config = GRPOConfig(model_name="any")
-    batch = micro_batch(rollouts, step_size(rollouts, config), config, device="cpu")
+    batch = build_micro_batch(rollouts, compute_step_size(rollouts, config), config, device="cpu")
     model = made(full_attention)
     assert batch.shared is not None
 
-    logprobs_N, _ = token_logprobs(model, batch, 1.0)
-    alone_N, _ = token_logprobs(model, replace(batch, shared=None), 1.0)
+    logprobs_N, _ = compute_token_logprobs(model, batch, 1.0)
+    alone_N, _ = compute_token_logprobs(model, replace(batch, shared=None), 1.0)
 
     assert torch.allclose(logprobs_N, alone_N, atol=1e-5)

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from assay.train.batches import Group, TrainedRollout
+from assay.train.batches import RolloutGroup, TrainedRollout
 from assay.train.losses import LossSums
 from assay.train.policy import UpdateStats
-from assay.train.rollout_collector import Collected
-from assay.train.step_statistics import Update, step_metrics
+from assay.train.rollout_collector import StepRollouts
+from assay.train.step_statistics import Update, compute_step_metrics
 from assay.types import (
     Boundary,
     EvaluateResult,
@@ -29,16 +29,16 @@ def failed(boundary: Boundary) -> Sample:
     return Sample(failure=Failure.of(RuntimeError("no"), boundary), score=EvaluateResult())
 
 
-def collected(*groups: tuple[Sample, ...], **fields: Any) -> Collected:
+def collected(*groups: tuple[Sample, ...], **fields: Any) -> StepRollouts:
     given = {"position": 0, "seconds": 2.0, "found": 0, "resampled": 0, **fields}
-    return Collected(groups=[Group(group) for group in groups], **given)
+    return StepRollouts(groups=[RolloutGroup(group) for group in groups], **given)
 
 
 NOTHING = Update(rollouts=(), stats=None, learning_rate=0.1, seconds=1.0)
 
 
 def test_every_rollout_is_valid_invalid_or_failed_and_only_valid_ones_have_a_mean() -> None:
-    found = step_metrics(
+    found = compute_step_metrics(
         3,
         collected(
             (rollout(1.0), rollout(0.0), rollout(None)),
@@ -60,7 +60,9 @@ def test_every_rollout_is_valid_invalid_or_failed_and_only_valid_ones_have_a_mea
 
 
 def test_what_was_not_measured_is_unknown_and_not_zero() -> None:
-    found = step_metrics(1, collected((failed(Boundary.SCORER), failed(Boundary.SCORER))), NOTHING)
+    found = compute_step_metrics(
+        1, collected((failed(Boundary.SCORER), failed(Boundary.SCORER))), NOTHING
+    )
 
     assert found.reward is found.reward_low is found.response_tokens is found.tokens_per_s is None
     assert found.loss is found.kl is found.entropy is found.grad_norm is None
@@ -68,7 +70,9 @@ def test_what_was_not_measured_is_unknown_and_not_zero() -> None:
 
 
 def test_rollouts_that_were_found_say_nothing_about_speed() -> None:
-    assert step_metrics(1, collected((rollout(1.0),), found=1), NOTHING).tokens_per_s is None
+    assert (
+        compute_step_metrics(1, collected((rollout(1.0),), found=1), NOTHING).tokens_per_s is None
+    )
 
 
 def test_an_update_gives_means_over_its_tokens() -> None:
@@ -82,7 +86,7 @@ def test_an_update_gives_means_over_its_tokens() -> None:
         seconds=0.5,
     )
 
-    found = step_metrics(1, collected((rollout(1.0), rollout(0.0))), update)
+    found = compute_step_metrics(1, collected((rollout(1.0), rollout(0.0))), update)
 
     assert found.updated
     assert (found.ratio, found.ratio_max, found.clip_fraction) == (1.5, 2.5, 0.25)

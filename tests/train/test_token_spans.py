@@ -1,11 +1,11 @@
-"""`tokenised`: what is appended, what counts for the loss, and which calls are refused."""
+"""`tokenize_sample`: what is appended, what counts for the loss, and which calls are refused."""
 
 from typing import Any
 
 import pytest
 
 from assay.errors import TokenError
-from assay.train import check_tokens, token_source, tokenised
+from assay.train import check_tokens, token_source, tokenize_sample
 from assay.train.token_spans import FORK, FORKS
 from assay.types import EvaluateResult, ModelCall, Sample, Trajectory
 from make import asked, said, sample
@@ -37,7 +37,7 @@ def counted(made: Sample) -> str:
 
 
 def test_the_mask_is_on_what_was_sampled() -> None:
-    (made,) = tokenised(recorded(call("Q:", "an$")))
+    (made,) = tokenize_sample(recorded(call("Q:", "an$")))
 
     assert text(made) == "Q:an$"
     assert counted(made) == "..an$"
@@ -48,7 +48,7 @@ def test_the_mask_is_on_what_was_sampled() -> None:
 def test_a_turn_that_continues_the_tokens_is_appended() -> None:
     two = recorded(call("Q:", "an$", logprobs=[-1, -2, -3]), call("Q:an$T:", "b$"))
 
-    (made,) = tokenised(two)
+    (made,) = tokenize_sample(two)
 
     assert counted(made) == "..an$..b$"
     assert made.rollout_log_probs == [0, 0, -1, -2, -3, 0, 0, -0.5, -0.5]
@@ -65,7 +65,7 @@ def test_a_turn_that_does_not_continue_them_begins_another_sample() -> None:
         score=EvaluateResult(score=0.5),
     )
 
-    first, second = tokenised(rewritten)
+    first, second = tokenize_sample(rewritten)
 
     assert [counted(first), counted(second)] == ["..<t>an$", ".......b$"]
     assert [first.id, second.id] == ["one", "one#fork-1"]
@@ -81,25 +81,25 @@ def test_two_agents_that_take_turns_keep_their_own_tokens() -> None:
         call("Q:", "a$"), call("sub:", "x$"), call("Q:a$T:", "b$"), call("sub:x$T:", "y$")
     )
 
-    assert [counted(made) for made in tokenised(interleaved)] == ["..a$..b$", "....x$..y$"]
+    assert [counted(made) for made in tokenize_sample(interleaved)] == ["..a$..b$", "....x$..y$"]
 
 
 def test_the_longest_tokens_that_fit_are_continued() -> None:
     retried = recorded(call("Q", "a"), call("Q", "a"), call("Qab", "c"), call("Qabcd", "e"))
 
-    assert [counted(made) for made in tokenised(retried)] == [".a.c.e", ".a"]
+    assert [counted(made) for made in tokenize_sample(retried)] == [".a.c.e", ".a"]
 
 
 def test_an_equal_prompt_asked_twice_counts_each_answer_once() -> None:
     twice = recorded(call("Q:", "a$"), call("Q:", "b$"))
 
-    assert [counted(made) for made in tokenised(twice)] == ["..a$", "..b$"]
+    assert [counted(made) for made in tokenize_sample(twice)] == ["..a$", "..b$"]
 
 
 def test_tokenising_again_finds_no_token_twice() -> None:
-    made = tokenised(recorded(call("Q:", "<t>an$"), call("Q:an$T:", "b$")))
+    made = tokenize_sample(recorded(call("Q:", "<t>an$"), call("Q:an$T:", "b$")))
 
-    again = [one for fork in made for one in tokenised(fork)]
+    again = [one for fork in made for one in tokenize_sample(fork)]
 
     assert again == made
 
@@ -108,21 +108,21 @@ def test_the_sample_itself_is_left_as_it_was() -> None:
     given = recorded(call("Q:", "a$"), call("X:", "b$"))
     before = given.model_copy(deep=True)
 
-    tokenised(given)
+    tokenize_sample(given)
 
     assert given == before
 
 
 def test_rollouts_without_an_id_get_one_that_their_samples_share() -> None:
-    first, second = tokenised(recorded(call("Q:", "a$"), call("X:", "b$")))
-    (other,) = tokenised(recorded(call("Q:", "z$")))
+    first, second = tokenize_sample(recorded(call("Q:", "a$"), call("X:", "b$")))
+    (other,) = tokenize_sample(recorded(call("Q:", "z$")))
 
     assert first.rollout_id
     assert first.rollout_id == second.rollout_id != other.rollout_id
 
 
 def test_without_logprobs_there_are_none_rather_than_zeros() -> None:
-    (made,) = tokenised(recorded(call("Q:", "a$"), call("Q:a$T:", "b$", logprobs=None)))
+    (made,) = tokenize_sample(recorded(call("Q:", "a$"), call("Q:a$T:", "b$", logprobs=None)))
 
     assert made.rollout_log_probs is None
     assert counted(made) == "..a$..b$"
@@ -131,7 +131,7 @@ def test_without_logprobs_there_are_none_rather_than_zeros() -> None:
 def test_a_failed_call_sampled_nothing() -> None:
     failed = ModelCall(error="overloaded")
 
-    first, second = tokenised(recorded(call("Q:", "a$"), failed, call("X:", "b$")))
+    first, second = tokenize_sample(recorded(call("Q:", "a$"), failed, call("X:", "b$")))
 
     assert [counted(first), counted(second)] == ["..a$", "..b$"]
     assert first.trajectory is not None
@@ -141,7 +141,7 @@ def test_a_failed_call_sampled_nothing() -> None:
 def test_an_answer_cut_at_its_limit_has_no_end_to_count() -> None:
     cut = recorded(call("Q:", "an", finish_reason="length"), call("Q:an$T:", "b$"))
 
-    assert [counted(made) for made in tokenised(cut)] == ["..an...b$"]
+    assert [counted(made) for made in tokenize_sample(cut)] == ["..an...b$"]
 
 
 REFUSED = {
@@ -157,18 +157,18 @@ REFUSED = {
 @pytest.mark.parametrize(("bad", "problem"), REFUSED.values(), ids=REFUSED)
 def test_a_call_without_usable_ids_is_refused(bad: ModelCall, problem: str) -> None:
     with pytest.raises(TokenError, match=problem):
-        tokenised(recorded(bad, id="one"))
+        tokenize_sample(recorded(bad, id="one"))
 
 
 def test_the_call_at_fault_is_named() -> None:
     with pytest.raises(TokenError, match=r"sample one, call 2: .*\n  hint: for SFT, `retoken"):
-        tokenised(recorded(call("Q:", "a$"), ModelCall(), id="one"))
+        tokenize_sample(recorded(call("Q:", "a$"), ModelCall(), id="one"))
 
 
 @pytest.mark.parametrize("given", [Sample(prompt="?"), Sample(prompt="?", trajectory=Trajectory())])
 def test_without_calls_there_is_nothing_to_append(given: Sample) -> None:
     with pytest.raises(TokenError, match="no model call is recorded"):
-        tokenised(given)
+        tokenize_sample(given)
 
 
 def test_nobody_knows_where_unmarked_tokens_come_from() -> None:

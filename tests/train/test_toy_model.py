@@ -9,7 +9,7 @@ import pytest
 from assay.environments import BasicEnvironment
 from assay.errors import ConfigError, MissingExtra
 from assay.providers.in_process import LocalModel
-from assay.train import agent_rollout_to_sample, retokenised
+from assay.train import agent_rollout_to_sample, retokenize_sample
 from assay.train.toy_model import character_model
 from assay.types import Endpoint, Message, Sample
 from make import asked, said, sample
@@ -48,7 +48,7 @@ def test_a_demonstration_is_learned_from_its_answer_to_its_end() -> None:
     tokenizer = small().tokenizer
     shown = sample(asked("1+1="), said("10"))
 
-    (made,) = retokenised(shown, tokenizer)
+    (made,) = retokenize_sample(shown, tokenizer)
 
     learned = [token for token, counts in zip(made.tokens, made.loss_mask, strict=True) if counts]
     assert tokenizer.decode(made.tokens) == "1+1=10<end>"

@@ -11,7 +11,7 @@ import torch
 from assay.errors import ConfigError, TrainingError
 from assay.runner import Stop
 from assay.store import Store
-from assay.train.events import Saved, Stepped, TrainingEvent
+from assay.train.events import CheckpointSaved, StepFinished, TrainingEvent
 from assay.train.grpo import GRPOResult, grpo_train, grpo_train_async
 from assay.train.lora import Lora
 from assay.train.training_session import TrainingSession
@@ -214,7 +214,7 @@ def test_a_stop_leaves_a_checkpoint_to_go_on_from(
 
     def seen(event: TrainingEvent) -> None:
         events.append(event)
-        if isinstance(event, Stepped) and not during_rollouts:
+        if isinstance(event, StepFinished) and not during_rollouts:
             stop.request()
 
     session = TrainingSession(store=tmp_path / "store.db", watch=seen, stop=stop)
@@ -223,7 +223,7 @@ def test_a_stop_leaves_a_checkpoint_to_go_on_from(
         cut = trained(tmp_path, backend="trl", session=session, **THREE)
 
     assert cut.interrupted
-    assert [each.step for each in events if isinstance(each, Saved)] == [1]
+    assert [each.step for each in events if isinstance(each, CheckpointSaved)] == [1]
     rest = resumed(tmp_path, **THREE)
     assert not rest.interrupted
     assert [step.reward for step in rest.steps] == [step.reward for step in whole.steps]
@@ -269,7 +269,7 @@ def test_a_gradient_that_is_no_number_is_not_followed(
 def test_a_training_that_is_cancelled_ends(tmp_path: Path) -> None:
     async def cancelled() -> GRPOResult:
         def seen(event: TrainingEvent) -> None:
-            if isinstance(event, Stepped):
+            if isinstance(event, StepFinished):
                 training.cancel()
 
         training = asyncio.ensure_future(
@@ -315,7 +315,7 @@ def test_what_trl_itself_refuses_is_told_before_anything_is_written(
     def refused(*_: object) -> None:
         raise ValueError("this device has no bf16")
 
-    monkeypatch.setattr("assay.train.trl_trainer.trainer_arguments", refused)
+    monkeypatch.setattr("assay.train.trl_trainer.build_trainer_arguments", refused)
 
     with pytest.raises(ConfigError, match="TRL refuses the settings: this device has no bf16"):
         trained(tmp_path, backend="trl")

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from assay.providers.in_process import LocalModel
-from assay.train.batches import TrainedRollout, micro_batch, step_size
+from assay.train.batches import TrainedRollout, build_micro_batch, compute_step_size
 from assay.train.grpo_config import GRPOConfig
-from assay.train.losses import TokenTerms, grpo_loss
-from assay.train.policy import Policy, token_logprobs
+from assay.train.losses import TokenTerms, compute_grpo_loss
+from assay.train.policy import Policy, compute_token_logprobs
 from assay.train.trl_trainer import make_trainer
 from assay.types import Sample
 from word_models import word_model
@@ -58,8 +58,10 @@ def own_logprobs(local: LocalModel, tokens: list[int]) -> list[float]:
 
 
 def local_loss(policy: Policy, batch: Frozen, config: GRPOConfig) -> Any:
-    flat = micro_batch(batch.rollouts, step_size(batch.rollouts, config), config, device="cpu")
-    logprobs_N, _ = token_logprobs(policy.local.model, flat, config.temperature)
+    flat = build_micro_batch(
+        batch.rollouts, compute_step_size(batch.rollouts, config), config, device="cpu"
+    )
+    logprobs_N, _ = compute_token_logprobs(policy.local.model, flat, config.temperature)
     places = list(zip(flat.row_N.tolist(), flat.place_N.tolist(), strict=True))
     terms = TokenTerms(
         logprobs_N=logprobs_N,
@@ -71,7 +73,7 @@ def local_loss(policy: Policy, batch: Frozen, config: GRPOConfig) -> Any:
         rollout_N=flat.rollout_N,
         rollouts=flat.rollouts,
     )
-    loss, sums = grpo_loss(terms, config)
+    loss, sums = compute_grpo_loss(terms, config)
     assert 0 < sums.clipped < sums.tokens
     return loss
 

@@ -13,7 +13,12 @@ import torch
 
 from assay.errors import ConfigError, TrainingError
 from assay.store import Store
-from assay.train.trl_processes import Place, check_alone, checked_place, from_first
+from assay.train.trl_processes import (
+    ProcessRank,
+    broadcast_from_first,
+    check_process_rank,
+    check_single_process,
+)
 from lamps import lamp_config, steps_kept
 from trl_process import found_by_training
 
@@ -93,24 +98,26 @@ def test_processes_without_an_accelerator_find_each_other_unasked() -> None:
 def test_one_process_is_alone(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", told)
 
-    check_alone()
+    check_single_process()
 
 
 def test_processes_that_cannot_find_each_other_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.train.trl_processes.place", lambda _: Place(0, 1))
+    monkeypatch.setattr("assay.train.trl_processes.find_process_rank", lambda _: ProcessRank(0, 1))
     monkeypatch.setenv("WORLD_SIZE", "2")
 
     with pytest.raises(ConfigError, match="2 processes: they cannot find each other on this"):
-        checked_place(lamp_config(tmp_path, backend="trl"))
+        check_process_rank(lamp_config(tmp_path, backend="trl"))
 
 
 def test_one_process_is_the_first_and_asks_nobody(tmp_path: Path) -> None:
-    assert checked_place(lamp_config(tmp_path, backend="trl", device="cpu")) == Place(0, 1)
-    assert Place(0, 2).is_first
-    assert not Place(1, 2).is_first
-    assert from_first("said") == "said"
+    assert check_process_rank(lamp_config(tmp_path, backend="trl", device="cpu")) == ProcessRank(
+        0, 1
+    )
+    assert ProcessRank(0, 2).is_first
+    assert not ProcessRank(1, 2).is_first
+    assert broadcast_from_first("said") == "said"
 
 
 @pytest.mark.parametrize(
@@ -123,10 +130,10 @@ def test_one_process_is_the_first_and_asks_nobody(tmp_path: Path) -> None:
 def test_what_several_processes_cannot_do_is_refused(
     fields: dict[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.train.trl_processes.place", lambda _: Place(0, 2))
+    monkeypatch.setattr("assay.train.trl_processes.find_process_rank", lambda _: ProcessRank(0, 2))
 
     with pytest.raises(ConfigError, match=f"2 processes: {told}"):
-        checked_place(lamp_config(tmp_path, backend="trl", **fields))
+        check_process_rank(lamp_config(tmp_path, backend="trl", **fields))
 
 
 @pytest.mark.parametrize("flag", ["ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"])
@@ -136,7 +143,7 @@ def test_a_model_that_is_taken_apart_is_refused(
     monkeypatch.setenv(flag, "true")
 
     with pytest.raises(ConfigError, match="DeepSpeed and FSDP take the weights apart"):
-        checked_place(lamp_config(tmp_path, backend="trl", device="cpu"))
+        check_process_rank(lamp_config(tmp_path, backend="trl", device="cpu"))
 
 
 def test_whoever_waits_for_a_process_that_is_gone_is_told_so(
@@ -148,4 +155,4 @@ def test_whoever_waits_for_a_process_that_is_gone_is_told_so(
     monkeypatch.setattr("accelerate.utils.broadcast_object_list", gone)
 
     with pytest.raises(TrainingError, match="another process of this training has ended"):
-        from_first()
+        broadcast_from_first()

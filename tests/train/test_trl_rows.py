@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from assay.errors import TrainingError
-from assay.train.batches import Group, trained_rollouts
+from assay.train.batches import RolloutGroup, select_trained_rollouts
 from assay.train.grpo_config import GRPOConfig
-from assay.train.trl_rows import TrlRows, rows_for_trl
+from assay.train.trl_rows import TrlRows, build_trl_rows
 from assay.types import EvaluateResult, ModelCall, Sample, Trajectory
 from make import sample as plain_sample
 
@@ -43,9 +43,9 @@ ONE = [([1, 2], [6])]
 
 
 def rows_of(*samples: Sample, passes: int = 1, **fields: Any) -> TrlRows:
-    groups, settings = [Group(samples)], config(**fields)
-    rollouts = trained_rollouts(groups, settings)
-    return rows_for_trl(groups, rollouts, settings, passes=passes, filler=0)
+    groups, settings = [RolloutGroup(samples)], config(**fields)
+    rollouts = select_trained_rollouts(groups, settings)
+    return build_trl_rows(groups, rollouts, settings, passes=passes, filler=0)
 
 
 def test_a_row_is_the_first_prompt_and_then_everything_else_with_its_mask() -> None:

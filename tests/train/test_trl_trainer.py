@@ -12,9 +12,9 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from assay.errors import TrainingError
 from assay.train.policy import Policy
-from assay.train.rollout_collector import Interrupted
+from assay.train.rollout_collector import StepInterrupted
 from assay.train.trl_learner import check_prompts
-from assay.train.trl_processes import Place
+from assay.train.trl_processes import ProcessRank
 from assay.train.trl_trainer import make_trainer
 from lamps import lamp_config, lamp_model
 
@@ -37,11 +37,11 @@ def test_trl_asks_once_a_step_with_each_prompt_repeated_in_a_row(tmp_path: Path)
 
     def rollout(*given: Any) -> dict[str, Any]:
         asked.append(given)
-        raise Interrupted
+        raise StepInterrupted
 
     trainer = trainer_asking(rollout, tmp_path)
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(StepInterrupted):
         trainer.train()
     prompts, given = asked[0]
     assert prompts == ["0"] * 4 + ["1"] * 4 + ["2"] * 4
@@ -86,10 +86,10 @@ def test_a_trl_that_repeats_prompts_otherwise_is_noticed(tmp_path: Path) -> None
     config = lamp_config(tmp_path, backend="trl")
     second = [*["3"] * 4, *["4"] * 4, *["5"] * 4]
 
-    check_prompts(second, 2, config, Place(0, 1))
-    check_prompts(second[6:], 2, config, Place(1, 2))
+    check_prompts(second, 2, config, ProcessRank(0, 1))
+    check_prompts(second[6:], 2, config, ProcessRank(1, 2))
     with pytest.raises(TrainingError, match=r"asks for the prompts \['3', '4'\].*at step 2"):
-        check_prompts(["3", "4"], 2, config, Place(0, 1))
+        check_prompts(["3", "4"], 2, config, ProcessRank(0, 1))
 
 
 def test_the_hook_is_still_called_experimental(tmp_path: Path) -> None:

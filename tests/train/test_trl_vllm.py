@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import EndpointError
 from assay.providers.in_process import LocalClient, LocalModel, Sampling
-from assay.train.trl_vllm import VllmEngine, sampled_by_vllm
+from assay.train.trl_vllm import VllmEngine, sample_with_vllm
 from assay.types import Endpoint, Message
 from word_models import END, word_model
 
@@ -44,7 +44,7 @@ def test_calls_go_to_vllm_and_are_recorded_with_its_tokens(local: LocalModel) ->
     trainer = SimpleNamespace(use_vllm=True, vllm_generation=generation)
     client = LocalClient(local, Endpoint(provider="local", model="m"))
 
-    with sampled_by_vllm(trainer, local):
+    with sample_with_vllm(trainer, local):
         reply = asyncio.run(client.complete([Message(role="user", content="well?")]))
 
     assert reply.message.text == "yes"
@@ -59,7 +59,7 @@ def test_calls_go_to_vllm_and_are_recorded_with_its_tokens(local: LocalModel) ->
 def test_without_vllm_the_model_itself_answers(local: LocalModel) -> None:
     batches = local.batches
 
-    with sampled_by_vllm(SimpleNamespace(use_vllm=False), local):
+    with sample_with_vllm(SimpleNamespace(use_vllm=False), local):
         assert local.batches is batches
 
 

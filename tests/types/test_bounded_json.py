@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from assay.types.bounded_json import Plain, shorten, to_plain, width, write_compact
+from assay.types.bounded_json import PlainJson, count_utf16_units, shorten, to_plain, write_compact
 
 
 class Colour(Enum):
@@ -35,11 +35,11 @@ class Mute:
 
 @pytest.mark.parametrize("value", [None, True, 0, -1.5, 'a\n"\\', [1, [2]], {"a": {"b": []}}])
 def test_plain_values_stay_as_they_are(value: Any) -> None:
-    assert to_plain(value, room=100) == Plain(value, changed=False)
+    assert to_plain(value, room=100) == PlainJson(value, changed=False)
 
 
 def test_a_tuple_becomes_a_list_as_everywhere_in_json() -> None:
-    assert to_plain((1, 2), room=100) == Plain([1, 2], changed=False)
+    assert to_plain((1, 2), room=100) == PlainJson([1, 2], changed=False)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_tuple_becomes_a_list_as_everywhere_in_json() -> None:
 def test_a_value_json_has_no_word_for_takes_its_nearest_spelling_and_says_so(
     value: Any, spelling: Any
 ) -> None:
-    assert to_plain(value, room=200) == Plain(spelling, changed=True)
+    assert to_plain(value, room=200) == PlainJson(spelling, changed=True)
 
 
 def test_a_value_that_contains_itself_does_not_fit() -> None:
@@ -119,7 +119,7 @@ json_values = st.recursive(
 def test_what_fits_is_never_refused(value: Any) -> None:
     written = write_compact(value)
 
-    assert to_plain(value, room=width(written)) == Plain(value, changed=False)
+    assert to_plain(value, room=count_utf16_units(written)) == PlainJson(value, changed=False)
 
 
 @given(st.text(st.characters()), st.integers(3, 80))
@@ -127,15 +127,15 @@ def test_a_shortened_text_is_the_longest_beginning_that_fits(text: str, room: in
     short = shorten(text, room=room)
 
     written = write_compact(short)
-    assert width(written) <= room
+    assert count_utf16_units(written) <= room
     assert json.loads(written) == short
     kept = len(short) - 1
     if kept < len(text):
         longer = text[: kept + 1].encode("utf-8", "replace").decode() + "…"
-        assert width(write_compact(longer)) > room or "\ud800" <= text[kept] <= "\udfff"
+        assert count_utf16_units(write_compact(longer)) > room or "\ud800" <= text[kept] <= "\udfff"
 
 
 @given(st.text(st.characters()))
 def test_width_is_at_least_every_count_of_characters(text: str) -> None:
-    assert width(text) >= len(text)
-    assert width(text) == len(text) + sum(ord(character) > 0xFFFF for character in text)
+    assert count_utf16_units(text) >= len(text)
+    assert count_utf16_units(text) == len(text) + sum(ord(character) > 0xFFFF for character in text)

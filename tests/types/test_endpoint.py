@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.types import AgentSession, Endpoint
-from assay.types.endpoint import hidden_digest
+from assay.types.endpoint import compute_hidden_digest
 
 CANARY = "canary-5f2e"
 
@@ -142,7 +142,7 @@ HIDDEN = Endpoint(
 def test_what_is_not_written_but_may_choose_the_model_changes_a_digest(
     change: dict[str, Any],
 ) -> None:
-    assert hidden_digest(HIDDEN.model_copy(update=change)) != hidden_digest(HIDDEN)
+    assert compute_hidden_digest(HIDDEN.model_copy(update=change)) != compute_hidden_digest(HIDDEN)
 
 
 @pytest.mark.parametrize(
@@ -156,20 +156,23 @@ def test_what_is_not_written_but_may_choose_the_model_changes_a_digest(
     ],
 )
 def test_another_key_changes_no_digest(change: dict[str, Any]) -> None:
-    assert hidden_digest(HIDDEN.model_copy(update=change)) == hidden_digest(HIDDEN)
+    assert compute_hidden_digest(HIDDEN.model_copy(update=change)) == compute_hidden_digest(HIDDEN)
 
 
 def test_there_is_no_digest_of_what_is_written_or_secret() -> None:
     plain = Endpoint(provider="p", model="m", extra_params={"top_k": 1}, headers={"x-title": "t"})
 
-    assert hidden_digest(plain) is None
-    assert hidden_digest(plain.model_copy(update={"api_base": "http://a:b@h/v1?key=k"})) is None
+    assert compute_hidden_digest(plain) is None
+    assert (
+        compute_hidden_digest(plain.model_copy(update={"api_base": "http://a:b@h/v1?key=k"}))
+        is None
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {(1, 2): 3}])
 def test_what_json_cannot_hold_has_no_digest(value: Any) -> None:
     with pytest.raises(ConfigError, match="extra_params cannot be written as JSON"):
-        hidden_digest(Endpoint(provider="p", model="m", extra_params={"x": value}))
+        compute_hidden_digest(Endpoint(provider="p", model="m", extra_params={"x": value}))
 
 
 def test_secrets_are_given_again_when_it_is_read() -> None:

@@ -2,55 +2,63 @@
 
 from assay.errors import ConfigError
 from assay.types.file_problems import (
-    Place,
-    Problem,
-    dotted,
-    near_miss,
-    nearest_line,
-    refusal,
-    shown,
+    FileProblem,
+    ValuePath,
+    build_problems_error,
+    find_nearest_line,
+    format_value_path,
+    quote_value,
+    suggest_name,
 )
 
 
 def test_one_problem_is_told_with_file_line_path_and_hint() -> None:
-    problem = Problem("a.yaml", 7, ("checks", 2, "weight"), "is 5", "so")
+    problem = FileProblem("a.yaml", 7, ("checks", 2, "weight"), "is 5", "so")
 
-    assert str(refusal(ConfigError, [problem])) == ("a.yaml:7: checks[2].weight: is 5\n  hint: so")
-    assert str(refusal(ConfigError, [Problem("a.yaml", None, (), "is 5")])) == "a.yaml: is 5"
+    assert str(build_problems_error(ConfigError, [problem])) == (
+        "a.yaml:7: checks[2].weight: is 5\n  hint: so"
+    )
+    assert (
+        str(build_problems_error(ConfigError, [FileProblem("a.yaml", None, (), "is 5")]))
+        == "a.yaml: is 5"
+    )
 
 
 def test_several_problems_are_told_at_once_from_top_to_bottom() -> None:
-    problems = [Problem("b.yaml", 2, (), "is 6"), Problem("a.yaml", 1, ("a",), "is 5", "so")]
+    problems = [
+        FileProblem("b.yaml", 2, (), "is 6"),
+        FileProblem("a.yaml", 1, ("a",), "is 5", "so"),
+    ]
 
-    assert str(refusal(ConfigError, problems)) == (
+    assert str(build_problems_error(ConfigError, problems)) == (
         "a.yaml: 2 problems\n  a.yaml:1: a: is 5\n    hint: so\n  b.yaml:2: is 6"
     )
 
 
 def test_problems_that_are_not_listed_are_counted() -> None:
-    text = str(refusal(ConfigError, [Problem("a.yaml", 1, (), "is 5")] * 30))
+    text = str(build_problems_error(ConfigError, [FileProblem("a.yaml", 1, (), "is 5")] * 30))
 
     assert text.startswith("a.yaml: 30 problems\n")
     assert text.endswith("  and 5 more")
 
 
 def test_a_place_without_a_line_has_that_of_what_is_around_it() -> None:
-    lines: dict[Place, int] = {(): 1, ("a",): 3}
+    lines: dict[ValuePath, int] = {(): 1, ("a",): 3}
 
-    assert nearest_line(lines, ("a", 0, "b")) == 3
-    assert nearest_line(lines, ("c",)) == 1
-    assert nearest_line({}, ("c",)) is None
+    assert find_nearest_line(lines, ("a", 0, "b")) == 3
+    assert find_nearest_line(lines, ("c",)) == 1
+    assert find_nearest_line({}, ("c",)) is None
 
 
 def test_a_word_that_is_not_known_suggests_the_near_miss() -> None:
-    assert near_miss("at_leest", ("at_least", "at_most")) == "did you mean 'at_least'?"
-    assert near_miss("xyz", ("one", "two")) == "known here: 'one', 'two'"
+    assert suggest_name("at_leest", ("at_least", "at_most")) == "did you mean 'at_least'?"
+    assert suggest_name("xyz", ("one", "two")) == "known here: 'one', 'two'"
 
 
 def test_values_are_quoted_as_the_file_has_them() -> None:
     values: tuple[object, ...] = (None, True, {}, [], (), 5, "a\n")
 
-    assert [shown(value) for value in values] == [
+    assert [quote_value(value) for value in values] == [
         "null",
         "true",
         "a mapping",
@@ -59,13 +67,13 @@ def test_values_are_quoted_as_the_file_has_them() -> None:
         "5",
         "'a\\n'",
     ]
-    assert len(shown("x" * 1000)) < 70
-    assert shown("x" * 1000).endswith("…")
+    assert len(quote_value("x" * 1000)) < 70
+    assert quote_value("x" * 1000).endswith("…")
 
 
 def test_a_long_key_is_cut_in_a_path() -> None:
-    assert dotted(("a", "k" * 500, 0)) == f"a.{'k' * 80}[0]"
+    assert format_value_path(("a", "k" * 500, 0)) == f"a.{'k' * 80}[0]"
 
 
 def test_a_key_never_reaches_the_terminal_as_a_code() -> None:
-    assert dotted(("a", "\x1b[2J\n")) == "a.\\x1b[2J\\n"
+    assert format_value_path(("a", "\x1b[2J\n")) == "a.\\x1b[2J\\n"

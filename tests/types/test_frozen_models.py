@@ -8,27 +8,27 @@ import pytest
 from pydantic import ValidationError
 
 from assay.types.frozen_models import (
-    Fixed,
+    ExtensibleModel,
     FrozenDict,
+    FrozenJson,
     FrozenMapping,
-    OpenEnded,
-    Plain,
-    WithExtensions,
+    FrozenModel,
+    FrozenOpenModel,
     freeze,
     thaw,
 )
 
 
-class Point(Fixed):
+class Point(FrozenModel):
     x: int
-    notes: FrozenDict[Plain] = FrozenMapping({})
+    notes: FrozenDict[FrozenJson] = FrozenMapping({})
 
 
-class Open(OpenEnded):
+class Open(FrozenOpenModel):
     name: str
 
 
-class Extended(WithExtensions):
+class Extended(ExtensibleModel):
     name: str
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.errors import ConfigError, ManifestError
-from assay.types.guarded_yaml import MOST_BYTES, parse_yaml, read_text, write_yaml
+from assay.types.guarded_yaml import MAX_YAML_BYTES, parse_yaml, read_limited_text, write_yaml
 
 
 def test_every_value_has_its_line() -> None:
@@ -63,24 +63,24 @@ def test_without_the_fast_parser_the_same_is_read(monkeypatch: pytest.MonkeyPatc
 def test_a_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1")
-    assert read_text(path) == "a: 1"
+    assert read_limited_text(path) == "a: 1"
 
-    path.write_bytes(b"#" * MOST_BYTES)
-    assert len(read_text(path)) == MOST_BYTES
-    path.write_bytes(b"#" * (MOST_BYTES + 1))
+    path.write_bytes(b"#" * MAX_YAML_BYTES)
+    assert len(read_limited_text(path)) == MAX_YAML_BYTES
+    path.write_bytes(b"#" * (MAX_YAML_BYTES + 1))
     with pytest.raises(ConfigError, match="is larger than 1,048,576 bytes"):
-        read_text(path)
+        read_limited_text(path)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe9\n")
 
     with pytest.raises(ConfigError, match=r"latin\.yaml:2: is not UTF-8: byte 0xe9"):
-        read_text(tmp_path / "latin.yaml")
+        read_limited_text(tmp_path / "latin.yaml")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        read_text(tmp_path / "none.yaml")
+        read_limited_text(tmp_path / "none.yaml")
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
-        read_text(tmp_path)
+        read_limited_text(tmp_path)
 
 
 def test_json_with_characters_in_two_halves_is_read() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 
-from assay.types.model_problems import complaints
+from assay.types.model_problems import find_model_problems
 
 
 class Leaf(BaseModel):
@@ -28,7 +28,7 @@ class Tree(BaseModel):
 def told(data: Any) -> list[tuple[tuple[str | int, ...], str, str | None]]:
     with pytest.raises(ValidationError) as caught:
         Tree.model_validate(data)
-    return list(complaints(caught.value, Tree))
+    return list(find_model_problems(caught.value, Tree))
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,13 @@ def test_a_list_is_not_called_too_short_because_of_its_members() -> None:
 
     with pytest.raises(ValidationError) as caught:
         Bush.model_validate({"leaves": [{"size": 0}]})
-    assert [place for place, _, _ in complaints(caught.value, Bush)] == [("leaves", 0, "size")]
+    assert [place for place, _, _ in find_model_problems(caught.value, Bush)] == [
+        ("leaves", 0, "size")
+    ]
 
     with pytest.raises(ValidationError) as caught:
         Bush.model_validate({"leaves": []})
-    assert [place for place, _, _ in complaints(caught.value, Bush)] == [("leaves",)]
+    assert [place for place, _, _ in find_model_problems(caught.value, Bush)] == [("leaves",)]
 
 
 def test_a_wrong_key_is_told_at_its_own_place() -> None:
@@ -98,7 +100,7 @@ def test_a_wrong_key_is_told_at_its_own_place() -> None:
     with pytest.raises(ValidationError) as caught:
         Scale.model_validate({"levels": {"x": "a"}})
 
-    (told,) = complaints(caught.value, Scale)
+    (told,) = find_model_problems(caught.value, Scale)
     assert told == (("levels", "x"), "is 'x', not a whole number", None)
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from any_results import any_text, containers, json_leaves, json_values, results
 from assay.errors import WireError
 from assay.types import EvaluateResult, Metric, StepOutput
-from assay.types.overflow_pairs import pack
+from assay.types.overflow_pairs import pack_overflow
 from assay.types.result_info import info_schema
 
 SCORE, INFO, MORE = "eval_protocol_score", "eval_protocol_info", "eval_protocol_more_"
@@ -375,7 +375,7 @@ def test_overflow_left_behind_by_an_older_result_is_not_believed(newer: dict[str
 
 
 def test_overflow_that_holds_something_else_falls_back_to_the_info() -> None:
-    [forged] = pack('{"score":"high"}', covering='["0.5", "{}"]')
+    [forged] = pack_overflow('{"score":"high"}', covering='["0.5", "{}"]')
 
     result = EvaluateResult.from_openai_metadata({SCORE: "0.5", INFO: "{}", f"{MORE}1": forged})
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.types.overflow_pairs import LARGEST_UNPACKED, pack, unpack
+from assay.types.overflow_pairs import MAX_UNPACKED_BYTES, pack_overflow, unpack_overflow
 
 NOISE = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(40))
 
@@ -18,7 +18,7 @@ def numbered(pairs: list[str]) -> dict[str, str]:
 
 
 def forged(squeezed: bytes) -> dict[str, str]:
-    """Strings as `pack` writes them around a payload of one's own, without a right checksum."""
+    """Strings as `pack_overflow` writes them around a payload of one's own, without a right checksum."""
     payload = base64.b85encode(squeezed).decode()
     count = -(-(23 + len(payload)) // 512)
     whole = f"z1.0123456789abcdef.{count:02d}.{payload}"
@@ -29,17 +29,17 @@ def forged(squeezed: bytes) -> dict[str, str]:
 def test_any_text_is_restored_from_short_ascii_strings(
     piece: str, times: int, covering: str
 ) -> None:
-    pairs = pack(piece * times, covering=covering)
+    pairs = pack_overflow(piece * times, covering=covering)
 
     assert all(len(pair) <= 512 and pair.isascii() for pair in pairs)
-    assert unpack(numbered(pairs), covering=covering) == piece * times
+    assert unpack_overflow(numbered(pairs), covering=covering) == piece * times
 
 
 def test_what_compresses_well_needs_few_strings() -> None:
-    assert len(pack("step " * 100_000, covering="")) <= 4
+    assert len(pack_overflow("step " * 100_000, covering="")) <= 4
 
 
-WHOLE = numbered(pack(NOISE, covering="c"))
+WHOLE = numbered(pack_overflow(NOISE, covering="c"))
 LAST = str(len(WHOLE))
 
 
@@ -61,14 +61,14 @@ LAST = str(len(WHOLE))
         (forged(zlib.compress(NOISE.encode()) + b"more"), "too long"),
         (forged(zlib.compress(b"\xff")), "can't decode"),
         (forged(zlib.compress(NOISE.encode())), "the checksum does not match"),
-        (forged(zlib.compress(b" " * (LARGEST_UNPACKED + 1), 9)), "unpack to more than"),
+        (forged(zlib.compress(b" " * (MAX_UNPACKED_BYTES + 1), 9)), "unpack to more than"),
     ],
 )
 def test_damaged_strings_are_refused_with_the_reason(damaged: dict[str, str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        unpack(damaged, covering="c")
+        unpack_overflow(damaged, covering="c")
 
 
 def test_strings_packed_beside_something_else_are_refused() -> None:
     with pytest.raises(ValueError, match="the checksum does not match"):
-        unpack(WHOLE, covering="d")
+        unpack_overflow(WHOLE, covering="d")

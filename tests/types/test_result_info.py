@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from assay.types import EvaluateResult, Metric, StepOutput
-from assay.types.bounded_json import width
+from assay.types.bounded_json import count_utf16_units
 from assay.types.result_info import info_schema, read_info, write_info
 
 STEP = StepOutput(step_index=0, base_reward=0.5, terminated=True)
@@ -16,7 +16,7 @@ STEP = StepOutput(step_index=0, base_reward=0.5, terminated=True)
 def written(result: EvaluateResult) -> dict[str, Any]:
     text = write_info(result)
     info: dict[str, Any] = json.loads(text)
-    assert width(text) <= 512
+    assert count_utf16_units(text) <= 512
     Draft7Validator(info_schema()).validate(info)
     return info
 

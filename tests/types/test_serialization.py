@@ -15,7 +15,7 @@ from assay.types import (
     Trajectory,
     Usage,
 )
-from assay.types.serialization import assembled, validated
+from assay.types.serialization import construct_unchecked, validate
 from make import answered, asked, called, said, sample
 
 BLOCKS = Message.model_validate(
@@ -73,7 +73,7 @@ def test_the_bytes_are_those_of_the_text() -> None:
 def test_what_is_made_the_quick_way_is_what_validation_makes(
     kind: type[BaseModel], fields: dict[str, Any]
 ) -> None:
-    quick, usual = validated(kind, dict(fields)), kind.model_validate(dict(fields))
+    quick, usual = validate(kind, dict(fields)), kind.model_validate(dict(fields))
 
     assert quick == usual
     assert quick.model_fields_set == usual.model_fields_set
@@ -92,7 +92,7 @@ def test_what_is_made_the_quick_way_is_what_validation_makes(
 def test_what_is_assembled_is_what_validation_makes(
     kind: type[BaseModel], fields: dict[str, Any]
 ) -> None:
-    quick, usual = assembled(kind, dict(fields)), kind.model_validate(dict(fields))
+    quick, usual = construct_unchecked(kind, dict(fields)), kind.model_validate(dict(fields))
 
     assert quick == usual
     assert list(quick.__dict__) == list(usual.__dict__)
@@ -103,7 +103,7 @@ def test_what_is_assembled_is_what_validation_makes(
 
 
 def test_what_is_assembled_shares_nothing_that_can_change() -> None:
-    one, other = (assembled(EvaluateResult, {"score": 1.0}) for _ in range(2))
+    one, other = (construct_unchecked(EvaluateResult, {"score": 1.0}) for _ in range(2))
 
     one.metrics["own"] = Metric(score=1.0)
 
@@ -113,7 +113,7 @@ def test_what_is_assembled_shares_nothing_that_can_change() -> None:
 
 def test_what_does_not_fit_is_refused_on_the_quick_way_too() -> None:
     with pytest.raises(ValidationError, match="latency_s"):
-        validated(ModelCall, {"latency_s": float("nan")})
+        validate(ModelCall, {"latency_s": float("nan")})
 
 
 def test_a_part_equals_its_like_and_never_nothing() -> None:

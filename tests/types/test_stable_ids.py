@@ -3,7 +3,7 @@
 import pytest
 
 from assay.types import stable_id
-from assay.types.stable_ids import canonical_json
+from assay.types.stable_ids import encode_stable_json
 
 
 def test_key_order_and_python_types_do_not_matter() -> None:
@@ -15,7 +15,7 @@ def test_values_that_differ_have_different_ids() -> None:
 
 
 def test_the_canonical_form_is_plain_ascii() -> None:
-    assert canonical_json({"b": "é", "a": None}) == b'{"a":null,"b":"\\u00e9"}'
+    assert encode_stable_json({"b": "é", "a": None}) == b'{"a":null,"b":"\\u00e9"}'
 
 
 def test_a_number_that_json_does_not_know_has_no_id() -> None:

@@ -1,11 +1,11 @@
 from .agent_limits import Limits as Limits
 from .certified_agent import Agent as Agent
+from .certified_agent import AgentAnswer as AgentAnswer
 from .certified_agent import AgentFault as AgentFault
-from .certified_agent import Answered as Answered
 from .command_agent import CommandAgent as CommandAgent
 from .endpoint_agent import EndpointAgent as EndpointAgent
 from .endpoint_agent import ToolCode as ToolCode
-from .endpoint_agent import system_prompt as system_prompt
+from .endpoint_agent import build_system_prompt as build_system_prompt
 from .function_agent import FunctionAgent as FunctionAgent
 from .turn_loop import RolloutFailed as RolloutFailed
 from .turn_loop import run_agent as run_agent

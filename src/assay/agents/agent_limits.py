@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay.providers import OwnTime
+from assay.providers import ActiveTimer
 from assay.types import Usage
 
 
@@ -23,14 +23,14 @@ class Limits(BaseModel):
     max_cost_usd: float | None = Field(default=None, gt=0)
 
 
-class Spent:
+class RolloutBudget:
     """What one rollout that goes on has spent so far."""
 
     _turns = 0
     _tokens: int | None = 0
     _cost_usd: float | None = 0.0
 
-    def __init__(self, limits: Limits, own: OwnTime) -> None:
+    def __init__(self, limits: Limits, own: ActiveTimer) -> None:
         self._limits = limits
         self._own = own
 
@@ -45,9 +45,9 @@ class Spent:
             self._cost_usd = None
         elif self._cost_usd is not None:
             self._cost_usd += usage.cost_usd
-        return self._exceeded()
+        return self._find_exceeded_limit()
 
-    def _exceeded(self) -> str | None:
+    def _find_exceeded_limit(self) -> str | None:
         limits = self._limits
         if limits.max_seconds is not None and self._own.spent_s >= limits.max_seconds:
             return "max_seconds"

@@ -12,7 +12,7 @@ from assay.types import describe_error
 
 from .certified_agent import AgentFault
 
-_LETTING_GO_S = 5.0
+_CANCEL_TIMEOUT_S = 5.0
 
 
 class AgentLoop:
@@ -23,19 +23,19 @@ class AgentLoop:
 
     async def run(self, value: Awaitable[object]) -> tuple[object, float]:
         """What an awaitable comes to, and the seconds it took once it was begun."""
-        self._loop = self._loop or _started()
+        self._loop = self._loop or _start_loop_thread()
         return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(_timed(value), self._loop)
+            asyncio.run_coroutine_threadsafe(_await_timed(value), self._loop)
         )
 
     def close(self) -> None:
         """Let the thread end. One that is still busy dies with the process."""
         if self._loop is not None:
             loop, self._loop = self._loop, None
-            asyncio.run_coroutine_threadsafe(_stopped(loop), loop)
+            asyncio.run_coroutine_threadsafe(_stop_loop(loop), loop)
 
 
-async def _timed(value: Awaitable[object]) -> tuple[object, float]:
+async def _await_timed(value: Awaitable[object]) -> tuple[object, float]:
     started = time.perf_counter()
     try:
         return await value, time.perf_counter() - started
@@ -49,7 +49,7 @@ async def _timed(value: Awaitable[object]) -> tuple[object, float]:
         raise AgentFault(describe_error(error)) from error
 
 
-def _started() -> asyncio.AbstractEventLoop:
+def _start_loop_thread() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
 
     def work() -> None:
@@ -60,12 +60,12 @@ def _started() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _stopped(loop: asyncio.AbstractEventLoop) -> None:
+async def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Stop a loop when what runs in it lets itself be cancelled."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
     if left:
-        _, left = await asyncio.wait(left, timeout=_LETTING_GO_S)
+        _, left = await asyncio.wait(left, timeout=_CANCEL_TIMEOUT_S)
     if not left:
         loop.stop()

@@ -7,7 +7,7 @@ from assay.datasets import ANSWER_KEYS
 from assay.errors import AssayError
 from assay.types import Sample, Trajectory
 
-_HIDDEN = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
+_ANSWER_FIELDS = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
 """Fields of a row that hold the expected answer, at whatever depth."""
 
 
@@ -16,7 +16,7 @@ class AgentFault(AssayError):
 
 
 @dataclass(frozen=True)
-class Answered:
+class AgentAnswer:
     """What an agent did with one sample."""
 
     trajectory: Trajectory
@@ -42,7 +42,7 @@ class Agent(Protocol):
         """Tells two agents apart that would answer differently."""
         ...
 
-    async def answer(self, sample: Sample, *, seed: int | None) -> Answered:
+    async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
         """Its answer to one sample. Whatever it raises is a failure of the agent."""
         ...
 
@@ -51,27 +51,27 @@ class Agent(Protocol):
         ...
 
 
-def question_of(sample: Sample) -> Sample:
+def strip_expected_answer(sample: Sample) -> Sample:
     """The sample as an agent may see it: a copy of its own, without the expected answer."""
     truth = sample.ground_truth
     shown = {
         "ground_truth": None,
         "score": None,
-        "input": _without_answers(sample.input, truth),
-        "metadata": _without_answers(sample.metadata, truth),
+        "input": _drop_answer_fields(sample.input, truth),
+        "metadata": _drop_answer_fields(sample.metadata, truth),
     }
     # Deep: what an agent does to its question must not become the question that is graded.
     return sample.model_copy(update=shown).model_copy(deep=True)
 
 
-def _without_answers(value: Any, truth: object) -> Any:
+def _drop_answer_fields(value: Any, truth: object) -> Any:
     """Rows nest: the answer may also stand in an object beside the question."""
     if isinstance(value, dict):
         return {
-            key: _without_answers(each, truth)
+            key: _drop_answer_fields(each, truth)
             for key, each in value.items()
-            if key not in _HIDDEN and (truth is None or each != truth)
+            if key not in _ANSWER_FIELDS and (truth is None or each != truth)
         }
     if isinstance(value, list):
-        return [_without_answers(each, truth) for each in value]
+        return [_drop_answer_fields(each, truth) for each in value]
     return value

@@ -10,47 +10,47 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
 from assay.errors import ConfigError
-from assay.types import Sample, sha256_of
+from assay.types import Sample, compute_sha256
 
-from .certified_agent import AgentFault, Answered
-from .function_agent import trajectory_of
+from .certified_agent import AgentAnswer, AgentFault
+from .function_agent import build_trajectory
 
-_MOST_BYTES = 10_000_000
-_TOLD_BYTES = 2000
-_LETTING_GO_S = 5.0
+_MAX_OUTPUT_BYTES = 10_000_000
+_STDERR_TAIL_BYTES = 2000
+_DRAIN_TIMEOUT_S = 5.0
 
 
 class CommandAgent:
     """Runs a program for each sample. No shell reads the command line."""
 
     def __init__(self, command: str) -> None:
-        self._argv = _parted(command)
+        self._argv = _split_command_line(command)
         self.name = f"cmd:{command}"
         self.sha256 = None
-        self.identity = f"cmd {sha256_of(command.encode())}"
+        self.identity = f"cmd {compute_sha256(command.encode())}"
 
-    async def answer(self, sample: Sample, *, seed: int | None) -> Answered:
+    async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
         """What the program wrote to stdout. Any exit status but 0 is a failure."""
-        asked = prompt_text(sample).encode("utf-8", "replace")
+        asked = render_prompt(sample).encode("utf-8", "replace")
         started = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
             *self._argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         try:
-            out, err = await _exchanged(process, asked)
+            out, err = await _communicate(process, asked)
             seconds = time.perf_counter() - started
         finally:
-            status = await _ended(process)
+            status = await _kill_and_wait(process)
         if status:
-            raise AgentFault(f"exit status {status}{_told(err)}")
+            raise AgentFault(f"exit status {status}{_format_stderr(err)}")
         text = out.decode("utf-8", "replace").rstrip("\r\n")
-        return Answered(trajectory_of(text, sample, seconds), seconds)
+        return AgentAnswer(build_trajectory(text, sample, seconds), seconds)
 
     async def close(self) -> None:
         """Nothing is held."""
 
 
-def prompt_text(sample: Sample) -> str:
+def render_prompt(sample: Sample) -> str:
     """The prompt as one text: the question alone, or each message after its role."""
     messages = sample.messages
     if len(messages) == 1:
@@ -58,7 +58,7 @@ def prompt_text(sample: Sample) -> str:
     return "\n\n".join(f"{message.role}: {message.text}" for message in messages)
 
 
-def _parted(command: str) -> list[str]:
+def _split_command_line(command: str) -> list[str]:
     try:
         argv = shlex.split(command)
     except ValueError as error:
@@ -72,11 +72,11 @@ def _parted(command: str) -> list[str]:
     return argv
 
 
-async def _exchanged(process: Process, asked: bytes) -> tuple[bytes, bytes]:
+async def _communicate(process: Process, asked: bytes) -> tuple[bytes, bytes]:
     """What the program wrote until it ended its output."""
     assert process.stdin is not None
-    reading = [asyncio.create_task(_read(stream)) for stream in _outputs(process)]
-    writing = asyncio.create_task(_write(process.stdin, asked))
+    reading = [asyncio.create_task(_read_stream(stream)) for stream in _get_output_streams(process)]
+    writing = asyncio.create_task(_write_stdin(process.stdin, asked))
     try:
         out, err = await asyncio.gather(*reading)
     finally:
@@ -87,13 +87,13 @@ async def _exchanged(process: Process, asked: bytes) -> tuple[bytes, bytes]:
     return out, err
 
 
-def _outputs(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamReader]:
+def _get_output_streams(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamReader]:
     assert process.stdout is not None
     assert process.stderr is not None
     return process.stdout, process.stderr
 
 
-async def _write(stream: asyncio.StreamWriter, data: bytes) -> None:
+async def _write_stdin(stream: asyncio.StreamWriter, data: bytes) -> None:
     # A program may answer without having read everything.
     with suppress(BrokenPipeError, ConnectionResetError):
         stream.write(data)
@@ -101,31 +101,31 @@ async def _write(stream: asyncio.StreamWriter, data: bytes) -> None:
         stream.close()
 
 
-async def _read(stream: asyncio.StreamReader) -> bytes:
+async def _read_stream(stream: asyncio.StreamReader) -> bytes:
     parts: list[bytes] = []
     size = 0
     while part := await stream.read(65536):
         size += len(part)
-        if size > _MOST_BYTES:
-            raise AgentFault(f"the program wrote more than {_MOST_BYTES:,} bytes")
+        if size > _MAX_OUTPUT_BYTES:
+            raise AgentFault(f"the program wrote more than {_MAX_OUTPUT_BYTES:,} bytes")
         parts.append(part)
     return b"".join(parts)
 
 
-async def _ended(process: Process) -> int:
+async def _kill_and_wait(process: Process) -> int:
     """End the program and what it started, whatever it is still doing; its exit status."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     # A pipe is let go of when it was read to its end. Somebody who left the group may hold it.
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LETTING_GO_S):
-            for stream in _outputs(process):
+        async with asyncio.timeout(_DRAIN_TIMEOUT_S):
+            for stream in _get_output_streams(process):
                 while await stream.read(65536):
                     pass
     return await process.wait()
 
 
-def _told(err: bytes) -> str:
-    text = err[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
-    cut = "…" if len(err) > _TOLD_BYTES else ""
+def _format_stderr(err: bytes) -> str:
+    text = err[-_STDERR_TAIL_BYTES:].decode("utf-8", "replace").strip()
+    cut = "…" if len(err) > _STDERR_TAIL_BYTES else ""
     return f"; stderr: {cut}{text}" if text else ", without a word on stderr"

@@ -7,7 +7,14 @@ from contextvars import ContextVar
 from typing import Any
 
 from assay.environments import BasicEnvironment, Environment, Step, Toolbox
-from assay.providers import REAL_TIME, ClientSettings, NotingClient, Timing, connect, shown_name
+from assay.providers import (
+    REAL_TIME,
+    ClientSettings,
+    ModelTrackingClient,
+    Timing,
+    connect,
+    format_endpoint_name,
+)
 from assay.types import (
     AgentDefinition,
     Endpoint,
@@ -19,10 +26,10 @@ from assay.types import (
     thaw,
 )
 
-from .certified_agent import Answered
+from .certified_agent import AgentAnswer
 from .turn_loop import run_agent
 
-_waited: ContextVar[list[float] | None] = ContextVar("waited", default=None)
+_retry_waits: ContextVar[list[float] | None] = ContextVar("waited", default=None)
 """Seconds that the client waited between attempts, within a task."""
 
 
@@ -38,21 +45,21 @@ class EndpointAgent:
         settings: ClientSettings,
     ) -> None:
         self.endpoint = endpoint
-        self.name = ("own model " if definition else "") + shown_name(endpoint)
+        self.name = ("own model " if definition else "") + format_endpoint_name(endpoint)
         self.sha256 = None if tools is None else tools.sha256
-        self._system = None if definition is None else system_prompt(definition)
+        self._system = None if definition is None else build_system_prompt(definition)
         self._tools = tools
         self.identity = stable_id(
             [self.name, endpoint.to_dict(), self._system, self.sha256, endpoint.extra_params]
         )
         # The mock's own latency is made of the same sleep as waits are: it is left as it is.
-        timing = REAL_TIME if endpoint.provider == "mock" else Timing(sleep=_counted_sleep)
-        self._client = NotingClient(connect(endpoint, settings, timing=timing))
+        timing = REAL_TIME if endpoint.provider == "mock" else Timing(sleep=_sleep_and_record)
+        self._client = ModelTrackingClient(connect(endpoint, settings, timing=timing))
 
-    async def answer(self, sample: Sample, *, seed: int | None) -> Answered:
+    async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
         """The model's answer, after as many turns as its tools take."""
         waited: list[float] = []
-        _waited.set(waited)
+        _retry_waits.set(waited)
         asked = sample.messages
         messages = asked if self._system is None else [self._system, *asked]
         environment: Environment = BasicEnvironment()
@@ -61,24 +68,24 @@ class EndpointAgent:
         started = time.perf_counter()
         trajectory = await run_agent(self._client, environment, messages, seed=seed)
         seconds = time.perf_counter() - started
-        return Answered(trajectory, max(seconds - sum(waited), 0.0))
+        return AgentAnswer(trajectory, max(seconds - sum(waited), 0.0))
 
     async def close(self) -> None:
         """Let go of connections."""
         await self._client.close()
 
 
-async def _counted_sleep(seconds: float) -> None:
+async def _sleep_and_record(seconds: float) -> None:
     started = time.perf_counter()
     try:
         await asyncio.sleep(seconds)
     finally:
-        waited = _waited.get()
+        waited = _retry_waits.get()
         if waited is not None:
             waited.append(time.perf_counter() - started)
 
 
-def system_prompt(definition: AgentDefinition) -> Message:
+def build_system_prompt(definition: AgentDefinition) -> Message:
     """Who the agent is, in the manifest's own words."""
     parts = [
         f"You are {definition.name}. Your role: {definition.role}",
@@ -111,10 +118,10 @@ class ToolCode:
 
     def environment(self) -> Environment:
         """A fresh environment for one sample."""
-        return _ToolRoom(self._specs, self._toolbox)
+        return _ToolCallEnvironment(self._specs, self._toolbox)
 
 
-class _ToolRoom(BasicEnvironment):
+class _ToolCallEnvironment(BasicEnvironment):
     """Answers calls of tools; an answer without a call ends the episode."""
 
     def __init__(self, specs: Sequence[ToolSpec], toolbox: Toolbox) -> None:

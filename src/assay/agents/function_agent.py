@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.types import Message, Sample, Trajectory, code_sha256, describe_error
+from assay.types import Message, Sample, Trajectory, compute_code_sha256, describe_error
 
 from .agent_thread import AgentLoop
-from .certified_agent import AgentFault, Answered, question_of
+from .certified_agent import AgentAnswer, AgentFault, strip_expected_answer
 
 
 class FunctionAgent:
@@ -21,29 +21,31 @@ class FunctionAgent:
 
     def __init__(self, function: Callable[..., object], name: str) -> None:
         self.name = name
-        self.sha256 = code_sha256(function)
+        self.sha256 = compute_code_sha256(function)
         self.identity = f"{name} {self.sha256}"
         self._function = function
         self._loop = AgentLoop()
 
-    async def answer(self, sample: Sample, *, seed: int | None) -> Answered:
+    async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
         """What the function returns, as a trajectory."""
-        question = question_of(sample)
+        question = strip_expected_answer(sample)
         if inspect.iscoroutinefunction(self._function):
             value, seconds = await self._loop.run(self._function(question))
         else:
-            value, seconds = await _in_thread(self._function, question)
+            value, seconds = await _call_in_thread(self._function, question)
             if inspect.isawaitable(value):
                 value, longer = await self._loop.run(value)
                 seconds += longer
-        return Answered(trajectory_of(value, sample, seconds), seconds)
+        return AgentAnswer(build_trajectory(value, sample, seconds), seconds)
 
     async def close(self) -> None:
         """Let the thread of async functions end."""
         self._loop.close()
 
 
-async def _in_thread(function: Callable[..., object], question: Sample) -> tuple[object, float]:
+async def _call_in_thread(
+    function: Callable[..., object], question: Sample
+) -> tuple[object, float]:
     """The value and the seconds of one call. A function that never returns keeps nobody waiting:
     its thread dies with the process.
     """
@@ -78,22 +80,22 @@ async def _in_thread(function: Callable[..., object], question: Sample) -> tuple
     return await done
 
 
-def trajectory_of(value: object, sample: Sample, seconds: float) -> Trajectory:
+def build_trajectory(value: object, sample: Sample, seconds: float) -> Trajectory:
     """What an agent returned, as a trajectory. Raises `AgentFault` for what is no answer."""
     if isinstance(value, Trajectory):
-        return _asked_first(value, sample)
+        return _prepend_prompt(value, sample)
     if isinstance(value, str):
         said: list[Message] = [Message(role="assistant", content=value)]
     elif isinstance(value, Message | dict):
-        said = _messages([value])
+        said = _validate_messages([value])
     elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray) and value:
-        said = _messages(value)
+        said = _validate_messages(value)
     else:
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise AgentFault(f"the agent returned {kind}", hint="return text, messages or a Trajectory")
     asked = sample.messages
     # A whole conversation begins with what was asked; anything else goes on from there.
-    whole = asked and len(said) > len(asked) and _same(said[: len(asked)], asked)
+    whole = asked and len(said) > len(asked) and _messages_match(said[: len(asked)], asked)
     return Trajectory(
         messages=said if whole else [*asked, *said],
         duration=seconds,
@@ -102,20 +104,20 @@ def trajectory_of(value: object, sample: Sample, seconds: float) -> Trajectory:
     )
 
 
-def _asked_first(trajectory: Trajectory, sample: Sample) -> Trajectory:
+def _prepend_prompt(trajectory: Trajectory, sample: Sample) -> Trajectory:
     """The trajectory with the question in it: an agent does not choose what it was asked."""
     if not trajectory.messages:
         raise AgentFault("the agent returned a trajectory without messages")
     left = list(sample.messages)
     for message in trajectory.messages:
-        if left and _same([message], left[:1]):
+        if left and _messages_match([message], left[:1]):
             left.pop(0)
     if not left:
         return trajectory
     return trajectory.model_copy(update={"messages": [*sample.messages, *trajectory.messages]})
 
 
-def _messages(values: Sequence[Any]) -> list[Message]:
+def _validate_messages(values: Sequence[Any]) -> list[Message]:
     try:
         return [
             each if isinstance(each, Message) else Message.model_validate(each) for each in values
@@ -125,7 +127,7 @@ def _messages(values: Sequence[Any]) -> list[Message]:
         raise AgentFault(f"the agent returned what is no message: {first['msg']}") from None
 
 
-def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
+def _messages_match(some: Sequence[Message], others: Sequence[Message]) -> bool:
     return all(
         one.role == other.role and one.text == other.text
         for one, other in zip(some, others, strict=True)

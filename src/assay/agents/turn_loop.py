@@ -13,16 +13,16 @@ from assay.environments import (
     RewardSum,
     Step,
     ToolEnvironment,
-    checked_all,
-    checked_step,
+    check_items,
+    check_step,
     describe_session,
-    plain,
-    plain_info,
+    to_plain_info,
+    to_plain_json,
 )
 from assay.errors import AssayError, ConfigError, EndpointError, EnvironmentFault
 from assay.providers import (
+    ActiveTimer,
     ModelClient,
-    OwnTime,
     check_tools,
     fills_context,
     is_context_length_error,
@@ -40,20 +40,20 @@ from assay.types import (
     Trajectory,
     describe_error,
     error_message,
-    validated,
+    validate,
 )
 
-from .agent_limits import Limits, Spent
+from .agent_limits import Limits, RolloutBudget
 
 _ENDPOINT, _ENVIRONMENT = Boundary.ENDPOINT, Boundary.ENVIRONMENT
-_CLOSE_SECONDS = 10.0
-_MOMENT_S = 0.01
+_CLOSE_TIMEOUT_S = 10.0
+_YIELD_INTERVAL_S = 0.01
 """Other rollouts are let in after this long, not at each turn: that costs as much as a turn."""
 
-_CONTEXT = "context"
+_CONTEXT_FULL = "context"
 """Why a rollout ends when the conversation fills the context of the model."""
 
-_NOTHING_TO_CLOSE = (BasicEnvironment.close, ToolEnvironment.close)
+_NO_OP_CLOSES = (BasicEnvironment.close, ToolEnvironment.close)
 """The timeout around closing costs more than the rest of a turn."""
 
 
@@ -84,13 +84,13 @@ async def run_agent(  # noqa: PLR0913  # who acts where, from what on, and how f
     how it opened.
 
     Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
-    when the endpoint or the environment breaks, or when an `OwnTime.limited` around this call runs
+    when the endpoint or the environment breaks, or when an `ActiveTimer.limited` around this call runs
     out; cancellation passes through. Raises `ConfigError`, before the model is asked, when the
     environment offers tools and the model's calls could not be read. A conversation that fills the
     context of the model is truncated, unless not even the first answer fits. The duration is
     without closing, and without what requests waited for their turn to be sent.
     """
-    with OwnTime() as own:
+    with ActiveTimer() as own:
         before = [] if session is None else session.messages
         rollout = _Rollout(client, environment, [*before, *messages], limits or Limits(), own)
         rollout.continues = bool(before)
@@ -100,39 +100,39 @@ async def run_agent(  # noqa: PLR0913  # who acts where, from what on, and how f
             finally:
                 if rollout.ends():
                     await rollout.close()
-        except _FAULTS as error:
-            boundary, limit = rollout.boundary, rollout.expired_limit(error)
+        except _ROLLOUT_ERRORS as error:
+            boundary, limit = rollout.boundary, rollout.find_expired_limit(error)
             if limit is not None:
                 cause: Exception = TimeoutError(f"{limit} was reached while waiting for it")
             elif rollout.is_cancelled(error) or rollout.is_misconfigured(error):
                 raise
             else:
-                cause = _in_words(error, boundary)
-            reason = limit or (_CONTEXT if is_context_length_error(cause) else "error")
+                cause = _to_exception(error, boundary)
+            reason = limit or (_CONTEXT_FULL if is_context_length_error(cause) else "error")
             trajectory = rollout.trajectory(reason, broken=True)
             if session is not None:
-                _note(session, trajectory, Status.FAILED)
+                _update_session(session, trajectory, Status.FAILED)
             raise RolloutFailed(
                 f"{boundary}: {error_message(cause)}", boundary=boundary, trajectory=trajectory
             ) from cause
     trajectory = rollout.trajectory(rollout.ended)
     if session is not None:
         truncated = Status.TRUNCATED if trajectory.truncated else Status.COMPLETED
-        _note(session, trajectory, truncated)
+        _update_session(session, trajectory, truncated)
     return trajectory
 
 
-def _note(session: AgentSession, trajectory: Trajectory, status: Status) -> None:
+def _update_session(session: AgentSession, trajectory: Trajectory, status: Status) -> None:
     session.messages, session.status = list(trajectory.messages), status
     if trajectory.session is not None:
         session.environment = dict(trajectory.session)
 
 
-_FAULTS = (Exception, SystemExit, asyncio.CancelledError)
+_ROLLOUT_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
 """Passed on, `sys.exit()` in a tool would end the run as if all were well."""
 
 
-def _in_words(error: BaseException, boundary: Boundary) -> Exception:
+def _to_exception(error: BaseException, boundary: Boundary) -> Exception:
     """The error itself, or one that says what happened for those that say nothing."""
     if isinstance(error, Exception):
         return error
@@ -145,29 +145,29 @@ def _in_words(error: BaseException, boundary: Boundary) -> Exception:
     return told
 
 
-async def _closed(close: Callable[[], Awaitable[None]]) -> None:
+async def _close_with_timeout(close: Callable[[], Awaitable[None]]) -> None:
     try:
-        async with asyncio.timeout(_CLOSE_SECONDS) as timer:
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S) as timer:
             await close()
     except TimeoutError as error:
         if not timer.expired():
             raise
-        raise TimeoutError(f"did not close within {_CLOSE_SECONDS:g} s") from error
+        raise TimeoutError(f"did not close within {_CLOSE_TIMEOUT_S:g} s") from error
 
 
-def _unknown_rewards(steps: Sequence[int]) -> str:
+def _describe_unknown_rewards(steps: Sequence[int]) -> str:
     more = f" and of {len(steps) - 1} more steps" if len(steps) > 1 else ""
     return f"the reward of step {steps[0]}{more} is unknown, and so is the total"
 
 
-def _as_action(call: ToolCall) -> str:
+def _format_action(call: ToolCall) -> str:
     """A tool call as one line of text: `move({"direction":"left"})`."""
     if call.malformed:
         return f"{call.name}({call.raw_arguments})"
     return f"{call.name}({to_json(call.arguments, inf_nan_mode='constants').decode()})"
 
 
-def _placed(call: ModelCall, place: int) -> ModelCall:
+def _set_message_index(call: ModelCall, place: int) -> ModelCall:
     if call.message_index == place:
         return call
     return call.model_copy(update={"message_index": place})
@@ -189,7 +189,7 @@ class _Rollout:
 
     _terminated = False
     _truncated = False
-    _spent: Spent | None = None
+    _spent: RolloutBudget | None = None
     _close_error: str | None = None
 
     def __init__(
@@ -198,7 +198,7 @@ class _Rollout:
         environment: Environment,
         messages: list[Message],
         limits: Limits,
-        own: OwnTime,
+        own: ActiveTimer,
     ) -> None:
         self._client = client
         self._environment = environment
@@ -216,8 +216,8 @@ class _Rollout:
     def run(self, seed: int | None, sampling_seed: int | None) -> Coroutine[Any, Any, None]:
         """Take turns until the end."""
         seconds = self._limits.max_seconds
-        turns = self._turns(seed, sampling_seed)
-        return turns if seconds is None else self._in_time(turns, seconds)
+        turns = self._run_turns(seed, sampling_seed)
+        return turns if seconds is None else self._run_with_time_limit(turns, seconds)
 
     def is_cancelled(self, error: BaseException) -> bool:
         """Whether somebody cancels the rollout, rather than something that it waited for."""
@@ -229,11 +229,11 @@ class _Rollout:
         """Whether the model cannot be offered the tools: no rollout could be made."""
         return self._checking and isinstance(error, ConfigError)
 
-    def expired_limit(self, error: BaseException) -> str | None:
+    def find_expired_limit(self, error: BaseException) -> str | None:
         """The time limit around the rollout that ended it; None when something else did."""
         if not isinstance(error, asyncio.CancelledError) or self._task is None:
             return None
-        expired = self._own.expired_limits()
+        expired = self._own.list_expired_limits()
         # One request for each limit that ran out: any other is a cancellation of its own.
         return expired[0] if self._task.cancelling() - self._cancels == len(expired) > 0 else None
 
@@ -241,37 +241,37 @@ class _Rollout:
         """Take the time. Whether there is something to close."""
         self._duration = self._own.spent_s
         close = getattr(self._environment, "close", None)
-        return getattr(close, "__func__", None) not in _NOTHING_TO_CLOSE
+        return getattr(close, "__func__", None) not in _NO_OP_CLOSES
 
     async def close(self) -> None:
         """Close the environment. What happened stands, whether or not that works."""
         try:
-            await _closed(self._environment.close)
-        except _FAULTS as error:
+            await _close_with_timeout(self._environment.close)
+        except _ROLLOUT_ERRORS as error:
             if self.is_cancelled(error):
                 raise
-            self._close_error = describe_error(_in_words(error, _ENVIRONMENT))
+            self._close_error = describe_error(_to_exception(error, _ENVIRONMENT))
 
-    async def _in_time(self, turns: Coroutine[Any, Any, None], seconds: float) -> None:
+    async def _run_with_time_limit(self, turns: Coroutine[Any, Any, None], seconds: float) -> None:
         try:
-            async with self._own.limited(seconds, name="max_seconds") as timer:
+            async with self._own.limit_time(seconds, name="max_seconds") as timer:
                 await turns
         except TimeoutError:
             if not timer.expired():
                 raise
             self.ended, self._truncated = "max_seconds", True
 
-    async def _turns(self, seed: int | None, sampling_seed: int | None) -> None:
+    async def _run_turns(self, seed: int | None, sampling_seed: int | None) -> None:
         messages, environment = self._messages, self._environment
         if type(environment) is not BasicEnvironment:
             # Before it is opened: also an episode that hangs there is recorded with its seed.
             self._session = describe_session(environment, seed)
         if (opening := await environment.open(seed=seed)) and not self.continues:
-            messages.extend(checked_all(Message, opening, "open"))
+            messages.extend(check_items(Message, opening, "open"))
         if self._session is not None:
             self._session = describe_session(environment, seed)
         if tools := environment.tools:
-            tools = checked_all(ToolSpec, tools, "tools")
+            tools = check_items(ToolSpec, tools, "tools")
             # What the model was told of is part of what it answered to.
             self._tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in tools]
             self.boundary, self._checking = _ENDPOINT, True
@@ -279,11 +279,11 @@ class _Rollout:
             self._checking = False
         let_in_at = self._own.began_at
         while not self.ended:
-            if self._steps and time.perf_counter() - let_in_at > _MOMENT_S:
+            if self._steps and time.perf_counter() - let_in_at > _YIELD_INTERVAL_S:
                 # Where neither side ever waits, nothing else would run: no timer, no other rollout.
                 await asyncio.sleep(0)
                 let_in_at = time.perf_counter()
-                if self._own.expired_limits():
+                if self._own.list_expired_limits():
                     # The environment swallowed the cancellation of a limit.
                     raise asyncio.CancelledError
             self.boundary = _ENDPOINT
@@ -293,64 +293,66 @@ class _Rollout:
                 # Before the first answer nothing happened that could be scored.
                 if not self._calls or not is_context_length_error(error):
                     raise
-                self.ended, self._truncated = _CONTEXT, True
+                self.ended, self._truncated = _CONTEXT_FULL, True
                 return
             action = reply.message
-            self._calls.append(_placed(reply.call, len(messages)))
+            self._calls.append(_set_message_index(reply.call, len(messages)))
             messages.append(action)
             self.boundary = _ENVIRONMENT
-            step = checked_step(await environment.step(action))
-            self._steps.append((action, step, plain_info(step.info)))
+            step = check_step(await environment.step(action))
+            self._steps.append((action, step, to_plain_info(step.info)))
             messages.extend(step.replies)
-            self._settle(step, reply.call)
+            self._record_step(step, reply.call)
 
-    def _settle(self, step: Step, call: ModelCall) -> None:
+    def _record_step(self, step: Step, call: ModelCall) -> None:
         self._terminated, self._truncated = step.terminated, step.truncated
         self._rewards.add(len(self._steps) - 1, step)
         if step.observation is not None:
-            self._observations.append(plain(step.observation, "Step.observation"))
+            self._observations.append(to_plain_json(step.observation, "Step.observation"))
         if step.terminated or step.truncated or step.ended_by_agent:
             self.ended = "agent" if step.ended_by_agent else "environment"
         if self.ended != "environment" and fills_context(call):
             # Half an answer is not how the agent ends a rollout, and no other answer fits.
-            self.ended, self._terminated, self._truncated = _CONTEXT, False, True
+            self.ended, self._terminated, self._truncated = _CONTEXT_FULL, False, True
         if self.ended:
             return
-        if self._spent is None:
-            self._spent = Spent(self._limits, self._own)
-        if limit := self._spent.add(call.usage):
+        if self._budget is None:
+            self._budget = RolloutBudget(self._limits, self._own)
+        if limit := self._budget.add(call.usage):
             self.ended, self._truncated = limit, True
 
     def trajectory(self, reason: str, *, broken: bool = False) -> Trajectory:
         fields: dict[str, Any] = {
             "messages": self._messages,
             "calls": self._calls,
-            "steps": self._steps_taken(),
+            "steps": self._count_steps(),
             "duration": self._duration,
             "terminated": self._terminated,
             "truncated": self._truncated,
             "termination_reason": reason,
         }
         if self._rewards.known is not None:
-            fields["evaluation_result"] = self._result(reason, broken=broken)
+            fields["evaluation_result"] = self._build_result(reason, broken=broken)
         if self._close_error:
             fields["close_error"] = self._close_error
         if self._session is not None:
             fields["session"] = self._session
-            fields["actions"] = self._actions()
+            fields["actions"] = self._collect_actions()
         if self._tools:
             fields["tools"] = self._tools
         if self._observations:
             fields["observations"] = self._observations
-        return validated(Trajectory, fields)
+        return validate(Trajectory, fields)
 
-    def _actions(self) -> list[str]:
+    def _collect_actions(self) -> list[str]:
         if self._tools:
-            return [_as_action(call) for action, _, _ in self._steps for call in action.tool_calls]
+            return [
+                _format_action(call) for action, _, _ in self._steps for call in action.tool_calls
+            ]
         # Without tools, the environment acts on the text of each message.
         return [action.text for action, step, _ in self._steps if step.was_taken]
 
-    def _final_info(self, outputs: Sequence[StepOutput]) -> dict[str, Any] | None:
+    def _find_final_info(self, outputs: Sequence[StepOutput]) -> dict[str, Any] | None:
         """What the control plane said in terminating the episode; None where it did not."""
         if not self._terminated:
             return None
@@ -358,10 +360,10 @@ class _Rollout:
         # An answer that ends an episode, and is no step of it, has no data of its own.
         return info if info or (outputs and outputs[-1].terminated) else None
 
-    def _steps_taken(self) -> int:
+    def _count_steps(self) -> int:
         return sum(step.was_taken for _, step, _ in self._steps)
 
-    def _result(self, reason: str, *, broken: bool) -> EvaluateResult:
+    def _build_result(self, reason: str, *, broken: bool) -> EvaluateResult:
         """The verdict of an environment that gives rewards."""
         unknown = frozenset(self._rewards.unknown)
         outputs = [
@@ -382,12 +384,12 @@ class _Rollout:
             score=score,
             is_score_valid=score is not None,
             reason=reason,
-            error=_unknown_rewards(self._rewards.unknown) if unknown else None,
+            error=_describe_unknown_rewards(self._rewards.unknown) if unknown else None,
             step_outputs=outputs,
-            final_control_plane_info=self._final_info(outputs),
+            final_control_plane_info=self._find_final_info(outputs),
             trajectory_info={
                 "duration": self._duration,
-                "steps": self._steps_taken(),
+                "steps": self._count_steps(),
                 "termination_reason": reason,
             },
         )

@@ -2,106 +2,111 @@
 
 from collections.abc import Iterable, Sequence
 
-from assay.stats import markdown_text, number, percent
+from assay.stats import escape_markdown, format_number, format_percent
 from assay.types import AgentDefinition, InlineTool, RemoteTool
 
 from .certified import CertificationResult
 from .criteria import CriterionOutcome, CriterionStatus, LatencyFigures
 
-_LONGEST = 4000
+_MAX_CARD_TEXT = 4000
 """Characters of what a manifest says. Where more was said, a `…` shows it."""
 
-_MARKS = {"PASSED": "✅", "WARNED": "⚠️", "FAILED": "❌", "ERROR": "❔"}
+_VERDICT_MARKS = {"PASSED": "✅", "WARNED": "⚠️", "FAILED": "❌", "ERROR": "❔"}
 
 
 def card_markdown(result: CertificationResult, definition: AgentDefinition | None = None) -> str:
     """The whole card. Everything that others wrote stands in it as text."""
     lines = [
-        f"# {markdown_text(result.agent.name)}",
+        f"# {escape_markdown(result.agent.name)}",
         "",
-        *_verdict_lines(result),
+        *_render_verdict(result),
         "",
-        *_table(("agent", ""), _about_the_agent(result, definition)),
+        *_render_markdown_table(("agent", ""), _collect_agent_rows(result, definition)),
         "",
         "## Criteria",
         "",
-        *criteria_table(result.outcomes),
+        *render_criteria_table(result.outcomes),
         "",
-        *(f"- {_long(f'{each.name}: {each.description}')}" for each in result.outcomes),
+        *(
+            f"- {_truncate_markdown(f'{each.name}: {each.description}')}"
+            for each in result.outcomes
+        ),
         "",
         "## Response times",
         "",
-        *_latency_table(result.latency),
+        *_render_latency_table(result.latency),
         "",
         "## How it was measured",
         "",
-        *_table(("", ""), _about_the_run(result)),
+        *_render_markdown_table(("", ""), _collect_run_rows(result)),
     ]
     if result.warnings:
         lines += [
             "",
             "## Notes",
             "",
-            *(f"- {markdown_text(each.text)}" for each in result.warnings),
+            *(f"- {escape_markdown(each.text)}" for each in result.warnings),
         ]
     return "\n".join([*lines, ""])
 
 
 def summary_markdown(result: CertificationResult) -> str:
     """What of a card fits on the page of a workflow run."""
-    name = markdown_text(result.agent.id)
-    lines = [f"### Certification of {name}", "", *_verdict_lines(result), ""]
-    return "\n".join([*lines, *criteria_table(result.outcomes), "", ""])
+    name = escape_markdown(result.agent.id)
+    lines = [f"### Certification of {name}", "", *_render_verdict(result), ""]
+    return "\n".join([*lines, *render_criteria_table(result.outcomes), "", ""])
 
 
-def criteria_table(outcomes: Sequence[CriterionOutcome]) -> list[str]:
+def render_criteria_table(outcomes: Sequence[CriterionOutcome]) -> list[str]:
     """One line for each criterion, with everything that decides it."""
     head = ("criterion", "value", "bar", "strict", "interval", "evidence", "samples", "outcome")
-    return _table(head, (_criterion(outcome) for outcome in outcomes))
+    return _render_markdown_table(head, (_render_criterion_row(outcome) for outcome in outcomes))
 
 
-def _verdict_lines(result: CertificationResult) -> list[str]:
-    lines = [f"{_MARKS[result.verdict]} **{result.verdict}**"]
+def _render_verdict(result: CertificationResult) -> list[str]:
+    lines = [f"{_VERDICT_MARKS[result.verdict]} **{result.verdict}**"]
     if result.rehearsal:
         reasons = "; ".join(result.rehearsal)
-        lines += ["", f"A rehearsal, which certifies nothing: {markdown_text(reasons)}"]
+        lines += ["", f"A rehearsal, which certifies nothing: {escape_markdown(reasons)}"]
     return lines
 
 
-def _criterion(outcome: CriterionOutcome) -> tuple[str, ...]:
+def _render_criterion_row(outcome: CriterionOutcome) -> tuple[str, ...]:
     sign = "≥" if outcome.direction == "max" else "≤"
     passed = outcome.status is CriterionStatus.PASSED
     mark = "✅" if passed else "❌" if outcome.strict else "⚠️"
     left_out = f", {outcome.unscored} unscored" if outcome.unscored else ""
     errors = f", {outcome.agent_errors} agent errors" if outcome.agent_errors else ""
     return (
-        markdown_text(outcome.name),
-        "never" if "value" in outcome.infinite else number(outcome.value, beside=outcome.threshold),
+        escape_markdown(outcome.name),
+        "never"
+        if "value" in outcome.infinite
+        else format_number(outcome.value, beside=outcome.threshold),
         f"{sign} {outcome.threshold:g}{' ms' if outcome.kind == 'latency' else ''}",
         "yes" if outcome.strict else "no",
-        _interval(outcome),
-        f"{outcome.evidence or 'none'} at {percent(outcome.confidence)}, gate {outcome.gate}",
+        _format_interval(outcome),
+        f"{outcome.evidence or 'none'} at {format_percent(outcome.confidence)}, gate {outcome.gate}",
         f"{outcome.samples}{left_out}{errors}",
-        f"{mark} {markdown_text(outcome.reason)}",
+        f"{mark} {escape_markdown(outcome.reason)}",
     )
 
 
-def _interval(outcome: CriterionOutcome) -> str:
+def _format_interval(outcome: CriterionOutcome) -> str:
     if outcome.lower is not None and outcome.upper is not None:
-        return f"{number(outcome.lower)} to {number(outcome.upper)}"
+        return f"{format_number(outcome.lower)} to {format_number(outcome.upper)}"
     if outcome.at_most is not None:
-        return f"at most {number(outcome.at_most)}"
+        return f"at most {format_number(outcome.at_most)}"
     return ""
 
 
-def _about_the_agent(
+def _collect_agent_rows(
     result: CertificationResult, definition: AgentDefinition | None
 ) -> list[tuple[str, str]]:
     agent = result.agent
     rows = [("id", agent.id), ("model", agent.model or "not named")]
     if definition is not None:
         rows += [("role", definition.role), ("goal", definition.goal)]
-        tools = ", ".join(_tool_name(tool) for tool in definition.tools)
+        tools = ", ".join(_get_manifest_tool_name(tool) for tool in definition.tools)
         optional = {
             "description": definition.description,
             "backstory": definition.backstory,
@@ -117,20 +122,20 @@ def _about_the_agent(
     ]
     if agent.runner_sha256 is not None:
         rows.append(("its code", f"sha256:{agent.runner_sha256}"))
-    return [(name, _long(text)) for name, text in rows]
+    return [(name, _truncate_markdown(text)) for name, text in rows]
 
 
-def _long(text: str) -> str:
-    return markdown_text(text, _LONGEST)
+def _truncate_markdown(text: str) -> str:
+    return escape_markdown(text, _MAX_CARD_TEXT)
 
 
-def _tool_name(tool: str | RemoteTool | InlineTool) -> str:
+def _get_manifest_tool_name(tool: str | RemoteTool | InlineTool) -> str:
     if isinstance(tool, str):
         return tool
     return tool.name if isinstance(tool, InlineTool) else tool.uri
 
 
-def _about_the_run(result: CertificationResult) -> list[tuple[str, str]]:
+def _collect_run_rows(result: CertificationResult) -> list[tuple[str, str]]:
     judge = result.judge
     rows = [
         ("dataset", f"{result.dataset.uri}, {result.dataset.size}"),
@@ -148,27 +153,31 @@ def _about_the_run(result: CertificationResult) -> list[tuple[str, str]]:
         ("manifest", f"{result.manifest.path}, sha256:{result.manifest.sha256}"),
         ("run", result.run),
         ("measured", f"{result.started:%Y-%m-%d %H:%M} to {result.finished:%Y-%m-%d %H:%M} UTC"),
-        ("cost", f"agent {_dollars(result.cost.agent_usd)}, judge {_judge_cost(result)}"),
+        (
+            "cost",
+            f"agent {_format_usd_or_unknown(result.cost.agent_usd)}, judge {_format_card_judge_cost(result)}",
+        ),
         ("versions", ", ".join(f"{name} {each}" for name, each in result.versions.items())),
     ]
-    return [(markdown_text(name), markdown_text(text)) for name, text in rows]
+    return [(escape_markdown(name), escape_markdown(text)) for name, text in rows]
 
 
-def _latency_table(latency: LatencyFigures) -> list[str]:
+def _render_latency_table(latency: LatencyFigures) -> list[str]:
     names = ("p50", "p90", "p95", "p99", "max", "mean")
     values = tuple(
-        "never" if name in latency.infinite else number(getattr(latency, name)) for name in names
+        "never" if name in latency.infinite else format_number(getattr(latency, name))
+        for name in names
     )
     counted = f"{latency.samples} calls at concurrency {latency.concurrency}"
     told = [f"{latency.failed} failed", f"{latency.cached} cached", f"{latency.warmup} to warm up"]
     return [
-        *_table(tuple(f"{name} ms" for name in names), [values]),
+        *_render_markdown_table(tuple(f"{name} ms" for name in names), [values]),
         "",
         f"{counted}, {', '.join(told)}. The limit is held against the {latency.statistic}.",
     ]
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+def _render_markdown_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
     return [
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
@@ -176,9 +185,9 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _judge_cost(result: CertificationResult) -> str:
-    return "none" if result.judge is None else _dollars(result.cost.judge_usd)
+def _format_card_judge_cost(result: CertificationResult) -> str:
+    return "none" if result.judge is None else _format_usd_or_unknown(result.cost.judge_usd)
 
 
-def _dollars(value: float | None) -> str:
+def _format_usd_or_unknown(value: float | None) -> str:
     return "unknown" if value is None else f"${value:.4f}"

@@ -9,19 +9,19 @@ from typing import Any
 from assay.agents import Agent, CommandAgent, EndpointAgent, FunctionAgent, ToolCode
 from assay.errors import ConfigError
 from assay.providers import PROVIDERS, ClientSettings, parse_model
-from assay.types import AgentDefinition, Endpoint, InlineTool, code_sha256, sha256_of
+from assay.types import AgentDefinition, Endpoint, InlineTool, compute_code_sha256, compute_sha256
 
-from .asked_models import bare_model, manifest_endpoint
+from .asked_models import resolve_manifest_endpoint, strip_provider
 from .certify_settings import CertifySettings
-from .code_index import COMMAND, CodeIndex
-from .import_ref import function_named, imported, is_code_name
+from .code_index import COMMAND_PREFIX, CodeIndex
+from .import_ref import import_function, import_object, is_code_name
 from .source_files import CodeFiles, find_callable_code
 
-_ADDRESSES = ("http://", "https://")
+_RUNNER_URL_PREFIXES = ("http://", "https://")
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenAgent:
     """The agent under test."""
 
     agent: Agent
@@ -40,7 +40,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class _Case:
+class _AgentRequest:
     """What an agent is chosen by."""
 
     definition: AgentDefinition
@@ -59,23 +59,25 @@ def choose_agent(
     where: str,
     slots: int,
     code: CodeIndex | None = None,
-) -> Chosen:
+) -> ChosenAgent:
     """The agent that is to be certified. Raises `ConfigError` before anything is called."""
     runner = settings.runner
     client = ClientSettings(concurrency=slots, request_timeout_s=settings.timeout_s)
-    case = _Case(definition, settings, root, where, client, code or CodeIndex(root))
+    case = _AgentRequest(definition, settings, root, where, client, code or CodeIndex(root))
     if runner is None or isinstance(runner, Endpoint):
-        return _own(case, runner)
+        return _choose_manifest_agent(case, runner)
     if isinstance(runner, str) and runner.partition(":")[0] in PROVIDERS:
-        return _own(case, parse_model(runner))
+        return _choose_manifest_agent(case, parse_model(runner))
     if settings.tools is not None:
         raise ConfigError("--tools is for the manifest's own model; a runner brings its own")
     if isinstance(runner, str):
-        return _by_text(case, runner)
-    return Chosen(FunctionAgent(runner, _name(runner)), code=_code_of(runner, case.code))
+        return _choose_named_runner(case, runner)
+    return ChosenAgent(
+        FunctionAgent(runner, _get_runner_name(runner)), code=_find_runner_code(runner, case.code)
+    )
 
 
-def _name(runner: Callable[..., object]) -> str:
+def _get_runner_name(runner: Callable[..., object]) -> str:
     module = getattr(runner, "__module__", "")
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     if module == "__main__" and script:
@@ -83,25 +85,27 @@ def _name(runner: Callable[..., object]) -> str:
     return f"{module}:{getattr(runner, '__qualname__', 'function')}"
 
 
-def _code_of(runner: Callable[..., object], index: CodeIndex) -> CodeFiles | None:
+def _find_runner_code(runner: Callable[..., object], index: CodeIndex) -> CodeFiles | None:
     """The code of a function, as its name finds it; of the function itself, where it does not."""
-    named = index.runner(_name(runner)) if is_code_name(_name(runner)) else None
+    named = (
+        index.runner(_get_runner_name(runner)) if is_code_name(_get_runner_name(runner)) else None
+    )
     held = find_callable_code(runner)
     if named is None or held is None:
         return held
     return named if set(held.files.values()) <= set(named.files.values()) else held
 
 
-def _by_text(case: _Case, runner: str) -> Chosen:
-    if runner.startswith(COMMAND):
-        command = CommandAgent(runner.removeprefix(COMMAND).strip())
-        return Chosen(command, code=case.code.runner(command.name))
-    if runner.startswith(_ADDRESSES):
-        model = bare_model(case.definition.model or case.definition.id)
+def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
+    if runner.startswith(COMMAND_PREFIX):
+        command = CommandAgent(runner.removeprefix(COMMAND_PREFIX).strip())
+        return ChosenAgent(command, code=case.code.runner(command.name))
+    if runner.startswith(_RUNNER_URL_PREFIXES):
+        model = strip_provider(case.definition.model or case.definition.id)
         endpoint = Endpoint(provider="openai-compatible", model=model, api_base=runner)
         # Whoever serves an agent there has given it its role already.
         agent = EndpointAgent(endpoint, definition=None, settings=case.client)
-        return Chosen(agent, endpoint=endpoint)
+        return ChosenAgent(agent, endpoint=endpoint)
     if not is_code_name(runner):
         raise ConfigError(
             f"{runner!r} is no runner",
@@ -109,11 +113,11 @@ def _by_text(case: _Case, runner: str) -> Chosen:
             hint="give module:function, http://host/v1, cmd:COMMAND or provider:model[@URL]",
         )
     code = case.code.runner(runner)
-    function = function_named(runner, folders=(Path.cwd(), case.root), where="--runner")
-    return Chosen(FunctionAgent(function, runner), code=code)
+    function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
+    return ChosenAgent(FunctionAgent(function, runner), code=code)
 
 
-def _own(case: _Case, endpoint: Endpoint | None) -> Chosen:
+def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> ChosenAgent:
     """The manifest's own agent: its model, its words, its tools."""
     rehearsal: tuple[str, ...] = ()
     model = case.definition.model
@@ -124,18 +128,18 @@ def _own(case: _Case, endpoint: Endpoint | None) -> Chosen:
                 where=case.where,
                 hint="give --runner: a function, an address or a command that is the agent",
             )
-        endpoint = manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
-    elif model is None or bare_model(model) != endpoint.model:
+        endpoint = resolve_manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
+    elif model is None or strip_provider(model) != endpoint.model:
         rehearsal = (f"the agent's model is {endpoint.model}, not {model}",)
     named = case.settings.tools
     code = None if named is None else case.code.runner(named)
     agent = EndpointAgent(
-        endpoint, definition=case.definition, tools=_tools(case), settings=case.client
+        endpoint, definition=case.definition, tools=_load_manifest_tools(case), settings=case.client
     )
-    return Chosen(agent, rehearsal, endpoint, code)
+    return ChosenAgent(agent, rehearsal, endpoint, code)
 
 
-def _tools(case: _Case) -> ToolCode | None:
+def _load_manifest_tools(case: _AgentRequest) -> ToolCode | None:
     """The agent's tools with their code. Raises `ConfigError` for one that cannot be run."""
     where = f"{case.where}: tools"
     inline = [tool for tool in case.definition.tools if isinstance(tool, InlineTool)]
@@ -157,27 +161,27 @@ def _tools(case: _Case) -> ToolCode | None:
             where=where,
             hint="give --tools MODULE with a function for each, or --runner",
         )
-    return _tool_code(inline, case.settings.tools, case.root)
+    return _import_tool_functions(inline, case.settings.tools, case.root)
 
 
-def _tool_code(inline: list[InlineTool], name: str, root: Path) -> ToolCode:
-    module: Any = imported(name, folders=(Path.cwd(), root), where="--tools")
+def _import_tool_functions(inline: list[InlineTool], name: str, root: Path) -> ToolCode:
+    module: Any = import_object(name, folders=(Path.cwd(), root), where="--tools")
     functions: list[Callable[..., Any]] = []
     for tool in inline:
         function = getattr(module, tool.name, None)
         if not callable(function):
             raise ConfigError(f"{name!r} has no function {tool.name!r}", where="--tools")
         functions.append(function)
-    return ToolCode(inline, functions, _digest(functions))
+    return ToolCode(inline, functions, _digest_tool_functions(functions))
 
 
-def _digest(functions: list[Callable[..., Any]]) -> str | None:
+def _digest_tool_functions(functions: list[Callable[..., Any]]) -> str | None:
     """Of the file that holds them; of all their files, where the module only collects them.
 
     None when one of them has no file: a change of it would not be seen.
     """
-    found = dict.fromkeys(code_sha256(function) for function in functions)
+    found = dict.fromkeys(compute_code_sha256(function) for function in functions)
     digests = [digest for digest in found if digest is not None]
     if len(digests) < len(found):
         return None
-    return digests[0] if len(digests) == 1 else sha256_of("".join(digests).encode())
+    return digests[0] if len(digests) == 1 else compute_sha256("".join(digests).encode())

@@ -5,23 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from assay.runner import cost_of
+from assay.runner import compute_sample_cost
 from assay.stats import average
 from assay.store import Run
 from assay.types import Sample
 
 from .certified import Cost
-from .criteria import Bar, CriterionOutcome
+from .criteria import CriterionOutcome, ResolvedCriterion
 from .criterion_decisions import Counts, Timings, decide_latency, decide_score
-from .measurement import Measured, measured_of
+from .measurement import Measurement, read_measurement
 
 
 @dataclass(frozen=True)
-class Called:
+class RecordedAgentCall:
     """One call of the agent, as it was recorded."""
 
     sample_id: str
-    measured: Measured | None
+    measured: Measurement | None
     """None when nothing was measured."""
 
     cost_usd: float | None
@@ -31,7 +31,7 @@ class Called:
 
 
 @dataclass
-class Tally:
+class RunAggregate:
     """Everything a result needs of a run."""
 
     repeats: int
@@ -68,7 +68,7 @@ class Tally:
         self._times: dict[str, list[float]] = {}
         self._places: dict[tuple[str, str | None], tuple[int, int]] = {}
 
-    def add(self, calls: list[Called], bars: Iterable[Bar]) -> None:
+    def add(self, calls: list[RecordedAgentCall], bars: Iterable[ResolvedCriterion]) -> None:
         """Count the repeats of one sample."""
         self.samples += 1
         known = [call.measured for call in calls if call.measured is not None]
@@ -79,14 +79,14 @@ class Tally:
         times = [
             math.inf if each.seconds is None else each.seconds for each in known if not each.cached
         ]
-        question = self._shared_question(calls)
+        question = self._find_shared_question(calls)
         if times:
             self._add_times(times, question)
         for bar in bars:
             self._add_score(bar, calls, question)
         self._add_models(known, calls)
 
-    def _shared_question(self, calls: list[Called]) -> str | None:
+    def _find_shared_question(self, calls: list[RecordedAgentCall]) -> str | None:
         """The id of the first sample that asks the same; None when no other sample does."""
         sample = calls[0].sample_id if calls else ""
         if sample in self.same_as:
@@ -101,7 +101,7 @@ class Tally:
         if question is not None:
             self._times[question] = times
 
-    def _keep(self, name: str, score: float, question: str | None) -> None:
+    def _add_mean(self, name: str, score: float, question: str | None) -> None:
         scores = self.scores.setdefault(name, [])
         place, before = self._places.get((name, question), (len(scores), 0))
         if before:
@@ -111,7 +111,9 @@ class Tally:
         if question is not None:
             self._places[name, question] = (place, before + 1)
 
-    def _add_score(self, bar: Bar, calls: list[Called], question: str | None) -> None:
+    def _add_score(
+        self, bar: ResolvedCriterion, calls: list[RecordedAgentCall], question: str | None
+    ) -> None:
         if bar.kind != "score":
             return
         scores = [
@@ -121,12 +123,12 @@ class Tally:
         ]
         mean = average(scores)
         if mean is not None and len(scores) == self.repeats:
-            self._keep(bar.name, mean, question)
+            self._add_mean(bar.name, mean, question)
             return
         self.unscored[bar.name] = self.unscored.get(bar.name, 0) + 1
-        self.why.setdefault(bar.name, _why(bar.name, calls))
+        self.why.setdefault(bar.name, _find_unscored_reason(bar.name, calls))
 
-    def _add_models(self, known: list[Measured], calls: list[Called]) -> None:
+    def _add_models(self, known: list[Measurement], calls: list[RecordedAgentCall]) -> None:
         agent, judge = self.cost.agent_usd, self.cost.judge_usd
         for call in calls:
             if call.retried_requests is not None:
@@ -141,7 +143,7 @@ class Tally:
             judge = None if judge is None or spent is None else judge + spent
         self.cost = Cost(agent_usd=agent, judge_usd=judge)
 
-    def outcome(self, bar: Bar, timings: Timings) -> CriterionOutcome:
+    def outcome(self, bar: ResolvedCriterion, timings: Timings) -> CriterionOutcome:
         """What one criterion came to."""
         if bar.kind == "latency":
             return decide_latency(bar, timings, agent_errors=self.agent_errors)
@@ -153,45 +155,49 @@ class Tally:
         return decide_score(bar, self.scores.get(bar.name, []), counts)
 
 
-def tally(
+def aggregate_run(
     run: Run,
-    bars: tuple[Bar, ...],
+    bars: tuple[ResolvedCriterion, ...],
     *,
     repeats: int,
     rows: int,
     same_as: Mapping[str, str] | None = None,
-) -> Tally:
+) -> RunAggregate:
     """Count a run. Samples of the plan that it does not have are unscored."""
-    counted = Tally(repeats, same_as=same_as or {})
-    for _, group in groupby(_calls(run), key=lambda call: call.sample_id):
+    counted = RunAggregate(repeats, same_as=same_as or {})
+    for _, group in groupby(_read_recorded_calls(run), key=lambda call: call.sample_id):
         counted.add(list(group), bars)
     while counted.samples < rows:
         counted.add([], bars)
     return counted
 
 
-def _calls(run: Run) -> Iterator[Called]:
+def _read_recorded_calls(run: Run) -> Iterator[RecordedAgentCall]:
     for row, sample in zip(run.results(), run.samples(), strict=True):
         failure = None if sample.failure is None else sample.failure.message
-        yield Called(
-            row.sample_id, measured_of(sample), _agent_cost(sample), failure, _retried(sample)
+        yield RecordedAgentCall(
+            row.sample_id,
+            read_measurement(sample),
+            _compute_agent_cost(sample),
+            failure,
+            _count_retried_requests(sample),
         )
 
 
-def _agent_cost(sample: Sample) -> float | None:
+def _compute_agent_cost(sample: Sample) -> float | None:
     """What the agent's model calls cost. An agent that shows none may have made some."""
     if sample.trajectory is None or not sample.trajectory.calls:
         return None
-    return cost_of(sample)
+    return compute_sample_cost(sample)
 
 
-def _retried(sample: Sample) -> int | None:
+def _count_retried_requests(sample: Sample) -> int | None:
     if sample.trajectory is None or not sample.trajectory.calls:
         return None
     return sum(max(call.attempts - 1, 0) for call in sample.trajectory.calls)
 
 
-def _why(name: str, calls: list[Called]) -> str:
+def _find_unscored_reason(name: str, calls: list[RecordedAgentCall]) -> str:
     for call in calls:
         if call.measured is not None and name in call.measured.problems:
             return call.measured.problems[name]

@@ -6,13 +6,13 @@ from assay.errors import ConfigError
 from assay.providers import PROVIDERS, parse_model
 from assay.types import Endpoint
 
-_BY_NAME = (
+_PROVIDER_PATTERNS = (
     (re.compile(r"(gpt|chatgpt|o\d)\b", re.IGNORECASE), "openai"),
     (re.compile(r"claude\b", re.IGNORECASE), "anthropic"),
 )
 
 
-def manifest_endpoint(model: str, *, where: str, option: str) -> Endpoint:
+def resolve_manifest_endpoint(model: str, *, where: str, option: str) -> Endpoint:
     """The endpoint of a model that a manifest names, as `provider:model` or by its plain name.
 
     Raises `ConfigError` for one whose provider is not known, and for one with an address: keys
@@ -27,7 +27,7 @@ def manifest_endpoint(model: str, *, where: str, option: str) -> Endpoint:
     provider = model.partition(":")[0]
     if provider in PROVIDERS and ":" in model:
         return parse_model(model)
-    for pattern, known in _BY_NAME:
+    for pattern, known in _PROVIDER_PATTERNS:
         if pattern.match(model):
             return Endpoint(provider=known, model=model)
     raise ConfigError(
@@ -38,7 +38,7 @@ def manifest_endpoint(model: str, *, where: str, option: str) -> Endpoint:
     )
 
 
-def bare_model(model: str) -> str:
+def strip_provider(model: str) -> str:
     """The model's own name, without its provider: what two spellings of one model share."""
     provider, colon, rest = model.partition(":")
     return rest if colon and provider in PROVIDERS else model

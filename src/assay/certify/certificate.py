@@ -27,13 +27,13 @@ Hexadecimal = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,256}$")]
 _FIRST_YEAR, _LAST_YEAR = 2000, 9000
 
 
-class _InToto(BaseModel):
+class _InTotoModel(BaseModel):
     """A part of a statement. Fields that are not known are ignored, as in-toto asks."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class Resource(_InToto):
+class Resource(_InTotoModel):
     """Something that a statement is about, or that was used: in-toto's ResourceDescriptor."""
 
     name: str | None = None
@@ -41,7 +41,7 @@ class Resource(_InToto):
     digest: dict[Algorithm, Hexadecimal] = Field(min_length=1)
 
     @model_serializer
-    def _without_what_is_not_said(self) -> dict[str, Any]:
+    def _omit_none(self) -> dict[str, Any]:
         return {name: value for name, value in dict(self).items() if value is not None}
 
 
@@ -51,7 +51,7 @@ class Certification(CertificationResult):
     valid_until: AwareDatetime
 
     @model_validator(mode="after")
-    def _may_be_certified(self) -> Self:
+    def _check_attestable(self) -> Self:
         if not self.attestable:
             raise ValueError("there is no certificate of a rehearsal, or of what could not be told")
         if self.started.tzinfo is None or self.finished.tzinfo is None:
@@ -67,7 +67,7 @@ class Certification(CertificationResult):
         return self
 
 
-class TestResult(_InToto):
+class TestResult(_InTotoModel):
     """in-toto's predicate, with the figures as an extension."""
 
     # Named after the predicate: pytest is not to take it for tests.
@@ -81,15 +81,15 @@ class TestResult(_InToto):
     certification: Certification
 
     @model_validator(mode="after")
-    def _agrees_with_its_figures(self) -> Self:
-        expected = _predicate(self.certification)
+    def _check_predicate(self) -> Self:
+        expected = _build_predicate(self.certification)
         for name in ("result", "configuration", "passed", "warned", "failed"):
             if getattr(self, name) != expected[name]:
                 raise ValueError(f"`{name}` does not agree with `certification`")
         return self
 
 
-class Statement(_InToto):
+class Statement(_InTotoModel):
     """A certificate."""
 
     type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
@@ -100,8 +100,8 @@ class Statement(_InToto):
     predicate: TestResult
 
     @model_validator(mode="after")
-    def _is_about_what_was_tested(self) -> Self:
-        tested = subjects_of(self.certification)
+    def _check_subjects(self) -> Self:
+        tested = list_subjects(self.certification)
         if self.subject[: len(tested)] != tested:
             raise ValueError("`subject` does not agree with `certification`")
         return self
@@ -115,7 +115,7 @@ class Statement(_InToto):
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
-def state(
+def build_statement(
     result: CertificationResult, *, valid_days: int, subjects: tuple[Resource, ...] = ()
 ) -> Statement:
     """The certificate of a result, valid for so many days after the last measurement.
@@ -128,17 +128,17 @@ def state(
     return Statement(
         type="https://in-toto.io/Statement/v1",
         predicate_type="https://in-toto.io/attestation/test-result/v0.1",
-        subject=(*subjects_of(certification), *subjects),
-        predicate=TestResult(**_predicate(certification), certification=certification),
+        subject=(*list_subjects(certification), *subjects),
+        predicate=TestResult(**_build_predicate(certification), certification=certification),
     )
 
 
-def subjects_of(certification: CertificationResult) -> tuple[Resource, ...]:
+def list_subjects(certification: CertificationResult) -> tuple[Resource, ...]:
     """What was tested: the agent's definition, and the code that ran in its place, if any did."""
     agent = certification.agent
-    found = [_resource(f"agent:{agent.id}", agent.definition_sha256)]
+    found = [_build_resource(f"agent:{agent.id}", agent.definition_sha256)]
     if agent.runner_sha256 is not None:
-        found.append(_resource(f"code:{agent.runner}", agent.runner_sha256))
+        found.append(_build_resource(f"code:{agent.runner}", agent.runner_sha256))
     return tuple(found)
 
 
@@ -148,36 +148,36 @@ def is_valid(certification: Certification, now: datetime) -> bool:
     return certification.finished - clocks_differ <= now <= certification.valid_until
 
 
-def _predicate(certification: Certification) -> dict[str, Any]:
+def _build_predicate(certification: Certification) -> dict[str, Any]:
     outcomes = certification.outcomes
     passed = [each for each in outcomes if each.status is CriterionStatus.PASSED]
     missed = [each for each in outcomes if each.status is not CriterionStatus.PASSED]
     return {
         "result": certification.verdict.value,
-        "configuration": _configuration(certification),
+        "configuration": _list_configuration(certification),
         "passed": tuple(each.name for each in passed),
         "warned": tuple(each.name for each in missed if not each.strict),
         "failed": tuple(each.name for each in missed if each.strict),
     }
 
 
-def _configuration(certification: Certification) -> tuple[Resource, ...]:
+def _list_configuration(certification: Certification) -> tuple[Resource, ...]:
     """Everything that decides what the result means, by digest."""
     manifest, dataset = certification.manifest, certification.dataset
-    found = [_resource(f"manifest:{manifest.path}", manifest.sha256)]
-    found += [_resource(f"manifest:{path}", sha) for path, sha in manifest.references.items()]
+    found = [_build_resource(f"manifest:{manifest.path}", manifest.sha256)]
+    found += [_build_resource(f"manifest:{path}", sha) for path, sha in manifest.references.items()]
     uri = dataset.uri if "://" in dataset.uri else None
-    found.append(_resource(f"dataset:{dataset.uri}", dataset.sha256, uri))
+    found.append(_build_resource(f"dataset:{dataset.uri}", dataset.sha256, uri))
     for outcome in certification.outcomes:
         by = outcome.graded_by
         # A metric whose code cannot be read has no digest, and is not accounted for.
         if by.sha256 is not None:
             what = "judge-prompt" if by.by == "judge" else by.by
-            found.append(_resource(f"{what}:{outcome.name}", by.sha256))
+            found.append(_build_resource(f"{what}:{outcome.name}", by.sha256))
     return tuple(found)
 
 
-def _resource(name: str, sha256: str, uri: str | None = None) -> Resource:
+def _build_resource(name: str, sha256: str, uri: str | None = None) -> Resource:
     return Resource(name=name, uri=uri, digest={"sha256": sha256})
 
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from assay.stats import Figure, plural
+from assay.stats import ReportSection, format_plural
 
 from .certificate import Certification, Statement, is_valid
 from .certified import CertifiedDataset, CertifiedEndpoint
-from .criteria import Bar, CriterionOutcome, CriterionStatus
+from .criteria import CriterionOutcome, CriterionStatus, ResolvedCriterion
 
-NONE = "nothing"
+NO_VALUE = "nothing"
 
 
-class Finding(Figure):
+class CertificateFinding(ReportSection):
     """One thing that was compared."""
 
     check: str
@@ -27,12 +27,12 @@ class Finding(Figure):
 
 
 @dataclass(frozen=True)
-class Expected:
+class CertificateRequirements:
     """What a certificate must be about."""
 
     agent: str
     definition_sha256: str
-    bars: tuple[Bar, ...]
+    bars: tuple[ResolvedCriterion, ...]
     repeats: int
     dataset_uri: str
     dataset_sha256: str | None
@@ -70,49 +70,61 @@ class Expected:
 
 
 def check_certificate(
-    statement: Statement, expected: Expected, *, now: datetime
-) -> tuple[Finding, ...]:
+    statement: Statement, expected: CertificateRequirements, *, now: datetime
+) -> tuple[CertificateFinding, ...]:
     """Everything that was compared, in the order in which it is told."""
     certification = statement.certification
     return (
-        *_about_the_agent(statement, expected),
-        *_about_the_result(certification, now),
-        *_about_the_tries(certification, expected, now),
-        *_about_the_dataset(certification.dataset, expected),
-        *_about_the_judge(certification, expected),
-        *_about_the_criteria(certification, expected),
+        *_check_certified_agent(statement, expected),
+        *_check_result_and_validity(certification, now),
+        *_check_age_and_tries(certification, expected, now),
+        *_check_certified_dataset(certification.dataset, expected),
+        *_check_certified_judge(certification, expected),
+        *_check_certified_criteria(certification, expected),
     )
 
 
-def _about_the_agent(statement: Statement, expected: Expected) -> Iterator[Finding]:
+def _check_certified_agent(
+    statement: Statement, expected: CertificateRequirements
+) -> Iterator[CertificateFinding]:
     certification = statement.certification
     agent = certification.agent
-    yield same("agent", expected.agent, agent.id)
-    yield same("definition", f"sha256:{expected.definition_sha256}", _definition(statement))
+    yield check_equal("agent", expected.agent, agent.id)
+    yield check_equal(
+        "definition", f"sha256:{expected.definition_sha256}", _format_definition_digest(statement)
+    )
     for name in sorted({*expected.definitions, *agent.definitions}):
         wanted, used = expected.definitions.get(name), agent.definitions.get(name)
-        yield _finding(f"definition {name}", _digest(wanted), _digest(used), ok=wanted == used)
+        yield _build_finding(
+            f"definition {name}", _format_sha256(wanted), _format_sha256(used), ok=wanted == used
+        )
     if expected.runner is not None:
-        yield same("runner", expected.runner, agent.runner)
-    yield from _about_the_runner(certification, expected)
+        yield check_equal("runner", expected.runner, agent.runner)
+    yield from _check_certified_runner(certification, expected)
     digests = {pair for each in statement.subject for pair in each.digest.items()}
     for algorithm, digest in expected.subjects:
         held = (algorithm, digest) in digests
-        found = f"{algorithm}:{digest}" if held else _listed(digests)
-        yield _finding("subject", f"{algorithm}:{digest}", found, ok=held)
+        found = f"{algorithm}:{digest}" if held else _join_subject_digests(digests)
+        yield _build_finding("subject", f"{algorithm}:{digest}", found, ok=held)
 
 
-def _about_the_runner(certification: Certification, expected: Expected) -> Iterator[Finding]:
+def _check_certified_runner(
+    certification: Certification, expected: CertificateRequirements
+) -> Iterator[CertificateFinding]:
     agent = certification.agent
     if agent.endpoint is not None:
         if expected.model is not None:
-            yield same("agent model", expected.model, agent.endpoint.model)
+            yield check_equal("agent model", expected.model, agent.endpoint.model)
         if expected.endpoint is not None:
-            yield same("agent endpoint", _endpoint(expected.endpoint), _endpoint(agent.endpoint))
+            yield check_equal(
+                "agent endpoint",
+                _format_certified_endpoint(expected.endpoint),
+                _format_certified_endpoint(agent.endpoint),
+            )
     elif expected.endpoint is not None:
-        yield same("agent endpoint", _endpoint(expected.endpoint), NONE)
+        yield check_equal("agent endpoint", _format_certified_endpoint(expected.endpoint), NO_VALUE)
     if certification.unpinned:
-        yield Finding(
+        yield CertificateFinding(
             check="files not pinned",
             status="unchecked",
             expected="files that did not change while the agent ran",
@@ -124,7 +136,7 @@ def _about_the_runner(certification: Certification, expected: Expected) -> Itera
     elif expected.code is not None:
         # Of a command it is known what it is called; of a function without a file, nothing.
         command = agent.runner.startswith("cmd:")
-        yield Finding(
+        yield CertificateFinding(
             check="runner code",
             status="unchecked" if command else "mismatch",
             expected="files of the project that can be compared",
@@ -134,60 +146,68 @@ def _about_the_runner(certification: Certification, expected: Expected) -> Itera
 
 def compare_files(
     check: str, expected: Mapping[str, str], found: Mapping[str, str], unpinned: Iterable[str] = ()
-) -> Finding:
+) -> CertificateFinding:
     """The files of some code as they are now, beside those that were certified."""
     names = {*expected, *found} - set(unpinned)
     # A file that changed may import others than before: then it alone is the reason.
     changed = {name for name in names & {*expected} & {*found} if expected[name] != found[name]}
     differ = sorted(changed or {name for name in names if expected.get(name) != found.get(name)})
     if not differ:
-        return Finding(check=check, status="ok", expected="", found=_files(sorted(names), found))
-    return _finding(check, _files(differ, expected), _files(differ, found), ok=False)
+        return CertificateFinding(
+            check=check, status="ok", expected="", found=_format_file_digests(sorted(names), found)
+        )
+    return _build_finding(
+        check, _format_file_digests(differ, expected), _format_file_digests(differ, found), ok=False
+    )
 
 
-def _files(names: Iterable[str], digests: Mapping[str, str]) -> str:
+def _format_file_digests(names: Iterable[str], digests: Mapping[str, str]) -> str:
     return ", ".join(
-        f"{name} {_digest(digests[name])}" if name in digests else f"without {name}"
+        f"{name} {_format_sha256(digests[name])}" if name in digests else f"without {name}"
         for name in names
     )
 
 
-def _endpoint(endpoint: CertifiedEndpoint) -> str:
+def _format_certified_endpoint(endpoint: CertifiedEndpoint) -> str:
     host = f" at {endpoint.host}" if endpoint.host else ""
     settings = endpoint.settings_sha256
     return f"{endpoint.provider}:{endpoint.model}{host}, settings sha256:{settings}"
 
 
-def _definition(statement: Statement) -> str:
-    return f"sha256:{statement.subject[0].digest.get('sha256', NONE)}"
+def _format_definition_digest(statement: Statement) -> str:
+    return f"sha256:{statement.subject[0].digest.get('sha256', NO_VALUE)}"
 
 
-def _about_the_result(certification: Certification, now: datetime) -> Iterator[Finding]:
+def _check_result_and_validity(
+    certification: Certification, now: datetime
+) -> Iterator[CertificateFinding]:
     result = certification.verdict.value
-    yield _finding("result", "PASSED or WARNED", result, ok=certification.certified)
+    yield _build_finding("result", "PASSED or WARNED", result, ok=certification.certified)
     first, last = certification.finished, certification.valid_until
-    held = f"{_moment(first)} to {_moment(last)}"
-    yield _finding("validity", f"holds on {_moment(now)}", held, ok=is_valid(certification, now))
+    held = f"{_format_utc_minute(first)} to {_format_utc_minute(last)}"
+    yield _build_finding(
+        "validity", f"holds on {_format_utc_minute(now)}", held, ok=is_valid(certification, now)
+    )
 
 
-def _about_the_tries(
-    certification: Certification, expected: Expected, now: datetime
-) -> Iterator[Finding]:
+def _check_age_and_tries(
+    certification: Certification, expected: CertificateRequirements, now: datetime
+) -> Iterator[CertificateFinding]:
     if expected.max_age is not None:
         age = now - certification.finished
-        most, is_old = f"at most {_span(expected.max_age)}", age > expected.max_age
-        yield _finding("age", most, _span(age), ok=not is_old)
+        most, is_old = f"at most {_format_timespan(expected.max_age)}", age > expected.max_age
+        yield _build_finding("age", most, _format_timespan(age), ok=not is_old)
     tries = certification.tries
     if expected.max_tries is not None:
-        most = f"at most {plural(expected.max_tries, 'run')}"
-        found = NONE if tries is None else tries.words
+        most = f"at most {format_plural(expected.max_tries, 'run')}"
+        found = NO_VALUE if tries is None else tries.words
         ok = tries is not None and tries.earlier_runs + 1 <= expected.max_tries
-        yield _finding("tries", most, found, ok=ok)
+        yield _build_finding("tries", most, found, ok=ok)
     elif tries is not None:
-        yield Finding(check="tries", status="ok", expected="any", found=tries.words)
+        yield CertificateFinding(check="tries", status="ok", expected="any", found=tries.words)
 
 
-def _span(span: timedelta) -> str:
+def _format_timespan(span: timedelta) -> str:
     """A length of time in the unit that tells it from a little less."""
     for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h")):
         if span >= 2 * unit:
@@ -195,16 +215,18 @@ def _span(span: timedelta) -> str:
     return f"{round(span / timedelta(minutes=1), 1):g} min"
 
 
-def _about_the_dataset(dataset: CertifiedDataset, expected: Expected) -> Iterator[Finding]:
+def _check_certified_dataset(
+    dataset: CertifiedDataset, expected: CertificateRequirements
+) -> Iterator[CertificateFinding]:
     found = f"sha256:{dataset.sha256}"
-    yield Finding(check="dataset size", status="ok", expected="any", found=dataset.size)
-    yield same("dataset address", expected.dataset_uri, dataset.uri)
+    yield CertificateFinding(check="dataset size", status="ok", expected="any", found=dataset.size)
+    yield check_equal("dataset address", expected.dataset_uri, dataset.uri)
     if expected.dataset_sha256 is not None:
-        yield same("dataset pin", f"sha256:{expected.dataset_sha256}", found)
+        yield check_equal("dataset pin", f"sha256:{expected.dataset_sha256}", found)
     if expected.fetched_sha256 is not None:
-        yield same("dataset as it is now", f"sha256:{expected.fetched_sha256}", found)
+        yield check_equal("dataset as it is now", f"sha256:{expected.fetched_sha256}", found)
     elif expected.dataset_sha256 is None:
-        yield Finding(
+        yield CertificateFinding(
             check="dataset content",
             status="unchecked",
             expected="not pinned, and not fetched again",
@@ -212,36 +234,42 @@ def _about_the_dataset(dataset: CertifiedDataset, expected: Expected) -> Iterato
         )
 
 
-def _about_the_judge(certification: Certification, expected: Expected) -> Iterator[Finding]:
+def _check_certified_judge(
+    certification: Certification, expected: CertificateRequirements
+) -> Iterator[CertificateFinding]:
     asked = None if certification.judge is None else certification.judge.asked
     if expected.judge is None and asked is None:
         if expected.judge_host is not None:
             found = "no criterion is judged"
-            yield Finding(
+            yield CertificateFinding(
                 check="judge host", status="unchecked", expected=expected.judge_host, found=found
             )
         return
     # `provider:model at host`: a manifest says which model, not where it is.
     model = None if asked is None else asked.partition(" at ")[0].partition(":")[2]
-    yield same("judge", expected.judge or NONE, model or NONE)
+    yield check_equal("judge", expected.judge or NO_VALUE, model or NO_VALUE)
     if certification.judge is None:
         return
     if expected.judge_host is not None:
         host = certification.judge.asked.partition(" at ")[2]
         names = (host.casefold(), host.casefold().rpartition(":")[0])
         ok = expected.judge_host.casefold() in names
-        yield _finding("judge host", expected.judge_host, host or NONE, ok=ok)
-    yield _about_the_answers(model or "", certification.judge.returned, expected)
+        yield _build_finding("judge host", expected.judge_host, host or NO_VALUE, ok=ok)
+    yield _check_judge_models(model or "", certification.judge.returned, expected)
 
 
-def _about_the_answers(asked: str, returned: tuple[str, ...], expected: Expected) -> Finding:
+def _check_judge_models(
+    asked: str, returned: tuple[str, ...], expected: CertificateRequirements
+) -> CertificateFinding:
     """Whether the models that answered are the one that was asked for."""
     if not returned:
         found = "the API does not name the model"
-        return Finding(check="judge answered", status="unchecked", expected=asked, found=found)
+        return CertificateFinding(
+            check="judge answered", status="unchecked", expected=asked, found=found
+        )
     accepted = (asked, *expected.judge_models)
     ok = all(any(is_same_model(each, name) for name in accepted) for each in returned)
-    return _finding("judge answered", " or ".join(accepted), ", ".join(returned), ok=ok)
+    return _build_finding("judge answered", " or ".join(accepted), ", ".join(returned), ok=ok)
 
 
 def is_same_model(returned: str, asked: str) -> bool:
@@ -253,51 +281,55 @@ def is_same_model(returned: str, asked: str) -> bool:
     )
 
 
-def _about_the_criteria(certification: Certification, expected: Expected) -> Iterator[Finding]:
+def _check_certified_criteria(
+    certification: Certification, expected: CertificateRequirements
+) -> Iterator[CertificateFinding]:
     repeats = certification.repeats
     ok = repeats >= expected.repeats
-    yield _finding("repeats", f"at least {expected.repeats}", str(repeats), ok=ok)
+    yield _build_finding("repeats", f"at least {expected.repeats}", str(repeats), ok=ok)
     outcomes = {outcome.name: outcome for outcome in certification.outcomes}
     for bar in expected.bars:
         outcome = outcomes.pop(bar.name, None)
         if outcome is None:
-            yield _finding(bar.name, "among the criteria", NONE, ok=False)
+            yield _build_finding(bar.name, "among the criteria", NO_VALUE, ok=False)
         else:
-            yield from _about_a_criterion(bar, outcome, certification.unpinned)
+            yield from _check_certified_criterion(bar, outcome, certification.unpinned)
     for name in outcomes:
-        yield _finding(name, NONE, "among the criteria", ok=False)
+        yield _build_finding(name, NO_VALUE, "among the criteria", ok=False)
 
 
-def _about_a_criterion(
-    bar: Bar, outcome: CriterionOutcome, unpinned: tuple[str, ...]
-) -> Iterator[Finding]:
+def _check_certified_criterion(
+    bar: ResolvedCriterion, outcome: CriterionOutcome, unpinned: tuple[str, ...]
+) -> Iterator[CertificateFinding]:
     passed = outcome.status is CriterionStatus.PASSED
     if bar.strict:
-        yield _finding(bar.name, "passed", outcome.status.value, ok=passed)
+        yield _build_finding(bar.name, "passed", outcome.status.value, ok=passed)
     else:
-        yield _finding(bar.name, "passed or warned", outcome.status.value, ok=True)
+        yield _build_finding(bar.name, "passed or warned", outcome.status.value, ok=True)
     for name in ("kind", "direction", "threshold", "strict", "range"):
         old, new = getattr(bar, name), getattr(outcome, name)
-        yield from _unless_same(f"{bar.name}: {name}", _shown(old), _shown(new))
+        yield from _report_difference(
+            f"{bar.name}: {name}", _format_criterion_field(old), _format_criterion_field(new)
+        )
     stronger = outcome.gate == "proven" or bar.gate == "point"
     if not stronger:
-        yield _finding(f"{bar.name}: gate", bar.gate, outcome.gate, ok=False)
+        yield _build_finding(f"{bar.name}: gate", bar.gate, outcome.gate, ok=False)
     if outcome.confidence < bar.confidence:
         least = f"at least {bar.confidence:g}"
-        yield _finding(f"{bar.name}: confidence", least, f"{outcome.confidence:g}", ok=False)
-    yield from _about_the_grading(bar, outcome, unpinned)
+        yield _build_finding(f"{bar.name}: confidence", least, f"{outcome.confidence:g}", ok=False)
+    yield from _check_grading(bar, outcome, unpinned)
 
 
-def _about_the_grading(
-    bar: Bar, outcome: CriterionOutcome, unpinned: tuple[str, ...]
-) -> Iterator[Finding]:
+def _check_grading(
+    bar: ResolvedCriterion, outcome: CriterionOutcome, unpinned: tuple[str, ...]
+) -> Iterator[CertificateFinding]:
     wanted, used = bar.graded_by, outcome.graded_by
-    yield from _unless_same(f"{bar.name}: graded by", wanted.by, used.by)
+    yield from _report_difference(f"{bar.name}: graded by", wanted.by, used.by)
     if wanted.by == "clock":
-        yield from _unless_same(f"{bar.name}: statistic", wanted.name, used.name)
+        yield from _report_difference(f"{bar.name}: statistic", wanted.name, used.name)
         return
     if wanted.by != "judge":
-        yield from _unless_same(f"{bar.name}: {wanted.by}", wanted.name, used.name)
+        yield from _report_difference(f"{bar.name}: {wanted.by}", wanted.name, used.name)
     what = {"judge": "judge prompt", "check": "check file"}.get(wanted.by, "metric code")
     if wanted.files and used.files:
         yield compare_files(f"{bar.name}: {what}", wanted.files, used.files, unpinned)
@@ -305,40 +337,44 @@ def _about_the_grading(
     # Without digests nothing is known about the code, which is not the same as knowing that it
     # is the same.
     known = wanted.sha256 is not None and wanted.sha256 == used.sha256
-    yield _finding(f"{bar.name}: {what}", _digest(wanted.sha256), _digest(used.sha256), ok=known)
+    yield _build_finding(
+        f"{bar.name}: {what}", _format_sha256(wanted.sha256), _format_sha256(used.sha256), ok=known
+    )
 
 
-def same(check: str, expected: str, found: str) -> Finding:
+def check_equal(check: str, expected: str, found: str) -> CertificateFinding:
     """Two texts that must be equal."""
-    return _finding(check, expected, found, ok=expected == found)
+    return _build_finding(check, expected, found, ok=expected == found)
 
 
-def _unless_same(check: str, expected: str, found: str) -> Iterator[Finding]:
+def _report_difference(check: str, expected: str, found: str) -> Iterator[CertificateFinding]:
     if expected != found:
-        yield _finding(check, expected, found, ok=False)
+        yield _build_finding(check, expected, found, ok=False)
 
 
-def _finding(check: str, expected: str, found: str, *, ok: bool) -> Finding:
-    return Finding(check=check, status="ok" if ok else "mismatch", expected=expected, found=found)
+def _build_finding(check: str, expected: str, found: str, *, ok: bool) -> CertificateFinding:
+    return CertificateFinding(
+        check=check, status="ok" if ok else "mismatch", expected=expected, found=found
+    )
 
 
-def _digest(sha256: str | None) -> str:
+def _format_sha256(sha256: str | None) -> str:
     return "not known" if sha256 is None else f"sha256:{sha256}"
 
 
-def _listed(digests: set[tuple[str, str]]) -> str:
+def _join_subject_digests(digests: set[tuple[str, str]]) -> str:
     return ", ".join(sorted(f"{algorithm}:{digest}" for algorithm, digest in digests))
 
 
-def _shown(value: object) -> str:
+def _format_criterion_field(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_format_criterion_field, value))}]"
     return str(value)
 
 
-def _moment(moment: datetime) -> str:
+def _format_utc_minute(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -11,12 +11,14 @@ from assay.errors import WireError
 
 from .certificate import Statement
 
-LARGEST = 8 * 1024 * 1024
+MAX_CERTIFICATE_BYTES = 8 * 1024 * 1024
 """Bytes of a certificate. One of a whole manifest has far less."""
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-_Read = TypeVar("_Read", bound=BaseModel)
-_HINT = "give a certificate.json or certificate.dsse.json as `assay certify run -o` writes it"
+_CertificateModel = TypeVar("_CertificateModel", bound=BaseModel)
+_CERTIFICATE_HINT = (
+    "give a certificate.json or certificate.dsse.json as `assay certify run -o` writes it"
+)
 
 
 class EnvelopeSignature(BaseModel):
@@ -40,18 +42,18 @@ class Envelope(BaseModel):
 
 def read_certificate(data: bytes, *, where: str) -> Statement | Envelope:
     """The statement in a file, or the envelope around one. Raises `WireError` for all else."""
-    value = _parsed(data, where)
+    value = _parse_certificate_json(data, where)
     if "payload" in value or "payloadType" in value or "signatures" in value:
-        return _validated(Envelope, value, where)
-    return _validated(Statement, value, where)
+        return _validate_certificate(Envelope, value, where)
+    return _validate_certificate(Statement, value, where)
 
 
 def read_statement(data: bytes, *, where: str) -> Statement:
     """The statement that an envelope holds."""
-    return _validated(Statement, _parsed(data, where), where)
+    return _validate_certificate(Statement, _parse_certificate_json(data, where), where)
 
 
-def decoded(text: str, *, where: str) -> bytes:
+def decode_base64(text: str, *, where: str) -> bytes:
     """Base64 as DSSE has it: of either alphabet, but whole."""
     try:
         return base64.b64decode(text.translate(str.maketrans("-_", "+/")), validate=True)
@@ -59,19 +61,27 @@ def decoded(text: str, *, where: str) -> bytes:
         raise WireError(f"the envelope is damaged: not base64: {error}", where=where) from None
 
 
-def _parsed(data: bytes, where: str) -> dict[str, Any]:
-    if len(data) > LARGEST:
-        raise WireError(f"has more than {LARGEST:,} bytes", where=where, hint=_HINT)
+def _parse_certificate_json(data: bytes, where: str) -> dict[str, Any]:
+    if len(data) > MAX_CERTIFICATE_BYTES:
+        raise WireError(
+            f"has more than {MAX_CERTIFICATE_BYTES:,} bytes", where=where, hint=_CERTIFICATE_HINT
+        )
     try:
-        value = json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_refused)
+        value = json.loads(
+            data.decode(),
+            object_pairs_hook=_reject_duplicate_names,
+            parse_constant=_reject_json_constant,
+        )
     except (ValueError, RecursionError) as error:
-        raise WireError(f"is not JSON: {error}", where=where, hint=_HINT) from None
+        raise WireError(f"is not JSON: {error}", where=where, hint=_CERTIFICATE_HINT) from None
     if not isinstance(value, dict):
-        raise WireError("is not a JSON object", where=where, hint=_HINT)
+        raise WireError("is not a JSON object", where=where, hint=_CERTIFICATE_HINT)
     return value
 
 
-def _validated(kind: type[_Read], value: dict[str, Any], where: str) -> _Read:
+def _validate_certificate(
+    kind: type[_CertificateModel], value: dict[str, Any], where: str
+) -> _CertificateModel:
     try:
         # As JSON: neither a number for a text nor a text for a number.
         return kind.model_validate_json(json.dumps(value))
@@ -80,10 +90,10 @@ def _validated(kind: type[_Read], value: dict[str, Any], where: str) -> _Read:
         place = ".".join(map(str, first["loc"]))
         said = first["msg"].removeprefix("Value error, ")
         said = f"{place}: {said}" if place else said
-        raise WireError(f"is no certificate: {said}", where=where, hint=_HINT) from None
+        raise WireError(f"is no certificate: {said}", where=where, hint=_CERTIFICATE_HINT) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose names are all different: two readers must not see two certificates."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -91,5 +101,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refused(constant: str) -> None:
+def _reject_json_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from assay.stats import Figure, plural
+from assay.stats import ReportSection, format_plural
 
 from .criteria import (
     CertificationVerdict,
@@ -14,10 +14,10 @@ from .criteria import (
     verdict_of,
 )
 
-SHA256 = r"^[0-9a-f]{64}$"
+SHA256_PATTERN = r"^[0-9a-f]{64}$"
 
 
-class CertifiedEndpoint(Figure):
+class CertifiedEndpoint(ReportSection):
     """A model and how it was asked."""
 
     provider: str
@@ -25,16 +25,16 @@ class CertifiedEndpoint(Figure):
     host: str | None
     """None for models in the process."""
 
-    settings_sha256: str = Field(pattern=SHA256)
+    settings_sha256: str = Field(pattern=SHA256_PATTERN)
     """Of all settings but secrets: another temperature is another agent."""
 
 
-class CertifiedAgent(Figure):
+class CertifiedAgent(ReportSection):
     """The agent that was tested, and how it was called."""
 
     id: str
     name: str
-    definition_sha256: str = Field(pattern=SHA256)
+    definition_sha256: str = Field(pattern=SHA256_PATTERN)
     """Of the definition's canonical JSON (RFC 8785), without fields at their defaults."""
 
     model: str | None
@@ -62,13 +62,13 @@ class CertifiedAgent(Figure):
     """What the endpoint called the models that answered; empty where nobody said."""
 
 
-class CertifiedManifest(Figure):
+class CertifiedManifest(ReportSection):
     """The file that holds the definition of done."""
 
     path: str
     """As it was given; its name alone where it was absolute."""
 
-    sha256: str = Field(pattern=SHA256)
+    sha256: str = Field(pattern=SHA256_PATTERN)
     references: dict[str, str] = Field(default_factory=dict)
     """The files that it refers to, from its folder, with the sha256 of each."""
 
@@ -82,13 +82,13 @@ class CertifiedManifest(Figure):
     """Agents of the manifest that were not certified with this one, and why."""
 
 
-class CertifiedDataset(Figure):
+class CertifiedDataset(ReportSection):
     """The golden dataset that was used."""
 
     uri: str
     """Without credentials."""
 
-    sha256: str = Field(pattern=SHA256)
+    sha256: str = Field(pattern=SHA256_PATTERN)
     rows: int = Field(ge=1)
     """Samples that were run."""
 
@@ -108,13 +108,13 @@ class CertifiedDataset(Figure):
         """How many samples there are, in words, and how many of them count."""
         words = f"{self.rows} samples"
         if self.questions < self.rows:
-            words += f", {plural(self.questions, 'distinct question')}"
+            words += f", {format_plural(self.questions, 'distinct question')}"
         if self.near_duplicates:
-            words += f", {plural(self.near_duplicates, 'near-duplicate')}"
+            words += f", {format_plural(self.near_duplicates, 'near-duplicate')}"
         return words
 
 
-class CertifiedJudge(Figure):
+class CertifiedJudge(ReportSection):
     """The model that judged what no metric measures."""
 
     asked: str
@@ -126,14 +126,14 @@ class CertifiedJudge(Figure):
     calls: int = Field(ge=0)
 
 
-class Cost(Figure):
+class Cost(ReportSection):
     """US dollars. None: one of the calls does not know what it cost."""
 
     agent_usd: FiniteFloat | None
     judge_usd: FiniteFloat | None
 
 
-class Tries(Figure):
+class Tries(ReportSection):
     """What happened before and beside the calls that count: chances to pick a good result."""
 
     earlier_runs: int = Field(ge=0)
@@ -151,19 +151,21 @@ class Tries(Figure):
     @property
     def words(self) -> str:
         retried = self.retried_requests
-        retries = "retries unknown" if retried is None else plural(retried, "retried request")
-        warmup = plural(self.warmup_calls, "warm-up call")
+        retries = (
+            "retries unknown" if retried is None else format_plural(retried, "retried request")
+        )
+        warmup = format_plural(self.warmup_calls, "warm-up call")
         return f"run {self.earlier_runs + 1} on this dataset, {warmup}, {retries}"
 
 
-class Notice(Figure):
+class Notice(ReportSection):
     """Something to know about a result that decides nothing."""
 
     code: str = Field(pattern=r"^[a-z_]+$")
     text: str
 
 
-class CertificationResult(Figure):
+class CertificationResult(ReportSection):
     """One agent held to its definition of done."""
 
     agent: CertifiedAgent
@@ -199,7 +201,7 @@ class CertificationResult(Figure):
 
     @model_validator(mode="before")
     @classmethod
-    def _add_up(cls, data: Any) -> Any:
+    def _add_verdict(cls, data: Any) -> Any:
         if not isinstance(data, dict) or "verdict" in data:
             return data
         outcomes = data.get("outcomes")
@@ -209,7 +211,7 @@ class CertificationResult(Figure):
         return {**data, "verdict": verdict_of(outcomes)}
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
+    def _check_outcomes(self) -> Self:
         names = [outcome.name for outcome in self.outcomes]
         if len(set(names)) != len(names):
             raise ValueError("two outcomes have one name")

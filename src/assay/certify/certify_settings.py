@@ -50,15 +50,15 @@ class CertifySettings:
 
     def __post_init__(self) -> None:
         for name, least in (("limit", 1), ("concurrency", 1), ("latency_concurrency", 1)):
-            self._check(name, least)
-        self._check("warmup", 0)
+            self._check_minimum(name, least)
+        self._check_minimum("warmup", 0)
         if not 0 < self.timeout_s < float("inf"):
             raise ConfigError(
                 f"timeout_s={self.timeout_s!r} is not a number of seconds above 0",
                 where="CertifySettings",
             )
 
-    def _check(self, name: str, least: int) -> None:
+    def _check_minimum(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if value is not None and (type(value) is not int or value < least):
             raise ConfigError(

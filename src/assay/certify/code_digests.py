@@ -5,13 +5,13 @@ from typing import Any
 
 import rfc8785
 
-from assay.providers import shown_name
-from assay.types import AgentDefinition, Endpoint, Manifest, sha256_of, stable_sha256
+from assay.providers import format_endpoint_name
+from assay.types import AgentDefinition, Endpoint, Manifest, compute_sha256, compute_stable_sha256
 
 from .certified import CertifiedEndpoint
 
 
-def named_definitions(agent: AgentDefinition, manifest: Manifest) -> dict[str, str]:
+def digest_named_definitions(agent: AgentDefinition, manifest: Manifest) -> dict[str, str]:
     """The digests of the definitions that an agent names by id, and of those that these name."""
     known: dict[str, Any] = {}
     for key, each in manifest.definitions.items():
@@ -20,41 +20,41 @@ def named_definitions(agent: AgentDefinition, manifest: Manifest) -> dict[str, s
     found: dict[str, str] = {}
     left = [agent.model_dump(mode="json", exclude={"evaluation"})]
     while left:
-        for text in _texts(left.pop()):
+        for text in _walk_definition_texts(left.pop()):
             named = known.get(text)
             if named is not None and named is not agent and text not in found:
                 plain = named.model_dump(mode="json", exclude_defaults=True)
-                found[text] = sha256_of(rfc8785.dumps(plain))
+                found[text] = compute_sha256(rfc8785.dumps(plain))
                 left.append(plain)
     return dict(sorted(found.items()))
 
 
-def _texts(value: object) -> Iterator[str]:
+def _walk_definition_texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for each in value.values():
-            yield from _texts(each)
+            yield from _walk_definition_texts(each)
     elif isinstance(value, list):
         for each in value:
-            yield from _texts(each)
+            yield from _walk_definition_texts(each)
 
 
-def definition_sha256(agent: AgentDefinition) -> str:
+def digest_definition(agent: AgentDefinition) -> str:
     """The digest of an agent's definition: the same however its file is laid out.
 
     Fields that are at their defaults do not count, whether or not they were written.
     """
-    return sha256_of(rfc8785.dumps(agent.model_dump(mode="json", exclude_defaults=True)))
+    return compute_sha256(rfc8785.dumps(agent.model_dump(mode="json", exclude_defaults=True)))
 
 
-def certified_endpoint(endpoint: Endpoint | None) -> CertifiedEndpoint | None:
+def build_certified_endpoint(endpoint: Endpoint | None) -> CertifiedEndpoint | None:
     """A model as a certificate names it, without secrets."""
     if endpoint is None:
         return None
     return CertifiedEndpoint(
         provider=endpoint.provider,
         model=endpoint.model,
-        host=shown_name(endpoint).partition(" at ")[2] or None,
-        settings_sha256=stable_sha256(endpoint.to_dict()),
+        host=format_endpoint_name(endpoint).partition(" at ")[2] or None,
+        settings_sha256=compute_stable_sha256(endpoint.to_dict()),
     )

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.types import EvaluationProfile, Manifest, stable_sha256
+from assay.types import EvaluationProfile, Manifest, compute_stable_sha256
 
 from .source_files import (
     CodeFiles,
@@ -16,8 +16,8 @@ from .source_files import (
     find_module_code,
 )
 
-CHECK = "check:"
-COMMAND = "cmd:"
+CHECK_PREFIX = "check:"
+COMMAND_PREFIX = "cmd:"
 
 
 class CodeIndex:
@@ -30,27 +30,27 @@ class CodeIndex:
         self._root = root
         self._run_from = run_from or Path.cwd()
         self._manifest = manifest
-        self._leave_out = frozenset() if manifest is None else _certified_files(root, manifest)
+        self._leave_out = frozenset() if manifest is None else _list_certified_files(root, manifest)
         self._read: dict[tuple[str, str], CodeFiles | None] = {}
 
     def add_rubric(self, profile: EvaluationProfile) -> None:
         """Read the code of all criteria."""
         for criterion in profile.grading_rubric:
             named = criterion.metric or ""
-            if named.startswith(CHECK):
-                self.check(named.removeprefix(CHECK))
+            if named.startswith(CHECK_PREFIX):
+                self.check(named.removeprefix(CHECK_PREFIX))
             elif ":" in named:
                 self.metric(named)
 
     def metric(self, name: str) -> CodeFiles | None:
         """The code of `module:function`; None when the module has no file."""
-        return self._once("metric", name, lambda: self._module(name))
+        return self._read_once("metric", name, lambda: self._find_module(name))
 
     def check(self, text: str) -> CodeFiles | None:
         """The check file of `FILE` or `FILE#NAME`, with the functions that it names."""
         path = (self._root / text.partition("#")[0]).resolve()
         inside = path.is_relative_to(self._root.resolve()) and path.is_file()
-        return self._once(
+        return self._read_once(
             "check",
             text,
             lambda: find_file_code(path, (self._root,), self._leave_out) if inside else None,
@@ -59,14 +59,14 @@ class CodeIndex:
     def runner(self, name: str) -> CodeFiles | None:
         """The code of `module:function` or of a command; None for other runners."""
         folders = (self._run_from, self._root)
-        if name.startswith(COMMAND):
-            command = name.removeprefix(COMMAND)
-            return self._once(
+        if name.startswith(COMMAND_PREFIX):
+            command = name.removeprefix(COMMAND_PREFIX)
+            return self._read_once(
                 "runner",
                 name,
-                lambda: find_command_code(_words(command), folders, self._leave_out),
+                lambda: find_command_code(_split_runner_command(command), folders, self._leave_out),
             )
-        return self._once("runner", name, lambda: self._module(name, self._run_from))
+        return self._read_once("runner", name, lambda: self._find_module(name, self._run_from))
 
     def code_sha256(self) -> str:
         """The digest of all code, without data: an agent may write to its own data files."""
@@ -74,7 +74,7 @@ class CodeIndex:
             [*key, each and {name: each.files[name] for name in sorted(each.modules)}]
             for key, each in sorted(self._read.items())
         ]
-        return stable_sha256(code)
+        return compute_stable_sha256(code)
 
     @property
     def data(self) -> dict[str, str]:
@@ -98,17 +98,19 @@ class CodeIndex:
             data |= differ - modules
         return code, data - code
 
-    def _module(self, name: str, *more: Path) -> CodeFiles | None:
+    def _find_module(self, name: str, *more: Path) -> CodeFiles | None:
         return find_module_code(name.partition(":")[0], (*more, self._root), self._leave_out)
 
-    def _once(self, kind: str, name: str, read: Callable[[], CodeFiles | None]) -> CodeFiles | None:
+    def _read_once(
+        self, kind: str, name: str, read: Callable[[], CodeFiles | None]
+    ) -> CodeFiles | None:
         key = (kind, name)
         if key not in self._read:
             self._read[key] = read()
         return self._read[key]
 
 
-def _certified_files(root: Path, manifest: Manifest) -> frozenset[Path]:
+def _list_certified_files(root: Path, manifest: Manifest) -> frozenset[Path]:
     """The files of a manifest and its local datasets, which are compared by themselves."""
     profiles = [agent.evaluation for agent in manifest.agents.values()]
     uris = [each.golden_dataset_uri for each in profiles if each and each.golden_dataset_uri]
@@ -116,7 +118,7 @@ def _certified_files(root: Path, manifest: Manifest) -> frozenset[Path]:
     return frozenset(path.resolve() for path in (*(f.path for f in manifest.files), *datasets))
 
 
-def _words(command: str) -> list[str]:
+def _split_runner_command(command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError:

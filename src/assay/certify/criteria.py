@@ -6,13 +6,13 @@ from typing import Literal, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from assay.stats import Direction, Figure
+from assay.stats import Direction, ReportSection
 
 LatencyStatistic = Literal["p50", "p90", "p95", "p99", "max", "mean"]
 Gate = Literal["point", "proven"]
 
 
-class Evidence(StrEnum):
+class EvidenceLevel(StrEnum):
     """How much the samples prove about a criterion, at its confidence."""
 
     PROVEN = "proven"
@@ -34,7 +34,7 @@ class CriterionStatus(StrEnum):
     """It could not be measured: neither a pass nor a regression."""
 
 
-class GradedBy(Figure):
+class GradedBy(ReportSection):
     """What gives a criterion its numbers."""
 
     by: Literal["metric", "check", "judge", "clock"]
@@ -48,7 +48,7 @@ class GradedBy(Figure):
     """The files of the code, by their paths inside the project, with the sha256 of each."""
 
 
-class Bar(Figure):
+class ResolvedCriterion(ReportSection):
     """One criterion with every question about it settled."""
 
     name: str = Field(min_length=1)
@@ -67,7 +67,7 @@ class Bar(Figure):
     confidence: float = Field(gt=0.5, lt=1)
 
     @model_validator(mode="after")
-    def _range_fits_the_kind(self) -> Self:
+    def _check_range(self) -> Self:
         if (self.range is None) != (self.kind == "latency"):
             raise ValueError("a score has a range, a latency has none")
         return self
@@ -79,7 +79,7 @@ class Bar(Figure):
             return None
         return self.range[0] if self.direction == "max" else self.range[1]
 
-    def goodness(self, score: float) -> float | None:
+    def normalize_score(self, score: float) -> float | None:
         """A score as a share of the way from the worst to the best; None for a latency."""
         if self.range is None:
             return None
@@ -88,7 +88,7 @@ class Bar(Figure):
         return share if self.direction == "max" else 1 - share
 
 
-class CriterionOutcome(Bar):
+class CriterionOutcome(ResolvedCriterion):
     """What one criterion came to over one run."""
 
     value: FiniteFloat | None
@@ -114,14 +114,14 @@ class CriterionOutcome(Bar):
     agent_errors: int = Field(ge=0)
     """Calls of the agent that failed: the worst score each, or a time without end."""
 
-    evidence: Evidence | None
+    evidence: EvidenceLevel | None
     """None when the criterion could not be measured."""
 
     status: CriterionStatus
     reason: str
 
     @model_validator(mode="after")
-    def _status_has_its_grounds(self) -> Self:
+    def _check_status(self) -> Self:
         known = self.value is not None or "value" in self.infinite
         if self.status is CriterionStatus.ERROR:
             if self.evidence is not None:
@@ -136,7 +136,7 @@ class CriterionOutcome(Bar):
         return self.strict and self.status is not CriterionStatus.PASSED
 
 
-class LatencyFigures(Figure):
+class LatencyFigures(ReportSection):
     """Milliseconds of the agent's calls alone, by nearest rank: each is a time that occurred."""
 
     statistic: LatencyStatistic

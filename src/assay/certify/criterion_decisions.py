@@ -5,21 +5,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.stats import number, percent, percentile, percentile_bounds, plural, score_bounds
-
-from .criteria import (
-    Bar,
-    CriterionOutcome,
-    CriterionStatus,
-    Evidence,
-    LatencyFigures,
-    LatencyStatistic,
+from assay.stats import (
+    format_number,
+    format_percent,
+    format_plural,
+    percentile,
+    percentile_bounds,
+    score_bounds,
 )
 
-SLACK = 1e-12
+from .criteria import (
+    CriterionOutcome,
+    CriterionStatus,
+    EvidenceLevel,
+    LatencyFigures,
+    LatencyStatistic,
+    ResolvedCriterion,
+)
+
+FLOAT_TOLERANCE = 1e-12
 """What adding floats may take off a value: ten times 0.7 averages to 0.7000000000000001."""
 
-PERCENTS: dict[LatencyStatistic, float] = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
+PERCENTILES: dict[LatencyStatistic, float] = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
 """The statistics that are percentiles. A bound can be given for no other."""
 
 
@@ -45,13 +52,15 @@ class Timings:
     warmup: int = 0
 
 
-def decide_score(bar: Bar, scores: Sequence[float], counts: Counts) -> CriterionOutcome:
+def decide_score(
+    bar: ResolvedCriterion, scores: Sequence[float], counts: Counts
+) -> CriterionOutcome:
     """Hold one score for each sample against a bar. Unscored samples make it an error."""
     if bar.range is None:
         raise ValueError(f"{bar.name} is not a score")
-    common = {"samples": len(scores), **_counted(counts)}
+    common = {"samples": len(scores), **_list_counts(counts)}
     if not scores:
-        return _error(bar, counts.why_unscored or "no sample was scored", common)
+        return _build_error_outcome(bar, counts.why_unscored or "no sample was scored", common)
     bounds = score_bounds(scores, bounds=bar.range, confidence=bar.confidence)
     figures = {
         "value": bounds.mean,
@@ -61,38 +70,42 @@ def decide_score(bar: Bar, scores: Sequence[float], counts: Counts) -> Criterion
         "at_most": bounds.at_most,
     }
     if counts.unscored:
-        return _error(bar, _unscored_words(counts, len(scores)), {**common, **figures})
+        return _build_error_outcome(
+            bar, _describe_unscored(counts, len(scores)), {**common, **figures}
+        )
     good, bad = bounds.at_least, bounds.at_most
     if bar.direction == "min":
         good, bad = bad, good
-    return _settled(bar, bounds.mean, (good, bad), {**common, **figures})
+    return _build_outcome(bar, bounds.mean, (good, bad), {**common, **figures})
 
 
-def decide_latency(bar: Bar, timings: Timings, *, agent_errors: int) -> CriterionOutcome:
+def decide_latency(
+    bar: ResolvedCriterion, timings: Timings, *, agent_errors: int
+) -> CriterionOutcome:
     """Hold a statistic of the times against a limit. Times from a cache make it an error."""
     statistic = bar.graded_by.name
     calls = [1000 * value for each in timings.seconds for value in each]
     counts = Counts(agent_errors=agent_errors)
-    common = {"samples": len(timings.seconds), **_counted(counts)}
+    common = {"samples": len(timings.seconds), **_list_counts(counts)}
     if timings.cached or not calls:
-        why = f"{plural(timings.cached, 'answer')} came from a cache, which is no time to measure"
+        why = f"{format_plural(timings.cached, 'answer')} came from a cache, which is no time to measure"
         common["unscored"] = timings.cached
-        return _error(bar, why if timings.cached else "no call was measured", common)
-    value = _statistic(calls, statistic)
-    lower, upper = _latency_bounds(bar, timings, value)
+        return _build_error_outcome(bar, why if timings.cached else "no call was measured", common)
+    value = _compute_latency_statistic(calls, statistic)
+    lower, upper = _compute_latency_bounds(bar, timings, value)
     figures = {"value": value, "at_least": lower, "at_most": upper}
     infinite = tuple(
         name for name, each in figures.items() if each is not None and each == math.inf
     )
     finite = {name: None if name in infinite else each for name, each in figures.items()}
-    return _settled(bar, value, (upper, lower), {**common, **finite, "infinite": infinite})
+    return _build_outcome(bar, value, (upper, lower), {**common, **finite, "infinite": infinite})
 
 
-def latency_figures(timings: Timings, statistic: LatencyStatistic) -> LatencyFigures:
+def compute_latency_figures(timings: Timings, statistic: LatencyStatistic) -> LatencyFigures:
     """All figures of the times that were measured."""
     calls = [1000 * value for each in timings.seconds for value in each]
     names: tuple[LatencyStatistic, ...] = ("p50", "p90", "p95", "p99", "max", "mean")
-    values = {name: _statistic(calls, name) if calls else None for name in names}
+    values = {name: _compute_latency_statistic(calls, name) if calls else None for name in names}
     infinite = tuple(name for name in names if values[name] == math.inf)
     return LatencyFigures(
         statistic=statistic,
@@ -106,32 +119,34 @@ def latency_figures(timings: Timings, statistic: LatencyStatistic) -> LatencyFig
     )
 
 
-def meets(bar: Bar, value: float) -> bool:
+def meets(bar: ResolvedCriterion, value: float) -> bool:
     """Whether a value reaches the threshold, up to what adding floats can take off it."""
-    slack = SLACK * max(1.0, abs(bar.threshold))
+    slack = FLOAT_TOLERANCE * max(1.0, abs(bar.threshold))
     if bar.direction == "max":
         return value >= bar.threshold - slack
     return value <= bar.threshold + slack
 
 
-def _statistic(calls: Sequence[float], name: str) -> float:
+def _compute_latency_statistic(calls: Sequence[float], name: str) -> float:
     if name == "mean":
         return math.inf if math.inf in calls else math.fsum(calls) / len(calls)
     if name == "max":
         return max(calls)
-    found = percentile(calls, _percent(name))
+    found = percentile(calls, _get_percent(name))
     assert found is not None  # there are calls
     return found
 
 
-def _percent(name: str) -> float:
-    for known, value in PERCENTS.items():
+def _get_percent(name: str) -> float:
+    for known, value in PERCENTILES.items():
         if known == name:
             return value
     raise ValueError(f"{name!r} is not a statistic of times")
 
 
-def _latency_bounds(bar: Bar, timings: Timings, value: float) -> tuple[float | None, float | None]:
+def _compute_latency_bounds(
+    bar: ResolvedCriterion, timings: Timings, value: float
+) -> tuple[float | None, float | None]:
     """Lower and upper bound in milliseconds. The longest time there is, is no shorter than seen."""
     statistic = bar.graded_by.name
     if statistic in ("max", "mean"):
@@ -139,26 +154,33 @@ def _latency_bounds(bar: Bar, timings: Timings, value: float) -> tuple[float | N
     # Calls of one sample are alike: the sample counts once, with what speaks against the bound.
     least = [1000 * min(each) for each in timings.seconds if each]
     most = [1000 * max(each) for each in timings.seconds if each]
-    return percentile_bounds(least, most, percent=_percent(statistic), confidence=bar.confidence)
+    return percentile_bounds(
+        least, most, percent=_get_percent(statistic), confidence=bar.confidence
+    )
 
 
-def _evidence(bar: Bar, good: float | None, bad: float | None) -> Evidence:
+def _assess_evidence(
+    bar: ResolvedCriterion, good: float | None, bad: float | None
+) -> EvidenceLevel:
     """`good` is the bound that can prove the criterion, `bad` the one that can refute it."""
     if good is not None and meets(bar, good):
-        return Evidence.PROVEN
+        return EvidenceLevel.PROVEN
     if bad is not None and not meets(bar, bad):
-        return Evidence.REFUTED
-    return Evidence.INCONCLUSIVE
+        return EvidenceLevel.REFUTED
+    return EvidenceLevel.INCONCLUSIVE
 
 
-def _settled(
-    bar: Bar, value: float, bounds: tuple[float | None, float | None], fields: dict[str, Any]
+def _build_outcome(
+    bar: ResolvedCriterion,
+    value: float,
+    bounds: tuple[float | None, float | None],
+    fields: dict[str, Any],
 ) -> CriterionOutcome:
-    met, evidence = meets(bar, value), _evidence(bar, *bounds)
-    passed = met and (bar.gate == "point" or evidence is Evidence.PROVEN)
-    words = _held_words(bar, value, met=met)
-    if evidence is Evidence.INCONCLUSIVE:
-        words += f", which is not proven: {_doubt(bar, bounds[0])}"
+    met, evidence = meets(bar, value), _assess_evidence(bar, *bounds)
+    passed = met and (bar.gate == "point" or evidence is EvidenceLevel.PROVEN)
+    words = _describe_comparison(bar, value, met=met)
+    if evidence is EvidenceLevel.INCONCLUSIVE:
+        words += f", which is not proven: {_describe_bound(bar, bounds[0])}"
     else:
         words += f"; {evidence}"
     return CriterionOutcome(
@@ -170,7 +192,9 @@ def _settled(
     )
 
 
-def _error(bar: Bar, reason: str, fields: dict[str, Any]) -> CriterionOutcome:
+def _build_error_outcome(
+    bar: ResolvedCriterion, reason: str, fields: dict[str, Any]
+) -> CriterionOutcome:
     return CriterionOutcome(
         **dict(bar),
         **{"value": None, **fields},
@@ -180,17 +204,17 @@ def _error(bar: Bar, reason: str, fields: dict[str, Any]) -> CriterionOutcome:
     )
 
 
-def _counted(counts: Counts) -> dict[str, Any]:
+def _list_counts(counts: Counts) -> dict[str, Any]:
     return {"unscored": counts.unscored, "agent_errors": counts.agent_errors}
 
 
-def _unscored_words(counts: Counts, scored: int) -> str:
+def _describe_unscored(counts: Counts, scored: int) -> str:
     total = counts.unscored + scored
     why = f": {counts.why_unscored}" if counts.why_unscored else ""
-    return f"{counts.unscored} of {plural(total, 'sample')} could not be scored{why}"
+    return f"{counts.unscored} of {format_plural(total, 'sample')} could not be scored{why}"
 
 
-def _held_words(bar: Bar, value: float, *, met: bool) -> str:
+def _describe_comparison(bar: ResolvedCriterion, value: float, *, met: bool) -> str:
     words = {
         ("max", True): "reaches",
         ("max", False): "is below",
@@ -198,19 +222,22 @@ def _held_words(bar: Bar, value: float, *, met: bool) -> str:
         ("min", False): "is above",
     }[bar.direction, met]
     what = "mean" if bar.kind == "score" else bar.graded_by.name
-    first, second = _figure(bar, value, bar.threshold), _figure(bar, bar.threshold, value)
+    first, second = (
+        _format_criterion_value(bar, value, bar.threshold),
+        _format_criterion_value(bar, bar.threshold, value),
+    )
     return f"{what} {first} {words} {second}"
 
 
-def _doubt(bar: Bar, bound: float | None) -> str:
+def _describe_bound(bar: ResolvedCriterion, bound: float | None) -> str:
     """What the samples show instead of what they were to prove."""
-    sure = f"with {percent(bar.confidence)} confidence"
+    sure = f"with {format_percent(bar.confidence)} confidence"
     if bound is None:
         return f"there is no bound {sure}"
     side = "at least" if bar.direction == "max" else "at most"
-    return f"{sure} it is {side} {_figure(bar, bound, bar.threshold)}"
+    return f"{sure} it is {side} {_format_criterion_value(bar, bound, bar.threshold)}"
 
 
-def _figure(bar: Bar, value: float, beside: float) -> str:
+def _format_criterion_value(bar: ResolvedCriterion, value: float, beside: float) -> str:
     unit = "" if bar.kind == "score" or math.isinf(value) else " ms"
-    return f"{number(value, beside=beside)}{unit}"
+    return f"{format_number(value, beside=beside)}{unit}"

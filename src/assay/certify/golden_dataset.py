@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assay.datasets import SampleStream, fetch_golden, load_samples, read_golden
 from assay.errors import ConfigError
-from assay.stats import plural
+from assay.stats import format_plural
 from assay.types import EvaluationProfile, Sample
 
 from .certified import CertifiedDataset
@@ -15,7 +15,7 @@ from .near_duplicates import Questions, find_duplicates
 
 
 @dataclass(frozen=True)
-class Golden:
+class LoadedGoldenDataset:
     """A golden dataset that can be run."""
 
     samples: SampleStream
@@ -63,7 +63,7 @@ def open_golden(
     root: Path,
     folder: Path,
     where: str,
-) -> Golden:
+) -> LoadedGoldenDataset:
     """Fetch the dataset into `folder` and read all of it. Raises before the agent is called."""
     rehearsal = []
     uri, sha256 = profile.golden_dataset_uri, profile.golden_dataset_sha256
@@ -88,12 +88,12 @@ def open_golden(
     )
     found = read_golden(fetched)[: settings.limit]
     if settings.limit is not None:
-        rehearsal.append(f"only {plural(len(found), 'sample')} of the dataset were run")
+        rehearsal.append(f"only {format_plural(len(found), 'sample')} of the dataset were run")
     # Read again while it is run: the file has a digest, which a resumed run is held to.
     samples = load_samples(fetched.path, settings.limit)
     samples.name = fetched.uri
     truths = [sample.ground_truth for sample in found if sample.ground_truth is not None]
-    return Golden(
+    return LoadedGoldenDataset(
         samples=samples,
         uri=fetched.uri,
         sha256=fetched.sha256,

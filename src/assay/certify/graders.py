@@ -6,26 +6,32 @@ from pathlib import Path
 from typing import Literal
 
 from assay.errors import ConfigError
-from assay.scorers import Checks, ScoreFunction, checks_from, metric_named, registered_metric
+from assay.scorers import Checks, ScoreFunction, checks_from, registered_metric, require_metric
 from assay.stats import Bounds, Direction, rows_for_percentile, rows_to_prove
-from assay.types import EvaluateResult, EvaluationProfile, Sample, SuccessCriterion, code_sha256
+from assay.types import (
+    EvaluateResult,
+    EvaluationProfile,
+    Sample,
+    SuccessCriterion,
+    compute_code_sha256,
+)
 
-from .code_index import CHECK, CodeIndex
-from .criteria import Bar, GradedBy
-from .criterion_decisions import PERCENTS
-from .import_ref import function_named, is_code_name
-from .judge_client import JudgeModel, prompt_sha256, rubric_for
+from .code_index import CHECK_PREFIX, CodeIndex
+from .criteria import GradedBy, ResolvedCriterion
+from .criterion_decisions import PERCENTILES
+from .import_ref import import_function, is_code_name
+from .judge_client import JudgeModel, build_criterion_rubric, digest_judge_prompt
 from .lower_is_better import is_lower_better
 from .source_files import CodeFiles
 
-JUDGE = "judge"
+JUDGE_METRIC = "judge"
 
 
 @dataclass(frozen=True)
 class Grader:
     """One criterion, and what scores a sample for it."""
 
-    bar: Bar
+    bar: ResolvedCriterion
     score: ScoreFunction
 
     @property
@@ -34,7 +40,7 @@ class Grader:
 
 
 @dataclass(frozen=True)
-class Settling:
+class CriteriaContext:
     """What criteria are settled with."""
 
     root: Path
@@ -57,14 +63,14 @@ class Settling:
         return self.code or CodeIndex(self.root)
 
 
-def settle_criteria(profile: EvaluationProfile, settling: Settling) -> tuple[Grader, ...]:
+def resolve_criteria(profile: EvaluationProfile, settling: CriteriaContext) -> tuple[Grader, ...]:
     """A grader for each criterion of the rubric. Raises `ConfigError` that names all mistakes."""
-    _refuse_names(profile, settling.where)
+    _check_criterion_names(profile, settling.where)
     graders, mistakes = [], []
     unjudged: list[str] = []
     for criterion in profile.grading_rubric:
         try:
-            grader = _settled(_Case(criterion, profile, settling))
+            grader = _resolve_grader(_UnresolvedCriterion(criterion, profile, settling))
         except ConfigError as error:
             mistakes.append(error)
         else:
@@ -73,7 +79,7 @@ def settle_criteria(profile: EvaluationProfile, settling: Settling) -> tuple[Gra
             else:
                 graders.append(grader)
     if unjudged:
-        mistakes.append(_no_judge(unjudged, settling.where))
+        mistakes.append(_build_missing_judge_error(unjudged, settling.where))
     if len(mistakes) > 1:
         raise ConfigError("\n".join(map(str, mistakes)))
     if mistakes:
@@ -81,19 +87,21 @@ def settle_criteria(profile: EvaluationProfile, settling: Settling) -> tuple[Gra
     return tuple(graders)
 
 
-def latency_bar(profile: EvaluationProfile, *, where: str) -> Bar | None:
+def resolve_latency_criterion(
+    profile: EvaluationProfile, *, where: str
+) -> ResolvedCriterion | None:
     """The limit on times as a criterion like the others; None when there is none."""
     if profile.expected_latency_ms is None:
         return None
     statistic = profile.latency_statistic
-    if profile.gate == "proven" and statistic not in PERCENTS:
+    if profile.gate == "proven" and statistic not in PERCENTILES:
         raise ConfigError(
             f"no number of samples can prove a limit on the {statistic} of times",
             where=f"{where}: latency_statistic",
-            hint=f"hold a percentile against it ({', '.join(PERCENTS)}), or say gate: point",
+            hint=f"hold a percentile against it ({', '.join(PERCENTILES)}), or say gate: point",
         )
-    return Bar(
-        name=latency_name(profile),
+    return ResolvedCriterion(
+        name=build_latency_name(profile),
         description=f"The {statistic} of the agent's response times, in milliseconds.",
         kind="latency",
         graded_by=GradedBy(by="clock", name=statistic),
@@ -102,75 +110,85 @@ def latency_bar(profile: EvaluationProfile, *, where: str) -> Bar | None:
         strict=True,
         range=None,
         gate=profile.gate,
-        confidence=_confidence(profile, where),
+        confidence=_check_confidence(profile, where),
     )
 
 
-def latency_name(profile: EvaluationProfile) -> str:
+def build_latency_name(profile: EvaluationProfile) -> str:
     return f"latency_{profile.latency_statistic}_ms"
 
 
-def rows_needed(bar: Bar) -> int | None:
+def compute_samples_needed(bar: ResolvedCriterion) -> int | None:
     """How many samples can prove a bar, if all of them are as good as can be; None if none can."""
     if bar.range is not None:
         return rows_to_prove(
             bar.threshold, direction=bar.direction, bounds=bar.range, confidence=bar.confidence
         )
-    for statistic, percent in PERCENTS.items():
+    for statistic, percent in PERCENTILES.items():
         if statistic == bar.graded_by.name:
             return rows_for_percentile(percent, confidence=bar.confidence)
     return None
 
 
 @dataclass(frozen=True)
-class _Case:
+class _UnresolvedCriterion:
     """One criterion that is being settled."""
 
     criterion: SuccessCriterion
     profile: EvaluationProfile
-    settling: Settling
+    settling: CriteriaContext
 
     @property
     def where(self) -> str:
         return f"{self.settling.where}: {self.criterion.name}"
 
 
-def _settled(case: _Case) -> Grader | None:
+def _resolve_grader(case: _UnresolvedCriterion) -> Grader | None:
     """The grader of one criterion; None when it needs a judge and there is none."""
     named = case.criterion.metric
     if named is None:
         registered = registered_metric(case.criterion.name) is not None
-        return _by_metric(case, case.criterion.name) if registered else _by_judge(case)
-    if named == JUDGE:
-        return _by_judge(case)
-    if named.startswith(CHECK):
-        graded_by, score = _check(named.removeprefix(CHECK), case)
+        return (
+            _build_metric_grader(case, case.criterion.name)
+            if registered
+            else _build_judge_grader(case)
+        )
+    if named == JUDGE_METRIC:
+        return _build_judge_grader(case)
+    if named.startswith(CHECK_PREFIX):
+        graded_by, score = _load_check_scorer(named.removeprefix(CHECK_PREFIX), case)
     elif ":" in named:
-        graded_by, score = _own_metric(named, case)
+        graded_by, score = _load_user_metric(named, case)
     else:
-        return _by_metric(case, named)
-    return Grader(_bar(case, graded_by, direction=_direction(case, None)), score)
+        return _build_metric_grader(case, named)
+    return Grader(
+        _resolve_criterion(case, graded_by, direction=_resolve_direction(case, None)), score
+    )
 
 
-def _by_metric(case: _Case, name: str) -> Grader:
-    metric = metric_named(name, where=case.where)
-    graded_by = GradedBy(by="metric", name=name, sha256=code_sha256(metric.scorer))
-    direction = _direction(case, metric.direction)
-    return Grader(_bar(case, graded_by, direction=direction, bounds=metric.range), metric.scorer)
+def _build_metric_grader(case: _UnresolvedCriterion, name: str) -> Grader:
+    metric = require_metric(name, where=case.where)
+    graded_by = GradedBy(by="metric", name=name, sha256=compute_code_sha256(metric.scorer))
+    direction = _resolve_direction(case, metric.direction)
+    return Grader(
+        _resolve_criterion(case, graded_by, direction=direction, bounds=metric.range), metric.scorer
+    )
 
 
-def _by_judge(case: _Case) -> Grader | None:
-    direction = _direction(case, None)
+def _build_judge_grader(case: _UnresolvedCriterion) -> Grader | None:
+    direction = _resolve_direction(case, None)
     if case.criterion.range not in (None, (0.0, 1.0)):
         raise ConfigError("a judge grades from 0 to 1", where=f"{case.where}: range")
     judge = case.settling.judge()
-    digest = prompt_sha256(rubric_for(case.criterion, direction))
+    digest = digest_judge_prompt(build_criterion_rubric(case.criterion, direction))
     name = "" if judge is None else judge.name
-    bar = _bar(case, GradedBy(by="judge", name=name, sha256=digest), direction=direction)
+    bar = _resolve_criterion(
+        case, GradedBy(by="judge", name=name, sha256=digest), direction=direction
+    )
     return None if judge is None else Grader(bar, judge.scorer(case.criterion, direction))
 
 
-def _own_metric(name: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
+def _load_user_metric(name: str, case: _UnresolvedCriterion) -> tuple[GradedBy, ScoreFunction]:
     where = f"{case.where}: metric"
     if not is_code_name(name):
         raise ConfigError(
@@ -179,13 +197,13 @@ def _own_metric(name: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
             hint="a check is written check:FILE.yaml or check:FILE.yaml#NAME",
         )
     # Before the import, which could change what is digested.
-    graded_by = _graded_by("metric", name, case.settling.index.metric(name))
+    graded_by = _build_code_grading("metric", name, case.settling.index.metric(name))
     if not case.settling.load:
-        return graded_by, _not_loaded
-    return graded_by, function_named(name, folders=(case.settling.root,), where=where)
+        return graded_by, _refuse_unloaded_scorer
+    return graded_by, import_function(name, folders=(case.settling.root,), where=where)
 
 
-def _check(text: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
+def _load_check_scorer(text: str, case: _UnresolvedCriterion) -> tuple[GradedBy, ScoreFunction]:
     """`FILE` for the score of all checks of a file, `FILE#NAME` for one of them."""
     where, root = f"{case.where}: metric", case.settling.root
     file, _, name = text.partition("#")
@@ -194,9 +212,9 @@ def _check(text: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
         raise ConfigError(f"{file!r} is outside of the manifest's folder", where=where)
     if not path.is_file():
         raise ConfigError(f"there is no check file {file!r} beside the manifest", where=where)
-    graded_by = _graded_by("check", text, case.settling.index.check(text))
+    graded_by = _build_code_grading("check", text, case.settling.index.check(text))
     if not case.settling.load:
-        return graded_by, _not_loaded
+        return graded_by, _refuse_unloaded_scorer
     checks = checks_from(path)
     if not name:
         return graded_by, checks
@@ -205,20 +223,22 @@ def _check(text: str, case: _Case) -> tuple[GradedBy, ScoreFunction]:
         raise ConfigError(
             f"{file!r} has no check {name!r}", where=where, hint=f"it has {', '.join(names)}"
         )
-    return graded_by, _one_check(checks, name)
+    return graded_by, _build_single_check_scorer(checks, name)
 
 
-def _graded_by(by: Literal["metric", "check"], name: str, code: CodeFiles | None) -> GradedBy:
+def _build_code_grading(
+    by: Literal["metric", "check"], name: str, code: CodeFiles | None
+) -> GradedBy:
     if code is None:
         return GradedBy(by=by, name=name)
     return GradedBy(by=by, name=name, sha256=code.sha256, files=dict(code.files))
 
 
-def _not_loaded(sample: Sample) -> EvaluateResult:
+def _refuse_unloaded_scorer(sample: Sample) -> EvaluateResult:
     raise ConfigError("the code of this criterion was not imported")
 
 
-def _one_check(checks: Checks, name: str) -> ScoreFunction:
+def _build_single_check_scorer(checks: Checks, name: str) -> ScoreFunction:
     def score(sample: Sample) -> EvaluateResult:
         metric = checks(sample).metrics[name]
         if metric.score is None:
@@ -228,12 +248,16 @@ def _one_check(checks: Checks, name: str) -> ScoreFunction:
     return score
 
 
-def _bar(
-    case: _Case, graded_by: GradedBy, *, direction: Direction, bounds: Bounds = (0.0, 1.0)
-) -> Bar:
+def _resolve_criterion(
+    case: _UnresolvedCriterion,
+    graded_by: GradedBy,
+    *,
+    direction: Direction,
+    bounds: Bounds = (0.0, 1.0),
+) -> ResolvedCriterion:
     criterion = case.criterion
     bounds = criterion.range or bounds
-    bar = Bar(
+    bar = ResolvedCriterion(
         name=criterion.name,
         description=criterion.description,
         kind="score",
@@ -243,13 +267,13 @@ def _bar(
         strict=criterion.strict,
         range=bounds,
         gate=case.profile.gate,
-        confidence=_confidence(case.profile, case.where),
+        confidence=_check_confidence(case.profile, case.where),
     )
     _check_threshold(bar, bounds, case.where)
     return bar
 
 
-def _check_threshold(bar: Bar, bounds: Bounds, where: str) -> None:
+def _check_threshold(bar: ResolvedCriterion, bounds: Bounds, where: str) -> None:
     (low, high), threshold = bounds, bar.threshold
     where = f"{where}: threshold"
     if not low <= threshold <= high:
@@ -266,18 +290,21 @@ def _check_threshold(bar: Bar, bounds: Bounds, where: str) -> None:
             where=where,
             hint="raise the bar, say `direction: min` or `max`, or `strict: false` to only watch",
         )
-    if bar.gate == "proven" and bar.strict and rows_needed(bar) is None:
+    if bar.gate == "proven" and bar.strict and compute_samples_needed(bar) is None:
         raise ConfigError(
             f"no number of samples can prove {threshold:g}, the best value there is", where=where
         )
 
 
-def _direction(case: _Case, own: Direction | None) -> Direction:
+def _resolve_direction(case: _UnresolvedCriterion, own: Direction | None) -> Direction:
     """The manifest's, else the metric's own, else `max` where that is not doubtful."""
     found = case.criterion.direction or own
     metric = case.criterion.metric or ""
     # The name of a check's file says nothing about the check.
-    names = (case.criterion.name, "" if metric.startswith(CHECK) else metric.rpartition(":")[2])
+    names = (
+        case.criterion.name,
+        "" if metric.startswith(CHECK_PREFIX) else metric.rpartition(":")[2],
+    )
     if found is None and any(map(is_lower_better, names)):
         raise ConfigError(
             "it is not clear whether high or low values are good",
@@ -287,7 +314,7 @@ def _direction(case: _Case, own: Direction | None) -> Direction:
     return found or "max"
 
 
-def _confidence(profile: EvaluationProfile, where: str) -> float:
+def _check_confidence(profile: EvaluationProfile, where: str) -> float:
     if not profile.confidence > 0.5:
         raise ConfigError(
             f"{profile.confidence:g} is a coin toss",
@@ -297,10 +324,10 @@ def _confidence(profile: EvaluationProfile, where: str) -> float:
     return profile.confidence
 
 
-def _refuse_names(profile: EvaluationProfile, where: str) -> None:
+def _check_criterion_names(profile: EvaluationProfile, where: str) -> None:
     names = [criterion.name for criterion in profile.grading_rubric]
     if profile.expected_latency_ms is not None:
-        names.append(latency_name(profile))
+        names.append(build_latency_name(profile))
     for name in names:
         if name.startswith("::"):
             # Printed at the start of a line in CI, it would be a command to the runner.
@@ -317,7 +344,7 @@ def _refuse_names(profile: EvaluationProfile, where: str) -> None:
             )
 
 
-def _no_judge(names: list[str], where: str) -> ConfigError:
+def _build_missing_judge_error(names: list[str], where: str) -> ConfigError:
     listed = ", ".join(names)
     return ConfigError(
         f"no metric is named {listed}, and there is no `evaluator_model` to judge it",

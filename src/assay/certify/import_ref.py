@@ -8,23 +8,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from assay.errors import ConfigError
-from assay.scorers import import_path
+from assay.scorers import build_import_path
 
-_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_CODE_REF = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def is_code_name(text: str) -> bool:
     """Whether a text has the form `module:function`."""
-    return _NAME.fullmatch(text) is not None
+    return _CODE_REF.fullmatch(text) is not None
 
 
-def function_named(name: str, *, folders: tuple[Path, ...], where: str) -> Callable[..., object]:
+def import_function(name: str, *, folders: tuple[Path, ...], where: str) -> Callable[..., object]:
     """The function that `module:function` names; it takes the sample.
 
     Modules are looked for in `folders`, before those that are installed. Raises `ConfigError` for
     one that cannot be imported or called.
     """
-    function = imported(name, folders=folders, where=where)
+    function = import_object(name, folders=folders, where=where)
     if not callable(function):
         raise ConfigError(
             f"{name!r} is a {type(function).__name__}, which cannot be called", where=where
@@ -43,10 +43,10 @@ def function_named(name: str, *, folders: tuple[Path, ...], where: str) -> Calla
     return found
 
 
-def imported(name: str, *, folders: tuple[Path, ...], where: str) -> object:
+def import_object(name: str, *, folders: tuple[Path, ...], where: str) -> object:
     """What a name such as `module` or `module:function` stands for."""
     # Behind the standard library: a `json.py` beside the manifest is not that of Python.
-    sys.path[:] = import_path(folders)
+    sys.path[:] = build_import_path(folders)
     try:
         return pkgutil.resolve_name(name)
     except KeyboardInterrupt:

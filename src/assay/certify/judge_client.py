@@ -4,12 +4,12 @@ import re
 
 import rfc8785
 
-from assay.providers import ClientSettings, NotingClient, connect, shown_name
-from assay.scorers import Criterion, Judge, JudgeSettings, Rubric, ask_to_grade, judge
+from assay.providers import ClientSettings, ModelTrackingClient, connect, format_endpoint_name
+from assay.scorers import Criterion, Judge, JudgeSettings, Rubric, build_grading_prompt, judge
 from assay.stats import Direction
-from assay.types import Endpoint, SuccessCriterion, sha256_of
+from assay.types import Endpoint, SuccessCriterion, compute_sha256
 
-_NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
+_INVALID_NAME_CHARACTERS = re.compile(r"[^a-z0-9_]+")
 _GUIDANCE = """\
 Grade the last answer of the assistant, beside the reference where one is given. What the
 assistant was not asked for does not count for or against it."""
@@ -25,23 +25,26 @@ class JudgeModel:
     def __init__(self, endpoint: Endpoint) -> None:
         # Connected now: a missing key is found before the agent is called.
         self.endpoint = endpoint
-        self.name = shown_name(endpoint)
-        self._client = NotingClient(connect(endpoint, ClientSettings()))
+        self.name = format_endpoint_name(endpoint)
+        self._client = ModelTrackingClient(connect(endpoint, ClientSettings()))
 
     def scorer(self, criterion: SuccessCriterion, direction: Direction) -> Judge:
         """A scorer that grades one criterion by its description."""
         # A mock gives the answer that it was told to, and cannot copy a key.
         settings = JudgeSettings(require_key=self.endpoint.provider != "mock")
-        return judge(rubric_for(criterion, direction), self._client, settings=settings)
+        return judge(build_criterion_rubric(criterion, direction), self._client, settings=settings)
 
     async def close(self) -> None:
         """Let go of connections."""
         await self._client.close()
 
 
-def rubric_for(criterion: SuccessCriterion, direction: Direction) -> Rubric:
+def build_criterion_rubric(criterion: SuccessCriterion, direction: Direction) -> Rubric:
     """The rubric of one criterion. What is low at its best is graded by how far it occurs."""
-    name = _NOT_A_NAME.sub("_", criterion.name.lower()).strip("_0123456789")[:64] or "criterion"
+    name = (
+        _INVALID_NAME_CHARACTERS.sub("_", criterion.name.lower()).strip("_0123456789")[:64]
+        or "criterion"
+    )
     return Rubric(
         name=criterion.name[:100],
         description=criterion.description,
@@ -53,18 +56,20 @@ def rubric_for(criterion: SuccessCriterion, direction: Direction) -> Rubric:
     )
 
 
-def prompt_sha256(rubric: Rubric) -> str:
+def digest_judge_prompt(rubric: Rubric) -> str:
     """The digest of everything that a judge is told beside the transcript."""
-    asked = ask_to_grade(rubric, ())
+    asked = build_grading_prompt(rubric, ())
     texts = [
         message.text.replace(asked.code, "<code>").replace(asked.key, "<key>")
         for message in asked.messages
     ]
-    return sha256_of(rfc8785.dumps(texts))
+    return compute_sha256(rfc8785.dumps(texts))
 
 
-def prompt_characters() -> int:
+def count_prompt_characters() -> int:
     """About how much a judge is told beside the transcript and the description."""
     criterion = Criterion(name="criterion", description="?")
-    asked = ask_to_grade(Rubric(name="criterion", description="?", criteria=(criterion,)), ())
+    asked = build_grading_prompt(
+        Rubric(name="criterion", description="?", criteria=(criterion,)), ()
+    )
     return sum(len(message.text) for message in asked.messages)

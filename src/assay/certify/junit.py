@@ -2,23 +2,23 @@
 
 from xml.etree import ElementTree as Xml
 
-from assay.stats import number, plain
+from assay.stats import clean_text, format_number
 
 from .certified import CertificationResult
 from .criteria import CriterionOutcome, CriterionStatus
 
-_LONGEST = 2000
+_MAX_XML_TEXT = 2000
 
 
 def junit_xml(result: CertificationResult) -> str:
     """A test suite. What only warns is passed with a note: JUnit knows no warnings."""
     suite = Xml.Element(
         "testsuite",
-        name=_text(f"certify {result.agent.id}"),
+        name=_clean_xml_text(f"certify {result.agent.id}"),
         timestamp=result.started.isoformat(timespec="seconds"),
         time=f"{(result.finished - result.started).total_seconds():.3f}",
         tests=str(len(result.outcomes)),
-        failures=str(sum(_fails(outcome) for outcome in result.outcomes)),
+        failures=str(sum(_is_failure(outcome) for outcome in result.outcomes)),
         errors=str(sum(_is_error(outcome) for outcome in result.outcomes)),
         skipped="0",
     )
@@ -32,36 +32,39 @@ def junit_xml(result: CertificationResult) -> str:
     }
     _add_properties(suite, about)
     for outcome in result.outcomes:
-        _add_case(suite, outcome, result.agent.id)
+        _add_test_case(suite, outcome, result.agent.id)
     top = Xml.Element("testsuites", name="assay certify")
     top.append(suite)
     Xml.indent(top)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{Xml.tostring(top, encoding="unicode")}\n'
 
 
-def _add_case(suite: Xml.Element, outcome: CriterionOutcome, agent: str) -> None:
+def _add_test_case(suite: Xml.Element, outcome: CriterionOutcome, agent: str) -> None:
     case = Xml.SubElement(
-        suite, "testcase", classname=_text(f"certify.{agent}"), name=_text(outcome.name)
+        suite,
+        "testcase",
+        classname=_clean_xml_text(f"certify.{agent}"),
+        name=_clean_xml_text(outcome.name),
     )
-    _add_properties(case, _figures(outcome))
+    _add_properties(case, _list_case_properties(outcome))
     if _is_error(outcome):
-        Xml.SubElement(case, "error", message=_text(outcome.reason), type="unscored")
-    elif _fails(outcome):
-        Xml.SubElement(case, "failure", message=_text(outcome.reason), type="criterion")
+        Xml.SubElement(case, "error", message=_clean_xml_text(outcome.reason), type="unscored")
+    elif _is_failure(outcome):
+        Xml.SubElement(case, "failure", message=_clean_xml_text(outcome.reason), type="criterion")
     else:
         warned = outcome.status is not CriterionStatus.PASSED
         said = f"warning: {outcome.reason}" if warned else outcome.reason
-        Xml.SubElement(case, "system-out").text = _text(said)
+        Xml.SubElement(case, "system-out").text = _clean_xml_text(said)
 
 
-def _figures(outcome: CriterionOutcome) -> dict[str, str]:
+def _list_case_properties(outcome: CriterionOutcome) -> dict[str, str]:
     warned = not outcome.strict and outcome.status is not CriterionStatus.PASSED
     return {
         "status": outcome.status.value,
         "warning": "yes" if warned else "no",
         "strict": "yes" if outcome.strict else "no",
         "direction": outcome.direction,
-        "value": "never" if "value" in outcome.infinite else number(outcome.value),
+        "value": "never" if "value" in outcome.infinite else format_number(outcome.value),
         "threshold": f"{outcome.threshold!r}",
         "evidence": outcome.evidence.value if outcome.evidence else "none",
         "samples": str(outcome.samples),
@@ -75,16 +78,16 @@ def _is_error(outcome: CriterionOutcome) -> bool:
     return outcome.strict and outcome.status is CriterionStatus.ERROR
 
 
-def _fails(outcome: CriterionOutcome) -> bool:
+def _is_failure(outcome: CriterionOutcome) -> bool:
     return outcome.strict and outcome.status is CriterionStatus.FAILED
 
 
 def _add_properties(element: Xml.Element, values: dict[str, str]) -> None:
     properties = Xml.SubElement(element, "properties")
     for name, value in values.items():
-        Xml.SubElement(properties, "property", name=name, value=_text(value))
+        Xml.SubElement(properties, "property", name=name, value=_clean_xml_text(value))
 
 
-def _text(text: str) -> str:
+def _clean_xml_text(text: str) -> str:
     """Text as XML can hold it: control characters would make the file unreadable."""
-    return plain(text, _LONGEST)
+    return clean_text(text, _MAX_XML_TEXT)

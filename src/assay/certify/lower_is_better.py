@@ -6,8 +6,8 @@ A guess would certify the worst agents, so a name like these needs an explicit `
 import re
 from itertools import pairwise
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
-_STEMS = tuple(
+_NAME_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
+_BAD_STEMS = tuple(
     """
     abandon abstain abstention abus aggress anomal antisemit attack bigot breach bully cheat
     confabulat contradict crash cruel csam danger deceiv decept defect deviat discriminat
@@ -22,7 +22,7 @@ _STEMS = tuple(
     unhelpful unresolv unsafe unsupported untruth unwanted violat violen vulgar vulnerab wrong
     """.split()
 )
-_EXACT = frozenset(
+_BAD_WORDS = frozenset(
     """
     asr bad bias biased biases brier bug bugs cer complaint complaints cost costs curses cursing
     damage delay delays der distance distances dropped duration ece eer empty false fnr fpr gore
@@ -38,28 +38,28 @@ _GOOD_AFTER = tuple(
     reduc report resilien resist robust safe safety toleran
     """.split()
 )
-_COUNTED = frozenset({"detected", "reported"})
+_AMBIGUOUS_WORDS = frozenset({"detected", "reported"})
 """Of `errors_detected` nobody knows whether many are good."""
 
 
 def is_lower_better(name: str) -> bool:
     """Whether low values of a measure with this name are likely to be the good ones."""
-    words = [word.casefold() for word in _WORDS.findall(name)]
+    words = [word.casefold() for word in _NAME_WORDS.findall(name)]
     return ("off", "topic") in pairwise(words) or any(
         _is_bad(word)
-        and not (_is_good_before(words[:place], word) or _has_good(words[place + 1 :]))
+        and not (_is_negated(words[:place], word) or _has_mitigation(words[place + 1 :]))
         for place, word in enumerate(words)
     )
 
 
 def _is_bad(word: str) -> bool:
-    return word in _EXACT or (word.startswith(_STEMS) and not word.startswith("harmless"))
+    return word in _BAD_WORDS or (word.startswith(_BAD_STEMS) and not word.startswith("harmless"))
 
 
-def _is_good_before(words: list[str], word: str) -> bool:
+def _is_negated(words: list[str], word: str) -> bool:
     in_time = word == "time" and words[-1:] in (["on"], ["in"])
     return in_time or not _GOOD_BEFORE.isdisjoint(words)
 
 
-def _has_good(words: list[str]) -> bool:
-    return any(word.startswith(_GOOD_AFTER) and word not in _COUNTED for word in words)
+def _has_mitigation(words: list[str]) -> bool:
+    return any(word.startswith(_GOOD_AFTER) and word not in _AMBIGUOUS_WORDS for word in words)

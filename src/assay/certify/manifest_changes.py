@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from assay.errors import ConfigError
 from assay.scorers import registered_metric
-from assay.stats import Figure
+from assay.stats import ReportSection
 from assay.types import (
     AgentDefinition,
     EvaluationProfile,
@@ -15,16 +15,16 @@ from assay.types import (
     SuccessCriterion,
 )
 
-from .graders import JUDGE
+from .graders import JUDGE_METRIC
 
 ChangeClass = Literal["weakened", "moved", "strengthened", "other"]
 """`moved`: the bar is somewhere else, and nobody can say whether it is lower."""
 
-_STATISTICS = ("p50", "p90", "p95", "p99", "max")
+_STATISTICS_BY_STRICTNESS = ("p50", "p90", "p95", "p99", "max")
 """From the most lenient to the strictest. The mean has no place among them."""
 
 
-class ManifestChange(Figure):
+class ManifestChange(ReportSection):
     """One thing that is not what it was."""
 
     agent: str | None
@@ -40,7 +40,7 @@ class ManifestChange(Figure):
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ManifestPath:
     agent: str | None
     path: str
 
@@ -49,8 +49,8 @@ class _Place:
             agent=self.agent, path=self.path, change=kind, old=old, new=new, note=note
         )
 
-    def at(self, name: str) -> "_Place":
-        return _Place(self.agent, f"{self.path}.{name}" if self.path else name)
+    def at(self, name: str) -> "_ManifestPath":
+        return _ManifestPath(self.agent, f"{self.path}.{name}" if self.path else name)
 
 
 def compare_manifests(
@@ -61,82 +61,86 @@ def compare_manifests(
     Agents and criteria are known by their names: a new name is one removed and one added. Raises
     `ConfigError` when neither manifest has the `agent`.
     """
-    found = list(_changes(old, new, agent))
+    found = list(_find_changes(old, new, agent))
     order: dict[ChangeClass, int] = {"weakened": 0, "moved": 1, "strengthened": 2, "other": 3}
     return tuple(sorted(found, key=lambda each: order[each.change]))
 
 
-def _changes(old: Manifest, new: Manifest, agent: str | None) -> Iterator[ManifestChange]:
-    before, after = _named(old.agents, agent), _named(new.agents, agent)
+def _find_changes(old: Manifest, new: Manifest, agent: str | None) -> Iterator[ManifestChange]:
+    before, after = _filter_agents(old.agents, agent), _filter_agents(new.agents, agent)
     if agent is not None and not before and not after:
         known = ", ".join({**old.agents, **new.agents}) or "none"
         raise ConfigError(f"neither manifest has an agent {agent!r}", hint=f"agents are: {known}")
     for key in {**before, **after}:
-        yield from _agent_changes(key, before.get(key), after.get(key))
+        yield from _compare_agents(key, before.get(key), after.get(key))
     if agent is None:
-        yield from _surroundings(old, new)
+        yield from _compare_other_definitions(old, new)
 
 
-def _named(agents: dict[str, AgentDefinition], wanted: str | None) -> dict[str, AgentDefinition]:
+def _filter_agents(
+    agents: dict[str, AgentDefinition], wanted: str | None
+) -> dict[str, AgentDefinition]:
     if wanted is None:
         return agents
     return {key: each for key, each in agents.items() if wanted in (key, each.id)}
 
 
-def _surroundings(old: Manifest, new: Manifest) -> Iterator[ManifestChange]:
+def _compare_other_definitions(old: Manifest, new: Manifest) -> Iterator[ManifestChange]:
     """What stands around the agents."""
-    before, after = _plain(old), _plain(new)
+    before, after = _dump_manifest_part(old), _dump_manifest_part(new)
     agents = {**old.agents, **new.agents}
     for values in (before, after):
         defined = values.pop("definitions", {})
         values.update({f"definitions.{key}": defined[key] for key in defined if key not in agents})
-    yield from _other_fields(_Place(None, ""), before, after)
+    yield from _compare_fields(_ManifestPath(None, ""), before, after)
 
 
-def _agent_changes(
+def _compare_agents(
     key: str, old: AgentDefinition | None, new: AgentDefinition | None
 ) -> Iterator[ManifestChange]:
-    place = _Place(key, "")
+    place = _ManifestPath(key, "")
     if old is None or new is None:
         given = old or new
         assert given is not None
         weaker = old is not None and old.evaluation is not None
         kind: ChangeClass = "weakened" if weaker else "other"
         note = "the agent is gone, and its definition of done with it" if weaker else ""
-        here, there = (_name_of(old), _name_of(new))
-        yield _Place(key, "agent").change(kind, here, there, note)
+        here, there = (_get_agent_name(old), _get_agent_name(new))
+        yield _ManifestPath(key, "agent").change(kind, here, there, note)
         return
-    before, after = _plain(old), _plain(new)
+    before, after = _dump_manifest_part(old), _dump_manifest_part(new)
     before.pop("evaluation", None)
     after.pop("evaluation", None)
-    yield from _other_fields(place, before, after)
-    yield from _evaluation_changes(place.at("evaluation"), old.evaluation, new.evaluation)
+    yield from _compare_fields(place, before, after)
+    yield from _compare_evaluations(place.at("evaluation"), old.evaluation, new.evaluation)
 
 
-def _name_of(agent: AgentDefinition | None) -> str | None:
+def _get_agent_name(agent: AgentDefinition | None) -> str | None:
     return None if agent is None else agent.name
 
 
-def _evaluation_changes(
-    place: _Place, old: EvaluationProfile | None, new: EvaluationProfile | None
+def _compare_evaluations(
+    place: _ManifestPath, old: EvaluationProfile | None, new: EvaluationProfile | None
 ) -> Iterator[ManifestChange]:
     if old is None or new is None:
         if old is not None:
-            yield place.change("weakened", _plain(old), None, "nothing is asked of the agent")
+            yield place.change(
+                "weakened", _dump_manifest_part(old), None, "nothing is asked of the agent"
+            )
         elif new is not None:
-            yield place.change("strengthened", None, _plain(new))
+            yield place.change("strengthened", None, _dump_manifest_part(new))
         return
-    yield from _latency_changes(place, old, new)
-    yield from _dataset_changes(place, old, new)
-    yield from _strength_changes(place, old, new)
+    yield from _compare_latency_limits(place, old, new)
+    yield from _compare_golden_datasets(place, old, new)
+    yield from _compare_gates(place, old, new)
     if old.evaluator_model != new.evaluator_model:
         models = (old.evaluator_model, new.evaluator_model)
         yield place.at("evaluator_model").change("moved", *models, "another judge")
-    yield from _rubric_changes(place.at("grading_rubric"), old, new)
+    yield from _compare_rubrics(place.at("grading_rubric"), old, new)
 
 
-def _latency_changes(
-    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+def _compare_latency_limits(
+    place: _ManifestPath, old: EvaluationProfile, new: EvaluationProfile
 ) -> Iterator[ManifestChange]:
     limit, other = old.expected_latency_ms, new.expected_latency_ms
     if limit != other:
@@ -146,23 +150,23 @@ def _latency_changes(
         yield place.at("expected_latency_ms").change(kind, limit, other)
     was, now = old.latency_statistic, new.latency_statistic
     if was != now:
-        kind, note = _statistic_change(was, now)
+        kind, note = _classify_statistic_change(was, now)
         if limit is None:
             kind, note = "other", "there was no limit that it was held against"
         yield place.at("latency_statistic").change(kind, was, now, note)
 
 
-def _statistic_change(old: str, new: str) -> tuple[ChangeClass, str]:
-    if old in _STATISTICS and new in _STATISTICS:
-        later = _STATISTICS.index(new) > _STATISTICS.index(old)
+def _classify_statistic_change(old: str, new: str) -> tuple[ChangeClass, str]:
+    if old in _STATISTICS_BY_STRICTNESS and new in _STATISTICS_BY_STRICTNESS:
+        later = _STATISTICS_BY_STRICTNESS.index(new) > _STATISTICS_BY_STRICTNESS.index(old)
         return ("strengthened" if later else "weakened"), ""
     if old == "mean" and new not in ("p50", "mean"):
         return "strengthened", "a tail counts that the mean hides"
     return "weakened", "it hides slow answers, or cannot be compared"
 
 
-def _dataset_changes(
-    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+def _compare_golden_datasets(
+    place: _ManifestPath, old: EvaluationProfile, new: EvaluationProfile
 ) -> Iterator[ManifestChange]:
     uri, other = old.golden_dataset_uri, new.golden_dataset_uri
     if uri != other:
@@ -180,8 +184,8 @@ def _dataset_changes(
         yield place.at("golden_dataset_sha256").change(kind, pin, now, note)
 
 
-def _strength_changes(
-    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+def _compare_gates(
+    place: _ManifestPath, old: EvaluationProfile, new: EvaluationProfile
 ) -> Iterator[ManifestChange]:
     if old.gate != new.gate:
         kind: ChangeClass = "weakened" if new.gate == "point" else "strengthened"
@@ -192,40 +196,42 @@ def _strength_changes(
             yield place.at(name).change("weakened" if now < was else "strengthened", was, now)
 
 
-def _rubric_changes(
-    place: _Place, old: EvaluationProfile, new: EvaluationProfile
+def _compare_rubrics(
+    place: _ManifestPath, old: EvaluationProfile, new: EvaluationProfile
 ) -> Iterator[ManifestChange]:
-    before, after = _by_name(old, place), _by_name(new, place)
+    before, after = _index_rubric_criteria(old, place), _index_rubric_criteria(new, place)
     for name in {**before, **after}:
         was, now = before.get(name), after.get(name)
         if was is not None and now is not None:
-            yield from _criterion_changes(place.at(name), was, now)
+            yield from _compare_criteria(place.at(name), was, now)
         elif was is not None:
             note = "a criterion is gone, or has another name"
-            yield place.at(name).change("weakened", _plain(was), None, note)
+            yield place.at(name).change("weakened", _dump_manifest_part(was), None, note)
         elif now is not None:
-            yield place.at(name).change("strengthened", None, _plain(now))
+            yield place.at(name).change("strengthened", None, _dump_manifest_part(now))
     kept = [name for name in before if name in after]
     if kept != [name for name in after if name in before]:
         yield place.change("other", list(before), list(after), "the order of the criteria")
 
 
-def _by_name(profile: EvaluationProfile, place: _Place) -> dict[str, SuccessCriterion]:
+def _index_rubric_criteria(
+    profile: EvaluationProfile, place: _ManifestPath
+) -> dict[str, SuccessCriterion]:
     found = {criterion.name: criterion for criterion in profile.grading_rubric}
     if len(found) != len(profile.grading_rubric):
         raise ConfigError("two criteria have one name", where=f"{place.agent}: {place.path}")
     return found
 
 
-def _criterion_changes(
-    place: _Place, old: SuccessCriterion, new: SuccessCriterion
+def _compare_criteria(
+    place: _ManifestPath, old: SuccessCriterion, new: SuccessCriterion
 ) -> Iterator[ManifestChange]:
     if old.strict != new.strict:
         kind: ChangeClass = "strengthened" if new.strict else "weakened"
         yield place.at("strict").change(kind, old.strict, new.strict)
-    yield from _threshold_changes(place, old, new)
+    yield from _compare_thresholds(place, old, new)
     for name, note in (("metric", "measured by something else"), ("range", "another scale")):
-        was, now = _plain(old).get(name), _plain(new).get(name)
+        was, now = _dump_manifest_part(old).get(name), _dump_manifest_part(new).get(name)
         if was != now:
             yield place.at(name).change("moved", was, now, note)
     if old.description != new.description:
@@ -234,10 +240,10 @@ def _criterion_changes(
         yield place.at("description").change(kind, old.description, new.description, note)
 
 
-def _threshold_changes(
-    place: _Place, old: SuccessCriterion, new: SuccessCriterion
+def _compare_thresholds(
+    place: _ManifestPath, old: SuccessCriterion, new: SuccessCriterion
 ) -> Iterator[ManifestChange]:
-    was, now = _direction(old), _direction(new)
+    was, now = _get_effective_direction(old), _get_effective_direction(new)
     if was != now:
         note = "what was good is bad: nobody can be held to both"
         yield place.at("direction").change("weakened", was, now, note)
@@ -253,7 +259,7 @@ def _threshold_changes(
         yield place.at("threshold").change(kind, old.threshold, new.threshold, note)
 
 
-def _direction(criterion: SuccessCriterion) -> str:
+def _get_effective_direction(criterion: SuccessCriterion) -> str:
     """Which way is good: the manifest's word, else the metric's, else up."""
     if criterion.direction is not None:
         return criterion.direction
@@ -263,12 +269,12 @@ def _direction(criterion: SuccessCriterion) -> str:
 
 def _is_judged(criterion: SuccessCriterion) -> bool:
     if criterion.metric is not None:
-        return criterion.metric == JUDGE
+        return criterion.metric == JUDGE_METRIC
     return registered_metric(criterion.name) is None
 
 
-def _other_fields(
-    place: _Place, old: dict[str, Any], new: dict[str, Any]
+def _compare_fields(
+    place: _ManifestPath, old: dict[str, Any], new: dict[str, Any]
 ) -> Iterator[ManifestChange]:
     for name in {**old, **new}:
         was, now = old.get(name), new.get(name)
@@ -276,7 +282,7 @@ def _other_fields(
             yield place.at(name).change("other", was, now)
 
 
-def _plain(
+def _dump_manifest_part(
     value: Manifest | AgentDefinition | EvaluationProfile | SuccessCriterion,
 ) -> dict[str, Any]:
     written = value.model_dump_json(by_alias=True, exclude_defaults=True)

@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from assay.agents import Agent, AgentFault, Answered, RolloutFailed
+from assay.agents import Agent, AgentAnswer, AgentFault, RolloutFailed
 from assay.errors import AccessDenied, ScorerFault
-from assay.providers import OwnTime, models_noted
+from assay.providers import ActiveTimer, reported_models
 from assay.scorers import ScoreCaller
-from assay.store import Kept
+from assay.store import KeptRollout
 from assay.types import EvaluateResult, Metric, Sample, Trajectory, describe_error, redact
 
 from .graders import Grader
 
-KEY = "certification"
+MEASUREMENT_KEY = "certification"
 """Under which a recorded sample holds what was measured."""
 
-LATENCY = "latency_ms"
-_LONGEST_REASON = 500
+LATENCY_METRIC = "latency_ms"
+_MAX_MEASURED_REASON = 500
 
 
-class Measured(BaseModel):
+class Measurement(BaseModel):
     """What is known of one call of the agent. Kept with the sample, whole or not."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,16 +49,16 @@ class Measured(BaseModel):
     """None when one of the calls does not know."""
 
 
-def measured_of(recorded: Sample | Kept) -> Measured | None:
+def read_measurement(recorded: Sample | KeptRollout) -> Measurement | None:
     """What a recorded sample holds; None when it was not measured."""
     try:
-        return Measured.model_validate(recorded.metadata.get(KEY))
+        return Measurement.model_validate(recorded.metadata.get(MEASUREMENT_KEY))
     except ValidationError:
         return None
 
 
 @dataclass
-class Call:
+class JudgeUsage:
     """What the judges of one sample did, while it is being graded."""
 
     models: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ class Call:
             self.cost_usd = self.cost_usd + cost if isinstance(cost, int | float) else None
 
 
-class Measurer:
+class AgentScorer:
     """The scorer of a certification's run: it asks the agent, then grades what it said.
 
     A failure of the agent is a result, the worst there is. A criterion that cannot be graded
@@ -95,7 +95,7 @@ class Measurer:
         data_sha256: str | None = None,
     ) -> None:
         self.seed_of: Callable[[Sample, int], int | None] = lambda sample, repeat: None
-        self.find_kept: Callable[[Sample], Kept | None] = lambda sample: None
+        self.find_kept: Callable[[Sample], KeptRollout | None] = lambda sample: None
         """Finds the answer that an earlier try could not grade."""
 
         self._name = name
@@ -124,30 +124,30 @@ class Measurer:
 
     async def warm_up(self, sample: Sample) -> str | None:
         """Ask the agent without counting it; why that failed, or None."""
-        return (await self._asked(sample, 0))[1]
+        return (await self._ask_agent(sample, 0))[1]
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
         """Measure one sample, and note it there. Raises `ScorerFault` when it is not whole."""
         kept = self.find_kept(sample)
-        known = None if kept is None else measured_of(kept)
+        known = None if kept is None else read_measurement(kept)
         if kept is not None and known is not None:
             sample.trajectory = kept.trajectory
-            measured = await self._graded(sample, known, ask_models=False)
+            measured = await self._grade_missing(sample, known, ask_models=False)
         else:
             async with self._slots:
                 # Metrics are code of this process: run beside a call, they would slow it down.
-                answered = await self._call(sample)
-                measured = await self._graded(sample, answered, ask_models=False)
+                answered = await self._call_agent(sample)
+                measured = await self._grade_missing(sample, answered, ask_models=False)
         # Already here: a judge that refuses the key must not cost the agent's answer.
-        _note(sample, measured)
-        measured = await self._graded(sample, measured, ask_models=True)
-        _note(sample, measured)
+        _store_measurement(sample, measured)
+        measured = await self._grade_missing(sample, measured, ask_models=True)
+        _store_measurement(sample, measured)
         if measured.problems:
             raise ScorerFault("; ".join(f"{n}: {why}" for n, why in measured.problems.items()))
-        return self._result(measured)
+        return self._build_result(measured)
 
-    async def _call(self, sample: Sample) -> Measured:
-        answered, problem = await self._asked(sample, repeat_of(sample))
+    async def _call_agent(self, sample: Sample) -> Measurement:
+        answered, problem = await self._ask_agent(sample, parse_repeat(sample))
         if answered is None:
             if sample.trajectory is None:
                 sample.trajectory = Trajectory(
@@ -158,25 +158,27 @@ class Measurer:
                 for grader in self._graders
                 if grader.bar.worst is not None
             }
-            return Measured(agent_error=problem, scores=worst, data_sha256=self._data_sha256)
+            return Measurement(agent_error=problem, scores=worst, data_sha256=self._data_sha256)
         self._answered = True
         sample.trajectory = answered.trajectory
         calls = answered.trajectory.calls
-        return Measured(
+        return Measurement(
             seconds=answered.seconds,
             data_sha256=self._data_sha256,
             cached=any((call.model_extra or {}).get("cached") is True for call in calls),
             agent_models=tuple(sorted({call.model for call in calls if call.model})),
         )
 
-    async def _asked(self, sample: Sample, repeat: int) -> tuple[Answered | None, str | None]:
+    async def _ask_agent(
+        self, sample: Sample, repeat: int
+    ) -> tuple[AgentAnswer | None, str | None]:
         """The agent's answer, or why there is none."""
         # A dataset of finished samples: what happened then is not shown, and does not count.
         sample.trajectory = sample.score = None
         try:
-            with OwnTime() as own:
+            with ActiveTimer() as own:
                 # Known to the turn loop: a model agent keeps its conversation until then.
-                async with own.limited(self._timeout_s, name="timeout_s") as timer:
+                async with own.limit_time(self._timeout_s, name="timeout_s") as timer:
                     answer = self._agent.answer(sample, seed=self.seed_of(sample, repeat))
                     return await answer, None
         except (Exception, SystemExit) as error:
@@ -191,9 +193,11 @@ class Measurer:
             if isinstance(cause, TimeoutError) and timer.expired():
                 return None, f"no answer within {self._timeout_s:g} s"
             said = redact(cause.message) if isinstance(cause, AgentFault) else describe_error(cause)
-            return None, said[:_LONGEST_REASON]
+            return None, said[:_MAX_MEASURED_REASON]
 
-    async def _graded(self, sample: Sample, measured: Measured, *, ask_models: bool) -> Measured:
+    async def _grade_missing(
+        self, sample: Sample, measured: Measurement, *, ask_models: bool
+    ) -> Measurement:
         """With the scores that were still missing. What could not be graded is a problem."""
         todo = [
             grader
@@ -202,9 +206,11 @@ class Measurer:
         ]
         if not todo:
             return measured
-        call = Call(set(measured.judge_models), measured.judge_calls, measured.judge_cost_usd)
-        models_noted.set(call.models)
-        grades = await asyncio.gather(*(self._grade(grader, sample, call) for grader in todo))
+        call = JudgeUsage(set(measured.judge_models), measured.judge_calls, measured.judge_cost_usd)
+        reported_models.set(call.models)
+        grades = await asyncio.gather(
+            *(self._grade_criterion(grader, sample, call) for grader in todo)
+        )
         scores, reasons = dict(measured.scores), dict(measured.reasons)
         problems = dict(measured.problems)
         for grader, (score, reason) in zip(todo, grades, strict=True):
@@ -225,36 +231,40 @@ class Measurer:
             }
         )
 
-    async def _grade(self, grader: Grader, sample: Sample, call: Call) -> tuple[float | None, str]:
+    async def _grade_criterion(
+        self, grader: Grader, sample: Sample, call: JudgeUsage
+    ) -> tuple[float | None, str]:
         """A score and its reason, or None and why there is none."""
         try:
             result = await self._callers[grader.bar.name](sample)
         except AccessDenied:
             raise  # a refused key: nobody else would be judged either
         except (Exception, SystemExit) as error:
-            return None, describe_error(error)[:_LONGEST_REASON]
+            return None, describe_error(error)[:_MAX_MEASURED_REASON]
         call.add(result)
         score = result.reward
         if score is None:
-            return None, (result.error or result.reason or "no score was given")[:_LONGEST_REASON]
+            return None, (result.error or result.reason or "no score was given")[
+                :_MAX_MEASURED_REASON
+            ]
         low, high = grader.bar.range or (score, score)
         if not low <= score <= high:
             return None, f"gave {score:g}, which is not within {low:g} to {high:g}"
-        return score, (result.reason or "")[:_LONGEST_REASON]
+        return score, (result.reason or "")[:_MAX_MEASURED_REASON]
 
-    def _result(self, measured: Measured) -> EvaluateResult:
+    def _build_result(self, measured: Measurement) -> EvaluateResult:
         """What is shown of the sample: each criterion, and how good they are on average."""
         good = [
             share
             for grader in self._graders
-            if (share := grader.bar.goodness(measured.scores[grader.bar.name])) is not None
+            if (share := grader.bar.normalize_score(measured.scores[grader.bar.name])) is not None
         ]
         metrics = [
             Metric(name, score, reason=measured.reasons.get(name))
             for name, score in measured.scores.items()
         ]
-        if measured.seconds is not None and LATENCY not in measured.scores:
-            metrics.append(Metric(LATENCY, 1000 * measured.seconds))
+        if measured.seconds is not None and LATENCY_METRIC not in measured.scores:
+            metrics.append(Metric(LATENCY_METRIC, 1000 * measured.seconds))
         answered = float(measured.agent_error is None)
         return EvaluateResult(
             score=sum(good) / len(good) if good else answered,
@@ -266,11 +276,11 @@ class Measurer:
         )
 
 
-def _note(sample: Sample, measured: Measured) -> None:
-    sample.metadata[KEY] = measured.model_dump(mode="json", exclude_defaults=True)
+def _store_measurement(sample: Sample, measured: Measurement) -> None:
+    sample.metadata[MEASUREMENT_KEY] = measured.model_dump(mode="json", exclude_defaults=True)
 
 
-def repeat_of(sample: Sample) -> int:
+def parse_repeat(sample: Sample) -> int:
     """Which repeat of a sample this is."""
     number = (sample.rollout_id or "").removeprefix(f"{sample.id}#")
     return int(number) if number.isdecimal() else 0

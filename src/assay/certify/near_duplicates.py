@@ -15,27 +15,29 @@ from zlib import crc32
 from assay.datasets import ANSWER_KEYS, ID_KEYS, PROMPT_KEYS
 from assay.types import Sample
 
-_NOT_ASKED = frozenset({*ANSWER_KEYS, *ID_KEYS, *PROMPT_KEYS, "messages", "input_metadata"})
-_LABEL = (
+_NON_PROMPT_KEYS = frozenset({*ANSWER_KEYS, *ID_KEYS, *PROMPT_KEYS, "messages", "input_metadata"})
+_COUNTER_LABEL = (
     r"(?:question|case|item|sample|example|test|task|variant|copy|version|row|number|id|nr|no|q)"
 )
-_NUMBER = rf"(?:\(\s*(?:{_LABEL}\W{{0,3}})?\d+\s*\)|\[\s*(?:{_LABEL}\W{{0,3}})?\d+\s*\]|#\s*\d+)"
-_AT_START = re.compile(rf"^(?:{_NUMBER}|{_LABEL}\W{{0,3}}\d+(?=\W)|\d+(?=\s*[.):]\s))[\s.:)–-]+")
-_AT_END = re.compile(rf"\s+(?:{_NUMBER}|{_LABEL}\W{{0,3}}\d+)[\s.]*$")
+_RUNNING_NUMBER = rf"(?:\(\s*(?:{_COUNTER_LABEL}\W{{0,3}})?\d+\s*\)|\[\s*(?:{_COUNTER_LABEL}\W{{0,3}})?\d+\s*\]|#\s*\d+)"
+_LEADING_NUMBER = re.compile(
+    rf"^(?:{_RUNNING_NUMBER}|{_COUNTER_LABEL}\W{{0,3}}\d+(?=\W)|\d+(?=\s*[.):]\s))[\s.:)–-]+"
+)
+_TRAILING_NUMBER = re.compile(rf"\s+(?:{_RUNNING_NUMBER}|{_COUNTER_LABEL}\W{{0,3}}\d+)[\s.]*$")
 _RANDOM_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{24,}\b")
 _PUNCTUATION = re.compile(r"[.,:;](?!\d)|(?<!\d)[.,:;]|[?!¿¡\"'“”‘’„«»…`]")
 _BINS, _BAND = 16, 2
-_ALIKE = 0.8
+_MIN_SHARED_WORDS = 0.8
 """The share of words that near-duplicates have in common."""
-_MOST_COMPARED = 8
+_MAX_COMPARED = 8
 """Texts of a bucket that a text is compared with: with the first ones, or time would be squared."""
-_FEWEST_WORDS = 12
+_MIN_HASHED_WORDS = 12
 """In a shorter question one word makes another question of it, unless the answer is the same."""
-_SHORTEST = 5
+_MIN_MASKED_WORDS = 5
 """Words, the role among them. With fewer, one of them is half of the question."""
 
-Signature = tuple[int | None, ...]
-Words = frozenset[int]
+MinHashSignature = tuple[int | None, ...]
+WordHashes = frozenset[int]
 
 
 @dataclass
@@ -58,14 +60,14 @@ def find_duplicates(samples: Iterable[Sample]) -> Questions:
     """Compare all questions of a dataset, in time that grows with their number alone."""
     found = Questions()
     first: dict[bytes, str] = {}
-    alike = _Alike()
+    alike = _NearDuplicateIndex()
     for sample in samples:
         found.samples += 1
-        text = _asked(sample)
-        plain, truth = _plain(text), _plain(str(sample.ground_truth))
+        text = _collect_prompt_text(sample)
+        plain, truth = _normalize_question(text), _normalize_question(str(sample.ground_truth))
         # The very same text is the same question, whatever answer is expected. Texts that differ
         # in spelling or in a running number are, where the same answer is expected.
-        keys = (_key(" ".join(text.split())), _key(f"{plain}\0{truth}"))
+        keys = (_hash_question(" ".join(text.split())), _hash_question(f"{plain}\0{truth}"))
         same = next((first[key] for key in keys if key in first), None)
         for key in keys:
             first.setdefault(key, sample.id if same is None else same)
@@ -76,61 +78,65 @@ def find_duplicates(samples: Iterable[Sample]) -> Questions:
     return found
 
 
-class _Alike:
+class _NearDuplicateIndex:
     """Finds texts that have most of their words in common.
 
     Those that may be alike are looked up by bands of minimum hashes, and then compared.
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[int, Signature], list[Words]] = {}
+        self._buckets: dict[tuple[int, MinHashSignature], list[WordHashes]] = {}
         self._without_numbers: set[bytes] = set()
         self._without_a_word: set[bytes] = set()
 
     def add(self, plain: str, truth: str) -> bool:
         """Add a text; whether one before it is nearly the same."""
-        masked = _key(f"{re.sub(r'[0-9]+', '0', plain)}\0{truth}")
+        masked = _hash_question(f"{re.sub(r'[0-9]+', '0', plain)}\0{truth}")
         near = masked in self._without_numbers
         self._without_numbers.add(masked)
-        shorter = {_key(f"{each}\0{truth}") for each in _without_a_word(plain) if truth != "none"}
+        shorter = {
+            _hash_question(f"{each}\0{truth}") for each in _drop_each_word(plain) if truth != "none"
+        }
         near = near or not self._without_a_word.isdisjoint(shorter)
         self._without_a_word |= shorter
-        words = _hashed_words(plain)
-        signature = _signature(words)
+        words = _hash_words(plain)
+        signature = _compute_signature(words)
         for band in range(0, _BINS, _BAND):
             part = signature[band : band + _BAND]
             if part.count(None) == _BAND:
                 continue
             others = self._buckets.setdefault((band, part), [])
-            near = near or any(_share(words, each) >= _ALIKE for each in others)
-            if len(others) < _MOST_COMPARED:
+            near = near or any(
+                _compute_word_overlap(words, each) >= _MIN_SHARED_WORDS for each in others
+            )
+            if len(others) < _MAX_COMPARED:
                 others.append(words)
         return near
 
 
-def _asked(sample: Sample) -> str:
+def _collect_prompt_text(sample: Sample) -> str:
     """All that tells the agent what to do: the messages, and texts beside them in the row."""
     parts = []
     for message in sample.messages:
         # Content of several parts holds more than text, such as pictures.
         asked = message.text if isinstance(message.content, str) else repr(message.content)
         parts.append(f"{message.role}: {asked}")
-    beside = {key: each for key, each in sample.input.items() if key not in _NOT_ASKED}
-    return "\n".join([*parts, *_texts(beside)])
+    beside = {key: each for key, each in sample.input.items() if key not in _NON_PROMPT_KEYS}
+    return "\n".join([*parts, *_walk_input_texts(beside)])
 
 
-def _texts(value: object) -> Iterator[str]:
+def _walk_input_texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
-            yield from _texts(value[key])
+            yield from _walk_input_texts(value[key])
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _texts(each)
+            yield from _walk_input_texts(each)
 
 
-def _plain(text: str) -> str:
+def _normalize_question(text: str) -> str:
     """A text without what makes no other question of it: case, spaces, marks, running numbers."""
     # One space each: a search for what stands behind spaces tries a long run at every place.
     if not text.isascii():
@@ -138,23 +144,23 @@ def _plain(text: str) -> str:
         text = "".join(each for each in text if unicodedata.category(each) != "Cf")
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     role, colon, rest = text.partition(": ")
-    text = f"{role}{colon}{_AT_START.sub('', rest.lstrip())}" if colon else text
-    text = _AT_END.sub("", _RANDOM_ID.sub(" ", text))
+    text = f"{role}{colon}{_LEADING_NUMBER.sub('', rest.lstrip())}" if colon else text
+    text = _TRAILING_NUMBER.sub("", _RANDOM_ID.sub(" ", text))
     return " ".join(_PUNCTUATION.sub(" ", text).split())
 
 
-def _without_a_word(plain: str) -> list[str]:
+def _drop_each_word(plain: str) -> list[str]:
     """A short question, and what is left of it without each of its words."""
     words = plain.split()
-    if not _SHORTEST <= len(words) < _FEWEST_WORDS:
+    if not _MIN_MASKED_WORDS <= len(words) < _MIN_HASHED_WORDS:
         return []
     return [plain, *(" ".join(words[:n] + words[n + 1 :]) for n in range(1, len(words)))]
 
 
-def _hashed_words(plain: str) -> Words:
+def _hash_words(plain: str) -> WordHashes:
     """The words of a long question, each with how often it came before; none of a short one."""
     words = plain.split()
-    if len(words) < _FEWEST_WORDS:
+    if len(words) < _MIN_HASHED_WORDS:
         return frozenset()
     seen: Counter[str] = Counter()
     found = set()
@@ -164,7 +170,7 @@ def _hashed_words(plain: str) -> Words:
     return frozenset(found)
 
 
-def _signature(words: Words) -> Signature:
+def _compute_signature(words: WordHashes) -> MinHashSignature:
     bins: list[int | None] = [None] * _BINS
     for value in words:
         place = value % _BINS
@@ -173,9 +179,9 @@ def _signature(words: Words) -> Signature:
     return tuple(bins)
 
 
-def _share(one: Words, other: Words) -> float:
+def _compute_word_overlap(one: WordHashes, other: WordHashes) -> float:
     return len(one & other) / max(len(one), len(other))
 
 
-def _key(text: str) -> bytes:
+def _hash_question(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -6,18 +6,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.errors import ConfigError
-from assay.stats import plural
-from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest, stable_sha256
+from assay.stats import format_plural
+from assay.types import (
+    AgentDefinition,
+    Endpoint,
+    EvaluationProfile,
+    Manifest,
+    compute_stable_sha256,
+)
 
-from .agent_choice import Chosen, choose_agent
-from .asked_models import bare_model, manifest_endpoint
+from .agent_choice import ChosenAgent, choose_agent
+from .asked_models import resolve_manifest_endpoint, strip_provider
 from .certified import CertifiedManifest, Notice
 from .certify_settings import CertifySettings
-from .code_digests import definition_sha256, named_definitions
-from .code_index import COMMAND, CodeIndex
-from .criteria import Bar
-from .golden_dataset import Golden, open_golden
-from .graders import Grader, Settling, latency_bar, rows_needed, settle_criteria
+from .code_digests import digest_definition, digest_named_definitions
+from .code_index import COMMAND_PREFIX, CodeIndex
+from .criteria import ResolvedCriterion
+from .golden_dataset import LoadedGoldenDataset, open_golden
+from .graders import (
+    CriteriaContext,
+    Grader,
+    compute_samples_needed,
+    resolve_criteria,
+    resolve_latency_criterion,
+)
 from .import_ref import is_code_name
 from .judge_client import JudgeModel
 
@@ -30,11 +42,11 @@ class CertificationPlan:
     profile: EvaluationProfile
     manifest: CertifiedManifest
     settings: CertifySettings
-    chosen: Chosen
+    chosen: ChosenAgent
     graders: tuple[Grader, ...]
-    latency: Bar | None
+    latency: ResolvedCriterion | None
     judge: JudgeModel | None
-    golden: Golden
+    golden: LoadedGoldenDataset
     code: CodeIndex
     """The digests of all code, as they were before any of it was imported."""
 
@@ -45,24 +57,24 @@ class CertificationPlan:
     notices: tuple[Notice, ...] = ()
 
     @property
-    def bars(self) -> tuple[Bar, ...]:
+    def bars(self) -> tuple[ResolvedCriterion, ...]:
         """What the agent is held to, in the order of the rubric."""
         scores = tuple(grader.bar for grader in self.graders)
         return scores if self.latency is None else (*scores, self.latency)
 
     @property
     def definition_sha256(self) -> str:
-        return definition_sha256(self.definition)
+        return digest_definition(self.definition)
 
     @property
     def data_sha256(self) -> str | None:
         """The digest of the data files that the code names; None where it names none."""
-        return stable_sha256(self.code.data) if self.code.data else None
+        return compute_stable_sha256(self.code.data) if self.code.data else None
 
     @property
     def slots(self) -> int:
         """Calls of the agent at once."""
-        return slots_for(self.profile, self.settings)
+        return count_agent_slots(self.profile, self.settings)
 
     @property
     def warmup(self) -> int:
@@ -103,7 +115,7 @@ def plan_certifications(
     settings = settings or CertifySettings()
     loaded = Manifest.load(manifest)
     path = Path(manifest)
-    agents = _chosen_agents(loaded, agent, where=str(manifest))
+    agents = _select_agents(loaded, agent, where=str(manifest))
     if settings.runner is not None and len(agents) > 1:
         raise ConfigError(
             f"--runner is one agent, and the manifest has {', '.join(agents)}",
@@ -114,15 +126,17 @@ def plan_certifications(
     file = CertifiedManifest(
         path=path.name if path.is_absolute() else path.as_posix(),
         sha256=loaded.files[0].sha256,
-        references={_within(root, each.path): each.sha256 for each in loaded.files[1:]},
-        run_from=_run_from(root),
-        skipped=_skipped(loaded, agents, agent),
+        references={
+            _format_relative_path(root, each.path): each.sha256 for each in loaded.files[1:]
+        },
+        run_from=_find_run_folder(root),
+        skipped=_list_skipped_agents(loaded, agents, agent),
     )
-    source = _Source(loaded, file, root, folder, _read_code(loaded, agents, settings, root))
-    return tuple(_planned(definition, settings, source) for definition in agents.values())
+    source = _PlanSource(loaded, file, root, folder, _index_code(loaded, agents, settings, root))
+    return tuple(_build_plan(definition, settings, source) for definition in agents.values())
 
 
-def _read_code(
+def _index_code(
     manifest: Manifest, agents: dict[str, AgentDefinition], settings: CertifySettings, root: Path
 ) -> CodeIndex:
     """Read the code of all agents before the first of it is imported."""
@@ -131,37 +145,37 @@ def _read_code(
         if agent.evaluation is not None:
             index.add_rubric(agent.evaluation)
     runner = settings.runner
-    if isinstance(runner, str) and (runner.startswith(COMMAND) or is_code_name(runner)):
+    if isinstance(runner, str) and (runner.startswith(COMMAND_PREFIX) or is_code_name(runner)):
         index.runner(runner)
     if settings.tools is not None:
         index.runner(settings.tools)
     return index
 
 
-def refuse_hopeless(plan: CertificationPlan) -> None:
+def check_provable(plan: CertificationPlan) -> None:
     """Refuse to pay for what cannot be proven with so few samples. A rehearsal proves nothing."""
     if plan.rehearsal:
         return
     for bar in plan.bars:
-        needed = rows_needed(bar)
+        needed = compute_samples_needed(bar)
         questions = plan.golden.questions.distinct
         if bar.gate == "proven" and bar.strict and (needed is None or needed > questions):
             copies = plan.golden.rows - questions
             raise ConfigError(
                 f"to prove {bar.threshold:g} takes at least {needed} samples, and the dataset has "
                 f"{questions}{f' without {copies} copies of questions' if copies else ''}",
-                where=f"{_where(plan.manifest, plan.definition)}: {bar.name}",
+                where=f"{_format_agent_location(plan.manifest, plan.definition)}: {bar.name}",
                 hint="add samples, lower the threshold, or say gate: point",
             )
 
 
-def slots_for(profile: EvaluationProfile, settings: CertifySettings) -> int:
+def count_agent_slots(profile: EvaluationProfile, settings: CertifySettings) -> int:
     """Calls of an agent at once: times mean something only at a stated number of them."""
     limited = profile.expected_latency_ms is not None
     return settings.latency_concurrency if limited else settings.concurrency
 
 
-def _chosen_agents(
+def _select_agents(
     manifest: Manifest, wanted: str | None, *, where: str
 ) -> dict[str, AgentDefinition]:
     agents = manifest.agents
@@ -183,7 +197,7 @@ def _chosen_agents(
     return found
 
 
-def _skipped(
+def _list_skipped_agents(
     manifest: Manifest, chosen: dict[str, AgentDefinition], wanted: str | None
 ) -> dict[str, str]:
     """The agents that are not certified, and why."""
@@ -197,7 +211,7 @@ def _skipped(
 
 
 @dataclass(frozen=True)
-class _Source:
+class _PlanSource:
     """Where plans are made from."""
 
     manifest: Manifest
@@ -207,10 +221,10 @@ class _Source:
     code: CodeIndex
 
 
-def _planned(
-    definition: AgentDefinition, settings: CertifySettings, source: _Source
+def _build_plan(
+    definition: AgentDefinition, settings: CertifySettings, source: _PlanSource
 ) -> CertificationPlan:
-    profile, where = definition.evaluation, _where(source.file, definition)
+    profile, where = definition.evaluation, _format_agent_location(source.file, definition)
     root, code = source.root, source.code
     assert profile is not None  # chosen for having one
     if not profile.grading_rubric and profile.expected_latency_ms is None:
@@ -218,9 +232,9 @@ def _planned(
             "`evaluation` has neither criteria nor a latency: nothing to certify", where=where
         )
     judge = _LazyJudge(profile, settings, where)
-    graders = settle_criteria(profile, Settling(root, where, judge.get, code))
-    latency = latency_bar(profile, where=where)
-    slots = slots_for(profile, settings)
+    graders = resolve_criteria(profile, CriteriaContext(root, where, judge.get, code))
+    latency = resolve_latency_criterion(profile, where=where)
+    slots = count_agent_slots(profile, settings)
     chosen = choose_agent(definition, settings, root=root, where=where, slots=slots, code=code)
     golden = open_golden(profile, settings, root=root, folder=source.folder, where=where)
     rehearsal = (*judge.rehearsal, *chosen.rehearsal, *golden.rehearsal)
@@ -235,24 +249,24 @@ def _planned(
         judge=judge.made,
         golden=golden,
         code=code,
-        definitions=named_definitions(definition, source.manifest),
+        definitions=digest_named_definitions(definition, source.manifest),
         rehearsal=rehearsal,
     )
-    return _with_notices(plan)
+    return _add_notices(plan)
 
 
-def _within(root: Path, path: Path) -> str:
+def _format_relative_path(root: Path, path: Path) -> str:
     return path.resolve().relative_to(root.resolve()).as_posix()
 
 
-def _run_from(root: Path) -> str | None:
+def _find_run_folder(root: Path) -> str | None:
     """The current folder from the manifest's, where that tells nothing about this machine."""
     here, root = Path.cwd().resolve(), root.resolve()
     related = here.is_relative_to(root) or root.is_relative_to(here)
     return Path(os.path.relpath(here, root)).as_posix() if related else None
 
 
-def _where(file: CertifiedManifest, definition: AgentDefinition) -> str:
+def _format_agent_location(file: CertifiedManifest, definition: AgentDefinition) -> str:
     return f"{file.path}: {definition.id}"
 
 
@@ -268,24 +282,24 @@ class _LazyJudge:
 
     def get(self) -> JudgeModel | None:
         if self.made is None:
-            endpoint = self._endpoint()
+            endpoint = self._resolve_endpoint()
             self.made = None if endpoint is None else JudgeModel(endpoint)
         return self.made
 
-    def _endpoint(self) -> Endpoint | None:
+    def _resolve_endpoint(self) -> Endpoint | None:
         named = self._profile.evaluator_model
         if self._given is None:
             if named is None:
                 return None
-            return manifest_endpoint(named, where=self._where, option="--judge")
-        if named is None or bare_model(named) != self._given.model:
+            return resolve_manifest_endpoint(named, where=self._where, option="--judge")
+        if named is None or strip_provider(named) != self._given.model:
             self.rehearsal = (f"the judge is {self._given.model}, not {named}",)
         return self._given
 
 
-def _with_notices(plan: CertificationPlan) -> CertificationPlan:
+def _add_notices(plan: CertificationPlan) -> CertificationPlan:
     found = []
-    own = bare_model(plan.definition.model or "")
+    own = strip_provider(plan.definition.model or "")
     if plan.judge is not None and plan.judge.endpoint.model == own:
         found.append(Notice(code="self_judge", text=f"{own} is judged by itself"))
     if plan.profile.golden_dataset_sha256 is None and plan.settings.dataset is None:
@@ -297,14 +311,14 @@ def _with_notices(plan: CertificationPlan) -> CertificationPlan:
     if plan.golden.without_truth:
         text = f"{plan.golden.without_truth} of {plan.golden.rows} samples have no ground truth"
         found.append(Notice(code="no_ground_truth", text=text))
-    found += _duplicate_notices(plan.golden)
+    found += _list_duplicate_notices(plan.golden)
     return replace(plan, notices=tuple(found))
 
 
-def _duplicate_notices(golden: Golden) -> list[Notice]:
+def _list_duplicate_notices(golden: LoadedGoldenDataset) -> list[Notice]:
     found, questions = [], golden.questions
     if copies := len(questions.same_as):
-        text = f"{copies} of {plural(golden.rows, 'sample')} repeat a question, which counts once"
+        text = f"{copies} of {format_plural(golden.rows, 'sample')} repeat a question, which counts once"
         found.append(Notice(code="duplicate_questions", text=text))
     if questions.near:
         text = f"near-duplicates of other questions: {questions.near}"

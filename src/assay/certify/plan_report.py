@@ -2,32 +2,32 @@
 
 from pydantic import Field, FiniteFloat
 
-from assay.agents import system_prompt
-from assay.providers import price_of
-from assay.stats import Figure
+from assay.agents import build_system_prompt
+from assay.providers import find_price
+from assay.stats import ReportSection
 from assay.types import Endpoint
 
 from .certified import CertifiedDataset, CertifiedManifest, Notice
-from .criteria import Bar
-from .graders import rows_needed
-from .judge_client import prompt_characters
+from .criteria import ResolvedCriterion
+from .graders import compute_samples_needed
+from .judge_client import count_prompt_characters
 from .plan import CertificationPlan
 
-_CHARACTERS_A_TOKEN = 4
-_MILLION = 1_000_000
+_CHARACTERS_PER_TOKEN = 4
+_TOKENS_PER_PRICE = 1_000_000
 
 
-class PlannedCriterion(Bar):
+class PlannedCriterion(ResolvedCriterion):
     """One criterion, and how many samples it takes to prove it."""
 
-    rows_needed: int | None
+    compute_samples_needed: int | None
     """Samples that prove it if every one is perfect; None when no number of them can."""
 
     provable: bool
     """Whether the dataset has that many."""
 
 
-class PlanReport(Figure):
+class PlanReport(ReportSection):
     """What one certification will do."""
 
     agent: str
@@ -62,45 +62,47 @@ def report_plan(plan: CertificationPlan) -> PlanReport:
         manifest=plan.manifest,
         dataset=golden.certified(),
         judge=None if plan.judge is None else plan.judge.name,
-        criteria=tuple(_planned(bar, golden.questions.distinct) for bar in plan.bars),
+        criteria=tuple(
+            _build_planned_criterion(bar, golden.questions.distinct) for bar in plan.bars
+        ),
         repeats=plan.profile.repeats,
         agent_calls=plan.agent_calls,
         warmup=plan.warmup,
         latency_concurrency=plan.slots,
         judge_calls=plan.judge_calls,
-        agent_usd_at_least=_agent_cost(plan),
-        judge_usd_at_least=_judge_cost(plan),
+        agent_usd_at_least=_estimate_agent_cost(plan),
+        judge_usd_at_least=_estimate_judge_cost(plan),
         rehearsal=plan.rehearsal,
         warnings=plan.notices,
     )
 
 
-def _planned(bar: Bar, rows: int) -> PlannedCriterion:
-    needed = rows_needed(bar)
+def _build_planned_criterion(bar: ResolvedCriterion, rows: int) -> PlannedCriterion:
+    needed = compute_samples_needed(bar)
     return PlannedCriterion(
         **dict(bar), rows_needed=needed, provable=needed is not None and needed <= rows
     )
 
 
-def _agent_cost(plan: CertificationPlan) -> float | None:
+def _estimate_agent_cost(plan: CertificationPlan) -> float | None:
     if plan.chosen.endpoint is None:
         return None  # whatever a function or a command asks, it does not say
-    system = len(system_prompt(plan.definition).text) * plan.golden.rows
+    system = len(build_system_prompt(plan.definition).text) * plan.golden.rows
     characters = (plan.golden.characters + system) * plan.profile.repeats
-    return _input_cost(plan.chosen.endpoint, characters)
+    return _estimate_input_cost(plan.chosen.endpoint, characters)
 
 
-def _judge_cost(plan: CertificationPlan) -> float | None:
+def _estimate_judge_cost(plan: CertificationPlan) -> float | None:
     if plan.judge is None:
         return 0.0
     shown = (plan.golden.characters + plan.golden.truth_characters) * plan.profile.repeats
     asked = sum(grader.asks_model for grader in plan.graders)
-    around = prompt_characters() * plan.judge_calls
-    return _input_cost(plan.judge.endpoint, shown * asked + around)
+    around = count_prompt_characters() * plan.judge_calls
+    return _estimate_input_cost(plan.judge.endpoint, shown * asked + around)
 
 
-def _input_cost(endpoint: Endpoint, characters: int) -> float | None:
-    price = price_of(endpoint)
+def _estimate_input_cost(endpoint: Endpoint, characters: int) -> float | None:
+    price = find_price(endpoint)
     if price is None:
         return None
-    return characters / _CHARACTERS_A_TOKEN * price.input / _MILLION
+    return characters / _CHARACTERS_PER_TOKEN * price.input / _TOKENS_PER_PRICE

@@ -8,21 +8,21 @@ from assay.errors import ConfigError
 from assay.types import AgentDefinition, replace_private
 
 from .agent_card import card_markdown
-from .certificate import Resource, state
+from .certificate import Resource, build_statement
 from .certified import CertificationResult
 from .junit import junit_xml
 from .signatures import SigningKey
 
-RESULT = "result.json"
-CARD = "card.md"
-JUNIT = "junit.xml"
-CERTIFICATE = "certificate.json"
-SIGNED = "certificate.dsse.json"
-LONGEST_DAYS = 3650
+RESULT_FILE = "result.json"
+CARD_FILE = "card.md"
+JUNIT_FILE = "junit.xml"
+CERTIFICATE_FILE = "certificate.json"
+SIGNED_CERTIFICATE_FILE = "certificate.dsse.json"
+MAX_VALID_DAYS = 3650
 
 
 @dataclass(frozen=True)
-class Issuing:
+class IssueOptions:
     """How a certificate is issued."""
 
     valid_days: int = 90
@@ -35,9 +35,9 @@ class Issuing:
     """None: the certificate is not signed."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.valid_days <= LONGEST_DAYS:
+        if not 1 <= self.valid_days <= MAX_VALID_DAYS:
             raise ConfigError(
-                f"valid_days={self.valid_days!r} is not from 1 to {LONGEST_DAYS}",
+                f"valid_days={self.valid_days!r} is not from 1 to {MAX_VALID_DAYS}",
                 hint="models change under their names: certify again from time to time",
             )
 
@@ -47,7 +47,7 @@ def write_reports(
     out: Path,
     *,
     definition: AgentDefinition | None = None,
-    issuing: Issuing | None = None,
+    issuing: IssueOptions | None = None,
 ) -> tuple[Path, ...]:
     """Write what is reported of a result into the folder `out`; the files that were written.
 
@@ -55,42 +55,44 @@ def write_reports(
     stay beside the results of this.
     """
     out.mkdir(parents=True, exist_ok=True)
-    for name in (CERTIFICATE, SIGNED):
+    for name in (CERTIFICATE_FILE, SIGNED_CERTIFICATE_FILE):
         (out / name).unlink(missing_ok=True)
     texts = {
-        RESULT: result.model_dump_json(indent=2) + "\n",
-        CARD: card_markdown(result, definition),
-        JUNIT: junit_xml(result),
-        **_certificate(result, issuing or Issuing()),
+        RESULT_FILE: result.model_dump_json(indent=2) + "\n",
+        CARD_FILE: card_markdown(result, definition),
+        JUNIT_FILE: junit_xml(result),
+        **_render_certificate(result, issuing or IssueOptions()),
     }
     for name, text in texts.items():
-        write_whole(out / name, text)
+        write_atomically(out / name, text)
     return tuple(out / name for name in texts)
 
 
-def set_aside(out: Path) -> tuple[Path, ...]:
+def back_up_reports(out: Path) -> tuple[Path, ...]:
     """Rename the certificates and reports in a folder to `NAME.previous`; their new names.
 
     Called before a run: whatever becomes of it, earlier results are not taken for its own.
     """
     found = []
-    for name in (CERTIFICATE, SIGNED, RESULT, CARD, JUNIT):
+    for name in (CERTIFICATE_FILE, SIGNED_CERTIFICATE_FILE, RESULT_FILE, CARD_FILE, JUNIT_FILE):
         path = out / name
         if path.is_file() or path.is_symlink():
             found.append(path.replace(out / f"{name}.previous"))
     return tuple(found)
 
 
-def _certificate(result: CertificationResult, issuing: Issuing) -> dict[str, str]:
+def _render_certificate(result: CertificationResult, issuing: IssueOptions) -> dict[str, str]:
     if not result.attestable:
         return {}
-    statement = state(result, valid_days=issuing.valid_days, subjects=issuing.subjects).to_json()
+    statement = build_statement(
+        result, valid_days=issuing.valid_days, subjects=issuing.subjects
+    ).to_json()
     if issuing.key is None:
-        return {CERTIFICATE: statement}
-    return {CERTIFICATE: statement, SIGNED: issuing.key.sign(statement)}
+        return {CERTIFICATE_FILE: statement}
+    return {CERTIFICATE_FILE: statement, SIGNED_CERTIFICATE_FILE: issuing.key.sign(statement)}
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a file such that a reader finds all of it, or what was there before."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:

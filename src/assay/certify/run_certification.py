@@ -9,12 +9,12 @@ from typing import Any
 from assay import __version__
 from assay.errors import AssayError, ConfigError, EndpointError
 from assay.providers import check_endpoint
-from assay.runner import EvalConfig, Resume, Stop, Watch, evaluate
-from assay.stats import plural
-from assay.store import Kept, Store, sample_key
+from assay.runner import EvalConfig, ProgressCallback, Resume, Stop, evaluate
+from assay.stats import format_plural
+from assay.store import KeptRollout, Store, sample_key
 from assay.types import Endpoint, Sample, stable_id
 
-from .aggregate import Tally, tally
+from .aggregate import RunAggregate, aggregate_run
 from .certified import (
     CertificationResult,
     CertifiedAgent,
@@ -22,16 +22,16 @@ from .certified import (
     Notice,
     Tries,
 )
-from .code_digests import certified_endpoint
-from .criteria import Bar
-from .criterion_decisions import Timings, latency_figures
-from .measurement import Measurer, repeat_of
-from .plan import CertificationPlan, refuse_hopeless
+from .code_digests import build_certified_endpoint
+from .criteria import ResolvedCriterion
+from .criterion_decisions import Timings, compute_latency_figures
+from .measurement import AgentScorer, parse_repeat
+from .plan import CertificationPlan, check_provable
 
-_SHOWN_RUNS = 20
+_MAX_EARLIER_RUNS = 20
 
 
-class Interrupted(Exception):
+class CertificationInterrupted(Exception):
     """A certification was stopped. What was measured is kept in the run."""
 
     def __init__(self, run_id: str) -> None:
@@ -39,7 +39,7 @@ class Interrupted(Exception):
         self.run_id = run_id
 
 
-class BrokeOff(AssayError):
+class CertificationAborted(AssayError):
     """A certification ended in the middle; `__cause__` is why. What was measured is kept."""
 
     def __init__(self, message: str, run_id: str) -> None:
@@ -52,19 +52,19 @@ async def certify(
     *,
     store: Store | str | Path | None = None,
     resume: Resume | str | None = None,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> CertificationResult:
     """Run the agent on its golden dataset, grade it, and hold it to its definition of done.
 
     The run is recorded; resumed, it goes on with what is missing, and grades answers that were
-    given already without asking for others. Raises `Interrupted` when `stop` was asked for, and
-    `BrokeOff` when a run that was begun could not go on.
+    given already without asking for others. Raises `CertificationInterrupted` when `stop` was asked for, and
+    `CertificationAborted` when a run that was begun could not go on.
     """
-    refuse_hopeless(plan)
-    await _check_reach(plan)
+    check_provable(plan)
+    await _check_endpoints_reachable(plan)
     opened = store if isinstance(store, Store) else Store.open(store)
-    measurer = _measurer(plan)
+    measurer = _build_agent_scorer(plan)
     try:
         config = EvalConfig(
             score_fn=measurer.scorer(),
@@ -74,18 +74,18 @@ async def certify(
             seed=plan.settings.seed,
         )
         measurer.seed_of = config.sampling_seed_of
-        _keep_answers(measurer, opened, resume, config.fingerprint())
+        _reuse_answers(measurer, opened, resume, config.fingerprint())
         problem = await _warm_up(plan, measurer)
         try:
             report = await evaluate(
                 plan.golden.samples, config, store=opened, resume=resume, watch=watch, stop=stop
             )
         except AssayError as error:
-            _tell_begun(opened, config.fingerprint(), error)
+            _raise_if_resumable(opened, config.fingerprint(), error)
             raise
         if report.interrupted:
-            raise Interrupted(report.run_id)
-        return _result(plan, opened, report.run_id, warmup_problem=problem)
+            raise CertificationInterrupted(report.run_id)
+        return _build_certification_result(plan, opened, report.run_id, warmup_problem=problem)
     finally:
         measurer.close()
         await plan.close()
@@ -93,8 +93,8 @@ async def certify(
             opened.close()
 
 
-def _tell_begun(store: Store, fingerprint: str, error: AssayError) -> None:
-    """Raise `BrokeOff` when a run was begun that can be gone on with."""
+def _raise_if_resumable(store: Store, fingerprint: str, error: AssayError) -> None:
+    """Raise `CertificationAborted` when a run was begun that can be gone on with."""
     if isinstance(error, ConfigError):
         return
     try:
@@ -102,17 +102,17 @@ def _tell_begun(store: Store, fingerprint: str, error: AssayError) -> None:
     except AssayError:
         return
     if newest.spec.config_fingerprint == fingerprint:
-        raise BrokeOff(str(error), newest.id) from error
+        raise CertificationAborted(str(error), newest.id) from error
 
 
-async def _warm_up(plan: CertificationPlan, measurer: Measurer) -> str | None:
+async def _warm_up(plan: CertificationPlan, measurer: AgentScorer) -> str | None:
     problem = None
     for sample in plan.golden.first(plan.warmup):
         problem = await measurer.warm_up(sample) or problem
     return problem
 
 
-async def _check_reach(plan: CertificationPlan) -> None:
+async def _check_endpoints_reachable(plan: CertificationPlan) -> None:
     """Ask the agent's and the judge's servers for their models, which costs nothing.
 
     Raises `EndpointError` when one is out of reach: that says nothing about the agent.
@@ -120,10 +120,10 @@ async def _check_reach(plan: CertificationPlan) -> None:
     judge = None if plan.judge is None else plan.judge.endpoint
     for endpoint, what in ((judge, "the judge"), (plan.chosen.endpoint, "the agent's model")):
         if endpoint is not None:
-            await _check_one(endpoint, what)
+            await _check_endpoint_reachable(endpoint, what)
 
 
-async def _check_one(endpoint: Endpoint, what: str) -> None:
+async def _check_endpoint_reachable(endpoint: Endpoint, what: str) -> None:
     found = await check_endpoint(endpoint)
     if found.verdict in ("unreachable", "unauthorised"):
         raise EndpointError(
@@ -133,18 +133,18 @@ async def _check_one(endpoint: Endpoint, what: str) -> None:
         )
 
 
-def _measurer(plan: CertificationPlan) -> Measurer:
+def _build_agent_scorer(plan: CertificationPlan) -> AgentScorer:
     """The scorer of the run. Its name says everything that decides what a result means."""
     about = [
         plan.definition_sha256,
         [plan.chosen.agent.identity, plan.code.code_sha256(), dict(plan.definitions)],
-        [_told_apart(bar) for bar in plan.bars],
+        [_describe_criterion(bar) for bar in plan.bars],
         None if plan.judge is None else plan.judge.endpoint.to_dict(),
         plan.settings.timeout_s,
         plan.slots,
     ]
     name = f"certify({plan.definition.id}, {plan.chosen.agent.name}, {stable_id(about)})"
-    return Measurer(
+    return AgentScorer(
         plan.chosen.agent,
         plan.graders,
         slots=plan.slots,
@@ -154,14 +154,14 @@ def _measurer(plan: CertificationPlan) -> Measurer:
     )
 
 
-def _told_apart(bar: Bar) -> dict[str, Any]:
+def _describe_criterion(bar: ResolvedCriterion) -> dict[str, Any]:
     """A bar without the digests of its files, which the digest of all code has already."""
     code = {"sha256": True, "files": True} if bar.graded_by.files else {"files": True}
     return bar.model_dump(mode="json", exclude={"graded_by": code})
 
 
-def _keep_answers(
-    measurer: Measurer, store: Store, resume: Resume | str | None, fingerprint: str
+def _reuse_answers(
+    measurer: AgentScorer, store: Store, resume: Resume | str | None, fingerprint: str
 ) -> None:
     """Take over the answers of a run that could not be graded: the agent is not asked twice."""
     if resume is None:
@@ -171,18 +171,18 @@ def _keep_answers(
         return  # refused by the store a moment later, which says why
     keys = run.kept_keys()
 
-    def find_kept(sample: Sample) -> Kept | None:
-        key = sample_key(run.id, sample.id, repeat_of(sample), run.key_fingerprint)
+    def find_kept(sample: Sample) -> KeptRollout | None:
+        key = sample_key(run.id, sample.id, parse_repeat(sample), run.key_fingerprint)
         return run.kept(key) if key in keys else None
 
     measurer.find_kept = find_kept
 
 
-def _result(
+def _build_certification_result(
     plan: CertificationPlan, store: Store, run_id: str, *, warmup_problem: str | None
 ) -> CertificationResult:
     run = store.run(run_id)
-    counted = tally(
+    counted = aggregate_run(
         run,
         plan.bars,
         repeats=plan.profile.repeats,
@@ -198,17 +198,17 @@ def _result(
         data.update(plan.code.data)  # resumed, and they were others before
     return CertificationResult.model_validate(
         {
-            "agent": _agent(plan, counted),
+            "agent": _build_certified_agent(plan, counted),
             "manifest": plan.manifest,
             "dataset": plan.golden.certified(),
-            "judge": _judge(plan, counted),
+            "judge": _build_certified_judge(plan, counted),
             "repeats": plan.profile.repeats,
-            "tries": _tries(plan, store, run_id, counted),
+            "tries": _count_tries(plan, store, run_id, counted),
             "seed": plan.settings.seed,
             "outcomes": tuple(counted.outcome(bar, timings) for bar in plan.bars),
-            "latency": latency_figures(timings, plan.profile.latency_statistic),
+            "latency": compute_latency_figures(timings, plan.profile.latency_statistic),
             "rehearsal": (*plan.rehearsal, *(f"{file} changed during the run" for file in code)),
-            "warnings": (*plan.notices, *_failures(plan, counted, warmup_problem)),
+            "warnings": (*plan.notices, *_list_failure_notices(plan, counted, warmup_problem)),
             "unpinned": tuple(sorted(data)),
             "run": run_id,
             "started": run.spec.created_at,
@@ -219,28 +219,30 @@ def _result(
     )
 
 
-def _tries(plan: CertificationPlan, store: Store, run_id: str, counted: Tally) -> Tries:
+def _count_tries(
+    plan: CertificationPlan, store: Store, run_id: str, counted: RunAggregate
+) -> Tries:
     earlier = store.earlier_runs(run_id)
     return Tries(
         earlier_runs=len(earlier),
-        earlier=tuple(earlier[:_SHOWN_RUNS]),
+        earlier=tuple(earlier[:_MAX_EARLIER_RUNS]),
         retried_requests=counted.retried_requests,
         warmup_calls=plan.warmup,
     )
 
 
-def _failures(
-    plan: CertificationPlan, counted: Tally, warmup_problem: str | None
+def _list_failure_notices(
+    plan: CertificationPlan, counted: RunAggregate, warmup_problem: str | None
 ) -> Iterator[Notice]:
     if warmup_problem is not None:
         text = f"a call to warm up failed: {warmup_problem}"
         yield Notice(code="warmup_failed", text=text)
     if counted.agent_errors:
-        text = f"{counted.agent_errors} of {plural(plan.agent_calls, 'call')} of the agent failed"
+        text = f"{counted.agent_errors} of {format_plural(plan.agent_calls, 'call')} of the agent failed"
         yield Notice(code="agent_failed", text=f"{text}, the first: {counted.why_failed}")
 
 
-def _agent(plan: CertificationPlan, counted: Tally) -> CertifiedAgent:
+def _build_certified_agent(plan: CertificationPlan, counted: RunAggregate) -> CertifiedAgent:
     return CertifiedAgent(
         id=plan.definition.id,
         name=plan.definition.name,
@@ -251,12 +253,12 @@ def _agent(plan: CertificationPlan, counted: Tally) -> CertifiedAgent:
         files={} if plan.chosen.code is None else dict(plan.chosen.code.files),
         tools=plan.settings.tools,
         definitions=dict(plan.definitions),
-        endpoint=certified_endpoint(plan.chosen.endpoint),
+        endpoint=build_certified_endpoint(plan.chosen.endpoint),
         models_returned=tuple(sorted(counted.agent_models)),
     )
 
 
-def _judge(plan: CertificationPlan, counted: Tally) -> CertifiedJudge | None:
+def _build_certified_judge(plan: CertificationPlan, counted: RunAggregate) -> CertifiedJudge | None:
     if plan.judge is None:
         return None
     return CertifiedJudge(

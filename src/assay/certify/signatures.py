@@ -13,9 +13,9 @@ from typing import Any
 
 from assay.errors import ConfigError, MissingExtra
 
-from .certificate_file import PAYLOAD_TYPE, Envelope, decoded
+from .certificate_file import PAYLOAD_TYPE, Envelope, decode_base64
 
-LARGEST_KEY = 64 * 1024
+MAX_KEY_BYTES = 64 * 1024
 """Bytes of a key file."""
 
 
@@ -28,7 +28,7 @@ class SigningKey:
 
     def sign(self, statement: str) -> str:
         """The envelope of a statement, as it is written."""
-        dsse = _dsse()
+        dsse = _import_dsse()
         envelope = dsse.Envelope(statement.encode(), PAYLOAD_TYPE, {})
         envelope.sign(self._signer)
         return json.dumps(envelope.to_dict(), indent=2) + "\n"
@@ -46,7 +46,7 @@ class VerifyingKey:
         """Whether a signature over these bytes was made with the private half."""
         from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
 
-        given = _keys().Signature(self.key_id, signature.hex())
+        given = _import_signer().Signature(self.key_id, signature.hex())
         try:
             self._key.verify_signature(given, signed)
         except (UnverifiedSignatureError, VerificationError):
@@ -63,12 +63,12 @@ class KeyPair:
     key_id: str
 
 
-def signer_of(envelope: Envelope, keys: tuple[VerifyingKey, ...], *, where: str) -> str | None:
+def find_signer(envelope: Envelope, keys: tuple[VerifyingKey, ...], *, where: str) -> str | None:
     """The id of the key that signed an envelope; None when none of these did."""
-    payload = decoded(envelope.payload, where=where)
-    signed = _dsse().Envelope(payload, envelope.payload_type, {}).pae()
+    payload = decode_base64(envelope.payload, where=where)
+    signed = _import_dsse().Envelope(payload, envelope.payload_type, {}).pae()
     for each in envelope.signatures:
-        signature = decoded(each.sig, where=where)
+        signature = decode_base64(each.sig, where=where)
         for key in keys:
             if key.fits(signature, signed):
                 return key.key_id
@@ -82,7 +82,7 @@ def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
     """
     if passphrase == "":
         raise ConfigError("the passphrase is empty", hint="leave it out, or say one")
-    serialization, ed25519 = _cryptography()
+    serialization, ed25519 = _import_cryptography()
     private = ed25519.Ed25519PrivateKey.generate()
     public_path = path.with_name(f"{path.stem}.pub{path.suffix or '.pem'}")
     protection = (
@@ -96,19 +96,19 @@ def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
     public = private.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    _create(public_path, public, mode=0o644)
+    _create_key_file(public_path, public, mode=0o644)
     try:
-        _create(path, secret, mode=0o600)
+        _create_key_file(path, secret, mode=0o600)
     except BaseException:
         public_path.unlink()
         raise
-    return KeyPair(path, public_path, _key_id(private.public_key()))
+    return KeyPair(path, public_path, _compute_key_id(private.public_key()))
 
 
 def read_signing_key(path: Path, *, passphrase: str | None = None) -> SigningKey:
     """A private key that `generate_key` or openssl wrote."""
-    serialization, ed25519 = _cryptography()
-    data = _read(path)
+    serialization, ed25519 = _import_cryptography()
+    data = _read_key_file(path)
     try:
         key = serialization.load_pem_private_key(
             data, None if passphrase is None else passphrase.encode()
@@ -124,14 +124,14 @@ def read_signing_key(path: Path, *, passphrase: str | None = None) -> SigningKey
         message = f"{wrong}this is not a private key in PEM form"
         raise ConfigError(message, where=str(path)) from None
     if not isinstance(key, ed25519.Ed25519PrivateKey):
-        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN)
-    return SigningKey(_key_id(key.public_key()), _keys().CryptoSigner(key))
+        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
+    return SigningKey(_compute_key_id(key.public_key()), _import_signer().CryptoSigner(key))
 
 
 def read_verifying_key(path: Path) -> VerifyingKey:
     """A public key. A private one is refused: it does not belong where certificates are checked."""
-    serialization, ed25519 = _cryptography()
-    data = _read(path)
+    serialization, ed25519 = _import_cryptography()
+    data = _read_key_file(path)
     if b"PRIVATE KEY" in data:
         raise ConfigError(
             "is a private key", where=str(path), hint="give the public one: NAME.pub.pem"
@@ -141,19 +141,19 @@ def read_verifying_key(path: Path) -> VerifyingKey:
     except ValueError:
         raise ConfigError("is not a public key in PEM form", where=str(path)) from None
     if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN)
-    return VerifyingKey(path, _key_id(key), _keys().SSlibKey.from_crypto(key))
+        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
+    return VerifyingKey(path, _compute_key_id(key), _import_signer().SSlibKey.from_crypto(key))
 
 
-_KEYGEN = "make one with `assay certify keygen`"
+_KEYGEN_HINT = "make one with `assay certify keygen`"
 
 
-def _key_id(public: Any) -> str:
-    found: str = _keys().SSlibKey.from_crypto(public).keyid
+def _compute_key_id(public: Any) -> str:
+    found: str = _import_signer().SSlibKey.from_crypto(public).keyid
     return found
 
 
-def _create(path: Path, data: bytes, *, mode: int) -> None:
+def _create_key_file(path: Path, data: bytes, *, mode: int) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
@@ -173,41 +173,41 @@ def _create(path: Path, data: bytes, *, mode: int) -> None:
         raise
 
 
-def _read(path: Path) -> bytes:
+def _read_key_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_KEY + 1)
+            data = file.read(MAX_KEY_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    if len(data) > LARGEST_KEY:
-        raise ConfigError(f"is no key: it has more than {LARGEST_KEY:,} bytes", where=str(path))
+    if len(data) > MAX_KEY_BYTES:
+        raise ConfigError(f"is no key: it has more than {MAX_KEY_BYTES:,} bytes", where=str(path))
     return data
 
 
-def _dsse() -> Any:
+def _import_dsse() -> Any:
     try:
         from securesystemslib import dsse
     except ImportError:
-        raise _missing() from None
+        raise _build_missing_sign_extra() from None
     return dsse
 
 
-def _keys() -> Any:
+def _import_signer() -> Any:
     from securesystemslib import signer
 
     return signer
 
 
-def _cryptography() -> tuple[Any, Any]:
+def _import_cryptography() -> tuple[Any, Any]:
     """What keys are made and read with. Raises `MissingExtra`."""
-    _dsse()
+    _import_dsse()
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
-        raise _missing() from None
+        raise _build_missing_sign_extra() from None
     return serialization, ed25519
 
 
-def _missing() -> MissingExtra:
+def _build_missing_sign_extra() -> MissingExtra:
     return MissingExtra.needed("sign", by="signing certificates", package="securesystemslib")

@@ -18,26 +18,31 @@ from pathlib import Path
 import rfc8785
 
 from assay.errors import ConfigError
-from assay.scorers import import_path, is_installed
-from assay.types import code_of, file_sha256, sha256_of
+from assay.scorers import build_import_path, is_installed
+from assay.types import compute_file_sha256, compute_sha256, find_code
 
-from .source_text import References, read_code, read_python, split_words
+from .source_text import (
+    SourceReferences,
+    read_python_references,
+    read_source_references,
+    split_words,
+)
 
-_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
-_MOST_FILES = 20_000
-_MOST_FOLDERS = 50
-_FOLDERS_DEEP = 3
+_MODULE_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
+_MAX_SCANNED_FILES = 20_000
+_MAX_DATA_FOLDERS = 50
+_MAX_FOLDER_DEPTH = 3
 """Names joined to one path: `HERE / "data" / "words" / "en.txt"` has two folders."""
 
-_NOT_OWN = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
-_REPORTS = ("certificate.json", "certificate.dsse.json", "result.json", "card.md", "junit.xml")
-_OUTPUTS = frozenset({*_REPORTS, *(f"{name}.previous" for name in _REPORTS)})
-_CODE = frozenset({".py", ".sh", ".js", ".mjs", ".cjs", ".ts"})
-_CONFIGURATION = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"})
-_LARGEST_CONFIGURATION = 256 * 1024
+_EXTERNAL_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
+_REPORT_FILES = ("certificate.json", "certificate.dsse.json", "result.json", "card.md", "junit.xml")
+_IGNORED_OUTPUTS = frozenset({*_REPORT_FILES, *(f"{name}.previous" for name in _REPORT_FILES)})
+_CODE_SUFFIXES = frozenset({".py", ".sh", ".js", ".mjs", ".cjs", ".ts"})
+_CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"})
+_MAX_CONFIG_BYTES = 256 * 1024
 """Bytes. Larger ones are data, whose words name nothing."""
 
-Module = tuple[Path, ...]
+ModuleFiles = tuple[Path, ...]
 """The files of a module: those of the packages around it, then its own."""
 
 
@@ -54,7 +59,7 @@ class CodeFiles:
         """The digest of a single file is its own; that of several is of the list of them."""
         if len(self.files) == 1:
             return next(iter(self.files.values()))
-        return sha256_of(rfc8785.dumps(dict(self.files)))
+        return compute_sha256(rfc8785.dumps(dict(self.files)))
 
     @property
     def data(self) -> dict[str, str]:
@@ -66,7 +71,7 @@ def find_module_code(
     name: str, folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
 ) -> CodeFiles | None:
     """The files of a module, by its dotted name; None when it has no file."""
-    scan = _Scan(folders, leave_out)
+    scan = _CodeScan(folders, leave_out)
     return scan.collect() if scan.add_module(name, root=True) else None
 
 
@@ -74,7 +79,7 @@ def find_command_code(
     argv: Iterable[str], folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
 ) -> CodeFiles | None:
     """The files of the project that a command line names; None when it names none."""
-    scan, words = _Scan(folders, leave_out), list(argv)
+    scan, words = _CodeScan(folders, leave_out), list(argv)
     for before, word in zip(["", *words], words, strict=False):
         if before == "-m" or word.startswith("-m"):
             module = word if before == "-m" else word.removeprefix("-m")
@@ -83,7 +88,7 @@ def find_command_code(
             scan.add_module(f"{module}.__main__", root=True)
         if before == "-c":
             scan.add_script_folder(scan.folders[0])
-            scan.add_imports(read_python(word), "")
+            scan.add_imports(read_python_references(word), "")
         # `sh -c "python agent.py"` has a command line in a word.
         for each in dict.fromkeys([word, word.rpartition("=")[2], *split_words(word)]):
             scan.add_named(each)
@@ -95,16 +100,16 @@ def find_file_code(
     file: Path, folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
 ) -> CodeFiles:
     """A file that is not code itself, with the modules and files that its words name."""
-    scan = _Scan((file.absolute().parent, *folders), leave_out)
+    scan = _CodeScan((file.absolute().parent, *folders), leave_out)
     scan.add_named(str(file.absolute()))
     return scan.collect()
 
 
 def find_callable_code(function: Callable[..., object]) -> CodeFiles | None:
     """The files of a function that is there already; None when it has no file."""
-    scan = _Scan(())
-    for file in _files_of(function):
-        scan.add_file(file, entry=_import_root(file))
+    scan = _CodeScan(())
+    for file in _find_function_files(function):
+        scan.add_file(file, entry=_find_import_root(file))
     return scan.collect() if scan.found else None
 
 
@@ -122,18 +127,18 @@ def locate_code(
 ) -> LocatedCode:
     """The files of Python scripts, with the modules and data files that they name."""
     given = [Path(os.path.abspath(each)) for each in scripts]
-    scan = _Scan((*(each.parent for each in given), *folders), leave_out)
+    scan = _CodeScan((*(each.parent for each in given), *folders), leave_out)
     for script in given:
-        scan.add_file(script, entry=_import_root(script))
+        scan.add_file(script, entry=_find_import_root(script))
     scan.read_all()
     return LocatedCode(tuple(sorted(scan.found)), tuple(sorted(scan.entries)))
 
 
-def _files_of(function: object) -> list[Path]:
+def _find_function_files(function: object) -> list[Path]:
     """The files of a function and of all that it claims to wrap: a claim adds, never replaces."""
     found: list[Path] = []
     for _ in range(100):
-        code = code_of(function)
+        code = find_code(function)
         if code is not None and os.path.isfile(code.co_filename):
             found.append(Path(code.co_filename).absolute())
         inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
@@ -141,11 +146,11 @@ def _files_of(function: object) -> list[Path]:
             break
         function = inner
     # Of a decorator that is installed, the function behind it is the project's part.
-    own = [file for file in found if not (is_installed(file) or _is_standard(str(file)))]
+    own = [file for file in found if not (is_installed(file) or _is_standard_library(str(file)))]
     return list(dict.fromkeys(own or found))
 
 
-def _import_root(file: Path) -> Path:
+def _find_import_root(file: Path) -> Path:
     """The folder that the packages around a file are imported from."""
     folder = file.parent
     while (folder / "__init__.py").is_file() and folder != folder.parent:
@@ -154,7 +159,7 @@ def _import_root(file: Path) -> Path:
 
 
 @dataclass
-class _Scan:
+class _CodeScan:
     """Follows the references of files from one to the next."""
 
     folders: tuple[Path, ...]
@@ -185,27 +190,27 @@ class _Scan:
 
     def __post_init__(self) -> None:
         self.folders = tuple(dict.fromkeys(Path(os.path.abspath(each)) for each in self.folders))
-        self.path = import_path(self.folders)
+        self.path = build_import_path(self.folders)
         self.todo: list[tuple[Path, Path, str]] = []
         self._listings: dict[Path, frozenset[str]] = {}
 
     def collect(self) -> CodeFiles:
         """Read what is left to read, and digest all of it."""
         self.read_all()
-        if len(self.found) >= _MOST_FILES:
+        if len(self.found) >= _MAX_SCANNED_FILES:
             raise ConfigError(
-                f"the code names more than {_MOST_FILES} files, which is too many to certify",
+                f"the code names more than {_MAX_SCANNED_FILES} files, which is too many to certify",
                 hint="keep data that is not a part of it out of the folders that it lists",
             )
-        digests = {name: _digest(file) for file, name in self.found.items()}
+        digests = {name: _digest_source_file(file) for file, name in self.found.items()}
         names = frozenset(name for file, name in self.found.items() if file in self.modules)
         return CodeFiles(dict(sorted(digests.items())), names)
 
     def read_all(self) -> None:
         """Follow the references of all files that were found."""
-        while len(self.found) < _MOST_FILES:
+        while len(self.found) < _MAX_SCANNED_FILES:
             if self.todo:
-                self._read(*self.todo.pop())
+                self._follow_references(*self.todo.pop())
                 continue
             named = self.configured - self.asked if self.imports_by_name else set()
             if not named:
@@ -218,16 +223,21 @@ class _Scan:
         self.asked.add(name)
         if root:
             self.own.add(top)
-        elif top == "assay" or _is_of_python(top):
+        elif top == "assay" or _is_python_module(top):
             folders = [] if top in ("assay", *sys.builtin_module_names) else self.scripts
-            found = [self._add_located(name, *_locate(name, [each])) for each in folders]
+            found = [self._add_located(name, *_locate_module(name, [each])) for each in folders]
             return any(found)
-        places = [_locate(name, self.path), *(_locate(name, [each]) for each in self.more)]
+        places = [
+            _locate_module(name, self.path),
+            *(_locate_module(name, [each]) for each in self.more),
+        ]
         # All of them: which comes first is only known when the code runs.
         return sum(self._add_located(name, *place) for place in places) > 0
 
-    def _add_located(self, name: str, entry: str, files: Module) -> bool:
-        if name.partition(".")[0] not in self.own and (is_installed(entry) or _is_standard(entry)):
+    def _add_located(self, name: str, entry: str, files: ModuleFiles) -> bool:
+        if name.partition(".")[0] not in self.own and (
+            is_installed(entry) or _is_standard_library(entry)
+        ):
             return False
         package = name
         for file in reversed(files):
@@ -241,7 +251,7 @@ class _Scan:
         """Add a file of code; `entry` is the folder that it is imported from."""
         if file in self.found:
             return
-        self.found[file] = self._name(file, entry)
+        self.found[file] = self._name_file(file, entry)
         self.modules.add(file)
         self.entries.add(entry)
         if package is None:
@@ -260,14 +270,14 @@ class _Scan:
                 self.path = [str(file.parent), *self.path]
                 self.add_script_folder(file.parent)
                 self.add_file(file, entry=file.parent, package="")
-                self.found[file] = self._name(file, folder)
+                self.found[file] = self._name_file(file, folder)
                 return
 
-    def _read(self, file: Path, entry: Path, package: str) -> None:
-        references = read_code(file)
-        folders = self._data_folders(file, entry, references.texts)
+    def _follow_references(self, file: Path, entry: Path, package: str) -> None:
+        references = read_source_references(file)
+        folders = self._find_data_folders(file, entry, references.texts)
         if references.extends_path:
-            self._extend_path([*[*file.parents][:_FOLDERS_DEEP], *folders])
+            self._extend_path([*[*file.parents][:_MAX_FOLDER_DEPTH], *folders])
         self.add_imports(references, package)
         if file.stem == "__init__":
             # `__all__` names submodules, which `from package import *` imports.
@@ -276,16 +286,18 @@ class _Scan:
             self.imports_by_name = True
             self._add_named_modules(references, package)
         self._add_computed_modules(file, entry, references.module_patterns)
-        if file.suffix in _CONFIGURATION:
-            tops = {name.partition(".")[0] for each in self.folders for name in self._listing(each)}
+        if file.suffix in _CONFIG_SUFFIXES:
+            tops = {
+                name.partition(".")[0] for each in self.folders for name in self._list_folder(each)
+            }
             names = references.module_names
             self.configured |= {each for each in names if each.partition(".")[0] in tops}
         self._add_data(file, entry, references, folders)
 
-    def add_imports(self, references: References, package: str) -> None:
+    def add_imports(self, references: SourceReferences, package: str) -> None:
         """Add the modules that some code imports."""
         for level, module, names in references.imports:
-            base = _absolute(level, module, package)
+            base = _resolve_import_name(level, module, package)
             if base is None:
                 continue
             if base:
@@ -309,7 +321,7 @@ class _Scan:
             path = pattern.strip(".").replace(".", "/")
             for folder in folders:
                 for found in (f"{path}.py", f"{path}/__init__.py"):
-                    self._add_modules(_module_names(folder.glob(found), entry))
+                    self._add_modules(_list_module_names(folder.glob(found), entry))
 
     def _extend_path(self, folders: Iterable[Path]) -> None:
         new = [str(each) for each in folders if str(each) not in (*self.path, *self.more)]
@@ -317,25 +329,29 @@ class _Scan:
         if new:
             self._add_modules(sorted(self.asked))
 
-    def _add_named_modules(self, references: References, package: str) -> None:
+    def _add_named_modules(self, references: SourceReferences, package: str) -> None:
         """Add what an import by a name that is not known may lead to.
 
         That is any module that a text names, and all modules of the packages that are known.
         """
-        known = {_absolute(level, module, package) for level, module, _ in references.imports}
+        known = {
+            _resolve_import_name(level, module, package) for level, module, _ in references.imports
+        }
         named = {*references.module_names, *(each for each in known if each)}
         if package:
             named |= {package, *(f"{package}.{each}" for each in references.module_names)}
         for name in sorted(named):
             if self.add_module(name):
-                self._add_modules(_modules_below(name, *_locate(name, [*self.more, *self.path])))
+                self._add_modules(
+                    _list_package_modules(name, *_locate_module(name, [*self.more, *self.path]))
+                )
 
     def _add_data(
-        self, file: Path, entry: Path, references: References, folders: list[Path]
+        self, file: Path, entry: Path, references: SourceReferences, folders: list[Path]
     ) -> None:
         for folder in folders:
             for text in references.texts:
-                found = self._existing(folder, text, entry)
+                found = self._find_existing(folder, text, entry)
                 if found is not None and found.is_file():
                     self._add_data_file(found, entry)
         self._add_suffixed(file, entry, references, folders)
@@ -344,8 +360,8 @@ class _Scan:
         if references.lists_deep:
             patterns = [text for text in references.texts if text.startswith("*.")]
             patterns += [f"*{suffix}" for suffix in sorted(references.suffixes)]
-            self._add_all(_files_below(file.parent, patterns), entry)
-        named = self._base_folders(file, entry)
+            self._add_all(_walk_files(file.parent, patterns), entry)
+        named = self._list_base_folders(file, entry)
         for folder in folders:
             for pattern in references.patterns:
                 # A name without a folder is looked for in folders that the file names: in the
@@ -354,46 +370,46 @@ class _Scan:
                     self._add_all(folder.glob(pattern), entry)
 
     def _add_suffixed(
-        self, file: Path, entry: Path, references: References, folders: list[Path]
+        self, file: Path, entry: Path, references: SourceReferences, folders: list[Path]
     ) -> None:
         """Add files whose name and suffix stand apart, or whose suffix alone is known."""
         suffixes, stems = references.suffixes, {*references.texts, file.stem}
         for folder in folders if suffixes else []:
             every = references.lists_folders and folder == file.parent
-            names = [Path(name) for name in sorted(self._listing(folder))]
+            names = [Path(name) for name in sorted(self._list_folder(folder))]
             fitting = [n for n in names if n.suffix in suffixes and (every or n.stem in stems)]
             self._add_all((folder / name for name in fitting), entry)
             for text in stems:
-                if "/" in text and self._existing(folder, os.path.dirname(text), entry):
+                if "/" in text and self._find_existing(folder, os.path.dirname(text), entry):
                     self._add_all((folder / f"{text}{each}" for each in suffixes), entry)
 
-    def _data_folders(self, file: Path, entry: Path, texts: Iterable[str]) -> list[Path]:
+    def _find_data_folders(self, file: Path, entry: Path, texts: Iterable[str]) -> list[Path]:
         """Where names in a file may lead: its folder, those around it, and folders it names."""
-        found = self._base_folders(file, entry)
-        for _ in range(_FOLDERS_DEEP):
+        found = self._list_base_folders(file, entry)
+        for _ in range(_MAX_FOLDER_DEPTH):
             named = [
                 each
                 for folder in found
                 for text in texts
-                if (each := self._existing(folder, text, entry)) is not None and each.is_dir()
+                if (each := self._find_existing(folder, text, entry)) is not None and each.is_dir()
             ]
-            found = list(dict.fromkeys([*found, *named]))[:_MOST_FOLDERS]
+            found = list(dict.fromkeys([*found, *named]))[:_MAX_DATA_FOLDERS]
         return found
 
-    def _base_folders(self, file: Path, entry: Path) -> list[Path]:
+    def _list_base_folders(self, file: Path, entry: Path) -> list[Path]:
         around = [each for each in file.parents if each.is_relative_to(entry)]
         return list(dict.fromkeys([*around, entry, *self.folders]))
 
-    def _existing(self, folder: Path, text: str, entry: Path) -> Path | None:
+    def _find_existing(self, folder: Path, text: str, entry: Path) -> Path | None:
         """What a text names in a folder, where that is a part of the project."""
         first = text.partition("/")[0]
         # A look into a listing: most texts name nothing, and there are many of them.
-        if first not in ("", ".", "..") and first not in self._listing(folder):
+        if first not in ("", ".", "..") and first not in self._list_folder(folder):
             return None
         found = Path(os.path.abspath(folder / text))
         return found if os.path.exists(found) and self._is_inside(found, entry) else None
 
-    def _listing(self, folder: Path) -> frozenset[str]:
+    def _list_folder(self, folder: Path) -> frozenset[str]:
         if folder not in self._listings:
             try:
                 names = frozenset(os.listdir(folder))
@@ -410,12 +426,12 @@ class _Scan:
                 if "*" in text and any(letter.isalnum() for letter in text):
                     if not text.startswith("/"):
                         self._add_all(folder.glob(text), entry)
-                elif (named := self._existing(folder, text, entry)) and named.is_dir():
+                elif (named := self._find_existing(folder, text, entry)) and named.is_dir():
                     self._add_all(named.rglob("*"), entry)
 
     def _add_all(self, files: Iterable[Path], entry: Path) -> None:
-        for file in _without_errors(files):
-            if len(self.found) >= _MOST_FILES:
+        for file in _skip_glob_errors(files):
+            if len(self.found) >= _MAX_SCANNED_FILES:
                 return
             if file.is_file() and "__pycache__" not in file.parts and self._is_inside(file, entry):
                 self._add_data_file(Path(os.path.abspath(file)), entry)
@@ -423,20 +439,20 @@ class _Scan:
     def _add_data_file(self, file: Path, entry: Path) -> None:
         if file in self.found or file.resolve() in self.leave_out:
             return
-        if file.suffix in _CODE:
+        if file.suffix in _CODE_SUFFIXES:
             if file.suffix == ".py":
                 self.add_script_folder(file.parent)
             self.add_file(file, entry=file.parent, package="")
-        elif file.suffix in _CONFIGURATION and file.stat().st_size <= _LARGEST_CONFIGURATION:
+        elif file.suffix in _CONFIG_SUFFIXES and file.stat().st_size <= _MAX_CONFIG_BYTES:
             self.todo.append((file, entry, ""))
-        self.found[file] = self._name(file, entry)
+        self.found[file] = self._name_file(file, entry)
 
     def _is_inside(self, file: Path, *more: Path) -> bool:
         if is_installed(file):
             return False
         return any(file.is_relative_to(folder) for folder in (*self.folders, *more))
 
-    def _name(self, file: Path, entry: Path) -> str:
+    def _name_file(self, file: Path, entry: Path) -> str:
         """The path inside the project, which is the same on another machine."""
         for folder in (entry, *self.folders):
             if file.is_relative_to(folder):
@@ -448,38 +464,40 @@ class _Scan:
         return name if name not in taken else f"{file.parent.name}/../{name}"
 
 
-def _without_errors(files: Iterable[Path]) -> Iterator[Path]:
+def _skip_glob_errors(files: Iterable[Path]) -> Iterator[Path]:
     """What a pattern gives; nothing for a text that only looks like one."""
     with suppress(ValueError, NotImplementedError, OSError):
         yield from files
 
 
-def _files_below(folder: Path, patterns: list[str]) -> Iterator[Path]:
+def _walk_files(folder: Path, patterns: list[str]) -> Iterator[Path]:
     """The files in a folder and in those below it whose names fit one of the patterns."""
     for place, folders, names in os.walk(folder) if patterns else ():
-        folders[:] = [each for each in sorted(folders) if each[0] != "." and each not in _NOT_OWN]
+        folders[:] = [
+            each for each in sorted(folders) if each[0] != "." and each not in _EXTERNAL_FOLDERS
+        ]
         # What certifications left here changes with each of them.
-        if not set(names) <= _OUTPUTS:
+        if not set(names) <= _IGNORED_OUTPUTS:
             fitting = (n for n in sorted(names) if any(fnmatch(n, each) for each in patterns))
             yield from (Path(place, name) for name in fitting)
 
 
-def _module_names(files: Iterable[Path], entry: Path) -> list[str]:
+def _list_module_names(files: Iterable[Path], entry: Path) -> list[str]:
     """The dotted names of modules below the folder that they are imported from."""
-    inside = sorted(file for file in _without_errors(files) if file.is_relative_to(entry))
+    inside = sorted(file for file in _skip_glob_errors(files) if file.is_relative_to(entry))
     parts = [file.relative_to(entry).with_suffix("").parts for file in inside]
     return [".".join(part for part in each if part != "__init__") for each in parts]
 
 
-def _digest(file: Path) -> str:
+def _digest_source_file(file: Path) -> str:
     try:
-        return file_sha256(file)
+        return compute_file_sha256(file)
     except OSError as error:
         message = f"{file} cannot be read: {error.strerror}"
         raise ConfigError(message, hint="the code names it, so it is certified with it") from error
 
 
-def _absolute(level: int, module: str, package: str) -> str | None:
+def _resolve_import_name(level: int, module: str, package: str) -> str | None:
     """The absolute name of an import; None for one that leads out of its package."""
     if not level:
         return module
@@ -490,16 +508,16 @@ def _absolute(level: int, module: str, package: str) -> str | None:
     return ".".join([*base, module] if module else base)
 
 
-def _locate(name: str, path: Iterable[str]) -> tuple[str, Module]:
+def _locate_module(name: str, path: Iterable[str]) -> tuple[str, ModuleFiles]:
     """The entry of the path that has a module, and its files; of a part, where only that is."""
     top, *rest = name.split(".")
-    without_file: list[tuple[str, Module]] = []
+    without_file: list[tuple[str, ModuleFiles]] = []
     for entry in path:
-        found = _in_folder(Path(entry), top)
+        found = _find_in_folder(Path(entry), top)
         if found is not None and found[1]:
-            return entry, (*found[1], *_submodules(found[0], rest))
+            return entry, (*found[1], *_find_submodules(found[0], rest))
         if found is not None:
-            without_file.append((entry, _submodules(found[0], rest)))
+            without_file.append((entry, _find_submodules(found[0], rest)))
     if without_file:
         # A plain folder is a package only where nothing else has the name.
         return next((each for each in without_file if each[1]), without_file[0])
@@ -514,50 +532,50 @@ def _locate(name: str, path: Iterable[str]) -> tuple[str, Module]:
     file = Path(spec.origin)
     package = file.parent if file.stem == "__init__" else None
     entry = str(file.parents[1] if package else file.parent)
-    return entry, (file, *_submodules(package, rest))
+    return entry, (file, *_find_submodules(package, rest))
 
 
-def _submodules(package: Path | None, names: Iterable[str]) -> Module:
-    files: Module = ()
+def _find_submodules(package: Path | None, names: Iterable[str]) -> ModuleFiles:
+    files: ModuleFiles = ()
     for name in names:
-        found = None if package is None else _in_folder(package, name)
+        found = None if package is None else _find_in_folder(package, name)
         if found is None:
             break
         package, files = found[0], (*files, *found[1])
     return files
 
 
-def _in_folder(folder: Path, name: str) -> tuple[Path | None, Module] | None:
+def _find_in_folder(folder: Path, name: str) -> tuple[Path | None, ModuleFiles] | None:
     """A module in a folder: the folder of its submodules, and its file. In Python's own order."""
     package = folder / name
     # `Path.is_file` raises for a name that is too long.
-    for suffix in _SUFFIXES:
+    for suffix in _MODULE_SUFFIXES:
         if os.path.isfile(file := package / f"__init__{suffix}"):
             return package, (file,)
-    for suffix in _SUFFIXES:
+    for suffix in _MODULE_SUFFIXES:
         if os.path.isfile(file := folder / f"{name}{suffix}"):
             return None, (file,)
     return (package, ()) if os.path.isdir(package) else None
 
 
-def _modules_below(name: str, entry: str, files: Module) -> list[str]:
+def _list_package_modules(name: str, entry: str, files: ModuleFiles) -> list[str]:
     """The modules of a package, by their dotted names."""
     if not files or files[-1].stem != "__init__":
         return []
-    below = sorted(files[-1].parent.rglob("*.py"))[:_MOST_FILES]
+    below = sorted(files[-1].parent.rglob("*.py"))[:_MAX_SCANNED_FILES]
     parts = [file.relative_to(files[-1].parent).with_suffix("").parts for file in below]
     return [".".join([name, *(part for part in each if part != "__init__")]) for each in parts]
 
 
-def _is_of_python(top: str) -> bool:
+def _is_python_module(top: str) -> bool:
     """Whether a top-level module comes with this Python: some are only on other systems."""
     if top in sys.builtin_module_names:
         return True
     library = sysconfig.get_path("stdlib")
     folders = (Path(library), Path(library, "lib-dynload"), Path(sysconfig.get_path("platstdlib")))
-    return top in sys.stdlib_module_names and any(_in_folder(each, top) for each in folders)
+    return top in sys.stdlib_module_names and any(_find_in_folder(each, top) for each in folders)
 
 
-def _is_standard(entry: str) -> bool:
+def _is_standard_library(entry: str) -> bool:
     standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     return any(entry == each or entry.startswith(f"{each}{os.sep}") for each in standard if each)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
-_LARGEST = 4 * 1024 * 1024
+_MAX_SOURCE_BYTES = 4 * 1024 * 1024
 """Bytes of a file that is searched. Generated tables of more name no other files."""
 
-_LONGEST_PATH = 255
+_MAX_PATH_LENGTH = 255
 _IMPORTERS = frozenset(
     {
         *("import_module", "__import__", "run_module", "find_spec", "get_data"),
@@ -23,7 +23,7 @@ _LISTERS = frozenset(
         *("iter_modules", "walk_packages"),
     }
 )
-_WORD = re.compile(r"[^\s\"'`=;|&<>(){}$,]+")
+_SCRIPT_WORD = re.compile(r"[^\s\"'`=;|&<>(){}$,]+")
 _CODE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 """`module:function`, as check files and manifests write it."""
 
@@ -42,10 +42,10 @@ _IMPORT_IN_TEXT = re.compile(
 )
 """Imports in code that is not parsed: `exec("import helper")`, `"python -m helper"`."""
 
-_FIELD = re.compile(r"\{[^{}]*\}|%\(\w+\)s|%\w")
-_MODULES_OF_NODE = (".js", ".mjs", ".cjs", ".ts", ".json", "/index.js")
-_MOST_WORDS = 2000
-_LONGEST_TEXT = 100_000
+_FORMAT_FIELD = re.compile(r"\{[^{}]*\}|%\(\w+\)s|%\w")
+_NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts", ".json", "/index.js")
+_MAX_PATH_WORDS = 2000
+_MAX_SOURCE_TEXT = 100_000
 _FILE_PATTERN = re.compile(r"^[^/].*/|\.[A-Za-z0-9]{1,6}$")
 
 Import = tuple[int, str, tuple[str, ...]]
@@ -53,7 +53,7 @@ Import = tuple[int, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class References:
+class SourceReferences:
     """What one file refers to."""
 
     imports: tuple[Import, ...] = ()
@@ -90,26 +90,26 @@ class References:
         return [name for text in whole if _MODULE.fullmatch(name := text.strip("."))]
 
 
-def read_code(file: Path) -> References:
+def read_source_references(file: Path) -> SourceReferences:
     """The references of a file of code. One that cannot be read has none: it cannot run either."""
     try:
         with file.open("rb") as opened:
-            data = opened.read(_LARGEST + 1)
-            is_large = len(data) > _LARGEST
+            data = opened.read(_MAX_SOURCE_BYTES + 1)
+            is_large = len(data) > _MAX_SOURCE_BYTES
             if is_large and file.suffix == ".py":
                 # Not parsed: that takes a hundred times the memory.
                 data += opened.read()
     except OSError:
-        return References()
+        return SourceReferences()
     if is_large:
         text = data.decode(errors="replace") if file.suffix == ".py" else ""
-        return References(tuple(_imports_in(text)))
+        return SourceReferences(tuple(_find_text_imports(text)))
     first = data.partition(b"\n")[0]
     is_python = file.suffix == ".py" or (first.startswith(b"#!") and b"python" in first)
-    return read_python(data) if is_python else read_script(data)
+    return read_python_references(data) if is_python else read_script_references(data)
 
 
-def read_python(code: bytes | str) -> References:
+def read_python_references(code: bytes | str) -> SourceReferences:
     """The references of Python code, by its words where it cannot be parsed.
 
     A command may run it with a newer Python.
@@ -118,8 +118,8 @@ def read_python(code: bytes | str) -> References:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         text = code if isinstance(code, str) else code.decode(errors="replace")
-        words = read_script(text.encode(errors="replace")).texts
-        return References(tuple(_imports_in(text)), words)
+        words = read_script_references(text.encode(errors="replace")).texts
+        return SourceReferences(tuple(_find_text_imports(text)), words)
     imports: list[Import] = []
     texts: dict[str, None] = {}
     patterns: dict[str, None] = {}
@@ -137,24 +137,24 @@ def read_python(code: bytes | str) -> References:
             used += [alias.name for alias in node.names if alias.asname]
             used += ["sys.path"] if node.module == "sys" and "path" in names else []
         elif isinstance(node, ast.Call):
-            called += _called_import(node)
-            computed |= dict.fromkeys(_computed_import(node))
+            called += _find_called_import(node)
+            computed |= dict.fromkeys(_find_computed_import(node))
         elif isinstance(node, ast.Attribute | ast.Name):
-            used.append(_name(node))
+            used.append(_get_last_name(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             unused.add(id(node.value))  # a docstring: it names files for people
         elif isinstance(node, ast.JoinedStr):
-            patterns[_pattern(node)] = None
+            patterns[_build_file_pattern(node)] = None
         elif isinstance(node, ast.Constant) and id(node) not in unused:
-            texts |= dict.fromkeys(_names_in(node.value))
-            imports += _imports_in(node.value)
+            texts |= dict.fromkeys(_find_file_names(node.value))
+            imports += _find_text_imports(node.value)
     made = tuple(each for each in patterns if _FILE_PATTERN.search(each) and _may_be_path(each))
     by_name = sum(name in _IMPORTERS for name in used) > len(called)
     by_name = by_name or not {"-m", *_IMPORTERS}.isdisjoint(texts)
     lists_folders = not _LISTERS.isdisjoint(used)
     if lists_folders and by_name:
         computed["*"] = None
-    return References(
+    return SourceReferences(
         imports=(*imports, *called),
         texts=tuple(texts),
         patterns=made,
@@ -166,7 +166,7 @@ def read_python(code: bytes | str) -> References:
     )
 
 
-def read_script(data: bytes) -> References:
+def read_script_references(data: bytes) -> SourceReferences:
     """The references of other text, such as a shell script or a check file: its words.
 
     A binary has none.
@@ -174,34 +174,34 @@ def read_script(data: bytes) -> References:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return References()
-    words = dict.fromkeys(_WORD.findall(text))
+        return SourceReferences()
+    words = dict.fromkeys(_SCRIPT_WORD.findall(text))
     named = tuple((0, word.partition(":")[0], ()) for word in words if _CODE_NAME.fullmatch(word))
     # `require("./helper")` leaves the end of the name out.
     short = [word for word in words if word.startswith(("./", "../"))]
-    words |= dict.fromkeys(word + suffix for word in short for suffix in _MODULES_OF_NODE)
-    return References(named, tuple(word for word in words if _may_be_path(word)))
+    words |= dict.fromkeys(word + suffix for word in short for suffix in _NODE_SUFFIXES)
+    return SourceReferences(named, tuple(word for word in words if _may_be_path(word)))
 
 
 def split_words(text: str) -> list[str]:
     """The words of a command line inside of a text."""
-    return _WORD.findall(text)
+    return _SCRIPT_WORD.findall(text)
 
 
-def _names_in(value: object) -> list[str]:
+def _find_file_names(value: object) -> list[str]:
     """What may be names of files in a text: the whole of it, or words that look like one."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    if not isinstance(text, str) or len(text) > _LONGEST_TEXT:
+    if not isinstance(text, str) or len(text) > _MAX_SOURCE_TEXT:
         return []
-    words = (each.removeprefix("file:").partition("?")[0] for each in _WORD.findall(text))
-    found = [text, *[word for word in words if "." in word or "/" in word][:_MOST_WORDS]]
+    words = (each.removeprefix("file:").partition("?")[0] for each in _SCRIPT_WORD.findall(text))
+    found = [text, *[word for word in words if "." in word or "/" in word][:_MAX_PATH_WORDS]]
     found += [_PLACEHOLDER.sub("", each) for each in found]
     if _MODULE.fullmatch(text):
         found.append(text.replace(".", "/"))  # a package as a folder of data
     return [each for each in dict.fromkeys(found) if _may_be_path(each)]
 
 
-def _pattern(node: ast.JoinedStr) -> str:
+def _build_file_pattern(node: ast.JoinedStr) -> str:
     """What an f-string can come to, as a pattern for names of files."""
     parts = [
         glob.escape(str(part.value)) if isinstance(part, ast.Constant) else "*"
@@ -211,9 +211,9 @@ def _pattern(node: ast.JoinedStr) -> str:
     return _PLACEHOLDER.sub("./", re.sub(r"\*+", "*", "".join(parts)))
 
 
-def _called_import(node: ast.Call) -> list[Import]:
+def _find_called_import(node: ast.Call) -> list[Import]:
     """An import by a function, where the module's name stands there as text."""
-    if _called(node) not in _IMPORTERS or not node.args:
+    if _get_called_name(node) not in _IMPORTERS or not node.args:
         return []
     first = node.args[0]
     if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
@@ -223,69 +223,71 @@ def _called_import(node: ast.Call) -> list[Import]:
     return [(len(whole) - len(name), name, ())] if name else []
 
 
-def _computed_import(node: ast.Call) -> list[str]:
+def _find_computed_import(node: ast.Call) -> list[str]:
     """The pattern of a module's name that is put together in the call which imports it."""
-    if _called(node) not in _IMPORTERS or not node.args:
+    if _get_called_name(node) not in _IMPORTERS or not node.args:
         return []
     if isinstance(node.args[0], ast.Constant):
         return []
     try:
-        pattern = re.sub(r"\*+", "*", _text_pattern(node.args[0]))
+        pattern = re.sub(r"\*+", "*", _build_text_pattern(node.args[0]))
     except RecursionError:
         return []
     return [pattern] if re.fullmatch(r"[\w.*]*\w[\w.*]*", pattern) else []
 
 
-def _text_pattern(node: ast.expr) -> str:
+def _build_text_pattern(node: ast.expr) -> str:
     """What an expression can come to, with `*` for what is not known."""
     if isinstance(node, ast.Constant):
-        return _FIELD.sub("*", str(node.value))
+        return _FORMAT_FIELD.sub("*", str(node.value))
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text_pattern(each) for each in node.values)
+        return "".join(_build_text_pattern(each) for each in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text_pattern(node.left) + _text_pattern(node.right)
+        return _build_text_pattern(node.left) + _build_text_pattern(node.right)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return _text_pattern(node.left)
+        return _build_text_pattern(node.left)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "format":
-            return _text_pattern(node.func.value)
+            return _build_text_pattern(node.func.value)
         if (
             node.func.attr == "join"
             and node.args
             and isinstance(node.args[0], ast.List | ast.Tuple)
         ):
-            between = _text_pattern(node.func.value)
-            return between.join(_text_pattern(each) for each in node.args[0].elts)
+            between = _build_text_pattern(node.func.value)
+            return between.join(_build_text_pattern(each) for each in node.args[0].elts)
     return "*"
 
 
-def _imports_in(value: object) -> list[Import]:
+def _find_text_imports(value: object) -> list[Import]:
     """The imports in a text that is code, or in the command line of a program."""
     if not isinstance(value, str) or not ("import" in value or "-m" in value):
         return []
     found: list[Import] = []
     for each in _IMPORT_IN_TEXT.finditer(value):
         if each["dots"] is not None:
-            names = tuple(_first_words(each["names"].replace("(", " ")))
+            names = tuple(_split_imported_modules(each["names"].replace("(", " ")))
             found.append((len(each["dots"]), each["module"].strip("."), names))
         elif each["program"] is not None:
             found.append((0, each["program"].strip("."), ("__main__",)))
         else:
-            found += [(0, name, ()) for name in _first_words(each["modules"] or each["called"])]
+            found += [
+                (0, name, ()) for name in _split_imported_modules(each["modules"] or each["called"])
+            ]
     return [each for each in found if each[0] or _MODULE.fullmatch(each[1])]
 
 
-def _first_words(text: str) -> list[str]:
+def _split_imported_modules(text: str) -> list[str]:
     """The modules of `a.b as c, d`."""
     words = (part.split() for part in text.split(","))
     return [each[0] for each in words if each and _MODULE.fullmatch(each[0])]
 
 
-def _called(node: ast.Call) -> str:
-    return _name(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
+def _get_called_name(node: ast.Call) -> str:
+    return _get_last_name(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
 
 
-def _name(node: ast.Attribute | ast.Name) -> str:
+def _get_last_name(node: ast.Attribute | ast.Name) -> str:
     """The last name of an expression such as `os.path.join`; `sys.path` as it is."""
     if isinstance(node, ast.Name):
         return node.id
@@ -296,7 +298,7 @@ def _name(node: ast.Attribute | ast.Name) -> str:
 def _may_be_path(text: object) -> TypeGuard[str]:
     return (
         isinstance(text, str)
-        and 0 < len(text) <= _LONGEST_PATH
+        and 0 < len(text) <= _MAX_PATH_LENGTH
         and text.isprintable()
         and bool(text.strip(" ./*"))
     )

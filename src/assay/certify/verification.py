@@ -13,33 +13,33 @@ from typing import Literal
 
 from assay.datasets import FetchRules, fetch_golden, read_address
 from assay.errors import ConfigError
-from assay.stats import Figure
+from assay.stats import ReportSection
 from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest
 
-from .asked_models import bare_model
+from .asked_models import strip_provider
 from .certificate import Certification, Statement
-from .certificate_checks import Expected, Finding, check_certificate
+from .certificate_checks import CertificateFinding, CertificateRequirements, check_certificate
 from .certificate_file import (
-    LARGEST,
+    MAX_CERTIFICATE_BYTES,
     Envelope,
-    decoded,
+    decode_base64,
     read_certificate,
     read_statement,
 )
-from .code_digests import certified_endpoint, definition_sha256, named_definitions
-from .code_index import COMMAND, CodeIndex
-from .criteria import Bar
-from .graders import Settling, latency_bar, settle_criteria
+from .code_digests import build_certified_endpoint, digest_definition, digest_named_definitions
+from .code_index import COMMAND_PREFIX, CodeIndex
+from .criteria import ResolvedCriterion
+from .graders import CriteriaContext, resolve_criteria, resolve_latency_criterion
 from .import_ref import is_code_name
 from .judge_client import JudgeModel
-from .signatures import VerifyingKey, signer_of
+from .signatures import VerifyingKey, find_signer
 
 SignatureState = Literal["signed", "unsigned", "not checked", "wrong"]
 """`signed` only of a signature that one of the given keys fits; `wrong` of one that none fits."""
 
 
 @dataclass(frozen=True)
-class Demands:
+class VerifyPolicy:
     """What is asked of a certificate beside what the manifest says."""
 
     keys: tuple[VerifyingKey, ...] = ()
@@ -76,18 +76,18 @@ class Demands:
             raise ConfigError("a key is given, and unsigned certificates are allowed: which?")
 
 
-class Verification(Figure):
+class Verification(ReportSection):
     """What came of holding a certificate against a manifest."""
 
     verified: bool
     signature: SignatureState
     key_id: str | None
-    findings: tuple[Finding, ...]
+    findings: tuple[CertificateFinding, ...]
     certification: Certification | None
     """None when the signature is wrong: then nothing in it is to be believed, or shown."""
 
     @property
-    def mismatches(self) -> tuple[Finding, ...]:
+    def mismatches(self) -> tuple[CertificateFinding, ...]:
         return tuple(each for each in self.findings if each.status == "mismatch")
 
 
@@ -96,7 +96,7 @@ def verify_certificate(
     manifest: str | Path,
     *,
     agent: str | None = None,
-    demands: Demands | None = None,
+    demands: VerifyPolicy | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Verification:
     """Hold a certificate against one agent of a manifest.
@@ -104,11 +104,11 @@ def verify_certificate(
     Raises `WireError` for a file that is no certificate, `ConfigError` for a manifest that could
     not be certified, and `DatasetError` when the dataset was to be fetched and could not be.
     """
-    demands = demands or Demands()
+    demands = demands or VerifyPolicy()
     where = str(certificate)
-    found = read_certificate(_read(certificate), where=where)
-    signature, key_id = _signature(found, demands, where=where)
-    first = _about_the_signature(signature, key_id, demands)
+    found = read_certificate(_read_certificate_file(certificate), where=where)
+    signature, key_id = _check_signature(found, demands, where=where)
+    first = _build_signature_finding(signature, key_id, demands)
     if signature == "wrong":
         return Verification(
             verified=False,
@@ -117,11 +117,13 @@ def verify_certificate(
             findings=(first,),
             certification=None,
         )
-    statement = _opened(found, where=where)
+    statement = _open_statement(found, where=where)
     loaded = Manifest.load(manifest)
-    definition = _definition(loaded, agent, where=str(manifest))
-    expected = _expected(definition, loaded, demands, where=f"{manifest}: {definition.id}")
-    expected = replace(expected, code=_runner_code(statement.certification, loaded))
+    definition = _select_definition(loaded, agent, where=str(manifest))
+    expected = _build_requirements(
+        definition, loaded, demands, where=f"{manifest}: {definition.id}"
+    )
+    expected = replace(expected, code=_digest_runner_files(statement.certification, loaded))
     findings = (first, *check_certificate(statement, expected, now=now()))
     return Verification(
         verified=all(each.status != "mismatch" for each in findings),
@@ -132,26 +134,28 @@ def verify_certificate(
     )
 
 
-def _read(path: Path) -> bytes:
+def _read_certificate_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(LARGEST + 1)
+            return file.read(MAX_CERTIFICATE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _signature(
-    found: Statement | Envelope, demands: Demands, *, where: str
+def _check_signature(
+    found: Statement | Envelope, demands: VerifyPolicy, *, where: str
 ) -> tuple[SignatureState, str | None]:
     if isinstance(found, Statement) or not found.signatures:
         return ("unsigned", None)
     if not demands.keys:
         return ("not checked", None)
-    key_id = signer_of(found, demands.keys, where=where)
+    key_id = find_signer(found, demands.keys, where=where)
     return ("wrong", None) if key_id is None else ("signed", key_id)
 
 
-def _about_the_signature(state: SignatureState, key_id: str | None, demands: Demands) -> Finding:
+def _build_signature_finding(
+    state: SignatureState, key_id: str | None, demands: VerifyPolicy
+) -> CertificateFinding:
     ids = " or ".join(key.key_id for key in demands.keys)
     expected = f"signed with {ids}" if demands.keys else "signed with a given key"
     said = {
@@ -161,20 +165,22 @@ def _about_the_signature(state: SignatureState, key_id: str | None, demands: Dem
         "wrong": "no signature that fits",
     }[state]
     if state == "signed":
-        return Finding(check="signature", status="ok", expected=expected, found=said)
+        return CertificateFinding(check="signature", status="ok", expected=expected, found=said)
     if demands.allow_unsigned:
         allowed = "nothing: --allow-unsigned"
-        return Finding(check="signature", status="unchecked", expected=allowed, found=said)
-    return Finding(check="signature", status="mismatch", expected=expected, found=said)
+        return CertificateFinding(
+            check="signature", status="unchecked", expected=allowed, found=said
+        )
+    return CertificateFinding(check="signature", status="mismatch", expected=expected, found=said)
 
 
-def _opened(found: Statement | Envelope, *, where: str) -> Statement:
+def _open_statement(found: Statement | Envelope, *, where: str) -> Statement:
     if isinstance(found, Statement):
         return found
-    return read_statement(decoded(found.payload, where=where), where=where)
+    return read_statement(decode_base64(found.payload, where=where), where=where)
 
 
-def _definition(manifest: Manifest, wanted: str | None, *, where: str) -> AgentDefinition:
+def _select_definition(manifest: Manifest, wanted: str | None, *, where: str) -> AgentDefinition:
     """The agent that is to be deployed. Several, and none named: any certificate would do."""
     agents = manifest.agents
     if wanted is None:
@@ -190,30 +196,30 @@ def _definition(manifest: Manifest, wanted: str | None, *, where: str) -> AgentD
     return found[0]
 
 
-def _expected(
-    definition: AgentDefinition, manifest: Manifest, demands: Demands, *, where: str
-) -> Expected:
+def _build_requirements(
+    definition: AgentDefinition, manifest: Manifest, demands: VerifyPolicy, *, where: str
+) -> CertificateRequirements:
     profile = definition.evaluation
     assert profile is not None  # chosen for having one
     root = manifest.root or Path.cwd()
     if profile.golden_dataset_uri is None:
         raise ConfigError("there is no `golden_dataset_uri`", where=f"{where}: evaluation")
-    bars = _bars(profile, CodeIndex(root, manifest), root=root, where=where)
+    bars = _resolve_all_criteria(profile, CodeIndex(root, manifest), root=root, where=where)
     judged = any(bar.graded_by.by == "judge" for bar in bars)
-    return Expected(
+    return CertificateRequirements(
         agent=definition.id,
-        definition_sha256=definition_sha256(definition),
-        definitions=named_definitions(definition, manifest),
-        model=bare_model(definition.model or definition.id),
+        definition_sha256=digest_definition(definition),
+        definitions=digest_named_definitions(definition, manifest),
+        model=strip_provider(definition.model or definition.id),
         bars=bars,
         repeats=profile.repeats,
         dataset_uri=read_address(profile.golden_dataset_uri, demands.fetch).shown,
         dataset_sha256=profile.golden_dataset_sha256,
-        fetched_sha256=_fetched(profile.golden_dataset_uri, root, demands),
-        judge=bare_model(profile.evaluator_model or "") if judged else None,
+        fetched_sha256=_fetch_dataset_sha256(profile.golden_dataset_uri, root, demands),
+        judge=strip_provider(profile.evaluator_model or "") if judged else None,
         subjects=demands.subjects,
         runner=demands.runner,
-        endpoint=certified_endpoint(demands.endpoint),
+        endpoint=build_certified_endpoint(demands.endpoint),
         max_age=demands.max_age,
         max_tries=demands.max_tries,
         judge_host=demands.judge_host,
@@ -221,7 +227,9 @@ def _expected(
     )
 
 
-def _runner_code(certification: Certification, manifest: Manifest) -> Mapping[str, str] | None:
+def _digest_runner_files(
+    certification: Certification, manifest: Manifest
+) -> Mapping[str, str] | None:
     """The files of the runner as they are now, by the name that the certificate has for it.
 
     None for a runner that is not code.
@@ -232,7 +240,7 @@ def _runner_code(certification: Certification, manifest: Manifest) -> Mapping[st
     run_from = None if named is None else root.resolve() / named
     index = CodeIndex(root, manifest, run_from=run_from)
     name = agent.tools or agent.runner
-    if not (agent.tools or name.startswith(COMMAND) or is_code_name(name)):
+    if not (agent.tools or name.startswith(COMMAND_PREFIX) or is_code_name(name)):
         return None
     code = index.runner(name)
     # Where the code names the manifest that was certified, that may have another name here.
@@ -242,7 +250,7 @@ def _runner_code(certification: Certification, manifest: Manifest) -> Mapping[st
     return {file: sha256 for file, sha256 in files.items() if file not in known}
 
 
-def _fetched(uri: str, root: Path, demands: Demands) -> str | None:
+def _fetch_dataset_sha256(uri: str, root: Path, demands: VerifyPolicy) -> str | None:
     if not demands.refetch_dataset:
         return None
     with TemporaryDirectory(prefix="assay-") as folder:
@@ -250,17 +258,19 @@ def _fetched(uri: str, root: Path, demands: Demands) -> str | None:
         return fetch_golden(uri, root=root, rules=demands.fetch, cache=Path(folder)).sha256
 
 
-def _bars(
+def _resolve_all_criteria(
     profile: EvaluationProfile, code: CodeIndex, *, root: Path, where: str
-) -> tuple[Bar, ...]:
-    settling = Settling(root, where, lambda: _stand_in(profile), code, load=False)
-    graders = settle_criteria(profile, settling)
-    latency = latency_bar(profile, where=where)
+) -> tuple[ResolvedCriterion, ...]:
+    settling = CriteriaContext(
+        root, where, lambda: _build_placeholder_judge(profile), code, load=False
+    )
+    graders = resolve_criteria(profile, settling)
+    latency = resolve_latency_criterion(profile, where=where)
     scores = tuple(grader.bar for grader in graders)
     return scores if latency is None else (*scores, latency)
 
 
-def _stand_in(profile: EvaluationProfile) -> JudgeModel | None:
+def _build_placeholder_judge(profile: EvaluationProfile) -> JudgeModel | None:
     """In the place of the judge, which is not asked, and for which a verifier has no key."""
     named = profile.evaluator_model is not None
     return JudgeModel(Endpoint(provider="mock", model="echo")) if named else None

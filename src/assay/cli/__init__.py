@@ -24,8 +24,8 @@ from typing import Any, NoReturn, Protocol, cast
 from assay import __version__
 from assay.errors import AssayError, ConfigError
 
-from .exit_status import COULD_NOT_TELL, INTERRUPTED, status_of
-from .terminal import plain_lines
+from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, choose_exit_status
+from .terminal import sanitize_lines
 
 __all__ = ["main"]
 
@@ -49,10 +49,10 @@ COMMANDS = {
 }
 """Each command is the module of its name in this folder."""
 
-SUPERVISED = {("certify", "run"), ("certify", "plan")}
+SUPERVISED_COMMANDS = {("certify", "run"), ("certify", "plan")}
 """Commands whose success others rely on, and which run code of others in this process."""
 
-_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Command(Protocol):
@@ -63,11 +63,11 @@ class Command(Protocol):
     def main(self, args: Namespace) -> int: ...
 
 
-_OVERRIDABLE = frozenset({"rubric"})
+_OVERRIDABLE_OPTIONS = frozenset({"rubric"})
 """Options of which the last one counts: they are appended to a command that has one already."""
 
 
-class _Once(Action):
+class _StoreOnce(Action):
     """Stores the value of an option, and refuses a second one: which of them is meant?"""
 
     _given = False
@@ -75,7 +75,7 @@ class _Once(Action):
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: Any, option: str | None = None
     ) -> None:
-        if option is not None and self._given and self.dest not in _OVERRIDABLE:
+        if option is not None and self._given and self.dest not in _OVERRIDABLE_OPTIONS:
             raise ArgumentError(self, "give it once: it was given more than once")
         self._given = option is not None
         setattr(namespace, self.dest, values)
@@ -88,68 +88,68 @@ class _Parser(ArgumentParser):
         raise ConfigError(message, where=self.prog, hint=f"see `{self.prog} --help`")
 
 
-class _OnceParser(_Parser):
+class _StoreOnceParser(_Parser):
     """Refuses an option that is given twice, unless the option collects values."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         for name in (None, "store"):
-            self.register("action", name, _Once)
+            self.register("action", name, _StoreOnce)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names and return the exit status of the process."""
     _accept_every_character()
     words = [word for word in sys.argv[1:] if word != "--"]
-    if argv is None and tuple(words[:2]) in SUPERVISED:
+    if argv is None and tuple(words[:2]) in SUPERVISED_COMMANDS:
         from .supervision import supervise
 
-        return supervise(lambda: _finish(sys.argv[1:]))
-    return _finish(sys.argv[1:] if argv is None else argv)
+        return supervise(lambda: _run_catching_errors(sys.argv[1:]))
+    return _run_catching_errors(sys.argv[1:] if argv is None else argv)
 
 
-def _finish(argv: Sequence[str]) -> int:
+def _run_catching_errors(argv: Sequence[str]) -> int:
     """Run a command to its end, whatever ends it; its exit status."""
     try:
-        status = _run(argv)
+        status = _dispatch_command(argv)
         # Now, while a failure to write what is buffered can still become the exit status.
         # There is no stdout when the process was started without one.
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
     except AssayError as error:
-        _complain(str(error))
-        return status_of(error)
+        _print_error(str(error))
+        return choose_exit_status(error)
     except KeyboardInterrupt:
-        _complain("interrupted")
-        return INTERRUPTED
+        _print_error("interrupted")
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _abandon_output(141)
     except SystemExit as exit_:
         # Code of the user's that is called along the way. Its status is not ours to give: 0 would
         # say that all went well.
-        _complain(f"the command broke off: code that it ran called sys.exit({exit_.code!r})")
-        return COULD_NOT_TELL
+        _print_error(f"the command broke off: code that it ran called sys.exit({exit_.code!r})")
+        return EXIT_INCONCLUSIVE
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
-            _complain(f"the results could not be written: {error.strerror}")
-            return _abandon_output(COULD_NOT_TELL)
+        if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
+            _print_error(f"the results could not be written: {error.strerror}")
+            return _abandon_output(EXIT_INCONCLUSIVE)
         # Left to Python, it would come to 1, which is a legitimate no.
-        _complain("".join(traceback.format_exception(error)).rstrip())
-        return COULD_NOT_TELL
+        _print_error("".join(traceback.format_exception(error)).rstrip())
+        return EXIT_INCONCLUSIVE
 
 
-def _run(argv: Sequence[str]) -> int:
+def _dispatch_command(argv: Sequence[str]) -> int:
     try:
-        args = _top_parser().parse_args(argv)
-        command = _command(args.command)
+        args = _build_top_parser().parse_args(argv)
+        command = _import_command(args.command)
         # Options are appended to those of a training script to override them: the last one counts.
-        kind = _Parser if args.command == "train" else _OnceParser
+        kind = _Parser if args.command == "train" else _StoreOnceParser
         parser = kind(prog=f"assay {args.command}", allow_abbrev=False)
         parser.description = f"{COMMANDS[args.command].capitalize()}."
         command.configure(parser)
         try:
-            parsed = _parsed(parser, args.arguments)
+            parsed = _parse_arguments(parser, args.arguments)
         except ConfigError:
             if refuse := getattr(command, "refuse", None):
                 refuse(args.arguments)
@@ -160,7 +160,7 @@ def _run(argv: Sequence[str]) -> int:
     return command.main(parsed)
 
 
-def _parsed(parser: ArgumentParser, words: Sequence[str]) -> Namespace:
+def _parse_arguments(parser: ArgumentParser, words: Sequence[str]) -> Namespace:
     try:
         # Plain `parse_args` takes an optional positional only before the first option.
         return parser.parse_intermixed_args(words)
@@ -169,7 +169,7 @@ def _parsed(parser: ArgumentParser, words: Sequence[str]) -> Namespace:
         return parser.parse_args(words)
 
 
-def _top_parser() -> ArgumentParser:
+def _build_top_parser() -> ArgumentParser:
     width = max(map(len, COMMANDS))
     parser = _Parser(
         prog="assay",
@@ -184,7 +184,7 @@ def _top_parser() -> ArgumentParser:
     return parser
 
 
-def _command(name: str | None) -> Command:
+def _import_command(name: str | None) -> Command:
     if name not in COMMANDS:
         raise ConfigError(
             "no command given" if name is None else f"no command named {name!r}",
@@ -210,9 +210,9 @@ def _abandon_output(status: int) -> int:
     return status
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     # An error may quote a dataset or a model, whose text never reaches a terminal as it is.
     # Imported here: `--help` stays instant.
     from assay.types import redact
 
-    print(plain_lines(redact(text)), file=sys.stderr)
+    print(sanitize_lines(redact(text)), file=sys.stderr)

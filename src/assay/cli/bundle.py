@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from assay import __version__
 from assay.datasets import (
     CODE,
-    DATASET,
+    DATASET_FILE,
     MANIFEST,
     RESULTS,
     Bundle,
@@ -21,17 +21,17 @@ from assay.datasets import (
     write_archive,
 )
 from assay.errors import ConfigError
-from assay.stats import plural
-from assay.types import create_private, file_sha256, replace_private
+from assay.stats import format_plural
+from assay.types import compute_file_sha256, create_private, replace_private
 
 from .bundle_input import BundleInput, open_bundle_input
 from .bundle_samples import SampleFiles, redact_values
-from .exit_status import YES
+from .exit_status import EXIT_PASS
 from .store_option import add_store_option
-from .terminal import plain_lines, print_json
+from .terminal import print_json, sanitize_lines
 
-_LABEL = 14
-_SHOWN = 10
+_BUNDLE_LABEL_WIDTH = 14
+_MAX_LISTED_CODE_FILES = 10
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -76,9 +76,9 @@ def main(args: Namespace) -> int:
         given = open_bundle_input(args, stack)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="assay-bundle-")))
         manifest = _write_parts(given, folder)
-        _write_bundle(output, _members(given, folder))
-    _report(args, given, manifest)
-    return YES
+        _write_bundle(output, _list_bundle_members(given, folder))
+    _print_bundle(args, given, manifest)
+    return EXIT_PASS
 
 
 def _check_output(output: Path, *, force: bool) -> None:
@@ -100,7 +100,7 @@ def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
             rolled_out = run.config.get("endpoint") is not None
             results, rows = files.add(samples, rolled_out=rolled_out)
             runs.append(run.model_copy(update={"results": results, "rows": rows}))
-    listed = {name: path for name, path in _members(given, folder) if name != MANIFEST}
+    listed = {name: path for name, path in _list_bundle_members(given, folder) if name != MANIFEST}
     manifest = BundleManifest(
         assay=__version__,
         runs=tuple(runs),
@@ -108,7 +108,7 @@ def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
         left_out=() if given.code is None else given.code.left_out,
         redacted=files.redacted,
         files={
-            name: BundledFile(size=path.stat().st_size, sha256=file_sha256(path))
+            name: BundledFile(size=path.stat().st_size, sha256=compute_file_sha256(path))
             for name, path in listed.items()
         },
     )
@@ -121,12 +121,12 @@ def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
     return manifest
 
 
-def _members(given: BundleInput, folder: Path) -> list[tuple[str, Path]]:
+def _list_bundle_members(given: BundleInput, folder: Path) -> list[tuple[str, Path]]:
     code = {} if given.code is None else given.code.files
     return [
         (MANIFEST, folder / MANIFEST),
         *((f"{CODE}{name}", path) for name, path in code.items()),
-        (DATASET, folder / DATASET),
+        (DATASET_FILE, folder / DATASET_FILE),
         (RESULTS, folder / RESULTS),
     ]
 
@@ -149,40 +149,44 @@ def _write_bundle(output: Path, members: list[tuple[str, Path]]) -> None:
         raise
 
 
-def _report(args: Namespace, given: BundleInput, manifest: BundleManifest) -> None:
+def _print_bundle(args: Namespace, given: BundleInput, manifest: BundleManifest) -> None:
     if args.json:
         plain = manifest.model_dump(mode="json")
         print_json({"bundle": str(args.output), **plain, "notes": list(given.notes)})
         return
-    lines = [f"{'bundle':<{_LABEL}}{args.output} ({_size(args.output.stat().st_size)})"]
-    lines += manifest_lines(manifest)
-    lines += [f"{'note':<{_LABEL}}{note}" for note in given.notes]
+    lines = [
+        f"{'bundle':<{_BUNDLE_LABEL_WIDTH}}{args.output} ({_format_size(args.output.stat().st_size)})"
+    ]
+    lines += format_bundle_manifest(manifest)
+    lines += [f"{'note':<{_BUNDLE_LABEL_WIDTH}}{note}" for note in given.notes]
     if manifest.code is not None:
         lines += ["", "to repeat it elsewhere:", f"  assay eval --bundle {args.output.name}"]
-    print(plain_lines("\n".join(lines)))
+    print(sanitize_lines("\n".join(lines)))
 
 
-def manifest_lines(manifest: BundleManifest) -> Iterator[str]:
+def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:
     """What a bundle contains, for a person."""
     for run in manifest.runs:
-        model = _model(run.config)
-        yield f"{'run':<{_LABEL}}{run.test or run.id}" + (f" ({model})" if model else "")
-        yield f"{'':<{_LABEL}}{plural(run.results, 'result')} of {plural(run.rows, 'dataset row')}"
+        model = _describe_bundled_model(run.config)
+        yield f"{'run':<{_BUNDLE_LABEL_WIDTH}}{run.test or run.id}" + (
+            f" ({model})" if model else ""
+        )
+        yield f"{'':<{_BUNDLE_LABEL_WIDTH}}{format_plural(run.results, 'result')} of {format_plural(run.rows, 'dataset row')}"
     if manifest.code is None:
-        yield f"{'code':<{_LABEL}}none"
+        yield f"{'code':<{_BUNDLE_LABEL_WIDTH}}none"
     else:
         names = sorted(name.removeprefix(CODE) for name in manifest.files if name.startswith(CODE))
-        for place, name in enumerate(names[:_SHOWN]):
-            yield f"{'' if place else 'code':<{_LABEL}}{name}"
-        if len(names) > _SHOWN:
-            yield f"{'':<{_LABEL}}and {len(names) - _SHOWN} more"
+        for place, name in enumerate(names[:_MAX_LISTED_CODE_FILES]):
+            yield f"{'' if place else 'code':<{_BUNDLE_LABEL_WIDTH}}{name}"
+        if len(names) > _MAX_LISTED_CODE_FILES:
+            yield f"{'':<{_BUNDLE_LABEL_WIDTH}}and {len(names) - _MAX_LISTED_CODE_FILES} more"
     for name in manifest.left_out:
-        yield f"{'left out':<{_LABEL}}{name} (a file for secrets)"
+        yield f"{'left out':<{_BUNDLE_LABEL_WIDTH}}{name} (a file for secrets)"
     if manifest.redacted:
-        yield f"{'redacted':<{_LABEL}}secrets in {plural(manifest.redacted, 'line')}"
+        yield f"{'redacted':<{_BUNDLE_LABEL_WIDTH}}secrets in {format_plural(manifest.redacted, 'line')}"
 
 
-def _model(config: dict[str, object]) -> str:
+def _describe_bundled_model(config: dict[str, object]) -> str:
     endpoint = config.get("endpoint")
     if not isinstance(endpoint, dict):
         return ""
@@ -190,7 +194,7 @@ def _model(config: dict[str, object]) -> str:
     return f"{endpoint.get('provider')}:{endpoint.get('model')}{address}"
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     for unit in ("bytes", "KB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}"

@@ -9,14 +9,14 @@ from typing import Literal
 from assay.certify import locate_code
 from assay.datasets import BundledCode
 from assay.errors import ConfigError
-from assay.types import file_sha256
+from assay.types import compute_file_sha256
 
 from .bundle_secrets import is_secret_file, refuse_secrets
 
-_ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_NOT_CODE = frozenset({".git", ".assay", "__pycache__", ".pytest_cache", ".venv"})
+_ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_EXCLUDED_FOLDERS = frozenset({".git", ".assay", "__pycache__", ".pytest_cache", ".venv"})
 _EXTERNAL = "external"
-_SHOWN = 5
+_MAX_LISTED_CHANGED_FILES = 5
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def collect_code(request: CodeRequest) -> SelectedCode:
                 hint="start the command where the run was made, or name the file with --code",
             )
     modules = _check_modules(request) if request.kind == "eval" else []
-    root = request.root or _project_root(scripts[0], request.start)
+    root = request.root or _find_project_root(scripts[0], request.start)
     folders = tuple(each for each in (request.start, root, root / "src") if each.is_dir())
     located = locate_code([*scripts, *modules], folders, request.leave_out)
     if request.kind == "pytest":
@@ -73,12 +73,12 @@ def collect_code(request: CodeRequest) -> SelectedCode:
         bundled = {os.path.relpath(file, request.start) for file in located.files}
         known = {name: each for name, each in request.modules.items() if name in bundled}
         _check_modules(replace(request, modules=known))
-    layout = _Layout(root, located.import_folders)
+    layout = _CodeLayout(root, located.import_folders)
     left_out: list[str] = []
     files: dict[str, Path] = {}
     for file in (*located.files, *request.more_files):
         name = layout.name(file)
-        if name is None or not _NOT_CODE.isdisjoint(Path(name).parts):
+        if name is None or not _EXCLUDED_FOLDERS.isdisjoint(Path(name).parts):
             continue
         if is_secret_file(file):
             left_out.append(name)
@@ -103,12 +103,14 @@ def _check_modules(request: CodeRequest) -> list[Path]:
     found, changed = [], []
     for name, digest in request.modules.items():
         file = request.start / name
-        if not file.is_file() or file_sha256(file) != digest:
+        if not file.is_file() or compute_file_sha256(file) != digest:
             changed.append(name)
         if file.is_file():
             found.append(file)
     if changed and not request.allow_changed:
-        listed = ", ".join(changed[:_SHOWN]) + (", …" if len(changed) > _SHOWN else "")
+        listed = ", ".join(changed[:_MAX_LISTED_CHANGED_FILES]) + (
+            ", …" if len(changed) > _MAX_LISTED_CHANGED_FILES else ""
+        )
         raise ConfigError(
             f"the code changed since the run was made: {listed}",
             hint="run the evaluation again; or pass --allow-changed-code to bundle the code of now",
@@ -116,19 +118,19 @@ def _check_modules(request: CodeRequest) -> list[Path]:
     return found
 
 
-def _project_root(script: Path, start: Path) -> Path:
+def _find_project_root(script: Path, start: Path) -> Path:
     """The folder of the project around a script, or where the command was started."""
     marked = (
         folder
         for folder in script.parents
-        if any((folder / mark).exists() for mark in _ROOT_MARKS) and folder != Path.home()
+        if any((folder / mark).exists() for mark in _ROOT_MARKERS) and folder != Path.home()
     )
     root = next(marked, script.parent)
     # The code may open files relative to where it was started.
     return start if script.is_relative_to(start) and root.is_relative_to(start) else root
 
 
-class _Layout:
+class _CodeLayout:
     """Names of files inside `code/`: as in the project, and by import folder outside of it."""
 
     def __init__(self, root: Path, import_folders: tuple[Path, ...]) -> None:

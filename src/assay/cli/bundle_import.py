@@ -10,9 +10,9 @@ from assay.errors import ConfigError, DatasetError
 from assay.store import Run, RunSpec, Store, now, sample_key
 from assay.types import Sample
 
-_BATCH = 200
-_LONGEST_ID = 150
-_REPEAT = re.compile(r"#(\d{1,9})$")
+_IMPORT_BATCH_SIZE = 200
+_MAX_IMPORTED_ID_CHARS = 150
+_REPEAT_SUFFIX = re.compile(r"#(\d{1,9})$")
 
 
 def import_bundle(bundle: Bundle, store: Store) -> list[str]:
@@ -28,33 +28,33 @@ def import_bundle(bundle: Bundle, store: Store) -> list[str]:
     samples = iter(stream)
     return [
         _import_run(spec, islice(samples, run.results), run.results, store)
-        for run, spec in zip(bundle.manifest.runs, _specs(bundle), strict=True)
+        for run, spec in zip(bundle.manifest.runs, _build_run_specs(bundle), strict=True)
     ]
 
 
-def _specs(bundle: Bundle) -> Iterator[RunSpec]:
+def _build_run_specs(bundle: Bundle) -> Iterator[RunSpec]:
     several = len(bundle.manifest.runs) > 1
     for number, run in enumerate(bundle.manifest.runs, start=1):
         mark = f"bundle-{bundle.sha256[:8]}" + (f"-{number}" if several else "")
         yield RunSpec(
-            id=f"{run.id[:_LONGEST_ID]}-{mark}",
+            id=f"{run.id[:_MAX_IMPORTED_ID_CHARS]}-{mark}",
             name=run.name,
             config={**run.config, "bundle": {"run": run.id, "sha256": bundle.sha256}},
             config_fingerprint=run.config_fingerprint or bundle.sha256,
             dataset=run.dataset or "unknown",
             dataset_fingerprint=run.dataset_fingerprint,
-            total=_total(run),
+            total=_compute_run_total(run),
             repeats=run.repeats,
             created_at=run.created_at or now(),
         )
 
 
-def _total(run: BundledRun) -> int | None:
+def _compute_run_total(run: BundledRun) -> int | None:
     return run.rows if run.status == "completed" else None
 
 
 def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Store) -> str:
-    run = _find(spec, store)
+    run = _find_imported_run(spec, store)
     if run is not None:
         totals = run.totals
         if totals.recorded + totals.failed >= count:
@@ -66,7 +66,7 @@ def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Sto
     else:
         run = store.start_run(spec)
     try:
-        asyncio.run(_record(run, spec, samples))
+        asyncio.run(_record_imported_samples(run, spec, samples))
     except BaseException:
         run.finish("interrupted")
         raise
@@ -74,7 +74,7 @@ def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Sto
     return run.id
 
 
-def _find(spec: RunSpec, store: Store) -> Run | None:
+def _find_imported_run(spec: RunSpec, store: Store) -> Run | None:
     try:
         found = store.run(spec.id)
     except ConfigError:
@@ -83,8 +83,8 @@ def _find(spec: RunSpec, store: Store) -> Run | None:
     return found if found.id == spec.id else None
 
 
-async def _record(run: Run, spec: RunSpec, samples: Iterator[Sample]) -> None:
-    numbered = _numbered(samples)
+async def _record_imported_samples(run: Run, spec: RunSpec, samples: Iterator[Sample]) -> None:
+    numbered = _number_repeats(samples)
     async with run.writer() as writer:
 
         async def record(sample: Sample, repeat: int) -> None:
@@ -94,15 +94,15 @@ async def _record(run: Run, spec: RunSpec, samples: Iterator[Sample]) -> None:
             else:
                 await writer.record_failure(key, sample, repeat=repeat)
 
-        while batch := list(islice(numbered, _BATCH)):
+        while batch := list(islice(numbered, _IMPORT_BATCH_SIZE)):
             await asyncio.gather(*(record(sample, repeat) for sample, repeat in batch))
 
 
-def _numbered(samples: Iterator[Sample]) -> Iterator[tuple[Sample, int]]:
+def _number_repeats(samples: Iterator[Sample]) -> Iterator[tuple[Sample, int]]:
     """Each sample with the number of its rollout: repeats are side by side."""
     last, repeat = None, 0
     for sample in samples:
         repeat = repeat + 1 if sample.id == last else 0
         last = sample.id
-        own = _REPEAT.search(sample.rollout_id or "")
+        own = _REPEAT_SUFFIX.search(sample.rollout_id or "")
         yield sample, repeat if own is None else int(own[1])

@@ -13,14 +13,14 @@ from assay.store import PROVENANCE, RunRow
 from assay.types import Sample
 
 from .bundle_code import CodeRequest, SelectedCode, collect_code
-from .bundle_summary import Summary, dataset_name, summary_runs
-from .check import is_file
+from .bundle_summary import PytestSummary, read_summary_runs, strip_dataset_folder
+from .check import is_sample_file
 from .eval_file import split_target
-from .export_input import rows_of_summary
-from .run_code import RunCode, read_code
-from .store_option import open_store, store_location
+from .export_input import find_summary_rows
+from .run_code import RunCode, read_run_code
+from .store_option import find_store_location, open_store
 
-_PYTEST_SETTINGS = {
+_PYTEST_CONFIG_SECTIONS = {
     "pytest.ini": "[pytest]",
     "pyproject.toml": "[tool.pytest",
     "tox.ini": "[pytest]",
@@ -41,7 +41,7 @@ class BundleInput:
 
 def open_bundle_input(args: Namespace, stack: ExitStack) -> BundleInput:
     """Find the runs and their code. Raises `ConfigError` before anything is written."""
-    if is_file(args.source):
+    if is_sample_file(args.source):
         return _open_summary(args)
     run = stack.enter_context(open_store(args)).run(args.source)
     row = run.row()
@@ -54,13 +54,13 @@ def open_bundle_input(args: Namespace, stack: ExitStack) -> BundleInput:
         notes.append(f"the run is {row.status}: rows that were not evaluated are not bundled")
     if row.spec.config.get("session") is not None:
         notes.append("the session that the run continued is not bundled; repeat with --session ID")
-    code = None if args.no_code else collect_code(_request(args, row))
-    return BundleInput(iter([(_describe(row), run.samples())]), code, tuple(notes))
+    code = None if args.no_code else collect_code(_build_code_request(args, row))
+    return BundleInput(iter([(_describe_bundled_run(row), run.samples())]), code, tuple(notes))
 
 
 def _open_summary(args: Namespace) -> BundleInput:
     path = Path(args.source)
-    rows = rows_of_summary(path) if path.is_file() else None
+    rows = find_summary_rows(path) if path.is_file() else None
     if rows is None:
         raise ConfigError(
             f"{path} is not the summary of a pytest session",
@@ -68,12 +68,12 @@ def _open_summary(args: Namespace) -> BundleInput:
         )
     if args.code is not None:
         raise ConfigError("--code is for a run", hint="a summary names the files of its tests")
-    summary = Summary.model_validate_json(path.read_bytes())
-    code = None if args.no_code else collect_code(_summary_request(args, path, summary))
-    return BundleInput(summary_runs(summary, rows), code)
+    summary = PytestSummary.model_validate_json(path.read_bytes())
+    code = None if args.no_code else collect_code(_build_summary_request(args, path, summary))
+    return BundleInput(read_summary_runs(summary, rows), code)
 
 
-def _describe(row: RunRow) -> BundledRun:
+def _describe_bundled_run(row: RunRow) -> BundledRun:
     spec = row.spec
     return BundledRun(
         id=spec.id,
@@ -81,7 +81,7 @@ def _describe(row: RunRow) -> BundledRun:
         status=row.status,
         config={key: value for key, value in spec.config.items() if key not in PROVENANCE},
         config_fingerprint=spec.config_fingerprint,
-        dataset=dataset_name(spec.dataset),
+        dataset=strip_dataset_folder(spec.dataset),
         dataset_fingerprint=spec.dataset_fingerprint,
         repeats=spec.repeats,
         created_at=spec.created_at,
@@ -90,9 +90,9 @@ def _describe(row: RunRow) -> BundledRun:
     )
 
 
-def _request(args: Namespace, row: RunRow) -> CodeRequest:
-    recorded = read_code(row.spec.config)
-    start = _start_folder(args, recorded)
+def _build_code_request(args: Namespace, row: RunRow) -> CodeRequest:
+    recorded = read_run_code(row.spec.config)
+    start = _find_start_folder(args, recorded)
     if args.code is not None:
         path, config = split_target(args.code)
     elif recorded is not None:
@@ -113,15 +113,15 @@ def _request(args: Namespace, row: RunRow) -> CodeRequest:
         config=config,
         options={} if recorded is None else recorded.options,
         modules={} if by_hand or recorded is None else recorded.modules,
-        leave_out=_left_out(start, None if recorded is None else recorded.dataset),
+        leave_out=_exclude_dataset_file(start, None if recorded is None else recorded.dataset),
         allow_changed=args.allow_changed_code,
         allow_suspected=frozenset(args.allow_suspected_secret),
     )
 
 
-def _start_folder(args: Namespace, recorded: RunCode | None) -> Path:
+def _find_start_folder(args: Namespace, recorded: RunCode | None) -> Path:
     """The folder where the run was made: the current one, or the one that has the store."""
-    here, where = Path.cwd(), os.fspath(store_location(args) or "")
+    here, where = Path.cwd(), os.fspath(find_store_location(args) or "")
     if args.code is not None or recorded is None or not where or "://" in where:
         return here
     around = Path(os.path.abspath(where)).parent
@@ -129,12 +129,12 @@ def _start_folder(args: Namespace, recorded: RunCode | None) -> Path:
     return next((each for each in (here, project) if (each / recorded.file).is_file()), here)
 
 
-def _left_out(start: Path, dataset: str | None) -> frozenset[Path]:
+def _exclude_dataset_file(start: Path, dataset: str | None) -> frozenset[Path]:
     """The dataset file: the bundle has the rows of it that were used."""
     return frozenset() if dataset is None else frozenset({(start / dataset).resolve()})
 
 
-def _summary_request(args: Namespace, path: Path, summary: Summary) -> CodeRequest:
+def _build_summary_request(args: Namespace, path: Path, summary: PytestSummary) -> CodeRequest:
     files = sorted({test.file for test in summary.tests})
     around = [Path(os.path.abspath(path)).parent, Path.cwd()]
     candidates = [folder for start in around for folder in (start, *start.parents)]
@@ -149,11 +149,11 @@ def _summary_request(args: Namespace, path: Path, summary: Summary) -> CodeReque
     datasets = (root / test.dataset for test in summary.tests if test.dataset)
     return CodeRequest(
         kind="pytest",
-        scripts=(*(root / file for file in files), *_conftests(root, files)),
+        scripts=(*(root / file for file in files), *_find_conftests(root, files)),
         start=root,
         root=root,
         tests=tuple(dict.fromkeys(test.nodeid or test.test for test in summary.tests)),
-        more_files=tuple(_pytest_settings(root)),
+        more_files=tuple(_find_pytest_settings(root)),
         modules=summary.code,
         leave_out=frozenset(each.resolve() for each in datasets),
         allow_changed=args.allow_changed_code,
@@ -161,13 +161,13 @@ def _summary_request(args: Namespace, path: Path, summary: Summary) -> CodeReque
     )
 
 
-def _conftests(root: Path, files: list[str]) -> list[Path]:
+def _find_conftests(root: Path, files: list[str]) -> list[Path]:
     folders = {folder for file in files for folder in Path(file).parents}
     return sorted(path for each in folders if (path := root / each / "conftest.py").is_file())
 
 
-def _pytest_settings(root: Path) -> Iterator[Path]:
+def _find_pytest_settings(root: Path) -> Iterator[Path]:
     """The files that pytest reads its settings from."""
-    for name, mark in _PYTEST_SETTINGS.items():
+    for name, mark in _PYTEST_CONFIG_SECTIONS.items():
         if (root / name).is_file() and mark in (root / name).read_text("utf-8", "replace"):
             yield root / name

@@ -7,17 +7,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from assay.datasets import DATASET, RESULTS
+from assay.datasets import DATASET_FILE, RESULTS
 from assay.types import Sample, Status, open_private, redact
 
-_OUTCOME: dict[str, Any] = {
+_CLEARED_OUTCOME: dict[str, Any] = {
     "score": None,
     "status": Status.PENDING,
     "failure": None,
     "group_index": None,
     "rollout_id": None,
 }
-_ROLLOUT: dict[str, Any] = {
+_CLEARED_ROLLOUT: dict[str, Any] = {
     "trajectory": None,
     "tokens": [],
     "loss_mask": [],
@@ -34,7 +34,7 @@ class SampleFiles:
 
         with ExitStack() as stack:
             self._results = stack.enter_context(open_private(folder / RESULTS))
-            self._dataset = stack.enter_context(open_private(folder / DATASET))
+            self._dataset = stack.enter_context(open_private(folder / DATASET_FILE))
             self._files = stack.pop_all()
 
     def add(self, samples: Iterable[Sample], *, rolled_out: bool) -> tuple[int, int]:
@@ -75,7 +75,9 @@ class SampleFiles:
 
 def restore_row(sample: Sample, *, rolled_out: bool) -> Sample:
     """The sample as it was before it was evaluated."""
-    return sample.model_copy(update={**_OUTCOME, **(_ROLLOUT if rolled_out else {})})
+    return sample.model_copy(
+        update={**_CLEARED_OUTCOME, **(_CLEARED_ROLLOUT if rolled_out else {})}
+    )
 
 
 def redact_values(value: Any) -> Any:

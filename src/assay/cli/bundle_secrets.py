@@ -28,18 +28,18 @@ _SECRET_FILES = (
     "service_account*.json",
     "secrets.*",
 )
-_SECRET_NAME = re.compile(
+_SECRET_NAME_IN_CODE = re.compile(
     r"api[_-]?key|secret|passw|credential|(^|[_-])token$|(access|auth|oauth|bearer)[_-]token"
     r"|^authorization$",
     re.IGNORECASE,
 )
-_SETTING = re.compile(r"""["']?([\w.-]+)["']?\s*[:=]\s*["']?([^\s"',;]+)""")
+_SETTING_LINE = re.compile(r"""["']?([\w.-]+)["']?\s*[:=]\s*["']?([^\s"',;]+)""")
 """A name and its value in a file of settings, such as `api_key: "..."`."""
 
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@{}]*:[^\s/@{}<$]{4,}@")
-_SETTINGS_FILES = frozenset({".cfg", ".conf", ".ini", ".json", ".toml", ".yaml", ".yml"})
-_SHORTEST = 8
-_KEYS = Redactor(())
+_SETTINGS_SUFFIXES = frozenset({".cfg", ".conf", ".ini", ".json", ".toml", ".yaml", ".yml"})
+_MIN_SUSPECTED_LENGTH = 8
+_PATTERN_REDACTOR = Redactor(())
 """Knows no secret, only what secrets look like."""
 
 
@@ -54,13 +54,13 @@ def refuse_secrets(path: Path, name: str, *, allow_suspected: bool) -> None:
 
     `allow_suspected`: what only looks like one is allowed; a secret of this process never is.
     """
-    line = next(_known_secrets(path), None)
+    line = next(_find_known_secrets(path), None)
     if line is not None:
         raise ConfigError(
             f"{name}:{line} contains a secret that an environment variable of this process holds",
             hint="read it from the environment in the code, then run the evaluation again",
         )
-    line = None if allow_suspected else next(_suspected_secrets(path), None)
+    line = None if allow_suspected else next(_find_suspected_secrets(path), None)
     if line is not None:
         raise ConfigError(
             f"{name}:{line} contains what looks like a secret",
@@ -69,62 +69,62 @@ def refuse_secrets(path: Path, name: str, *, allow_suspected: bool) -> None:
         )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _number_lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         yield from enumerate(file, start=1)
 
 
-def _known_secrets(path: Path) -> Iterator[int]:
-    for number, line in _lines(path):
-        if redact(line) != _KEYS.clean(line):
+def _find_known_secrets(path: Path) -> Iterator[int]:
+    for number, line in _number_lines(path):
+        if redact(line) != _PATTERN_REDACTOR.clean(line):
             yield number
 
 
-def _suspected_secrets(path: Path) -> Iterator[int]:
-    for number, line in _lines(path):
-        if _KEYS.clean(line) != line or _PASSWORD_IN_ADDRESS.search(line):
+def _find_suspected_secrets(path: Path) -> Iterator[int]:
+    for number, line in _number_lines(path):
+        if _PATTERN_REDACTOR.clean(line) != line or _PASSWORD_IN_ADDRESS.search(line):
             yield number
-        if path.suffix.lower() in _SETTINGS_FILES and _is_secret_setting(line):
+        if path.suffix.lower() in _SETTINGS_SUFFIXES and _is_secret_setting(line):
             yield number
     if path.suffix == ".py":
-        yield from _secret_literals(path)
+        yield from _find_secret_literals(path)
 
 
 def _is_secret_setting(line: str) -> bool:
     return any(
-        _SECRET_NAME.search(found[1]) and _is_secret_text(found[2])
-        for found in _SETTING.finditer(line)
+        _SECRET_NAME_IN_CODE.search(found[1]) and _is_secret_text(found[2])
+        for found in _SETTING_LINE.finditer(line)
     )
 
 
-def _secret_literals(path: Path) -> Iterator[int]:
+def _find_secret_literals(path: Path) -> Iterator[int]:
     """Lines that give something named like a secret as text, such as `api_key="..."`."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):
-        for name, value in _named_values(node):
-            texts = _texts(value) if _SECRET_NAME.search(name) else ()
+        for name, value in _find_named_values(node):
+            texts = _find_literal_texts(value) if _SECRET_NAME_IN_CODE.search(name) else ()
             if any(map(_is_secret_text, texts)):
                 yield value.lineno
 
 
-def _named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+def _find_named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.keyword) and node.arg is not None:
         yield node.arg, node.value
     elif isinstance(node, ast.Assign):
         for target in node.targets:
-            yield _last_name(target), node.value
+            yield _read_last_name(target), node.value
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        yield _last_name(node.target), node.value
+        yield _read_last_name(node.target), node.value
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value, value
 
 
-def _last_name(node: ast.expr) -> str:
+def _read_last_name(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -133,24 +133,28 @@ def _last_name(node: ast.expr) -> str:
     return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
 
 
-def _texts(value: ast.expr) -> Iterator[str]:
+def _find_literal_texts(value: ast.expr) -> Iterator[str]:
     """The texts that a value may be: itself, or what it is where a variable is not set."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         # After the word for how it is sent: `Token ...`.
         yield value.value.rpartition(" ")[2] if value.value.count(" ") == 1 else value.value
     elif isinstance(value, ast.JoinedStr | ast.BoolOp):
         for each in value.values:
-            yield from _texts(each)
+            yield from _find_literal_texts(each)
     elif isinstance(value, ast.IfExp):
-        yield from (*_texts(value.body), *_texts(value.orelse))
-    elif isinstance(value, ast.Call) and _last_name(value.func) in ("get", "getenv", "SecretStr"):
+        yield from (*_find_literal_texts(value.body), *_find_literal_texts(value.orelse))
+    elif isinstance(value, ast.Call) and _read_last_name(value.func) in (
+        "get",
+        "getenv",
+        "SecretStr",
+    ):
         # The first argument of the others is the name of the variable.
-        for each in value.args[0 if _last_name(value.func) == "SecretStr" else 1 :]:
-            yield from _texts(each)
+        for each in value.args[0 if _read_last_name(value.func) == "SecretStr" else 1 :]:
+            yield from _find_literal_texts(each)
 
 
 def _is_secret_text(text: str) -> bool:
     """Letters and digits without spaces: placeholders such as `not-needed` have no digits."""
-    if len(text) < _SHORTEST or any(map(str.isspace, text)):
+    if len(text) < _MIN_SUSPECTED_LENGTH or any(map(str.isspace, text)):
         return False
     return any(map(str.isdigit, text)) and any(map(str.isalpha, text))

@@ -11,11 +11,11 @@ from assay.datasets import BundledRun, load_samples
 from assay.types import Sample
 
 
-class _Read(BaseModel):
+class _SummaryModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class SummaryTest(_Read):
+class SummaryTest(_SummaryModel):
     """One test of a summary."""
 
     test: str
@@ -28,7 +28,7 @@ class SummaryTest(_Read):
     dataset_fingerprint: str | None = None
 
 
-class Summary(_Read):
+class PytestSummary(_SummaryModel):
     """What a bundle takes from a summary."""
 
     created: str
@@ -37,9 +37,11 @@ class Summary(_Read):
     """Files of the tests and of what they imported, with the sha256 of each."""
 
 
-def summary_runs(summary: Summary, rows: Path) -> Iterator[tuple[BundledRun, Iterator[Sample]]]:
+def read_summary_runs(
+    summary: PytestSummary, rows: Path
+) -> Iterator[tuple[BundledRun, Iterator[Sample]]]:
     """Each test with its samples, which follow one another in the file."""
-    samples = _Grouped(rows)
+    samples = _SamplesByTest(rows)
     for number, test in enumerate(summary.tests, start=1):
         repeats = test.config.get("repeats")
         yield (
@@ -49,7 +51,7 @@ def summary_runs(summary: Summary, rows: Path) -> Iterator[tuple[BundledRun, Ite
                 status="completed",
                 config=test.config,
                 config_fingerprint=test.config_fingerprint,
-                dataset=None if test.dataset is None else dataset_name(test.dataset),
+                dataset=None if test.dataset is None else strip_dataset_folder(test.dataset),
                 dataset_fingerprint=test.dataset_fingerprint,
                 repeats=repeats if isinstance(repeats, int) and repeats > 0 else 1,
                 created_at=summary.created,
@@ -61,7 +63,7 @@ def summary_runs(summary: Summary, rows: Path) -> Iterator[tuple[BundledRun, Ite
         )
 
 
-class _Grouped:
+class _SamplesByTest:
     """Samples of a file, one test after another."""
 
     def __init__(self, rows: Path) -> None:
@@ -74,6 +76,6 @@ class _Grouped:
             self._next = next(self._samples, None)
 
 
-def dataset_name(dataset: str) -> str:
+def strip_dataset_folder(dataset: str) -> str:
     """The name of a dataset without the folders of this machine."""
     return os.path.basename(dataset) if os.path.isabs(dataset) else dataset

@@ -11,7 +11,7 @@ from . import (
     certify_verify,
 )
 
-ACTIONS = {
+CERTIFY_ACTIONS = {
     "plan": (certify_plan, "show what a certification would run, prove and cost; calls nothing"),
     "run": (certify_run, "run a certification and record it"),
     "verify": (certify_verify, "hold a certificate against the manifest of what is deployed"),
@@ -24,7 +24,7 @@ ACTIONS = {
 def configure(parser: ArgumentParser) -> None:
     """Declare the actions of the command."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (module, does) in ACTIONS.items():
+    for name, (module, does) in CERTIFY_ACTIONS.items():
         action = actions.add_parser(
             name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False
         )
@@ -33,11 +33,11 @@ def configure(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Do what the action does; each has its own exit status."""
-    status: int = ACTIONS[args.action][0].main(args)
+    status: int = CERTIFY_ACTIONS[args.action][0].main(args)
     return status
 
 
 def refuse(words: Sequence[str]) -> None:
     """Leave no earlier certificate behind when the command line of a run is wrong."""
     if words and words[0] == "run":
-        certify_run.refuse(words[1:])
+        certify_run.set_aside_on_usage_error(words[1:])

@@ -10,10 +10,10 @@ from typing import Any
 from assay.certify import ChangeClass, ManifestChange, compare_manifests
 from assay.types import Manifest
 
-from .exit_status import NO, YES
-from .terminal import cut, plain_lines, print_json
+from .exit_status import EXIT_FAIL, EXIT_PASS
+from .terminal import cut, print_json, sanitize_lines
 
-_CLASSES: tuple[ChangeClass, ...] = ("weakened", "moved", "strengthened", "other")
+_CHANGE_CLASSES: tuple[ChangeClass, ...] = ("weakened", "moved", "strengthened", "other")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -40,29 +40,29 @@ def add_guard_options(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0, or 1 when a change is of a class that was not to be; 2 a manifest is bad."""
     changes = compare_manifests(Manifest.load(args.old), Manifest.load(args.new), agent=args.agent)
-    status = NO if refused(changes, args) else YES
+    status = EXIT_FAIL if has_refused_change(changes, args) else EXIT_PASS
     if args.json:
-        print_json({"exit_status": status, **changes_as_json(changes)})
+        print_json({"exit_status": status, **changes_to_dict(changes)})
     else:
-        print(plain_lines("\n".join(change_lines(changes))))
+        print(sanitize_lines("\n".join(format_manifest_changes(changes))))
     return status
 
 
-def refused(changes: Sequence[ManifestChange], args: Namespace) -> bool:
+def has_refused_change(changes: Sequence[ManifestChange], args: Namespace) -> bool:
     """Whether one of the changes is of a class that the options refuse."""
     classes = {each.change for each in changes}
     return (args.no_weaken and "weakened" in classes) or (args.no_move and "moved" in classes)
 
 
-def changes_as_json(changes: Sequence[ManifestChange]) -> dict[str, Any]:
+def changes_to_dict(changes: Sequence[ManifestChange]) -> dict[str, Any]:
     """What the lines say."""
     return {
-        "counts": _counts(changes),
+        "counts": _count_change_classes(changes),
         "changes": [json.loads(each.model_dump_json()) for each in changes],
     }
 
 
-def change_lines(changes: Sequence[ManifestChange]) -> list[str]:
+def format_manifest_changes(changes: Sequence[ManifestChange]) -> list[str]:
     """A block for each change, and a count of the classes."""
     if not changes:
         return ["nothing changed"]
@@ -72,17 +72,19 @@ def change_lines(changes: Sequence[ManifestChange]) -> list[str]:
         note = f" ({each.note})" if each.note else ""
         lines += [
             f"{each.change:<14}{cut(f'{where}{note}', 100)}",
-            f"{'':<14}{cut(f'old  {_shown(each.old)}', 200)}",
-            f"{'':<14}{cut(f'new  {_shown(each.new)}', 200)}",
+            f"{'':<14}{cut(f'old  {_format_manifest_value(each.old)}', 200)}",
+            f"{'':<14}{cut(f'new  {_format_manifest_value(each.new)}', 200)}",
         ]
-    counted = ", ".join(f"{count} {name}" for name, count in _counts(changes).items() if count)
+    counted = ", ".join(
+        f"{count} {name}" for name, count in _count_change_classes(changes).items() if count
+    )
     return [*lines, "", f"{'changes':<14}{counted}"]
 
 
-def _counts(changes: Sequence[ManifestChange]) -> dict[str, int]:
+def _count_change_classes(changes: Sequence[ManifestChange]) -> dict[str, int]:
     counted = Counter(each.change for each in changes)
-    return {name: counted[name] for name in _CLASSES}
+    return {name: counted[name] for name in _CHANGE_CLASSES}
 
 
-def _shown(value: Any) -> str:
+def _format_manifest_value(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)

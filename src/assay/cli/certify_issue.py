@@ -6,20 +6,26 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from assay.certify import Issuing, ManifestChange, Resource, compare_manifests, read_signing_key
+from assay.certify import (
+    IssueOptions,
+    ManifestChange,
+    Resource,
+    compare_manifests,
+    read_signing_key,
+)
 from assay.errors import ConfigError
 from assay.types import Manifest
 
-from .certify_diff import add_guard_options, change_lines
-from .certify_keygen import add_passphrase_option, passphrase_from
+from .certify_diff import add_guard_options, format_manifest_changes
+from .certify_keygen import add_passphrase_option, read_passphrase
 from .eval_overrides import count
-from .terminal import plain_lines
+from .terminal import sanitize_lines
 
-_DIGEST = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,31}):([0-9a-f]{8,256})")
-_DEFAULTS = Issuing()
+_ALGORITHM_AND_DIGEST = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,31}):([0-9a-f]{8,256})")
+_ISSUE_DEFAULTS = IssueOptions()
 
 
-def add_issuing_options(parser: ArgumentParser) -> None:
+def add_issue_options(parser: ArgumentParser) -> None:
     """Declare how certificates are issued."""
     parser.add_argument(
         "--sign",
@@ -31,13 +37,13 @@ def add_issuing_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--valid-days",
         type=count,
-        default=_DEFAULTS.valid_days,
+        default=_ISSUE_DEFAULTS.valid_days,
         metavar="N",
         help="how long the certificate holds after the last call (default: %(default)s)",
     )
     parser.add_argument(
         "--subject",
-        type=subject,
+        type=parse_subject,
         action="append",
         default=[],
         metavar="NAME=ALGORITHM:DIGEST",
@@ -52,44 +58,44 @@ def add_issuing_options(parser: ArgumentParser) -> None:
     add_guard_options(parser)
 
 
-def subject(text: str) -> Resource:
+def parse_subject(text: str) -> Resource:
     """An artifact by name and digest."""
     name, _, rest = text.rpartition("=")
-    algorithm, value = digest(rest)
+    algorithm, value = parse_digest(rest)
     if not name:
         raise ArgumentTypeError(f"{text!r} is not NAME=ALGORITHM:DIGEST")
     return Resource(name=name, digest={algorithm: value})
 
 
-def subject_words(resource: Resource) -> str:
-    """What `subject` reads."""
+def format_subject(resource: Resource) -> str:
+    """What `parse_subject` reads."""
     ((algorithm, value),) = resource.digest.items()
     return f"{resource.name}={algorithm}:{value}"
 
 
-def digest(text: str) -> tuple[str, str]:
+def parse_digest(text: str) -> tuple[str, str]:
     """`sha256:...`, `gitCommit:...`: an algorithm and a digest in lower-case hexadecimal."""
-    found = _DIGEST.fullmatch(text)
+    found = _ALGORITHM_AND_DIGEST.fullmatch(text)
     if found is None:
         raise ArgumentTypeError(f"{text!r} is not ALGORITHM:DIGEST, such as sha256:0123abcd...")
     return found[1], found[2]
 
 
-def issuing_from(args: Namespace) -> Issuing:
+def build_issue_options(args: Namespace) -> IssueOptions:
     """How certificates are issued. Raises `ConfigError` before anything is run."""
     if args.sign is not None and args.output is None:
         raise ConfigError("there is no place for what --sign signs", hint="give -o FOLDER")
     if args.output is not None:
-        _check_place(args.output)
+        _check_certificate_folder(args.output)
     if args.sign is None and args.passphrase_env is not None:
         raise ConfigError("--passphrase-env is for the key of --sign")
     key = None
     if args.sign is not None:
-        key = read_signing_key(args.sign, passphrase=passphrase_from(args))
-    return Issuing(valid_days=args.valid_days, subjects=tuple(args.subject), key=key)
+        key = read_signing_key(args.sign, passphrase=read_passphrase(args))
+    return IssueOptions(valid_days=args.valid_days, subjects=tuple(args.subject), key=key)
 
 
-def _check_place(folder: Path) -> None:
+def _check_certificate_folder(folder: Path) -> None:
     """Refuse now what could not be written to after everything was paid for."""
     whole = folder.absolute()
     there = next(each for each in (whole, *whole.parents) if each.exists())
@@ -97,7 +103,7 @@ def _check_place(folder: Path) -> None:
         raise ConfigError("nothing can be written there", where=str(folder))
 
 
-def changes_since_baseline(args: Namespace) -> tuple[ManifestChange, ...]:
+def compare_with_old_manifest(args: Namespace) -> tuple[ManifestChange, ...]:
     """What changed since `--baseline`, told on stderr. Nothing where none is given."""
     if args.baseline is None:
         if args.no_weaken or args.no_move:
@@ -105,5 +111,5 @@ def changes_since_baseline(args: Namespace) -> tuple[ManifestChange, ...]:
         return ()
     old, new = Manifest.load(args.baseline), Manifest.load(args.manifest)
     changes = compare_manifests(old, new, agent=args.agent)
-    print(plain_lines("\n".join(change_lines(changes))), file=sys.stderr)
+    print(sanitize_lines("\n".join(format_manifest_changes(changes))), file=sys.stderr)
     return changes

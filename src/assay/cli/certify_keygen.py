@@ -7,8 +7,8 @@ from pathlib import Path
 from assay.certify import generate_key
 from assay.errors import ConfigError
 
-from .exit_status import YES
-from .terminal import plain_lines, print_json
+from .exit_status import EXIT_PASS
+from .terminal import print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_passphrase_option(parser: ArgumentParser, does: str) -> None:
     )
 
 
-def passphrase_from(args: Namespace) -> str | None:
+def read_passphrase(args: Namespace) -> str | None:
     """The passphrase in the variable that was named. Raises `ConfigError` where there is none."""
     name: str | None = args.passphrase_env
     if name is None:
@@ -46,15 +46,15 @@ def passphrase_from(args: Namespace) -> str | None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 written, 2 not: there is a file already, or no place for one."""
-    made = generate_key(args.output, passphrase=passphrase_from(args))
+    made = generate_key(args.output, passphrase=read_passphrase(args))
     if args.json:
         files = {"private": str(made.private), "public": str(made.public)}
         print_json({**files, "key_id": made.key_id})
-        return YES
+        return EXIT_PASS
     lines = [
         f"private       {made.private}: keep it secret, sign with it",
         f"public        {made.public}: give it to whoever verifies",
         f"key id        {made.key_id}",
     ]
-    print(plain_lines("\n".join(lines)))
-    return YES
+    print(sanitize_lines("\n".join(lines)))
+    return EXIT_PASS

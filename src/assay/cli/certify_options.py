@@ -6,10 +6,10 @@ from pathlib import Path
 from assay.certify import CertifySettings, Runner
 from assay.datasets import FetchRules
 
-from .eval_overrides import count, seconds
-from .judge_backends import read_endpoint
+from .eval_overrides import count, parse_seconds
+from .judge_backends import read_endpoint_option
 
-_DEFAULTS = CertifySettings()
+_CERTIFY_DEFAULTS = CertifySettings()
 
 
 def add_certify_options(parser: ArgumentParser) -> None:
@@ -33,11 +33,11 @@ def add_certify_options(parser: ArgumentParser) -> None:
         metavar="PROVIDER:MODEL[@URL]|FILE.json",
         help="where the judge is; another model than the manifest's makes it a rehearsal",
     )
-    _add_dataset_options(parser)
-    _add_calling_options(parser)
+    _add_golden_dataset_options(parser)
+    _add_call_options(parser)
 
 
-def _add_dataset_options(parser: ArgumentParser) -> None:
+def _add_golden_dataset_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--dataset", metavar="PATH|URI", help="rehearse with another dataset: no certificate"
     )
@@ -56,43 +56,43 @@ def _add_dataset_options(parser: ArgumentParser) -> None:
     )
 
 
-def _add_calling_options(parser: ArgumentParser) -> None:
+def _add_call_options(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="make the seeds of calls from N")
     parser.add_argument(
         "--timeout",
-        type=seconds,
-        default=_DEFAULTS.timeout_s,
+        type=parse_seconds,
+        default=_CERTIFY_DEFAULTS.timeout_s,
         metavar="SECONDS",
         help="an agent that takes longer has failed (default: %(default)g)",
     )
     parser.add_argument(
         "--concurrency",
         type=count,
-        default=_DEFAULTS.concurrency,
+        default=_CERTIFY_DEFAULTS.concurrency,
         metavar="N",
         help="samples in progress at once (default: %(default)s)",
     )
     parser.add_argument(
         "--latency-concurrency",
         type=count,
-        default=_DEFAULTS.latency_concurrency,
+        default=_CERTIFY_DEFAULTS.latency_concurrency,
         metavar="N",
         help="calls of the agent at once where its times are limited (default: %(default)s)",
     )
     parser.add_argument(
         "--warmup",
-        type=_number,
+        type=_parse_warmup,
         metavar="N",
         help="calls before the first that counts (default: 1 where times are limited)",
     )
 
 
-def settings_from(args: Namespace) -> CertifySettings:
+def build_certify_settings(args: Namespace) -> CertifySettings:
     """The settings that the options describe. Raises `ConfigError` for wrong ones."""
     return CertifySettings(
-        runner=_runner(args.runner),
+        runner=_read_runner_option(args.runner),
         tools=args.tools,
-        judge=None if args.judge is None else read_endpoint(args.judge),
+        judge=None if args.judge is None else read_endpoint_option(args.judge),
         dataset=args.dataset,
         limit=args.limit,
         seed=args.seed,
@@ -104,13 +104,13 @@ def settings_from(args: Namespace) -> CertifySettings:
     )
 
 
-def _runner(text: str | None) -> Runner | None:
+def _read_runner_option(text: str | None) -> Runner | None:
     if text is not None and text.lower().endswith(".json") and Path(text).is_file():
-        return read_endpoint(text)
+        return read_endpoint_option(text)
     return text
 
 
-def _number(text: str) -> int:
+def _parse_warmup(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is not a number of 0 or more")
     return int(text)

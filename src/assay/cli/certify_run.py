@@ -15,15 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from assay.certify import (
-    BrokeOff,
+    CertificationAborted,
+    CertificationInterrupted,
     CertificationPlan,
     CertificationResult,
-    Interrupted,
-    Issuing,
+    IssueOptions,
+    back_up_reports,
     certify,
+    check_provable,
     plan_certifications,
-    refuse_hopeless,
-    set_aside,
     write_reports,
 )
 from assay.errors import AssayError, ConfigError
@@ -31,32 +31,38 @@ from assay.runner import Stop
 from assay.store import Store
 from assay.types import Manifest
 
-from .certify_diff import changes_as_json, refused
+from .certify_diff import changes_to_dict, has_refused_change
 from .certify_issue import (
-    add_issuing_options,
-    changes_since_baseline,
-    issuing_from,
-    subject_words,
+    add_issue_options,
+    build_issue_options,
+    compare_with_old_manifest,
+    format_subject,
 )
-from .certify_lines import result_lines
-from .certify_options import add_certify_options, settings_from
-from .certify_plan import skipped_lines
-from .eval_overrides import seconds
-from .exit_status import COULD_NOT_TELL, INTERRUPTED, NO, YES, status_of
-from .github_summary import tell_github
-from .progress_bar import display_for
-from .redirect import users_output_on_stderr
-from .resume import without_secrets
-from .signals import leave_now, stopping_on_signals, ticking
-from .store_option import add_store_option, follow_up, store_location
-from .terminal import plain_lines, print_json
+from .certify_lines import format_certification
+from .certify_options import add_certify_options, build_certify_settings
+from .certify_plan import format_skipped_agents
+from .eval_overrides import parse_seconds
+from .exit_status import (
+    EXIT_FAIL,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    choose_exit_status,
+)
+from .github_summary import write_github_summary
+from .progress_bar import choose_display
+from .redirect import redirect_output_to_stderr
+from .resume import redact_option_value
+from .signals import exit_interrupted, stop_on_signals, tick_periodically
+from .store_option import add_store_option, build_next_command, find_store_location
+from .terminal import print_json, sanitize_lines
 
-_REPEATED = (
+_CERTIFY_RESUME_OPTIONS = (
     "agent runner tools judge dataset limit seed timeout concurrency latency-concurrency warmup "
     "store output sign passphrase-env valid-days"
 ).split()
-_SWITCHES = ("allow-private", "allow-outside", "fail-on-warn")
-_WORST_FIRST = (INTERRUPTED, NO, COULD_NOT_TELL, YES)
+_CERTIFY_RESUME_FLAGS = ("allow-private", "allow-outside", "fail-on-warn")
+_STATUS_PRECEDENCE = (EXIT_INTERRUPTED, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS)
 """A definite no comes before what could not be told: no second try can change it."""
 
 
@@ -71,7 +77,7 @@ def configure(parser: ArgumentParser) -> None:
         help="write the result, the certificate, a card and JUnit XML here; with several agents, "
         "in a folder for each",
     )
-    add_issuing_options(parser)
+    add_issue_options(parser)
     parser.add_argument(
         "--fail-on-warn", action="store_true", help="exit 1 when a criterion that warns is missed"
     )
@@ -82,7 +88,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--grace",
-        type=seconds,
+        type=parse_seconds,
         default=30.0,
         metavar="SECONDS",
         help="after Ctrl-C, how long samples in flight may take to end (default: 30)",
@@ -96,14 +102,14 @@ def main(args: Namespace) -> int:
     """Exit status: 0 certified, 1 a strict criterion failed, 2 nothing was run, 3 could not tell,
     130 interrupted.
     """
-    aside = _set_aside(args)
+    aside = _set_aside_earlier_results(args)
     try:
-        return _run(args)
+        return _run_certifications(args)
     finally:
-        _tell_aside(aside)
+        _print_set_aside(aside)
 
 
-def refuse(words: Sequence[str]) -> None:
+def set_aside_on_usage_error(words: Sequence[str]) -> None:
     """Rename earlier results also where the command line is wrong, as far as it can be read."""
     known = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     known.add_argument("-o", "--output", type=Path)
@@ -111,17 +117,17 @@ def refuse(words: Sequence[str]) -> None:
     with suppress(ArgumentError):
         args, others = known.parse_known_args(words)
         args.manifest = next((each for each in others if os.path.isfile(each)), "")
-        _tell_aside(_set_aside(args))
+        _print_set_aside(_set_aside_earlier_results(args))
 
 
-def _tell_aside(aside: list[Path]) -> None:
+def _print_set_aside(aside: list[Path]) -> None:
     for path in aside:
         if path.name.startswith("certificate") and not path.with_suffix("").exists():
             message = f"{path} is the earlier certificate; this run did not renew it"
-            print(plain_lines(message), file=sys.stderr)
+            print(sanitize_lines(message), file=sys.stderr)
 
 
-def _set_aside(args: Namespace) -> list[Path]:
+def _set_aside_earlier_results(args: Namespace) -> list[Path]:
     """Rename earlier certificates and reports before anything can end this run; the new names."""
     if args.output is None:
         return []
@@ -129,43 +135,43 @@ def _set_aside(args: Namespace) -> list[Path]:
         agents = [args.agent] if args.agent else list(Manifest.load(args.manifest).agents)
     except AssayError:
         agents = []  # which is told when the plan is made
-    folders = [args.output, *(args.output / _folder_name(agent) for agent in agents)]
+    folders = [args.output, *(args.output / _make_folder_name(agent) for agent in agents)]
     try:
-        return [path for folder in folders for path in set_aside(folder)]
+        return [path for folder in folders for path in back_up_reports(folder)]
     except OSError as error:
         message = f"the earlier results cannot be renamed: {error.strerror}"
         raise ConfigError(message, where=str(args.output)) from error
 
 
-def _run(args: Namespace) -> int:
-    issuing = issuing_from(args)
-    if refused(changes := changes_since_baseline(args), args):
+def _run_certifications(args: Namespace) -> int:
+    issuing = build_issue_options(args)
+    if has_refused_change(changes := compare_with_old_manifest(args), args):
         if args.json:
-            print_json({"exit_status": NO, "results": [], **changes_as_json(changes)})
+            print_json({"exit_status": EXIT_FAIL, "results": [], **changes_to_dict(changes)})
         print("the manifest is not as strict as it was; nothing was run", file=sys.stderr)
-        return NO
+        return EXIT_FAIL
     # Whatever the user's own code prints is no result of this command.
-    with TemporaryDirectory(prefix="assay-") as folder, users_output_on_stderr():
+    with TemporaryDirectory(prefix="assay-") as folder, redirect_output_to_stderr():
         plans = plan_certifications(
-            args.manifest, settings_from(args), agent=args.agent, folder=Path(folder)
+            args.manifest, build_certify_settings(args), agent=args.agent, folder=Path(folder)
         )
         if args.resume is not None and len(plans) > 1:
             raise ConfigError("--resume is for one agent", hint="say which with --agent")
         for plan in plans:
-            refuse_hopeless(plan)
-        places = _Places(args.output, several=len(plans) > 1)
+            check_provable(plan)
+        places = _OutputFolders(args.output, several=len(plans) > 1)
         _refuse_shared_folders(places, plans)
-        with Store.open(store_location(args)) as store:
-            ends = [_ended(plan, store, args, places, issuing) for plan in plans]
-    status = min((end.status for end in ends), key=_WORST_FIRST.index)
-    _tell(ends, plans, args, status)
-    if status == INTERRUPTED:
-        leave_now()
+        with Store.open(find_store_location(args)) as store:
+            ends = [_certify_and_report(plan, store, args, places, issuing) for plan in plans]
+    status = min((end.status for end in ends), key=_STATUS_PRECEDENCE.index)
+    _print_certifications(ends, plans, args, status)
+    if status == EXIT_INTERRUPTED:
+        exit_interrupted()
     return status
 
 
 @dataclass(frozen=True)
-class _End:
+class _AgentOutcome:
     """What became of one agent."""
 
     agent: str
@@ -176,7 +182,7 @@ class _End:
 
 
 @dataclass(frozen=True)
-class _Places:
+class _OutputFolders:
     """Where the files of each agent go."""
 
     folder: Path | None
@@ -185,10 +191,10 @@ class _Places:
     def of(self, agent: str) -> Path | None:
         if self.folder is None or not self.several:
             return self.folder
-        return self.folder / _folder_name(agent)
+        return self.folder / _make_folder_name(agent)
 
 
-def _refuse_shared_folders(places: _Places, plans: tuple[CertificationPlan, ...]) -> None:
+def _refuse_shared_folders(places: _OutputFolders, plans: tuple[CertificationPlan, ...]) -> None:
     folders = [places.of(plan.definition.id) for plan in plans]
     if places.folder is not None and len(set(folders)) < len(folders):
         raise ConfigError(
@@ -196,75 +202,81 @@ def _refuse_shared_folders(places: _Places, plans: tuple[CertificationPlan, ...]
         )
 
 
-def _ended(
-    plan: CertificationPlan, store: Store, args: Namespace, places: _Places, issuing: Issuing
-) -> _End:
+def _certify_and_report(
+    plan: CertificationPlan,
+    store: Store,
+    args: Namespace,
+    places: _OutputFolders,
+    issuing: IssueOptions,
+) -> _AgentOutcome:
     agent = plan.definition.id
     try:
-        result = asyncio.run(_certified(plan, store, args))
-    except Interrupted as stopped:
-        problem = f"interrupted; what was measured is kept. {_go_on(args, agent, stopped.run_id)}"
-        return _End(agent, INTERRUPTED, problem=problem)
-    except BrokeOff as broken:
-        problem = f"{broken}\nwhat was measured is kept. {_go_on(args, agent, broken.run_id)}"
-        return _End(agent, COULD_NOT_TELL, problem=problem)
+        result = asyncio.run(_certify_with_display(plan, store, args))
+    except CertificationInterrupted as stopped:
+        problem = f"interrupted; what was measured is kept. {_format_resume_hint(args, agent, stopped.run_id)}"
+        return _AgentOutcome(agent, EXIT_INTERRUPTED, problem=problem)
+    except CertificationAborted as broken:
+        problem = f"{broken}\nwhat was measured is kept. {_format_resume_hint(args, agent, broken.run_id)}"
+        return _AgentOutcome(agent, EXIT_INCONCLUSIVE, problem=problem)
     except ConfigError:
         raise
     except AssayError as error:
         # The other agents may be within reach.
-        return _End(agent, status_of(error), problem=str(error))
+        return _AgentOutcome(agent, choose_exit_status(error), problem=str(error))
     status = result.exit_status(fail_on_warn=args.fail_on_warn)
     written: tuple[Path, ...] = ()
     if (out := places.of(agent)) is not None:
         try:
             written = write_reports(result, out, definition=plan.definition, issuing=issuing)
         except OSError as error:
-            problem = f"cannot be written: {error}. {_go_on(args, agent, result.run)}"
-            return _End(agent, COULD_NOT_TELL, result, problem=problem)
-    tell_github(result, Path(args.manifest))
-    unsure = status == COULD_NOT_TELL
-    go_on = f"could not be told. {_go_on(args, agent, result.run)}" if unsure else None
-    return _End(agent, status, result, written, go_on)
+            problem = f"cannot be written: {error}. {_format_resume_hint(args, agent, result.run)}"
+            return _AgentOutcome(agent, EXIT_INCONCLUSIVE, result, problem=problem)
+    write_github_summary(result, Path(args.manifest))
+    unsure = status == EXIT_INCONCLUSIVE
+    go_on = f"could not be told. {_format_resume_hint(args, agent, result.run)}" if unsure else None
+    return _AgentOutcome(agent, status, result, written, go_on)
 
 
-async def _certified(plan: CertificationPlan, store: Store, args: Namespace) -> CertificationResult:
+async def _certify_with_display(
+    plan: CertificationPlan, store: Store, args: Namespace
+) -> CertificationResult:
     stop = Stop(grace_s=args.grace)
-    with display_for(quiet=args.quiet) as display, stopping_on_signals(stop, display):
+    with choose_display(quiet=args.quiet) as display, stop_on_signals(stop, display):
         display.say(f"certifying {plan.definition.id}: {plan.agent_calls} calls of the agent")
-        async with ticking(display):
+        async with tick_periodically(display):
             return await certify(
                 plan, store=store, resume=args.resume, watch=display.watch, stop=stop
             )
 
 
-def _tell(
-    ends: list[_End], plans: tuple[CertificationPlan, ...], args: Namespace, status: int
+def _print_certifications(
+    ends: list[_AgentOutcome], plans: tuple[CertificationPlan, ...], args: Namespace, status: int
 ) -> None:
     if args.json:
         skipped = [{"agent": key, "why": why} for key, why in plans[0].manifest.skipped.items()]
-        results = [_plain(end) for end in ends]
+        results = [_agent_outcome_to_dict(end) for end in ends]
         print_json({"exit_status": status, "results": results, "skipped": skipped})
     else:
         told = [
             "\n".join(
                 [
-                    *result_lines(end.result),
+                    *format_certification(end.result),
                     *(f"{'written':<14}{path}" for path in end.written),
                     "next:",
-                    f"  {follow_up(args, 'show', end.result.run)}",
+                    f"  {build_next_command(args, 'show', end.result.run)}",
                 ]
             )
             for end in ends
             if end.result is not None
         ]
         if told:
-            print(plain_lines("\n\n".join([*told, *skipped_lines(plans[0].manifest)])))
+            print(sanitize_lines("\n\n".join([*told, *format_skipped_agents(plans[0].manifest)])))
     for end in ends:
         if end.problem is not None:
-            print(plain_lines(f"{end.agent}: {end.problem}"), file=sys.stderr)
+            print(sanitize_lines(f"{end.agent}: {end.problem}"), file=sys.stderr)
 
 
-def _plain(end: _End) -> dict[str, Any]:
+def _agent_outcome_to_dict(end: _AgentOutcome) -> dict[str, Any]:
     result = end.result
     return {
         "agent": end.agent,
@@ -276,19 +288,19 @@ def _plain(end: _End) -> dict[str, Any]:
     }
 
 
-def _folder_name(agent: str) -> str:
+def _make_folder_name(agent: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-") or "agent"
 
 
-def _go_on(args: Namespace, agent: str, run_id: str) -> str:
+def _format_resume_hint(args: Namespace, agent: str, run_id: str) -> str:
     """The command that goes on with a run, without passwords."""
     words = ["assay", "certify", "run", args.manifest]
     given = {**vars(args), "agent": agent}
-    for name in _REPEATED:
+    for name in _CERTIFY_RESUME_OPTIONS:
         value = given[name.replace("-", "_")]
         if value is not None:
-            words += [f"--{name}", without_secrets(str(value))]
+            words += [f"--{name}", redact_option_value(str(value))]
     for each in args.subject:
-        words += ["--subject", subject_words(each)]
-    words += [f"--{name}" for name in _SWITCHES if given[name.replace("-", "_")]]
+        words += ["--subject", format_subject(each)]
+    words += [f"--{name}" for name in _CERTIFY_RESUME_FLAGS if given[name.replace("-", "_")]]
     return f"Go on with:\n  {shlex.join([*words, '--resume', run_id])}"

@@ -7,20 +7,26 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from assay.certify import Demands, Finding, Verification, read_verifying_key, verify_certificate
+from assay.certify import (
+    CertificateFinding,
+    Verification,
+    VerifyPolicy,
+    read_verifying_key,
+    verify_certificate,
+)
 from assay.datasets import FetchRules
-from assay.stats import plural
+from assay.stats import format_plural
 from assay.types import Endpoint
 
-from .certify_issue import digest
+from .certify_issue import parse_digest
 from .eval_overrides import count
-from .exit_status import NO, YES
-from .judge_backends import read_endpoint
-from .terminal import cut, plain, plain_lines, print_json
+from .exit_status import EXIT_FAIL, EXIT_PASS
+from .judge_backends import read_endpoint_option
+from .terminal import cut, print_json, sanitize_lines, sanitize_to_line
 
-_SAID = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
+_FINDING_LABELS = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
 
-_UNITS = {
+_DURATION_UNITS = {
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
@@ -52,7 +58,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--require-subject",
-        type=digest,
+        type=parse_digest,
         action="append",
         default=[],
         metavar="ALGORITHM:DIGEST",
@@ -66,7 +72,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-age",
-        type=span,
+        type=parse_duration,
         metavar="DURATION",
         help="the last measurement must not be older, such as 30d or 12h",
     )
@@ -86,11 +92,11 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="the judge's API may also have answered under this name",
     )
-    _add_dataset_options(parser)
+    _add_refetch_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
-def _add_dataset_options(parser: ArgumentParser) -> None:
+def _add_refetch_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--refetch-dataset",
         action="store_true",
@@ -106,8 +112,8 @@ def _add_dataset_options(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 verified, 1 not, 2 no certificate or no manifest, 3 the dataset is away."""
-    endpoint = required_endpoint(args.require_runner)
-    demands = Demands(
+    endpoint = read_required_endpoint(args.require_runner)
+    demands = VerifyPolicy(
         keys=tuple(read_verifying_key(path) for path in args.key),
         allow_unsigned=args.allow_unsigned,
         refetch_dataset=args.refetch_dataset,
@@ -121,71 +127,71 @@ def main(args: Namespace) -> int:
         judge_models=tuple(args.judge_model),
     )
     found = verify_certificate(args.certificate, args.manifest, agent=args.agent, demands=demands)
-    status = YES if found.verified else NO
+    status = EXIT_PASS if found.verified else EXIT_FAIL
     if args.json:
-        print_json({"exit_status": status, **_plain(found)})
+        print_json({"exit_status": status, **_verification_to_dict(found)})
     else:
-        print(plain_lines("\n".join(verification_lines(found, str(args.certificate)))))
+        print(sanitize_lines("\n".join(format_verification(found, str(args.certificate)))))
     return status
 
 
-def span(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """`30d`, `12h`, `90m`, `2w`: a length of time."""
     found = re.fullmatch(r"(\d{1,6})([mhdw])", text)
     if found is None or not int(found[1]):
         raise ArgumentTypeError(f"{text!r} is not a duration such as 30d, 12h or 2w")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(found[1]) * _DURATION_UNITS[found[2]]
 
 
-def required_endpoint(runner: str | None) -> Endpoint | None:
+def read_required_endpoint(runner: str | None) -> Endpoint | None:
     """The endpoint that `--require-runner` names by its file; None for other runners."""
     if runner is None or not runner.lower().endswith(".json") or not Path(runner).is_file():
         return None
-    return read_endpoint(runner)
+    return read_endpoint_option(runner)
 
 
-def verification_lines(found: Verification, certificate: str) -> list[str]:
+def format_verification(found: Verification, certificate: str) -> list[str]:
     """A line for each check, and what is expected and found of each that does not match."""
-    lines = [_line("certificate", certificate)]
+    lines = [_format_verification_line("certificate", certificate)]
     if (said := found.certification) is not None:
         until = f"{said.valid_until:%Y-%m-%d}"
         lines += [
-            _line("agent", said.agent.id),
-            _line("tested as", said.agent.runner),
-            _line("result", f"{said.verdict}, valid until {until}"),
+            _format_verification_line("agent", said.agent.id),
+            _format_verification_line("tested as", said.agent.runner),
+            _format_verification_line("result", f"{said.verdict}, valid until {until}"),
         ]
     lines.append("")
     for finding in found.findings:
-        lines += _finding_lines(finding)
-    return [*lines, "", _line("verdict", _verdict(found))]
+        lines += _format_verification_finding(finding)
+    return [*lines, "", _format_verification_line("verdict", _format_verification_verdict(found))]
 
 
-def _finding_lines(finding: Finding) -> list[str]:
-    said = _SAID[finding.status]
+def _format_verification_finding(finding: CertificateFinding) -> list[str]:
+    said = _FINDING_LABELS[finding.status]
     if finding.status != "mismatch":
-        return [_line(said, f"{finding.check}: {finding.found}")]
+        return [_format_verification_line(said, f"{finding.check}: {finding.found}")]
     return [
-        f"{said:<14}{plain(finding.check)}",
-        f"{'':<14}  expected  {plain(finding.expected)}",
-        f"{'':<14}  found     {plain(finding.found)}",
+        f"{said:<14}{sanitize_to_line(finding.check)}",
+        f"{'':<14}  expected  {sanitize_to_line(finding.expected)}",
+        f"{'':<14}  found     {sanitize_to_line(finding.found)}",
     ]
 
 
-def _verdict(found: Verification) -> str:
+def _format_verification_verdict(found: Verification) -> str:
     if not found.verified:
-        return f"NOT VERIFIED: {len(found.mismatches)} of {plural(len(found.findings), 'check')}"
+        return f"NOT VERIFIED: {len(found.mismatches)} of {format_plural(len(found.findings), 'check')}"
     if found.signature == "signed":
         return "VERIFIED, and signed"
-    return f"VERIFIED, but {_UNSIGNED[found.signature]}: anybody could have written it"
+    return f"VERIFIED, but {_SIGNATURE_NOTES[found.signature]}: anybody could have written it"
 
 
-_UNSIGNED = {"unsigned": "unsigned", "not checked": "its signature was not checked"}
+_SIGNATURE_NOTES = {"unsigned": "unsigned", "not checked": "its signature was not checked"}
 
 
-def _plain(found: Verification) -> dict[str, Any]:
+def _verification_to_dict(found: Verification) -> dict[str, Any]:
     shown: dict[str, Any] = json.loads(found.model_dump_json())
     return shown
 
 
-def _line(label: str, text: str) -> str:
+def _format_verification_line(label: str, text: str) -> str:
     return f"{label:<14}{cut(text, 66)}"

@@ -17,16 +17,16 @@ from assay.store import Run
 from assay.types import Sample
 
 from .eval_overrides import count
-from .exit_status import COULD_NOT_TELL, NO, YES, CouldNotTell
+from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .ingest_output import write_file, write_stdout
 from .store_option import add_store_option, open_store
-from .terminal import cut, padded, plain_lines, print_json
+from .terminal import cut, pad, print_json, sanitize_lines
 
-_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
-_LISTED = 20
-_LABEL = 14
-_WIDTH = 80
-_NAME_WIDTH = 30
+_SAMPLE_FILE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
+_MAX_LISTED_FINDINGS = 20
+_CHECK_LABEL_WIDTH = 14
+_CHECK_LINE_WIDTH = 80
+_CHECK_NAME_WIDTH = 30
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -50,10 +50,10 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 all pass, 1 some check failed, 3 something could not be judged or read."""
     checks = checks_from(args.checks)
-    _refuse_inputs(args)
-    account = Account(checks, args.source, args.output)
+    _refuse_to_overwrite_source(args)
+    account = CheckReport(checks, args.source, args.output)
     with ExitStack() as stack:
-        samples = _judged(_opened(args, account, stack), account)
+        samples = _check_samples(_open_checked_samples(args, account, stack), account)
         if args.output is None:
             for _ in samples:
                 pass
@@ -62,15 +62,15 @@ def main(args: Namespace) -> int:
         else:
             write_file(Path(args.output), samples, Sample.to_json)
     if args.output == "-":
-        print(plain_lines("\n".join(account.lines())), file=sys.stderr)
+        print(sanitize_lines("\n".join(account.lines())), file=sys.stderr)
     elif args.json:
         print_json(account.json())
     else:
-        print(plain_lines("\n".join(account.lines())))
+        print(sanitize_lines("\n".join(account.lines())))
     return account.exit_status
 
 
-def _refuse_inputs(args: Namespace) -> None:
+def _refuse_to_overwrite_source(args: Namespace) -> None:
     if args.output == "-" and args.json:
         raise ConfigError("--json and `-o -` both write to stdout", hint="give -o a file")
     for given in (args.source, args.checks):
@@ -80,7 +80,7 @@ def _refuse_inputs(args: Namespace) -> None:
 
 
 @dataclass
-class Tally:
+class CheckCounts:
     """How often one check passed, failed and could not be judged."""
 
     passed: int = 0
@@ -89,7 +89,7 @@ class Tally:
 
 
 @dataclass
-class Account:
+class CheckReport:
     """What was found, in constant memory: counts, and the first of what is worth showing."""
 
     checks: Checks
@@ -101,12 +101,12 @@ class Account:
 
     stream: SampleStream | None = None
     unfinished: str | None = None
-    tallies: list[Tally] = field(init=False)
+    tallies: list[CheckCounts] = field(init=False)
     listed: dict[str, list[tuple[str, str, str]]] = field(init=False)
     """The first failed and not judged: sample, check and reason."""
 
     def __post_init__(self) -> None:
-        self.tallies = [Tally() for _ in self.checks.checks]
+        self.tallies = [CheckCounts() for _ in self.checks.checks]
         self.listed = {"failed": [], "not judged": []}
 
     def judge(self, sample: Sample) -> Sample:
@@ -122,7 +122,7 @@ class Account:
             kind = "not judged" if finding.passed is None else "failed"
             tally.failed += finding.passed is False
             tally.not_judged += finding.passed is None
-            if len(self.listed[kind]) < _LISTED:
+            if len(self.listed[kind]) < _MAX_LISTED_FINDINGS:
                 self.listed[kind].append((sample.id, check.name, finding.reason))
         self.passed += good
         return sample.model_copy(update={"score": self.checks.result(findings)})
@@ -137,41 +137,43 @@ class Account:
         pairs = zip(self.checks.checks, self.tallies, strict=True)
         deciding = [tally for check, tally in pairs if check.decides]
         if any(tally.failed for tally in deciding):
-            return NO
+            return EXIT_FAIL
         missing = self.unread or self.unfinished or any(tally.not_judged for tally in deciding)
-        return COULD_NOT_TELL if missing or not self.samples else YES
+        return EXIT_INCONCLUSIVE if missing or not self.samples else EXIT_PASS
 
     def lines(self) -> Iterator[str]:
         """The same as `json`, for people."""
-        yield _line("source", cut(self.source, _WIDTH - _LABEL))
-        yield _line("samples", f"{self.samples} checked, {self.passed} pass every check")
+        yield _format_check_line("source", cut(self.source, _CHECK_LINE_WIDTH - _CHECK_LABEL_WIDTH))
+        yield _format_check_line(
+            "samples", f"{self.samples} checked, {self.passed} pass every check"
+        )
         if self.stream is not None and self.unread:
-            yield _line("not read", str(self.stream.skipped))
+            yield _format_check_line("not read", str(self.stream.skipped))
         if self.unfinished is not None:
-            yield _line("unfinished", self.unfinished)
+            yield _format_check_line("unfinished", self.unfinished)
         yield "checks"
         for check, tally in zip(self.checks.checks, self.tallies, strict=True):
             counts = f"{tally.passed} passed, {tally.failed} failed"
             unjudged = f", {tally.not_judged} not judged" if tally.not_judged else ""
             tracked = "" if check.decides else " (tracked only)"
-            yield f"  {padded(check.name, _NAME_WIDTH)} {counts}{unjudged}{tracked}"
+            yield f"  {pad(check.name, _CHECK_NAME_WIDTH)} {counts}{unjudged}{tracked}"
         for kind in self.listed:
-            yield from self._list(kind)
+            yield from self._format_listed(kind)
         if self.output is not None and self.output != "-":
-            yield _line("file", self.output)
+            yield _format_check_line("file", self.output)
 
-    def _list(self, kind: str) -> Iterator[str]:
+    def _format_listed(self, kind: str) -> Iterator[str]:
         found = self.listed[kind]
         if not found:
             return
         yield kind
         for sample_id, name, reason in found:
-            yield f"  {cut(sample_id, 40)}: {cut(name, _NAME_WIDTH)}"
-            yield f"    {cut(reason, 4 * _WIDTH)}"
-        if more := self._total(kind) - len(found):
+            yield f"  {cut(sample_id, 40)}: {cut(name, _CHECK_NAME_WIDTH)}"
+            yield f"    {cut(reason, 4 * _CHECK_LINE_WIDTH)}"
+        if more := self._count_findings(kind) - len(found):
             yield f"  and {more} more: -o FILE writes every result"
 
-    def _total(self, kind: str) -> int:
+    def _count_findings(self, kind: str) -> int:
         return sum(t.failed if kind == "failed" else t.not_judged for t in self.tallies)
 
     def json(self) -> dict[str, Any]:
@@ -192,7 +194,7 @@ class Account:
                 dict(zip(keys, each, strict=True)) for each in self.listed["not judged"]
             ],
             "more": {
-                kind.replace(" ", "_"): self._total(kind) - len(found)
+                kind.replace(" ", "_"): self._count_findings(kind) - len(found)
                 for kind, found in self.listed.items()
             },
             "not_read": {"count": self.unread, "problems": [str(each) for each in problems]},
@@ -201,31 +203,33 @@ class Account:
         }
 
 
-def _opened(args: Namespace, account: Account, stack: ExitStack) -> Iterator[Sample]:
+def _open_checked_samples(
+    args: Namespace, account: CheckReport, stack: ExitStack
+) -> Iterator[Sample]:
     """The samples of a file or of a run. What is not there is refused before one is read."""
-    if is_file(args.source):
+    if is_sample_file(args.source):
         account.stream = load_samples(args.source, args.limit, on_bad_row="skip")
         return iter(account.stream)
     run = stack.enter_context(open_store(args)).run(args.source)
     account.source = f"run {run.id}"
-    account.unfinished = _unfinished(run)
+    account.unfinished = _describe_unfinished_run(run)
     return islice(run.samples(), args.limit)
 
 
-def is_file(source: str) -> bool:
+def is_sample_file(source: str) -> bool:
     """Whether a name is a file's or a dataset's, rather than a run's."""
-    looks_so = source.lower().endswith(_FILES) or "/" in source or os.sep in source
+    looks_so = source.lower().endswith(_SAMPLE_FILE_SUFFIXES) or "/" in source or os.sep in source
     return looks_so or os.path.exists(source)
 
 
-def _unfinished(run: Run) -> str | None:
+def _describe_unfinished_run(run: Run) -> str | None:
     row = run.row()
     if row.status == "completed":
         return None
     return f"the run is {row.status}, with {row.totals.recorded} results"
 
 
-def _judged(samples: Iterator[Sample], account: Account) -> Iterator[Sample]:
+def _check_samples(samples: Iterator[Sample], account: CheckReport) -> Iterator[Sample]:
     try:
         for sample in samples:
             yield account.judge(sample)
@@ -233,8 +237,8 @@ def _judged(samples: Iterator[Sample], account: Account) -> Iterator[Sample]:
         if not account.samples:
             raise
         # What was read was judged; what is behind the fault may be just what would have failed.
-        raise CouldNotTell(error.message, where=error.where, hint=error.hint) from error
+        raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
 
 
-def _line(label: str, text: str) -> str:
-    return f"{label:<{_LABEL}}{text}"
+def _format_check_line(label: str, text: str) -> str:
+    return f"{label:<{_CHECK_LABEL_WIDTH}}{text}"

@@ -3,14 +3,14 @@
 import json
 from argparse import ArgumentParser, Namespace
 
-from assay.stats import Comparison, Conclusion, shared_bounds
+from assay.stats import Comparison, Conclusion, find_shared_bounds
 from assay.stats import compare as compare_results
 from assay.store import PROVENANCE, Run
 
-from .exit_status import COULD_NOT_TELL, NO, YES
+from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .option_numbers import count
 from .store_option import add_store_option, open_store
-from .terminal import plain_lines, print_json
+from .terminal import print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -33,34 +33,34 @@ def main(args: Namespace) -> int:
     """Exit status 0; with `--fail-on-regression` 1 when worse, 3 when it cannot be told."""
     with open_store(args) as store:
         a, b = store.run(args.a), store.run(args.b)
-        bounds = shared_bounds(a.spec.config, b.spec.config)
+        bounds = find_shared_bounds(a.spec.config, b.spec.config)
         comparison = compare_results(a.results(), b.results(), bounds=bounds, limit=args.limit)
     if args.json:
         print_json(
             {
                 "a": a.id,
                 "b": b.id,
-                "configurations_differ_in": differing(a, b),
+                "configurations_differ_in": list_config_differences(a, b),
                 "conclusion": str(comparison.conclusion),
                 **json.loads(comparison.model_dump_json()),
             }
         )
     else:
-        print(plain_lines("\n".join([*_heads(a, b), *comparison.lines()])))
-    return _status(comparison) if args.fail_on_regression else YES
+        print(sanitize_lines("\n".join([*_format_compared_runs(a, b), *comparison.lines()])))
+    return _choose_compare_exit_status(comparison) if args.fail_on_regression else EXIT_PASS
 
 
-def differing(a: Run, b: Run) -> list[str]:
+def list_config_differences(a: Run, b: Run) -> list[str]:
     """The parts of the configurations that are not the same."""
     old, new = a.spec.config, b.spec.config
     return sorted(key for key in {*old, *new} - PROVENANCE if old.get(key) != new.get(key))
 
 
-def _heads(a: Run, b: Run) -> list[str]:
-    parts = ", ".join(differing(a, b)) or "nothing of their configurations"
+def _format_compared_runs(a: Run, b: Run) -> list[str]:
+    parts = ", ".join(list_config_differences(a, b)) or "nothing of their configurations"
     return [f"{'first run':<14}{a.id}", f"{'second run':<14}{b.id}", f"{'differ in':<14}{parts}"]
 
 
-def _status(comparison: Comparison) -> int:
-    statuses = {Conclusion.WORSE: NO, Conclusion.TOO_FEW: COULD_NOT_TELL}
-    return statuses.get(comparison.conclusion, YES)
+def _choose_compare_exit_status(comparison: Comparison) -> int:
+    statuses = {Conclusion.WORSE: EXIT_FAIL, Conclusion.TOO_FEW: EXIT_INCONCLUSIVE}
+    return statuses.get(comparison.conclusion, EXIT_PASS)

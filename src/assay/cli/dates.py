@@ -4,13 +4,13 @@ import re
 from argparse import ArgumentTypeError
 from datetime import UTC, datetime, timedelta
 
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_AGE_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
-def moment(text: str) -> datetime:
+def parse_moment(text: str) -> datetime:
     """A date, a time in ISO 8601 (in UTC unless it says otherwise), or so many h, d or w ago."""
     if ago := re.fullmatch(r"(\d{1,6})([hdw])", text):
-        return datetime.now(UTC) - int(ago[1]) * _UNITS[ago[2]]
+        return datetime.now(UTC) - int(ago[1]) * _AGE_UNITS[ago[2]]
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

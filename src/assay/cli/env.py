@@ -25,7 +25,7 @@ from assay.errors import AssayError, ConfigError
 from assay.types import ToolSpec
 
 TOKEN_VARIABLE = "ASSAY_ENV_TOKEN"
-_SHIPPED = ("basic", "calculator")
+_BUILTIN_ENVIRONMENTS = ("basic", "calculator")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 after SIGINT or SIGTERM, 2 when nothing could be served."""
-    served = load_served(args.environment)
+    served = load_served_environment(args.environment)
     given = os.environ.get(TOKEN_VARIABLE) or None
     made = None
     if given is None and (args.token or not is_loopback(args.host)):
@@ -81,13 +81,13 @@ def main(args: Namespace) -> int:
 
 
 async def _serve(
-    served: "Served", settings: ServerSettings, *, as_json: bool, made_token: str | None
+    served: "ServedEnvironment", settings: ServerSettings, *, as_json: bool, made_token: str | None
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    tools = await probed_tools(served)
+    tools = await probe_tools(served)
     async with EnvironmentServer(served.make, settings, tools=tools) as server:
         _announce(server.url, tools is not None, as_json=as_json, made_token=made_token)
         await stop.wait()
@@ -108,7 +108,7 @@ def _announce(url: str, mcp: bool, *, as_json: bool, made_token: str | None) -> 
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedEnvironment:
     """What a target on the command line stands for."""
 
     name: str
@@ -116,16 +116,16 @@ class Served:
     takes_task: bool
 
 
-def load_served(target: str) -> Served:
+def load_served_environment(target: str) -> ServedEnvironment:
     """Find what makes the environments. Raises `ConfigError` for whatever is wrong with it."""
-    if target in _SHIPPED or target.startswith("gym:"):
+    if target in _BUILTIN_ENVIRONMENTS or target.startswith("gym:"):
         shipped = environment_by_name(target)
-        return Served(target, lambda task: shipped(), takes_task=False)
-    factory = _imported(target)
-    parameter = _task_parameter(factory, target)
+        return ServedEnvironment(target, lambda task: shipped(), takes_task=False)
+    factory = _import_environment_factory(target)
+    parameter = _find_task_parameter(factory, target)
 
     def make(task: Mapping[str, Any]) -> Environment:
-        made = _called(factory, parameter, task)
+        made = _call_environment_factory(factory, parameter, task)
         if not isinstance(made, Environment):
             raise ConfigError(
                 f"makes a {type(made).__name__}, which is no environment",
@@ -134,13 +134,13 @@ def load_served(target: str) -> Served:
             )
         return made
 
-    return Served(target, make, takes_task=parameter is not None)
+    return ServedEnvironment(target, make, takes_task=parameter is not None)
 
 
-def _imported(target: str) -> Callable[..., object]:
+def _import_environment_factory(target: str) -> Callable[..., object]:
     module, colon, name = target.partition(":")
     if not module or not colon or not name:
-        names = ", ".join((*_SHIPPED, "gym:NAME"))
+        names = ", ".join((*_BUILTIN_ENVIRONMENTS, "gym:NAME"))
         raise ConfigError(
             "an environment is given as module:Class",
             where=target,
@@ -163,7 +163,7 @@ def _imported(target: str) -> Callable[..., object]:
     return factory
 
 
-def _task_parameter(factory: Callable[..., object], target: str) -> inspect.Parameter | None:
+def _find_task_parameter(factory: Callable[..., object], target: str) -> inspect.Parameter | None:
     """The parameter that takes the task, if there is one."""
     try:
         parameters = inspect.signature(factory).parameters
@@ -186,7 +186,7 @@ def _task_parameter(factory: Callable[..., object], target: str) -> inspect.Para
     )
 
 
-def _called(
+def _call_environment_factory(
     factory: Callable[..., object], parameter: inspect.Parameter | None, task: Mapping[str, Any]
 ) -> object:
     if parameter is None:
@@ -196,7 +196,7 @@ def _called(
     return factory(**{parameter.name: task})
 
 
-async def probed_tools(served: Served) -> Sequence[ToolSpec] | None:
+async def probe_tools(served: ServedEnvironment) -> Sequence[ToolSpec] | None:
     """The tools of an environment made for the purpose; None if it takes a task to make one.
 
     Raises `ConfigError` when not even an environment without a task can be made.

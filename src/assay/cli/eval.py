@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import AssayError, ConfigError
 from assay.runner import EvalConfig, EvalReport, Resume, Stop, evaluate, expect_endpoint
-from assay.stats import plural
+from assay.stats import format_plural
 from assay.store import Run, RunSpec, Store
 
-from .eval_file import EvalFile, load_eval_file, users_traceback
+from .eval_file import EvalFile, format_user_traceback, load_eval_file
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
     count,
-    dollars,
-    failure_limit,
     names_model,
-    overridden,
-    resume_from,
-    seconds,
+    override_config,
+    parse_dollars,
+    parse_failure_limit,
+    parse_seconds,
+    read_resume_options,
 )
-from .exit_status import WRONG_REQUEST, CouldNotTell
-from .progress_bar import Display, display_for
-from .redirect import users_output_on_stderr
-from .resume import resume_command
-from .run_code import describe_code
-from .run_summary import Ending
-from .signals import leave_now, stopping_on_signals, ticking
-from .store_option import add_store_option, follow_up, store_location
-from .terminal import plain_lines, print_json
+from .exit_status import EXIT_USAGE_ERROR, InconclusiveError
+from .progress_bar import Display, choose_display
+from .redirect import redirect_output_to_stderr
+from .resume import build_resume_command
+from .run_code import describe_run_code
+from .run_summary import EvalCommandReport
+from .signals import exit_interrupted, stop_on_signals, tick_periodically
+from .store_option import add_store_option, build_next_command, find_store_location
+from .terminal import print_json, sanitize_lines
 
 if TYPE_CHECKING:
     from .eval_bundle import TrustedBundle
@@ -72,7 +72,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="N", help="make the seeds of rollouts from N")
     parser.add_argument("--name", help="what the run is called")
-    _add_limits(parser)
+    _add_limit_options(parser)
     _add_session_options(parser)
     _add_resume_options(parser)
     add_store_option(parser)
@@ -80,19 +80,19 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
-def _add_limits(parser: ArgumentParser) -> None:
+def _add_limit_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-error",
         nargs="?",
         const=True,
-        type=failure_limit,
+        type=parse_failure_limit,
         metavar="X",
         help="stop the run when a sample fails; with X, when more samples fail than this share "
         "(0.1) or count (5)",
     )
     parser.add_argument(
         "--max-cost-usd",
-        type=dollars,
+        type=parse_dollars,
         metavar="USD",
         help="start no further samples once the run has cost this much",
     )
@@ -139,7 +139,7 @@ def _add_resume_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--grace",
-        type=seconds,
+        type=parse_seconds,
         default=30.0,
         metavar="SECONDS",
         help="after Ctrl-C, how long samples in flight may take to end (default: 30)",
@@ -166,44 +166,46 @@ def main(args: Namespace) -> int:
     bundle = open_bundle(args)
     asks = bundle.manifest.code is not None and not args.trust
     if asks and not confirm_code(bundle, quiet=args.quiet):
-        return WRONG_REQUEST
+        return EXIT_USAGE_ERROR
     trusted = trust_bundle(bundle, args)
     if trusted.code.kind == "pytest":
-        from .eval_bundle_tests import run_tests
+        from .eval_bundle_tests import run_bundled_tests
 
-        return run_tests(trusted, args)
+        return run_bundled_tests(trusted, args)
     return _run_bundle(trusted, args)
 
 
 def _run_file(args: Namespace) -> int:
-    resume = resume_from(args)
-    with users_output_on_stderr():
+    resume = read_resume_options(args)
+    with redirect_output_to_stderr():
         loaded = frozenset(sys.modules)
         with expect_endpoint(names_model(args)):
             file = load_eval_file(args.file)
-            session = _Session(file, overridden(file.config, args), args, resume)
-        with _NotingStore.open(store_location(args), create=resume is None) as store:
-            store.provenance = {"code": describe_code(file, args, loaded)}
-            ending = _ending(session, store, "OTHER_RUN")
-    return _report(ending, args)
+            session = _EvalInvocation(file, override_config(file.config, args), args, resume)
+        with _RunTrackingStore.open(find_store_location(args), create=resume is None) as store:
+            store.provenance = {"code": describe_run_code(file, args, loaded)}
+            ending = _evaluate_and_summarise(session, store, "OTHER_RUN")
+    return _print_run_summary(ending, args)
 
 
 def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
-    from .eval_bundle import fixed_location
+    from .eval_bundle import resolve_store_location
 
-    resume, location = resume_from(args), fixed_location(args)
-    with users_output_on_stderr(), trusted.extract() as file:
+    resume, location = read_resume_options(args), resolve_store_location(args)
+    with redirect_output_to_stderr(), trusted.extract() as file:
         settings = Namespace(**{**vars(trusted.args), "limit": None})
         with expect_endpoint(names_model(settings)):
-            session = _Session(file, overridden(file.config, settings), args, resume)
-        with _NotingStore.open(location, create=resume is None) as store:
+            session = _EvalInvocation(file, override_config(file.config, settings), args, resume)
+        with _RunTrackingStore.open(location, create=resume is None) as store:
             baseline, *_ = trusted.import_results(store)
             store.provenance = {"bundle": {"sha256": trusted.bundle.sha256}}
-            ending = _ending(session, store, baseline)
-    return _report(ending, args)
+            ending = _evaluate_and_summarise(session, store, baseline)
+    return _print_run_summary(ending, args)
 
 
-def _ending(session: "_Session", store: "_NotingStore", baseline: str) -> Ending:
+def _evaluate_and_summarise(
+    session: "_EvalInvocation", store: "_RunTrackingStore", baseline: str
+) -> EvalCommandReport:
     """Run the evaluation. `baseline`: the run to compare with next."""
     args = session.args
     if args.session is not None:
@@ -213,25 +215,27 @@ def _ending(session: "_Session", store: "_NotingStore", baseline: str) -> Ending
     run = store.run(report.run_id)
     retried, failures = run.retried(), tuple(run.failure_groups())
     commands = (
-        follow_up(args, "show", run.id),
-        follow_up(args, "compare", baseline, run.id),
+        build_next_command(args, "show", run.id),
+        build_next_command(args, "compare", baseline, run.id),
     )
-    return Ending(report, retried, resume_command(args, run.id), commands, failures)
+    return EvalCommandReport(
+        report, retried, build_resume_command(args, run.id), commands, failures
+    )
 
 
-def _report(ending: Ending, args: Namespace) -> int:
+def _print_run_summary(ending: EvalCommandReport, args: Namespace) -> int:
     if args.json:
         print_json(ending.plain())
     else:
-        print(plain_lines("\n".join(ending.lines())))
+        print(sanitize_lines("\n".join(ending.lines())))
     if ending.problem is not None:
-        print(plain_lines(ending.problem), file=sys.stderr)
+        print(sanitize_lines(ending.problem), file=sys.stderr)
     if ending.report.interrupted:
-        leave_now()
+        exit_interrupted()
     return ending.exit_status
 
 
-class _NotingStore(Store):
+class _RunTrackingStore(Store):
     """Remembers which run was begun, to tell a run that broke off from one that never was."""
 
     begun: Run | None = None
@@ -270,7 +274,9 @@ class _NotingStore(Store):
             return
         total, most = row.spec.total, "an unknown number of samples"
         if total is not None:
-            most = f"up to {plural(total * row.spec.repeats - row.totals.recorded, 'sample')}"
+            most = (
+                f"up to {format_plural(total * row.spec.repeats - row.totals.recorded, 'sample')}"
+            )
         display.say(
             f"{row.holder} works on this run as well: the model calls of {most} may be repeated; "
             "each result is recorded once"
@@ -284,7 +290,7 @@ class _NotingStore(Store):
 
 
 @dataclass(frozen=True)
-class _Session:
+class _EvalInvocation:
     """One invocation: what to run, and how it was asked for."""
 
     file: EvalFile
@@ -292,24 +298,24 @@ class _Session:
     args: Namespace
     resume: Resume | None
 
-    def run(self, store: _NotingStore) -> EvalReport:
-        """Evaluate until it is done or stopped. Raises `CouldNotTell` when a begun run breaks."""
+    def run(self, store: _RunTrackingStore) -> EvalReport:
+        """Evaluate until it is done or stopped. Raises `InconclusiveError` when a begun run breaks."""
         try:
-            with display_for(quiet=self.args.quiet) as store.display:
-                return asyncio.run(self._evaluated(store, store.display))
+            with choose_display(quiet=self.args.quiet) as store.display:
+                return asyncio.run(self._evaluate(store, store.display))
         except Exception as error:
             if store.begun is not None and not isinstance(error, ConfigError):
-                self._broke_off(error, store.begun)
+                self._raise_with_resume_hint(error, store.begun)
             raise
 
-    async def _evaluated(self, store: _NotingStore, display: Display) -> EvalReport:
+    async def _evaluate(self, store: _RunTrackingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
 
         def go_on() -> str | None:
-            return None if store.begun is None else resume_command(self.args, store.begun.id)
+            return None if store.begun is None else build_resume_command(self.args, store.begun.id)
 
-        with stopping_on_signals(stop, display, go_on):
-            async with ticking(display):
+        with stop_on_signals(stop, display, go_on):
+            async with tick_periodically(display):
                 return await evaluate(
                     self.file.dataset,
                     self.config,
@@ -319,12 +325,14 @@ class _Session:
                     stop=stop,
                 )
 
-    def _broke_off(self, error: Exception, run: Run) -> NoReturn:
+    def _raise_with_resume_hint(self, error: Exception, run: Run) -> NoReturn:
         """Raise what ended the run, with the way to go on."""
-        go_on = f"what was recorded is kept; go on with:\n  {resume_command(self.args, run.id)}"
+        go_on = (
+            f"what was recorded is kept; go on with:\n  {build_resume_command(self.args, run.id)}"
+        )
         if isinstance(error, AssayError):
-            raise CouldNotTell(f"{error}\n{go_on}") from error
-        shown = users_traceback(error, self.file.path)
+            raise InconclusiveError(f"{error}\n{go_on}") from error
+        shown = format_user_traceback(error, self.file.path)
         if shown is None:
             raise error
-        raise CouldNotTell(f"the run broke off in your code\n{shown}\n{go_on}") from error
+        raise InconclusiveError(f"the run broke off in your code\n{shown}\n{go_on}") from error

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from assay.datasets import CODE, DATASET, Bundle, BundledCode, load_samples
+from assay.datasets import CODE, DATASET_FILE, Bundle, BundledCode, load_samples
 from assay.errors import ConfigError
 from assay.runner import expect_endpoint
 from assay.store import Store
 from assay.types import Sample
 
-from .bundle import manifest_lines
+from .bundle import format_bundle_manifest
 from .bundle_import import import_bundle
 from .eval_file import EvalFile, load_eval_file
 from .eval_overrides import names_model
-from .run_code import OPTIONS
-from .store_option import store_location
-from .terminal import plain_lines
+from .run_code import RECORDED_OPTIONS
+from .store_option import find_store_location
+from .terminal import sanitize_lines
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class TrustedBundle:
             stack.enter_context(chdir(start))
             with expect_endpoint(names_model(self.args)):
                 file = load_eval_file(f"{code / self.code.files[0]}:{self.code.config}")
-                file = self._with_rows(file, folder / DATASET)
+                file = self._replace_dataset(file, folder / DATASET_FILE)
             yield file
 
-    def _with_rows(self, file: EvalFile, rows: Path) -> EvalFile:
+    def _replace_dataset(self, file: EvalFile, rows: Path) -> EvalFile:
         # The rows are those that were used: a limit of the file was applied to them already.
         stream = load_samples(rows, self.args.limit, adapter=Sample.model_validate)
-        stream.name = self.bundle.manifest.runs[0].dataset or DATASET
+        stream.name = self.bundle.manifest.runs[0].dataset or DATASET_FILE
         return replace(file, config=replace(file.config, max_samples=None), dataset=stream)
 
     def import_results(self, store: Store) -> list[str]:
@@ -85,9 +85,9 @@ def confirm_code(bundle: Bundle, *, quiet: bool) -> bool:
     interactive = sys.stdin is not None and sys.stdin.isatty()
     if quiet and not interactive:
         return True
-    listing = "\n".join(manifest_lines(bundle.manifest))
+    listing = "\n".join(format_bundle_manifest(bundle.manifest))
     notice = "The code of this bundle runs on this machine with your permissions."
-    print(plain_lines(f"{listing}\n{notice}"), file=sys.stderr)
+    print(sanitize_lines(f"{listing}\n{notice}"), file=sys.stderr)
     if not interactive:
         return True
     print("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -107,7 +107,7 @@ def trust_bundle(bundle: Bundle, args: Namespace) -> TrustedBundle:
             "`assay runs import` records them",
         )
     effective = Namespace(**vars(args))
-    for name in OPTIONS:
+    for name in RECORDED_OPTIONS:
         if getattr(args, name) is None and name in code.options:
             setattr(effective, name, code.options[name])
     # The current folder changes before the samples are read.
@@ -115,9 +115,9 @@ def trust_bundle(bundle: Bundle, args: Namespace) -> TrustedBundle:
     return TrustedBundle(absolute, code, effective)
 
 
-def fixed_location(args: Namespace) -> str | Path:
+def resolve_store_location(args: Namespace) -> str | Path:
     """Where the store is, also after the current folder changed."""
-    where = store_location(args)
+    where = find_store_location(args)
     if where is None:
         return Path.cwd() / ".assay" / "assay.db"
     text = os.fspath(where)

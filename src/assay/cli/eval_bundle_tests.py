@@ -9,32 +9,38 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from assay.datasets import CODE, DATASET
+from assay.datasets import CODE, DATASET_FILE
 from assay.errors import ConfigError
 from assay.store import Store
 
-from .eval_bundle import TrustedBundle, fixed_location
-from .exit_status import COULD_NOT_TELL, INTERRUPTED, NO, YES, CouldNotTell
-from .store_option import follow_up
-from .terminal import plain_lines, print_json
+from .eval_bundle import TrustedBundle, resolve_store_location
+from .exit_status import (
+    EXIT_FAIL,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    InconclusiveError,
+)
+from .store_option import build_next_command
+from .terminal import print_json, sanitize_lines
 
-_STATUSES = {0: YES, 1: NO, 2: INTERRUPTED}
-_PASSED_ON = ("model", "limit", "fail_on_error", "max_cost_usd")
-_REFUSED = (
+_EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
+_FORWARDED_OPTIONS = ("model", "limit", "fail_on_error", "max_cost_usd")
+_UNSUPPORTED_OPTIONS = (
     *("key_env", "repeats", "concurrency", "seed", "name", "session", "save_sessions"),
     *("resume", "allow_changed_dataset", "take_over", "rescore", "allow_plain_http"),
 )
 
 
-def run_tests(trusted: TrustedBundle, args: Namespace) -> int:
+def run_bundled_tests(trusted: TrustedBundle, args: Namespace) -> int:
     """Run the bundled tests on the bundled rows. Exit status: that of pytest, as of a command."""
-    for name in _REFUSED:
+    for name in _UNSUPPORTED_OPTIONS:
         if getattr(args, name, None) not in (None, False):
             flag = f"--{name.replace('_', '-')}"
             raise ConfigError(f"{flag} has no effect on the tests of a bundle")
     # Not the file that a session of this folder's own tests writes.
     summary = Path.cwd() / ".assay" / f"bundle-{trusted.bundle.sha256[:8]}.json"
-    store = fixed_location(args)
+    store = resolve_store_location(args)
     with Store.open(store) as opened:
         baselines = trusted.import_results(opened)
     with TemporaryDirectory(prefix="assay-bundle-") as name:
@@ -42,20 +48,20 @@ def run_tests(trusted: TrustedBundle, args: Namespace) -> int:
         trusted.bundle.extract(folder)
         status = _run_pytest(trusted, args, folder, (summary, store))
     tests = [run.test or "" for run in trusted.bundle.manifest.runs]
-    _report(args, summary, dict(zip(tests, baselines, strict=True)))
-    return _STATUSES.get(status, COULD_NOT_TELL)
+    _print_test_runs(args, summary, dict(zip(tests, baselines, strict=True)))
+    return _EXIT_STATUS_BY_PYTEST_CODE.get(status, EXIT_INCONCLUSIVE)
 
 
 def _run_pytest(
     trusted: TrustedBundle, args: Namespace, folder: Path, places: tuple[Path, str | Path]
 ) -> int:
     code = folder / CODE
-    words = [f"--rootdir={code}", "-p", "no:cacheprovider", f"--assay-rows={folder / DATASET}"]
+    words = [f"--rootdir={code}", "-p", "no:cacheprovider", f"--assay-rows={folder / DATASET_FILE}"]
     words += [f"--assay-summary={places[0]}"]
-    for name in _PASSED_ON:
+    for name in _FORWARDED_OPTIONS:
         value = getattr(args, name, None)
         if value is not None:
-            words.append(f"--assay-{name.replace('_', '-')}={_word(value)}")
+            words.append(f"--assay-{name.replace('_', '-')}={_format_option_value(value)}")
     imported = [str(code / each) for each in trusted.code.import_folders]
     kept = [each for each in [os.environ.get("PYTHONPATH")] if each]
     places[0].unlink(missing_ok=True)  # so that an older one is not taken for the new
@@ -74,14 +80,14 @@ def _run_pytest(
     return done.returncode
 
 
-def _word(value: object) -> str:
+def _format_option_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _report(args: Namespace, summary: Path, baselines: dict[str, str]) -> None:
+def _print_test_runs(args: Namespace, summary: Path, baselines: dict[str, str]) -> None:
     """Name the new runs beside the bundled ones."""
     if not summary.is_file():
-        raise CouldNotTell("pytest wrote no summary: no evaluation of the bundle was run")
+        raise InconclusiveError("pytest wrote no summary: no evaluation of the bundle was run")
     tests: list[dict[str, Any]] = json.loads(summary.read_text("utf-8"))["tests"]
     compared = [
         (test["test"], baselines[test["test"]], test["run"])
@@ -93,5 +99,5 @@ def _report(args: Namespace, summary: Path, baselines: dict[str, str]) -> None:
         print_json({"summary": str(summary), "tests": found})
         return
     lines = [f"{'summary':<14}{summary}", "next:"]
-    lines += [f"  {follow_up(args, 'compare', old, new)}" for _, old, new in compared]
-    print(plain_lines("\n".join(lines)))
+    lines += [f"  {build_next_command(args, 'compare', old, new)}" for _, old, new in compared]
+    print(sanitize_lines("\n".join(lines)))

@@ -35,17 +35,17 @@ def load_eval_file(target: str) -> EvalFile:
     """
     path, name = split_target(target)
     module = import_file(path)
-    config = _config(module, name, path)
-    value = _defined(module, "dataset", path)
+    config = _read_eval_config(module, name, path)
+    value = _read_eval_definition(module, "dataset", path)
     # Where the file is a link, its dataset may be beside what it links to.
-    dataset = located_dataset(value, path.parent, path.resolve().parent)
+    dataset = locate_dataset(value, path.parent, path.resolve().parent)
     return EvalFile(path, config, dataset, name)
 
 
-def users_traceback(error: BaseException, path: Path) -> str | None:
+def format_user_traceback(error: BaseException, path: Path) -> str | None:
     """The traceback within the user's file and those beside it; None if it never was there."""
     frame: TracebackType | None = error.__traceback__
-    while frame is not None and not _is_in(path, frame.tb_frame.f_code.co_filename):
+    while frame is not None and not _is_same_path(path, frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
     if frame is None:
         return None
@@ -57,7 +57,7 @@ def users_traceback(error: BaseException, path: Path) -> str | None:
     return "".join(told.format()).rstrip()
 
 
-def _is_in(path: Path, filename: str) -> bool:
+def _is_same_path(path: Path, filename: str) -> bool:
     return os.path.abspath(filename) == os.path.abspath(path)
 
 
@@ -80,7 +80,7 @@ def split_target(target: str) -> tuple[Path, str]:
 
 def import_file(path: Path) -> ModuleType:
     """A user's file as a module. Raises `ConfigError` with the user's own traceback."""
-    name = _module_name(path)
+    name = _choose_module_name(path)
     spec = spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
         raise ConfigError("cannot be imported", where=str(path))
@@ -97,11 +97,11 @@ def import_file(path: Path) -> ModuleType:
     except BaseException as error:
         # A file may also call sys.exit(), which is no Exception.
         del sys.modules[name]
-        raise _mistake(error, path) from None
+        raise _build_import_error(error, path) from None
     return module
 
 
-def _module_name(path: Path) -> str:
+def _choose_module_name(path: Path) -> str:
     """The file's own name, unless it belongs to another module, which would be shadowed.
 
     The same wherever the command is started: the fingerprint of a scorer begins with it.
@@ -110,15 +110,15 @@ def _module_name(path: Path) -> str:
     if not own.isidentifier() or own.startswith("_"):
         return other
     found = find_spec(own)
-    free = found is None or (found.origin is not None and _is_in(path, found.origin))
+    free = found is None or (found.origin is not None and _is_same_path(path, found.origin))
     return own if free else other
 
 
-def _mistake(error: BaseException, path: Path) -> ConfigError:
-    shown = users_traceback(error, path)
+def _build_import_error(error: BaseException, path: Path) -> ConfigError:
+    shown = format_user_traceback(error, path)
     if isinstance(error, AssayError) and shown is not None:
         # What went wrong is said well enough: only the line is missing.
-        line = _last_line(error, path)
+        line = _find_last_line(error, path)
         return ConfigError(str(error), where=f"{path}:{line}")
     if shown is None:
         # A syntax error has no frame in the file; it names file and line itself.
@@ -126,17 +126,17 @@ def _mistake(error: BaseException, path: Path) -> ConfigError:
     return ConfigError(f"the file cannot be imported\n{shown}", where=str(path))
 
 
-def _last_line(error: BaseException, path: Path) -> int:
+def _find_last_line(error: BaseException, path: Path) -> int:
     line, frame = 0, error.__traceback__
     while frame is not None:
-        if _is_in(path, frame.tb_frame.f_code.co_filename):
+        if _is_same_path(path, frame.tb_frame.f_code.co_filename):
             line = frame.tb_lineno
         frame = frame.tb_next
     return line
 
 
-def _config(module: ModuleType, name: str, path: Path) -> EvalConfig:
-    value = _defined(module, name, path)
+def _read_eval_config(module: ModuleType, name: str, path: Path) -> EvalConfig:
+    value = _read_eval_definition(module, name, path)
     if not isinstance(value, EvalConfig):
         raise ConfigError(
             f"`{name}` is a {type(value).__name__}, not an EvalConfig", where=str(path)
@@ -144,7 +144,7 @@ def _config(module: ModuleType, name: str, path: Path) -> EvalConfig:
     return value
 
 
-def _defined(module: ModuleType, name: str, path: Path) -> Any:
+def _read_eval_definition(module: ModuleType, name: str, path: Path) -> Any:
     if name in vars(module):
         return vars(module)[name]
     configs = [each for each, value in vars(module).items() if isinstance(value, EvalConfig)]
@@ -152,13 +152,13 @@ def _defined(module: ModuleType, name: str, path: Path) -> Any:
     if name != "dataset" and configs:
         hint = f"name the one to run: {path}:{configs[0]}"
     raise ConfigError(
-        f"defines no `{name}`; it defines {', '.join(_own_names(module)) or 'nothing'}",
+        f"defines no `{name}`; it defines {', '.join(_list_own_names(module)) or 'nothing'}",
         where=str(path),
         hint=hint,
     )
 
 
-def _own_names(module: ModuleType) -> list[str]:
+def _list_own_names(module: ModuleType) -> list[str]:
     """What the file defines itself: neither modules nor the classes and functions it imported."""
     return [
         f"`{name}`"
@@ -169,7 +169,7 @@ def _own_names(module: ModuleType) -> list[str]:
     ]
 
 
-def located_dataset(value: Any, *folders: Path) -> Source | SampleStream:
+def locate_dataset(value: Any, *folders: Path) -> Source | SampleStream:
     """What a file names as its dataset; a path is meant from the first folder that has it."""
     if not isinstance(value, str | PathLike) or not os.fspath(value):
         dataset: Source | SampleStream = value

@@ -13,7 +13,7 @@ from assay.types import Endpoint
 from .option_numbers import count as count
 from .option_numbers import whole_number as whole_number
 
-_OF_THE_SERVER = (
+_SERVER_FIELDS = (
     "api_base",
     "api_key",
     "key_env",
@@ -25,7 +25,7 @@ _OF_THE_SERVER = (
 """What of an endpoint belongs to its server; the rest says how a model is to answer."""
 
 
-def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
+def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
     """The file's configuration with the options that were given."""
     changes: dict[str, Any] = {
         name: value
@@ -41,10 +41,10 @@ def overridden(config: EvalConfig, args: Namespace) -> EvalConfig:
         if value is not None
     }
     if args.model is not None:
-        changes["endpoint"] = other_model(config.endpoint, parse_model(args.model))
+        changes["endpoint"] = replace_model(config.endpoint, parse_model(args.model))
     endpoint = changes.get("endpoint", config.endpoint)
     if endpoint is not None:
-        changes["endpoint"] = with_key(allow_plain_http(endpoint, args), args)
+        changes["endpoint"] = apply_key_option(apply_plain_http_option(endpoint, args), args)
     elif getattr(args, "key_env", None) is not None:
         raise ConfigError(
             "--key-env has no effect: the file has no endpoint", hint="name one with --model"
@@ -74,12 +74,12 @@ def add_key_option(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--key-env",
         metavar="NAME",
-        type=_variable,
+        type=_parse_variable_name,
         help="read the endpoint's key from this environment variable",
     )
 
 
-def with_key(endpoint: Endpoint, args: Namespace) -> Endpoint:
+def apply_key_option(endpoint: Endpoint, args: Namespace) -> Endpoint:
     """The endpoint, with its key from the variable that was named on the command line."""
     name = getattr(args, "key_env", None)
     if name is None:
@@ -88,21 +88,21 @@ def with_key(endpoint: Endpoint, args: Namespace) -> Endpoint:
     return endpoint.model_copy(update={"key_env": name, "api_key": "", "oauth_token": ""})
 
 
-def _variable(text: str) -> str:
+def _parse_variable_name(text: str) -> str:
     if not text.isidentifier() or not text.isascii():
         # Not shown: it may be the key itself.
         raise ArgumentTypeError("give the name of an environment variable, not the key")
     return text
 
 
-def allow_plain_http(endpoint: Endpoint, args: Namespace) -> Endpoint:
+def apply_plain_http_option(endpoint: Endpoint, args: Namespace) -> Endpoint:
     """The endpoint, with the permission that was given on the command line."""
     if not getattr(args, "allow_plain_http", False):
         return endpoint
     return endpoint.model_copy(update={"allow_plain_http": True})
 
 
-def other_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
+def replace_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
     """`wanted`, asked with the sampling settings of `own`.
 
     The same provider without another address: only the model changes. Otherwise nothing that
@@ -112,14 +112,14 @@ def other_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
         return wanted
     if wanted.provider == own.provider and wanted.api_base is None:
         return own.model_copy(update={"model": wanted.model})
-    server = {name: getattr(wanted, name) for name in _OF_THE_SERVER}
+    server = {name: getattr(wanted, name) for name in _SERVER_FIELDS}
     changed = {"provider": wanted.provider, "model": wanted.model, **server}
     known = {name: getattr(own, name) for name in Endpoint.model_fields}
     # Made anew: fields that this version does not know may be secrets of the old server.
     return Endpoint.model_validate(known | changed)
 
 
-def resume_from(args: Namespace) -> Resume | None:
+def read_resume_options(args: Namespace) -> Resume | None:
     """Which run to go on with. Raises `ConfigError` for options that only a resumed run has."""
     if args.resume is not None:
         return Resume(
@@ -137,7 +137,7 @@ def resume_from(args: Namespace) -> Resume | None:
     return None
 
 
-def failure_limit(text: str) -> bool | int | float:
+def parse_failure_limit(text: str) -> bool | int | float:
     """A value of `fail_on_error`."""
     try:
         return parse_fail_on_error(text)
@@ -147,7 +147,7 @@ def failure_limit(text: str) -> bool | int | float:
         ) from None
 
 
-def dollars(text: str) -> float:
+def parse_dollars(text: str) -> float:
     """An amount of money above 0."""
     try:
         value = float(text)
@@ -158,7 +158,7 @@ def dollars(text: str) -> float:
     return value
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """A time of 0 or more."""
     try:
         value = float(text)

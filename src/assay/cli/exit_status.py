@@ -2,26 +2,26 @@
 
 from assay.errors import AssayError, DatasetOutOfReach, EndpointError, RunStopped, StoreError
 
-YES = 0
-NO = 1
+EXIT_PASS = 0
+EXIT_FAIL = 1
 """A legitimate no: a gate failed, a run got worse."""
 
-WRONG_REQUEST = 2
+EXIT_USAGE_ERROR = 2
 """Nothing was run."""
 
-COULD_NOT_TELL = 3
+EXIT_INCONCLUSIVE = 3
 """Something was out of reach, the results could not be written, or the command broke off."""
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 
-class CouldNotTell(AssayError):
+class InconclusiveError(AssayError):
     """Something that was under way could not be brought to its end."""
 
 
-def status_of(error: AssayError) -> int:
+def choose_exit_status(error: AssayError) -> int:
     """What a command exits with when this error ends it."""
     out_of_reach = isinstance(
-        error, CouldNotTell | DatasetOutOfReach | EndpointError | RunStopped | StoreError
+        error, InconclusiveError | DatasetOutOfReach | EndpointError | RunStopped | StoreError
     )
-    return COULD_NOT_TELL if out_of_reach else WRONG_REQUEST
+    return EXIT_INCONCLUSIVE if out_of_reach else EXIT_USAGE_ERROR

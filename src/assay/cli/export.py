@@ -25,19 +25,19 @@ from assay.export import (
     export_samples,
     format_named,
 )
-from assay.stats import plural
+from assay.stats import format_plural
 
 from .eval_overrides import count
-from .exit_status import COULD_NOT_TELL, NO, YES
-from .export_input import Input, open_input
+from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
+from .export_input import ExportInput, open_export_input
 from .export_tokens import Tokens
 from .store_option import add_store_option
-from .terminal import cut, plain_lines, print_json
+from .terminal import cut, print_json, sanitize_lines
 
-_LABEL = 14
-_WIDTH = 80
-_WORDS = 13
-_SHOWN = 5
+_EXPORT_LABEL_WIDTH = 14
+_EXPORT_LINE_WIDTH = 80
+_OVERLAP_WORDS = 13
+_MAX_LISTED_EXAMPLES = 5
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -55,16 +55,16 @@ def configure(parser: ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", type=Path, required=True, help="the file to write"
     )
     parser.add_argument("--force", action="store_true", help="overwrite the file if it is there")
-    _add_selection(parser)
-    _add_guards(parser)
+    _add_selection_options(parser)
+    _add_filter_options(parser)
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
-def _add_selection(parser: ArgumentParser) -> None:
+def _add_selection_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--min-score",
-        type=number,
+        type=parse_finite_number,
         metavar="X",
         help="only samples that score X or more; of pairs, the better answer; "
         "for trl-kto, from where an answer is good",
@@ -87,7 +87,7 @@ def _add_selection(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--margin",
-        type=number,
+        type=parse_finite_number,
         default=0.0,
         metavar="X",
         help="how much better the chosen answer of a pair must be (default: at all)",
@@ -98,7 +98,7 @@ def _add_selection(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=count, metavar="N", help="write N rows at most")
 
 
-def _add_guards(parser: ArgumentParser) -> None:
+def _add_filter_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         type=Split.parse,
@@ -123,9 +123,9 @@ def _add_guards(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--overlap-words",
         type=count,
-        default=_WORDS,
+        default=_OVERLAP_WORDS,
         metavar="N",
-        help=f"words in a row that count as repeated (default: {_WORDS})",
+        help=f"words in a row that count as repeated (default: {_OVERLAP_WORDS})",
     )
 
 
@@ -140,14 +140,14 @@ def main(args: Namespace) -> int:
         dedupe=args.dedupe,
         limit=args.limit,
     )
-    tokens = _tokens(args)
+    tokens = _build_sample_tokenizer(args)
     with ExitStack() as stack:
-        given = open_input(args, stack)
-        _refuse_inputs(args, given)
+        given = open_export_input(args, stack)
+        _refuse_to_overwrite_inputs(args, given)
         options = ExportOptions(
             split=args.split,
-            lengths=_lengths(args),
-            overlap=_overlap(args),
+            lengths=_build_length_limit(args),
+            overlap=_load_overlap_texts(args),
             tokenise=tokens,
             force=args.force,
         )
@@ -155,14 +155,14 @@ def main(args: Namespace) -> int:
             given.samples, args.output, args.format, selection=selection, options=options
         )
     report.notes[:0] = [*given.notes, *(() if tokens is None else tokens.notes())]
-    _tell(args, given, report)
+    _print_export_report(args, given, report)
     # A row that could not be read might have been the one to write.
     if given.unread:
-        return COULD_NOT_TELL
-    return YES if report.rows else NO
+        return EXIT_INCONCLUSIVE
+    return EXIT_PASS if report.rows else EXIT_FAIL
 
 
-def number(text: str) -> float:
+def parse_finite_number(text: str) -> float:
     """A finite number."""
     try:
         value = float(text)
@@ -173,7 +173,7 @@ def number(text: str) -> float:
     return value
 
 
-def _lengths(args: Namespace) -> Lengths | None:
+def _build_length_limit(args: Namespace) -> Lengths | None:
     if args.max_tokens is None:
         if args.tokenizer is not None and args.format != "trl-sft-tokens":
             raise ConfigError(
@@ -183,10 +183,10 @@ def _lengths(args: Namespace) -> Lengths | None:
         return None
     if args.tokenizer is None:
         return Lengths.recorded(args.max_tokens)
-    return Lengths.by_tokenizer(args.max_tokens, args.tokenizer)
+    return Lengths.from_tokenizer(args.max_tokens, args.tokenizer)
 
 
-def _overlap(args: Namespace) -> EvaluationTexts | None:
+def _load_overlap_texts(args: Namespace) -> EvaluationTexts | None:
     if args.exclude_overlap is None:
         return None
     # A row that cannot be read could be the one that is repeated.
@@ -194,11 +194,11 @@ def _overlap(args: Namespace) -> EvaluationTexts | None:
     return EvaluationTexts(evaluated, words=args.overlap_words)
 
 
-def _tokens(args: Namespace) -> Tokens | None:
+def _build_sample_tokenizer(args: Namespace) -> Tokens | None:
     return Tokens(args.tokenizer) if args.format == "trl-sft-tokens" else None
 
 
-def _refuse_inputs(args: Namespace, given: Input) -> None:
+def _refuse_to_overwrite_inputs(args: Namespace, given: ExportInput) -> None:
     outputs = [args.output] if args.split is None else args.split.files(args.output).values()
     for output in outputs:
         for read in given.files:
@@ -206,47 +206,49 @@ def _refuse_inputs(args: Namespace, given: Input) -> None:
                 raise ConfigError("is what is read: it would be lost", where=f"-o {output}")
 
 
-def _tell(args: Namespace, given: Input, report: ExportReport) -> None:
+def _print_export_report(args: Namespace, given: ExportInput, report: ExportReport) -> None:
     """The result to stdout; what is not in it to stderr, where it is seen in a pipe as well."""
     if args.json:
         unread = {"count": given.unread, "problems": given.problems}
         print_json({"source": given.name, **report.json(), "not_read": unread})
         return
     result = [
-        _line("source", cut(given.name, _WIDTH - _LABEL)),
-        _line("samples", f"{report.read} read, {report.used} used"),
+        _format_export_line("source", cut(given.name, _EXPORT_LINE_WIDTH - _EXPORT_LABEL_WIDTH)),
+        _format_export_line("samples", f"{report.read} read, {report.used} used"),
         *(
-            _line("file", f"{file} ({report.format}, {plural(rows, 'row')})")
+            _format_export_line("file", f"{file} ({report.format}, {format_plural(rows, 'row')})")
             for file, rows in report.files.items()
         ),
     ]
-    print(plain_lines("\n".join(result)))
-    if rest := list(_rest(given, report)):
+    print(sanitize_lines("\n".join(result)))
+    if rest := list(_format_left_out(given, report)):
         # After what it explains, also where both go to the same place.
         sys.stdout.flush()
-        print(plain_lines("\n".join(rest)), file=sys.stderr)
+        print(sanitize_lines("\n".join(rest)), file=sys.stderr)
 
 
-def _rest(given: Input, report: ExportReport) -> Iterator[str]:
+def _format_left_out(given: ExportInput, report: ExportReport) -> Iterator[str]:
     if given.stream is not None and given.unread:
-        yield _line("not read", str(given.stream.skipped))
-    yield from _counted("left out", report.left_out)
-    told = [each for each in report.examples if each.detail][:_SHOWN]
+        yield _format_export_line("not read", str(given.stream.skipped))
+    yield from _format_counts("left out", report.left_out)
+    told = [each for each in report.examples if each.detail][:_MAX_LISTED_EXAMPLES]
     for each in told:
-        yield f"  {cut(each.sample, 40)}: {cut(each.detail, 4 * _WIDTH)}"
-    yield from _counted("no place for", report.lost)
+        yield f"  {cut(each.sample, 40)}: {cut(each.detail, 4 * _EXPORT_LINE_WIDTH)}"
+    yield from _format_counts("no place for", report.lost)
     for note in report.notes:
-        yield _line("note", note)
+        yield _format_export_line("note", note)
     if not report.rows:
-        yield f"nothing was written{_way_out(report)}"
+        yield f"nothing was written{_suggest_export_option(report)}"
 
 
-def _counted(label: str, counts: Counter[str]) -> Iterator[str]:
+def _format_counts(label: str, counts: Counter[str]) -> Iterator[str]:
     for place, (what, times) in enumerate(counts.most_common()):
-        yield _line("" if place else label, f"{times} {cut(what, 3 * _WIDTH)}")
+        yield _format_export_line(
+            "" if place else label, f"{times} {cut(what, 3 * _EXPORT_LINE_WIDTH)}"
+        )
 
 
-def _way_out(report: ExportReport) -> str:
+def _suggest_export_option(report: ExportReport) -> str:
     if not report.read:
         return ": there are no samples"
     if report.format == "trl-sft-tokens" and report.left_out.keys() - {NOT_JUDGED, FAILED, TOO_LOW}:
@@ -256,5 +258,5 @@ def _way_out(report: ExportReport) -> str:
     return ""
 
 
-def _line(label: str, text: str) -> str:
-    return f"{label:<{_LABEL}}{text}"
+def _format_export_line(label: str, text: str) -> str:
+    return f"{label:<{_EXPORT_LABEL_WIDTH}}{text}"

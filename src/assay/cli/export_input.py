@@ -13,15 +13,15 @@ from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
 from assay.types import Sample
 
-from .check import is_file
-from .exit_status import CouldNotTell
+from .check import is_sample_file
+from .exit_status import InconclusiveError
 from .store_option import open_store
 
 _LARGEST_SUMMARY = 50_000_000
 
 
 @dataclass
-class Input:
+class ExportInput:
     """Samples, what they are samples of, and what of it could not be read."""
 
     name: str
@@ -40,22 +40,22 @@ class Input:
         return [] if self.stream is None else [str(each) for each in self.stream.skipped.problems]
 
 
-def open_input(args: Namespace, stack: ExitStack) -> Input:
+def open_export_input(args: Namespace, stack: ExitStack) -> ExportInput:
     """What was asked for. What is not there is refused before a sample is read."""
     source = str(args.source)
-    if not is_file(source):
+    if not is_sample_file(source):
         run = stack.enter_context(open_store(args)).run(source)
         row = run.row()
         unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
         notes = () if row.status == "completed" else (unfinished,)
-        return Input(f"run {run.id}", run.samples(), notes=notes)
-    rows = rows_of_summary(Path(source))
+        return ExportInput(f"run {run.id}", run.samples(), notes=notes)
+    rows = find_summary_rows(Path(source))
     read = Path(source) if rows is None else rows
     stream = load_samples(source if rows is None else rows, on_bad_row="skip").with_repeats()
-    return Input(source, _read(stream), stream, files=(Path(source), read))
+    return ExportInput(source, _read_whole_stream(stream), stream, files=(Path(source), read))
 
 
-def _read(stream: SampleStream) -> Iterator[Sample]:
+def _read_whole_stream(stream: SampleStream) -> Iterator[Sample]:
     read = 0
     try:
         for sample in stream:
@@ -65,10 +65,10 @@ def _read(stream: SampleStream) -> Iterator[Sample]:
         if not read:
             raise
         # Half of a file would be taken for the whole of it.
-        raise CouldNotTell(error.message, where=error.where, hint=error.hint) from error
+        raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
 
 
-def rows_of_summary(path: Path) -> Path | None:
+def find_summary_rows(path: Path) -> Path | None:
     """The samples beside a summary; None when `path` is something else."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return None
@@ -83,7 +83,7 @@ def rows_of_summary(path: Path) -> Path | None:
     rows = path.with_name(Path(str(data["rows"])).name)
     if not rows.is_file():
         raise ConfigError("the samples of the summary are not beside it", where=str(rows))
-    if _sha256(rows) != data["rows_sha256"]:
+    if _compute_sha256(rows) != data["rows_sha256"]:
         raise ConfigError(
             "holds other samples than the summary beside it was made from",
             where=str(rows),
@@ -92,6 +92,6 @@ def rows_of_summary(path: Path) -> Path | None:
     return rows
 
 
-def _sha256(path: Path) -> str:
+def _compute_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,22 +6,22 @@ from typing import Any
 
 from assay.store import FailureGroup
 
-from .terminal import cut, line_width
+from .terminal import cut, measure_line_width
 
-_LONGEST = 1000
+_MAX_FAILURE_CHARS = 1000
 
 
-def failure_lines(groups: Sequence[FailureGroup], failed: int) -> list[str]:
+def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
     """One paragraph for each reason; nothing where no sample failed."""
     if not groups:
         return []
     lines = ["why samples failed"]
     for group in groups:
-        text = cut(f"{group.boundary}: {group.kind}: {group.message}", _LONGEST)
+        text = cut(f"{group.boundary}: {group.kind}: {group.message}", _MAX_FAILURE_CHARS)
         first = f"  {group.samples} x "
         lines += textwrap.wrap(
             text,
-            line_width(),
+            measure_line_width(),
             initial_indent=first,
             subsequent_indent=" " * len(first),
             break_on_hyphens=False,
@@ -31,7 +31,7 @@ def failure_lines(groups: Sequence[FailureGroup], failed: int) -> list[str]:
     return lines
 
 
-def failures_plain(groups: Sequence[FailureGroup]) -> list[dict[str, Any]]:
+def failures_to_dicts(groups: Sequence[FailureGroup]) -> list[dict[str, Any]]:
     """The same as plain values."""
     return [
         {

@@ -10,14 +10,14 @@ from assay.stats import (
     Outcome,
     Verdict,
     compare,
+    find_shared_bounds,
     judge_gate,
-    shared_bounds,
     summarise_recorded,
 )
 from assay.store import Run, RunRow, Store
 
 from .store_option import add_store_option, open_store
-from .terminal import plain_lines, print_json
+from .terminal import print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def main(args: Namespace) -> int:
     )
     with open_store(args) as store:
         run = store.run(args.run)
-        verdict = _verdict(store, run, rule, args)
+        verdict = _judge_recorded_run(store, run, rule, args)
     if args.json:
         print_json(
             {
@@ -76,26 +76,26 @@ def main(args: Namespace) -> int:
             }
         )
     else:
-        print(plain_lines("\n".join([f"{'run':<14}{run.id}", *verdict.lines()])))
+        print(sanitize_lines("\n".join([f"{'run':<14}{run.id}", *verdict.lines()])))
     return verdict.exit_status
 
 
-def _verdict(store: Store, run: Run, rule: GateRule, args: Namespace) -> Verdict:
+def _judge_recorded_run(store: Store, run: Run, rule: GateRule, args: Namespace) -> Verdict:
     comparison = None
     if args.baseline is not None:
-        baseline = _baseline(store, run, args)
-        bounds = shared_bounds(baseline.spec.config, run.spec.config)
+        baseline = _find_baseline_run(store, run, args)
+        bounds = find_shared_bounds(baseline.spec.config, run.spec.config)
         comparison = compare(baseline.results(), run.results(), bounds=bounds)
     summary = summarise_recorded(run.results(), run.spec.config)
     verdict = judge_gate(summary, rule, comparison=comparison)
     row = run.row()
     if row.status == "completed" or args.allow_unfinished:
         return verdict
-    checks = (finished_check(row), *verdict.checks)
+    checks = (build_finished_check(row), *verdict.checks)
     return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks, unscored=verdict.unscored)
 
 
-def _baseline(store: Store, run: Run, args: Namespace) -> Run:
+def _find_baseline_run(store: Store, run: Run, args: Namespace) -> Run:
     baseline = store.run(args.baseline)
     if baseline.id == run.id:
         raise ConfigError(
@@ -106,7 +106,7 @@ def _baseline(store: Store, run: Run, args: Namespace) -> Run:
     return baseline
 
 
-def finished_check(row: RunRow) -> Check:
+def build_finished_check(row: RunRow) -> Check:
     """Says that a run is not whole: what is missing may be just what would have failed."""
     total = row.spec.total
     of = "" if total is None else f" of {total * row.spec.repeats}"

@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 from assay.certify import CertificationResult, CriterionStatus, summary_markdown
-from assay.stats import command_property, command_text, plain
+from assay.stats import clean_text, escape_command, escape_command_property
 
-_LONGEST = 1000
+_MAX_ANNOTATION_CHARS = 1000
 
 
-def tell_github(result: CertificationResult, manifest: Path) -> None:
+def write_github_summary(result: CertificationResult, manifest: Path) -> None:
     """Add to the step summary, and annotate what was missed; nothing outside of GitHub."""
     if page := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
@@ -20,24 +20,26 @@ def tell_github(result: CertificationResult, manifest: Path) -> None:
             # A certification is not lost for the want of a page about it.
             print(f"the step summary could not be written: {error.strerror}", file=sys.stderr)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in annotations(result, _in_repository(manifest)):
+        for line in format_criterion_annotations(result, _find_path_in_checkout(manifest)):
             print(line, file=sys.stderr)
 
 
-def annotations(result: CertificationResult, file: str) -> list[str]:
+def format_criterion_annotations(result: CertificationResult, file: str) -> list[str]:
     """A workflow command for each criterion that was not met."""
     found = []
     for outcome in result.outcomes:
         if outcome.status is CriterionStatus.PASSED:
             continue
         kind = "error" if outcome.strict else "warning"
-        title = command_property(plain(f"{result.agent.id}: {outcome.name}", _LONGEST))
-        text = command_text(plain(outcome.reason, _LONGEST))
-        found.append(f"::{kind} file={command_property(file)},title={title}::{text}")
+        title = escape_command_property(
+            clean_text(f"{result.agent.id}: {outcome.name}", _MAX_ANNOTATION_CHARS)
+        )
+        text = escape_command(clean_text(outcome.reason, _MAX_ANNOTATION_CHARS))
+        found.append(f"::{kind} file={escape_command_property(file)},title={title}::{text}")
     return found
 
 
-def _in_repository(path: Path) -> str:
+def _find_path_in_checkout(path: Path) -> str:
     """A path from the top of the checkout, which is what annotations are attached to."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
     whole = path.absolute()

@@ -16,19 +16,19 @@ from assay.sessions import Children
 from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
 
-from .dates import moment
+from .dates import parse_moment
 from .eval_overrides import count
-from .exit_status import COULD_NOT_TELL, YES
+from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_output import FORMATS, write_file, write_stdout
-from .ingest_report import Account
-from .ingest_sources import SOURCES, Stream, default_path, read_sessions
-from .store_option import add_store_option, follow_up, store_location
-from .terminal import plain_lines
+from .ingest_report import IngestReport
+from .ingest_sources import SOURCES, Stream, find_default_path, read_sessions
+from .store_option import add_store_option, build_next_command, find_store_location
+from .terminal import sanitize_lines
 
-_BATCH = 64
+_STORE_BATCH_SIZE = 64
 """Samples that wait together for the store; more would be held in memory."""
 
-_RECORDED = {
+_SESSION_FILE_PATTERNS = {
     "opencode": ("*.json", "*.db", "*.db-*"),
     "claude-code": ("*.jsonl",),
     "codex": ("rollout-*", "session_index.jsonl"),
@@ -37,7 +37,7 @@ _RECORDED = {
 }
 """Names of the files that agents record. One of them is never overwritten."""
 
-_OWN_BEGINNING = 20
+_OUTPUT_PREFIX_BYTES = 20
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="N",
         help="cut longer outputs of tools in the file, and say so there (default: none is cut)",
     )
-    add_choice_options(parser)
+    add_session_filter_options(parser)
     parser.add_argument(
         "--children",
         choices=get_args(Children),
@@ -87,10 +87,13 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
-def add_choice_options(parser: ArgumentParser) -> None:
+def add_session_filter_options(parser: ArgumentParser) -> None:
     """Declare which sessions are asked for."""
     parser.add_argument(
-        "--since", type=moment, metavar="WHEN", help="used since 2026-02-14, or in the last 30d"
+        "--since",
+        type=parse_moment,
+        metavar="WHEN",
+        help="used since 2026-02-14, or in the last 30d",
     )
     parser.add_argument(
         "--project", metavar="NAME|FOLDER|ID", help="of this project, or below this folder"
@@ -103,29 +106,29 @@ def add_choice_options(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 all sessions were read, 3 some could not be; what could is written."""
-    _check(args)
-    path = args.path if args.path is not None else default_path(args.source, os.environ)
+    _check_output_options(args)
+    path = args.path if args.path is not None else find_default_path(args.source, os.environ)
     stream = read_sessions(args, path)
-    account = Account(
+    account = IngestReport(
         stream,
         output=args.output,
         format=args.format,
         max_output_chars=args.max_output_chars,
     )
     if args.output == "-":
-        write_stdout(_samples(stream, account), account.output_to(args.format))
+        write_stdout(_iterate_samples(stream, account), account.build_formatter(args.format))
     elif args.output is not None:
         target = Path(args.output)
-        _refuse_source(target, path, args.source)
-        write_file(target, _samples(stream, account), account.output_to(args.format))
+        _refuse_to_overwrite_sessions(target, path, args.source)
+        write_file(target, _iterate_samples(stream, account), account.build_formatter(args.format))
     else:
-        _store(stream, account, args)
+        _store_sessions(stream, account, args)
     _print_skipped(account)
-    _tell(account, args)
-    return YES if account.complete else COULD_NOT_TELL
+    _print_ingest_report(account, args)
+    return EXIT_PASS if account.complete else EXIT_INCONCLUSIVE
 
 
-def _check(args: Namespace) -> None:
+def _check_output_options(args: Namespace) -> None:
     if args.output is None and args.format != "sample":
         raise ConfigError(
             f"--format {args.format} is the format of a file, and none is named",
@@ -138,7 +141,7 @@ def _check(args: Namespace) -> None:
         )
 
 
-def _refuse_source(target: Path, source: Path, agent: str) -> None:
+def _refuse_to_overwrite_sessions(target: Path, source: Path, agent: str) -> None:
     """Raise when the file to be written is one that is read."""
     if not target.exists():
         return
@@ -146,7 +149,7 @@ def _refuse_source(target: Path, source: Path, agent: str) -> None:
     if any(each.exists() and each.samefile(target) for each in files):
         raise ConfigError(f"{str(target)!r} is what is read", hint="name another file after -o")
     inside = target.resolve().is_relative_to(source.resolve())
-    named = any(target.match(pattern) for pattern in _RECORDED[agent])
+    named = any(target.match(pattern) for pattern in _SESSION_FILE_PATTERNS[agent])
     if inside and named and not _is_own_output(target, agent):
         raise ConfigError(
             f"{str(target)!r} exists in the folder that is read, and may be a recorded session",
@@ -159,24 +162,24 @@ def _is_own_output(target: Path, agent: str) -> bool:
     if agent not in ("claude-code", "atif") or target.suffix != ".jsonl" or not target.is_file():
         return False
     with target.open("rb") as file:
-        return file.read(_OWN_BEGINNING).startswith((b'{"id":', b'{"session_id":'))
+        return file.read(_OUTPUT_PREFIX_BYTES).startswith((b'{"id":', b'{"session_id":'))
 
 
-def _samples(stream: Stream, account: Account) -> Iterator[Sample]:
+def _iterate_samples(stream: Stream, account: IngestReport) -> Iterator[Sample]:
     """The samples, with each session that cannot be read reported when it is met."""
     for sample in stream:
         _print_skipped(account)
         yield sample
 
 
-def _print_skipped(account: Account) -> None:
+def _print_skipped(account: IngestReport) -> None:
     """Name the sessions that were skipped since the last call."""
     for each in account.skipped[account.named :]:
-        print(plain_lines(f"skipped {each.session_id}: {each.problem}"), file=sys.stderr)
+        print(sanitize_lines(f"skipped {each.session_id}: {each.problem}"), file=sys.stderr)
     account.named = len(account.skipped)
 
 
-def _store(stream: Stream, account: Account, args: Namespace) -> None:
+def _store_sessions(stream: Stream, account: IngestReport, args: Namespace) -> None:
     config = {
         "ingest": args.source,
         "since": None if args.since is None else args.since.isoformat(),
@@ -195,23 +198,23 @@ def _store(stream: Stream, account: Account, args: Namespace) -> None:
         config_fingerprint=stable_id(config),
         dataset=str(stream.path),
     )
-    samples = _samples(stream, account)
+    samples = _iterate_samples(stream, account)
     # The source is opened before a run is begun in its name.
     first = next(samples, None)
-    with Store.open(store_location(args)) as store:
+    with Store.open(find_store_location(args)) as store:
         account.store, account.run, account.stored = store.where, spec.id, 0
         run = store.start_run(spec)
         try:
             if first is not None:
-                asyncio.run(_record(run, spec, first, samples, account))
+                asyncio.run(_record_sessions(run, spec, first, samples, account))
         except BaseException:
             run.finish("interrupted")
             raise
         run.finish("completed")
 
 
-async def _record(
-    run: Run, spec: RunSpec, first: Sample, samples: Iterator[Sample], account: Account
+async def _record_sessions(
+    run: Run, spec: RunSpec, first: Sample, samples: Iterator[Sample], account: IngestReport
 ) -> None:
     async with run.writer() as writer:
 
@@ -228,13 +231,13 @@ async def _record(
             account.count_stored(sample.id, inserted=inserted)
 
         numbered = enumerate(chain([first], samples))
-        while batch := list(islice(numbered, _BATCH)):
+        while batch := list(islice(numbered, _STORE_BATCH_SIZE)):
             await asyncio.gather(*(record(sample, index) for index, sample in batch))
 
 
-def _tell(account: Account, args: Namespace) -> None:
+def _print_ingest_report(account: IngestReport, args: Namespace) -> None:
     if account.run is not None:
-        account.next = follow_up(args, "show", account.run)
+        account.next = build_next_command(args, "show", account.run)
     stream = sys.stderr if args.output == "-" else sys.stdout
-    text = account.json() if args.json else plain_lines("\n".join(account.lines()))
+    text = account.json() if args.json else sanitize_lines("\n".join(account.lines()))
     print(text, file=stream)

@@ -12,7 +12,7 @@ from assay.types import Sample, open_private, replace_private
 
 FORMATS = ("sample", "eval", "atif", "vertex")
 
-Output = Callable[[Sample], str | None]
+LineFormatter = Callable[[Sample], str | None]
 """The line of a sample, or None for one that cannot be written."""
 
 _CONVERSIONS: dict[str, Callable[[Sample], Converted[dict[str, Any]]]] = {
@@ -22,7 +22,7 @@ _CONVERSIONS: dict[str, Callable[[Sample], Converted[dict[str, Any]]]] = {
 }
 
 
-def line_of(sample: Sample, form: str) -> tuple[str, int]:
+def format_sample_line(sample: Sample, form: str) -> tuple[str, int]:
     """A sample as one line of JSON, and how many things the format has no place for."""
     conversion = _CONVERSIONS.get(form)
     if conversion is None:
@@ -32,7 +32,7 @@ def line_of(sample: Sample, form: str) -> tuple[str, int]:
     return text, len(converted.lost)
 
 
-def write_file(target: Path, samples: Iterator[Sample], output: Output) -> None:
+def write_file(target: Path, samples: Iterator[Sample], output: LineFormatter) -> None:
     """Write all samples, then put the file in its place: what is there is always whole."""
     unfinished = target.with_name(f"{target.name}.unfinished")
     try:
@@ -52,7 +52,7 @@ def write_file(target: Path, samples: Iterator[Sample], output: Output) -> None:
         raise
 
 
-def write_stdout(samples: Iterator[Sample], output: Output) -> None:
+def write_stdout(samples: Iterator[Sample], output: LineFormatter) -> None:
     """Write all samples to stdout, whose encoding may not hold every character."""
     for line in map(output, samples):
         if line is not None:

@@ -7,19 +7,19 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, StoreError
 from assay.formats import cut_outputs
-from assay.sessions import UNSUITABLE, TranscriptReading, Unreadable
+from assay.sessions import CONVERSION_ERRORS, TranscriptReading, UnreadableSession
 from assay.types import Sample
 
-from .ingest_output import Output, line_of
+from .ingest_output import LineFormatter, format_sample_line
 from .ingest_sources import Stream
 
-_LABEL = 14
-_NAMED = 20
-_KINDS_NAMED = 10
+_INGEST_LABEL_WIDTH = 14
+_MAX_LISTED_MISSING = 20
+_MAX_LISTED_KINDS = 10
 
 
 @dataclass
-class Account:
+class IngestReport:
     """Counts of one ingestion, filled in while it goes on."""
 
     stream: Stream
@@ -41,7 +41,7 @@ class Account:
     """Samples that the store confirmed as inserted; None where a file is written."""
 
     @property
-    def skipped(self) -> list[Unreadable]:
+    def skipped(self) -> list[UnreadableSession]:
         return self.stream.reading.skipped
 
     @property
@@ -57,7 +57,7 @@ class Account:
             return self.stored
         return self.stream.reading.read - self.unwritten
 
-    def output_to(self, form: str) -> Output:
+    def build_formatter(self, form: str) -> LineFormatter:
         """Lines of `form`. A sample that cannot be written is skipped like an unreadable one."""
 
         def write(sample: Sample) -> str | None:
@@ -65,8 +65,8 @@ class Account:
                 if self.max_output_chars is not None:
                     sample, cut = cut_outputs(sample, self.max_output_chars)
                     self.outputs_cut += cut
-                line, lost = line_of(sample, form)
-            except UNSUITABLE as error:
+                line, lost = format_sample_line(sample, form)
+            except CONVERSION_ERRORS as error:
                 self.skip(sample.id, BadRow(f"cannot be written: {error}"))
                 return None
             self.unplaced += lost
@@ -76,7 +76,7 @@ class Account:
 
     def skip(self, session_id: str, problem: BadRow) -> None:
         self.unwritten += 1
-        self.skipped.append(Unreadable(session_id, problem.with_traceback(None)))
+        self.skipped.append(UnreadableSession(session_id, problem.with_traceback(None)))
 
     def count_stored(self, session_id: str, *, inserted: bool) -> None:
         """Count a sample that the store inserted; report one whose id is stored already."""
@@ -106,29 +106,47 @@ class Account:
             "empty": reading.empty,
             "of subagents": reading.dropped,
         }
-        lines = [_line("source", str(self.stream.path)), _line("sessions", sessions)]
+        lines = [
+            _format_ingest_line("source", str(self.stream.path)),
+            _format_ingest_line("sessions", sessions),
+        ]
         if any(left.values()):
             counted = ", ".join(f"{count} {what}" for what, count in left.items() if count)
-            lines.append(_line("left out", counted))
+            lines.append(_format_ingest_line("left out", counted))
         if self.skipped:
-            lines.append(_line("skipped", f"{len(self.skipped)} that cannot be read or written"))
-        lines += [_line("not there", each) for each in reading.missing[:_NAMED]]
-        if len(reading.missing) > _NAMED:
-            lines.append(_line("", f"and {len(reading.missing) - _NAMED} more"))
+            lines.append(
+                _format_ingest_line(
+                    "skipped", f"{len(self.skipped)} that cannot be read or written"
+                )
+            )
+        lines += [
+            _format_ingest_line("not there", each) for each in reading.missing[:_MAX_LISTED_MISSING]
+        ]
+        if len(reading.missing) > _MAX_LISTED_MISSING:
+            lines.append(
+                _format_ingest_line("", f"and {len(reading.missing) - _MAX_LISTED_MISSING} more")
+            )
         if self.unplaced:
             have = "thing has" if self.unplaced == 1 else "things have"
-            lines.append(_line("format", f"{self.unplaced} {have} no place in {self.format}"))
+            lines.append(
+                _format_ingest_line("format", f"{self.unplaced} {have} no place in {self.format}")
+            )
         if self.max_output_chars is not None:
             cut = f"{self.outputs_cut} cut after {self.max_output_chars} characters"
-            lines.append(_line("outputs", cut))
+            lines.append(_format_ingest_line("outputs", cut))
         if reading.unknown_kinds:
-            lines.append(_line("unknown", _count_kinds(reading.unknown_kinds)))
-        lines += [_line("note", note) for note in reading.notes]
+            lines.append(
+                _format_ingest_line("unknown", _format_unknown_kinds(reading.unknown_kinds))
+            )
+        lines += [_format_ingest_line("note", note) for note in reading.notes]
         if self.run is not None:
-            lines += [_line("run", self.run), _line("store", str(self.store))]
+            lines += [
+                _format_ingest_line("run", self.run),
+                _format_ingest_line("store", str(self.store)),
+            ]
             lines += ["next:", f"  {self.next}"]
         elif self.output != "-":
-            lines.append(_line("file", f"{self.output} ({self.format})"))
+            lines.append(_format_ingest_line("file", f"{self.output} ({self.format})"))
         return lines
 
     def json(self) -> str:
@@ -158,9 +176,9 @@ class Account:
         return json.dumps(value, indent=2)
 
 
-def _count_kinds(kinds: Counter[str]) -> str:
+def _format_unknown_kinds(kinds: Counter[str]) -> str:
     """Such as `12 records of 2 unknown kinds: hologram (11), mirror (1)`."""
-    records, named = kinds.total(), kinds.most_common(_KINDS_NAMED)
+    records, named = kinds.total(), kinds.most_common(_MAX_LISTED_KINDS)
     text = f"{records} {'record' if records == 1 else 'records'} of {len(kinds)} unknown "
     text += "kind: " if len(kinds) == 1 else "kinds: "
     text += ", ".join(f"{kind} ({count})" for kind, count in named)
@@ -168,5 +186,5 @@ def _count_kinds(kinds: Counter[str]) -> str:
     return f"{text}, and {left} more {'kind' if left == 1 else 'kinds'}" if left else text
 
 
-def _line(label: str, text: str) -> str:
-    return f"{label:<{_LABEL}}{text}"
+def _format_ingest_line(label: str, text: str) -> str:
+    return f"{label:<{_INGEST_LABEL_WIDTH}}{text}"

@@ -20,7 +20,7 @@ from assay.sessions import (
 Stream = SessionStream | TranscriptStream
 
 SOURCES = ("opencode", "claude-code", "codex", "atif", "inspect")
-_WITHOUT_OPTIONS = ("atif", "inspect")
+_SOURCES_WITHOUT_OPTIONS = ("atif", "inspect")
 """Files that tell nothing of reverted or synthetic messages."""
 
 
@@ -32,7 +32,7 @@ def read_sessions(args: Namespace, path: Path) -> Stream:
         synthetic=args.synthetic,
         raw_records=args.raw_records,
     )
-    _check_options(args)
+    _check_source_options(args)
     if args.source == "opencode":
         return read_opencode(path, choice, children=args.children, options=options)
     if args.source == "claude-code":
@@ -44,12 +44,12 @@ def read_sessions(args: Namespace, path: Path) -> Stream:
     return read_inspect(path, choice)
 
 
-def _check_options(args: Namespace) -> None:
+def _check_source_options(args: Namespace) -> None:
     meaningless = [
         flag
         for flag, given in (
-            ("--keep-reverted", args.keep_reverted and args.source in _WITHOUT_OPTIONS),
-            ("--synthetic", args.synthetic and args.source in _WITHOUT_OPTIONS),
+            ("--keep-reverted", args.keep_reverted and args.source in _SOURCES_WITHOUT_OPTIONS),
+            ("--synthetic", args.synthetic and args.source in _SOURCES_WITHOUT_OPTIONS),
             ("--raw-records", args.raw_records and args.source != "claude-code"),
             ("--children", args.children != "inline" and args.source == "inspect"),
         )
@@ -59,7 +59,7 @@ def _check_options(args: Namespace) -> None:
         raise ConfigError(f"{meaningless[0]} has no meaning for {args.source}")
 
 
-def default_path(source: str, environment: Mapping[str, str]) -> Path:
+def find_default_path(source: str, environment: Mapping[str, str]) -> Path:
     """Where a program keeps its sessions on this machine."""
     home = Path.home()
     if source == "opencode":

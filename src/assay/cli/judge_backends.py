@@ -15,14 +15,14 @@ from assay.types import Endpoint
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
-    allow_plain_http,
+    apply_key_option,
+    apply_plain_http_option,
     count,
-    with_key,
 )
 
 BACKENDS = ("llm", "vertex")
-_LOCATION = "us-central1"
-_SECRETS = ("api_key", "oauth_token")
+_DEFAULT_VERTEX_LOCATION = "us-central1"
+_SECRET_ENDPOINT_FIELDS = ("api_key", "oauth_token")
 
 
 def add_backend_options(parser: ArgumentParser) -> None:
@@ -61,14 +61,14 @@ def add_backend_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--location",
         metavar="REGION",
-        help=f"for Vertex (default: $GOOGLE_CLOUD_LOCATION, else {_LOCATION})",
+        help=f"for Vertex (default: $GOOGLE_CLOUD_LOCATION, else {_DEFAULT_VERTEX_LOCATION})",
     )
 
 
-def judge_for(args: Namespace) -> Judge | VertexJudge:
+def build_judge(args: Namespace) -> Judge | VertexJudge:
     """The judge that was asked for. Raises `ConfigError` for what is wrong with it."""
     if args.backend == "vertex":
-        return _vertex(args)
+        return _build_vertex_judge(args)
     for option in ("project", "location"):
         if getattr(args, option) is not None:
             raise ConfigError(f"--{option} is for Vertex", hint="add --backend vertex")
@@ -78,13 +78,15 @@ def judge_for(args: Namespace) -> Judge | VertexJudge:
             hint="name a model, as in --endpoint openai:gpt-5, or choose --backend vertex",
         )
     named = [args.endpoint, *(args.panel.split(",") if args.panel is not None else ())]
-    endpoints = [allow_plain_http(read_endpoint(each.strip()), args) for each in named]
+    endpoints = [
+        apply_plain_http_option(read_endpoint_option(each.strip()), args) for each in named
+    ]
     # The others of a panel are elsewhere: theirs stands behind their names, as #key_env=NAME.
-    endpoints[0] = with_key(endpoints[0], args)
+    endpoints[0] = apply_key_option(endpoints[0], args)
     return judge(args.rubric, endpoints, votes=args.votes)
 
 
-def _vertex(args: Namespace) -> VertexJudge:
+def _build_vertex_judge(args: Namespace) -> VertexJudge:
     if args.panel is not None or args.votes != 1:
         option = "votes" if args.panel is None else "panel"
         raise ConfigError(
@@ -96,11 +98,11 @@ def _vertex(args: Namespace) -> VertexJudge:
             "the Google Cloud project is not known",
             hint="name it with --project, or set GOOGLE_CLOUD_PROJECT",
         )
-    location = args.location or os.environ.get("GOOGLE_CLOUD_LOCATION") or _LOCATION
+    location = args.location or os.environ.get("GOOGLE_CLOUD_LOCATION") or _DEFAULT_VERTEX_LOCATION
     return vertex_judge(args.rubric, project=project, location=location, address=args.endpoint)
 
 
-def read_endpoint(text: str) -> Endpoint:
+def read_endpoint_option(text: str) -> Endpoint:
     """The endpoint that a word or a JSON file describes. Keys come from the environment only."""
     if not text.lower().endswith(".json"):
         return parse_model(text)
@@ -115,13 +117,13 @@ def read_endpoint(text: str) -> Endpoint:
         raise ConfigError(f"not an endpoint: {place}: {first['msg']}", where=text) from None
     except (ValueError, RecursionError):
         raise ConfigError("is not JSON", where=text) from None
-    for name in (*_SECRETS, *(found.model_extra or {})):
+    for name in (*_SECRET_ENDPOINT_FIELDS, *(found.model_extra or {})):
         if name in data:
             raise ConfigError(
                 f"`{name}` does not belong into the file",
                 where=text,
                 hint="a key comes from the provider's environment variable, or from `key_env`"
-                if name in _SECRETS
+                if name in _SECRET_ENDPOINT_FIELDS
                 else f"the fields are: {', '.join(Endpoint.model_fields)}",
             )
     return found

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.scorers import Calibrator, Judge, VertexJudge
-from assay.stats import labelled, number, plural
+from assay.stats import format_labelled, format_number, format_plural
 from assay.types import EvaluateResult, Metric, Sample
 
-_NAMED = 5
+_MAX_JUDGE_PROBLEMS = 5
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Votes:
 
 
 @dataclass
-class JudgeAccount:
+class JudgeReport:
     """Counts of a judged run, filled in while its samples go by."""
 
     judge: Judge | VertexJudge
@@ -68,10 +68,10 @@ class JudgeAccount:
         result = sample.score
         if sample.failure is not None:
             self.failed += 1
-            self._note(sample, sample.failure.message)
+            self._note_problem(sample, sample.failure.message)
         elif result is None or result.error is not None:
             self.unreadable += 1
-            self._note(sample, "no result" if result is None else str(result.error))
+            self._note_problem(sample, "no result" if result is None else str(result.error))
         elif result.reward is None:
             self.not_applicable += 1
         else:
@@ -79,8 +79,8 @@ class JudgeAccount:
         if result is not None:
             self._add_result(result)
 
-    def _note(self, sample: Sample, problem: str) -> None:
-        if len(self.problems) < _NAMED:
+    def _note_problem(self, sample: Sample, problem: str) -> None:
+        if len(self.problems) < _MAX_JUDGE_PROBLEMS:
             self.problems.append(f"{sample.id}: {problem}")
 
     def _add_result(self, result: EvaluateResult) -> None:
@@ -113,18 +113,18 @@ class JudgeAccount:
 
     def lines(self) -> list[str]:
         """The same as `plain`, for people."""
-        votes = f" ({plural(self.judge.votes, 'vote')} each)" if self.judge.votes > 1 else ""
+        votes = f" ({format_plural(self.judge.votes, 'vote')} each)" if self.judge.votes > 1 else ""
         rubric = f"{self.judge.rubric.name} ({self.judge.rubric.digest})"
         return [
-            *labelled("rubric", rubric),
-            *labelled("judges", f"{', '.join(self.judge.judges)}{votes}"),
-            *self._panel_lines(),
-            *self._agreement_lines(),
-            *self._evidence_lines(),
-            *self._left_out_lines(),
-            *labelled("judge calls", self._call_words()),
-            *labelled("judge cost", self.judge.spending.words()),
-            *self._calibration_lines(),
+            *format_labelled("rubric", rubric),
+            *format_labelled("judges", f"{', '.join(self.judge.judges)}{votes}"),
+            *self._format_panel(),
+            *self._format_agreement(),
+            *self._format_evidence(),
+            *self._format_left_out(),
+            *format_labelled("judge calls", self._format_calls()),
+            *format_labelled("judge cost", self.judge.spending.words()),
+            *self._format_calibration(),
         ]
 
     @property
@@ -134,28 +134,32 @@ class JudgeAccount:
             return {}
         return {name: total / given for name, (total, given) in sorted(self.by_judge.items())}
 
-    def _panel_lines(self) -> list[str]:
-        words = [f"{name} gives {number(mean)} on average" for name, mean in self.panel.items()]
-        return [line for each in words for line in labelled("", each)]
+    def _format_panel(self) -> list[str]:
+        words = [
+            f"{name} gives {format_number(mean)} on average" for name, mean in self.panel.items()
+        ]
+        return [line for each in words for line in format_labelled("", each)]
 
-    def _agreement_lines(self) -> list[str]:
+    def _format_agreement(self) -> list[str]:
         lines: list[str] = []
         for name, votes in self.agreement.items():
-            split = f", votes split on {plural(votes.split, 'sample')}" if votes.split else ""
-            words = f"{name} {number(votes.mean)} over {plural(votes.samples, 'sample')}{split}"
-            lines += labelled("" if lines else "agreement", words)
+            split = (
+                f", votes split on {format_plural(votes.split, 'sample')}" if votes.split else ""
+            )
+            words = f"{name} {format_number(votes.mean)} over {format_plural(votes.samples, 'sample')}{split}"
+            lines += format_labelled("" if lines else "agreement", words)
         return lines
 
-    def _evidence_lines(self) -> list[str]:
+    def _format_evidence(self) -> list[str]:
         if isinstance(self.judge, VertexJudge):
-            rubrics = plural(self.verdicts, "rubric")
-            return labelled("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
+            rubrics = format_plural(self.verdicts, "rubric")
+            return format_labelled("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
         if not self.quotes:
-            return labelled("evidence", "no quotes were given")
+            return format_labelled("evidence", "no quotes were given")
         missing = f"{self.quotes_missing} not found in the transcript"
-        return labelled("evidence", f"{plural(self.quotes, 'quote')}, {missing}")
+        return format_labelled("evidence", f"{format_plural(self.quotes, 'quote')}, {missing}")
 
-    def _left_out_lines(self) -> list[str]:
+    def _format_left_out(self) -> list[str]:
         counts = {
             "that the rubric does not fit": self.not_applicable,
             "that could not be judged": self.unreadable,
@@ -164,22 +168,24 @@ class JudgeAccount:
             "shown to the judge cut": self.cut,
         }
         words = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        return labelled("left out", words) if words else []
+        return format_labelled("left out", words) if words else []
 
-    def _call_words(self) -> str:
+    def _format_calls(self) -> str:
         spent = self.judge.spending
         extra = [f"{spent.asked_again} to ask again"] if spent.asked_again else []
         extra += [f"{spent.failed} more failed"] if spent.failed else []
         return ", ".join([str(spent.calls), *extra])
 
-    def _calibration_lines(self) -> list[str]:
+    def _format_calibration(self) -> list[str]:
         if self.calibrator is None:
             return []
-        lines = [line for each in self.calibrator.calibrations() for line in each.lines()]
+        lines = [line for each in self.calibrator.compute_calibrations() for line in each.lines()]
         if self.calibrator.missing:
-            lines += labelled("labels", f"{len(self.calibrator.missing)} of samples not there")
+            lines += format_labelled(
+                "labels", f"{len(self.calibrator.missing)} of samples not there"
+            )
         if self.calibrator.unlabelled:
-            lines += labelled("labels", f"{self.calibrator.unlabelled} samples have none")
+            lines += format_labelled("labels", f"{self.calibrator.unlabelled} samples have none")
         return lines
 
     def plain(self) -> dict[str, Any]:
@@ -203,14 +209,16 @@ class JudgeAccount:
             "evidence": {"quotes": self.quotes, "not_found": self.quotes_missing},
             "verdicts": {"rubrics": self.verdicts, "not_met": self.verdicts_missed},
             "spending": self.judge.spending.plain(),
-            "calibration": self._calibration(),
+            "calibration": self._calibration_to_dict(),
         }
 
-    def _calibration(self) -> dict[str, Any] | None:
+    def _calibration_to_dict(self) -> dict[str, Any] | None:
         if self.calibrator is None:
             return None
         return {
-            "compared": [each.model_dump(mode="json") for each in self.calibrator.calibrations()],
+            "compared": [
+                each.model_dump(mode="json") for each in self.calibrator.compute_calibrations()
+            ],
             "labels_without_sample": self.calibrator.missing,
             "samples_without_label": self.calibrator.unlabelled,
         }

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from assay.types import Sample
 
-_LONGEST = 200
+_MAX_LABEL_CHARS = 200
 """Characters of a label before it is cut to fit a line."""
 
 
@@ -35,12 +35,14 @@ class SessionLabel:
         return self.directory or self.project or ""
 
 
-def label_of(sample: Sample) -> str:
+def build_label(sample: Sample) -> str:
     """The title of a session, else the first line of the question, else ""."""
-    return _text(sample.input.get("title")) or _first_line(_question(sample))
+    return _read_label_text(sample.input.get("title")) or _take_first_line(
+        _find_sample_question(sample)
+    )
 
 
-def session_label(sample: Sample) -> SessionLabel | None:
+def build_session_label(sample: Sample) -> SessionLabel | None:
     """The label of a sample that was made from a recorded session; None for any other."""
     # Rows of a dataset may name a source too; the readers of sessions leave more marks.
     marks = sample.metadata.keys() & {"content_id", "atif"}
@@ -49,29 +51,30 @@ def session_label(sample: Sample) -> SessionLabel | None:
     given = sample.input
     times = (message.timestamp for message in sample.messages)
     return SessionLabel(
-        title=_text(given.get("title")),
-        created=_utc(given.get("created")) or next(filter(None, map(_utc, times)), None),
-        project=_text(given.get("project")),
-        directory=_text(given.get("directory")),
+        title=_read_label_text(given.get("title")),
+        created=_convert_to_utc(given.get("created"))
+        or next(filter(None, map(_convert_to_utc, times)), None),
+        project=_read_label_text(given.get("project")),
+        directory=_read_label_text(given.get("directory")),
     )
 
 
-def _question(sample: Sample) -> str:
+def _find_sample_question(sample: Sample) -> str:
     if isinstance(sample.prompt, str):
         return sample.prompt
     texts = (message.text for message in sample.messages if message.role == "user")
     return next(filter(None, texts), "")
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_LONGEST]
+def _take_first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_MAX_LABEL_CHARS]
 
 
-def _text(value: object) -> str | None:
-    return value[:_LONGEST] if isinstance(value, str) and value.strip() else None
+def _read_label_text(value: object) -> str | None:
+    return value[:_MAX_LABEL_CHARS] if isinstance(value, str) and value.strip() else None
 
 
-def _utc(value: object) -> str | None:
+def _convert_to_utc(value: object) -> str | None:
     """A time in ISO 8601 as one in UTC; None for anything else."""
     if not isinstance(value, str):
         return None

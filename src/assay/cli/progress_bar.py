@@ -12,9 +12,9 @@ from .terminal import cut
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-_EVERY_S = 5.0
-_BAR_WIDTH = 40
-_WIDTH = 80
+_PROGRESS_INTERVAL_S = 5.0
+_PROGRESS_BAR_WIDTH = 40
+_PROGRESS_LINE_WIDTH = 80
 
 
 class Display(Protocol):
@@ -39,53 +39,53 @@ class Display(Protocol):
         """A line that stays."""
 
 
-def display_for(*, quiet: bool) -> "Display":
+def choose_display(*, quiet: bool) -> "Display":
     """The display that fits stderr."""
     if quiet:
-        return Silence()
+        return SilentDisplay()
     if sys.stderr is not None and sys.stderr.isatty():
         return LiveDisplay()
     return PlainDisplay()
 
 
-def progress_words(progress: Progress) -> str:
+def format_progress(progress: Progress) -> str:
     """A run so far in one line of at most 80 columns."""
     done = progress.already_done + progress.done
     parts = [f"{done}/{progress.total}" if progress.total is not None else f"{done} done"]
     if progress.rate is not None:
-        parts.append(_rate(progress.rate))
+        parts.append(_format_rate(progress.rate))
     if progress.mean is not None:
         parts.append(f"mean result {progress.mean:.3f}")
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.not_judged:
         parts.append(f"{progress.not_judged} not judged")
-    if cost := _cost(progress):
+    if cost := _format_progress_cost(progress):
         parts.append(cost)
     if progress.seconds_left is not None:
-        parts.append(f"{duration(progress.seconds_left)} left")
-    return cut(", ".join(parts), _WIDTH)
+        parts.append(f"{format_duration(progress.seconds_left)} left")
+    return cut(", ".join(parts), _PROGRESS_LINE_WIDTH)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`0:07`, `12:30` or `3:05:00`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _rate(rate: float) -> str:
+def _format_rate(rate: float) -> str:
     return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
 
 
-def _cost(progress: Progress) -> str | None:
+def _format_progress_cost(progress: Progress) -> str | None:
     """None while nothing cost anything; what is not known makes the sum a lower bound."""
     if not progress.cost_unknown:
         return f"${progress.cost_usd:.4f}" if progress.cost_usd else None
     return f"at least ${progress.cost_usd:.4f}" if progress.cost_usd else "cost unknown"
 
 
-class Silence:
+class SilentDisplay:
     """Shows nothing."""
 
     def __enter__(self) -> Self:
@@ -109,10 +109,10 @@ class Silence:
         return None
 
 
-class PlainDisplay(Silence):
+class PlainDisplay(SilentDisplay):
     """A line every few seconds, for logs."""
 
-    def __init__(self, *, every_s: float = _EVERY_S) -> None:
+    def __init__(self, *, every_s: float = _PROGRESS_INTERVAL_S) -> None:
         self._every_s = every_s
         self._progress: Progress | None = None
         self._started = self._last = time.monotonic()
@@ -126,15 +126,15 @@ class PlainDisplay(Silence):
             return
         self._last = now
         if self._progress is None:
-            self.say(f"no sample has ended yet, after {duration(now - self._started)}")
+            self.say(f"no sample has ended yet, after {format_duration(now - self._started)}")
         else:
-            self.say(progress_words(self._progress))
+            self.say(format_progress(self._progress))
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-class LiveDisplay(Silence):
+class LiveDisplay(SilentDisplay):
     """A bar and a line that change in place and are gone in the end."""
 
     def __init__(self, console: "Console | None" = None) -> None:
@@ -146,7 +146,7 @@ class LiveDisplay(Silence):
         self._started = time.monotonic()
         self._live = Live(
             console=self._console,
-            get_renderable=self._shown,
+            get_renderable=self._render,
             refresh_per_second=4,
             transient=True,
         )
@@ -169,19 +169,21 @@ class LiveDisplay(Silence):
     def say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
 
-    def _shown(self) -> "RenderableType":
+    def _render(self) -> "RenderableType":
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
         progress = self._progress
         if progress is None:
-            return Text(f"starting  {duration(time.monotonic() - self._started)}")
-        words = Text(progress_words(progress), no_wrap=True, overflow="ellipsis")
+            return Text(f"starting  {format_duration(time.monotonic() - self._started)}")
+        words = Text(format_progress(progress), no_wrap=True, overflow="ellipsis")
         if progress.total is None:
             return words
         finished = progress.already_done + progress.done + progress.failed
         grid = Table.grid()
-        grid.add_row(ProgressBar(total=progress.total, completed=finished, width=_BAR_WIDTH))
+        grid.add_row(
+            ProgressBar(total=progress.total, completed=finished, width=_PROGRESS_BAR_WIDTH)
+        )
         grid.add_row(words)
         return grid

@@ -16,15 +16,15 @@ from assay.store import Store
 from assay.types import make_private_folder
 
 from .eval_overrides import count
-from .quickstart_evaluation import shown_evaluation
-from .quickstart_task import DATASET, MODEL, from_its_head, with_a_tool
-from .store_option import add_store_option, follow_up, store_location
-from .terminal import plain_lines, print_json
+from .quickstart_evaluation import evaluate_with_display
+from .quickstart_task import DATASET, MODEL, build_plain_config, build_tool_config
+from .store_option import add_store_option, build_next_command, find_store_location
+from .terminal import print_json, sanitize_lines
 
-BAR = 0.9
+GATE_THRESHOLD = 0.9
 """The mean score that the gate asks for."""
 
-SHOWN = 5
+MAX_LISTED_SAMPLES = 5
 """How many samples that got better or worse are listed."""
 
 FOLDER = Path("assay-quickstart")
@@ -39,8 +39,8 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("It is asked, and answers from its head", from_its_head),
-    Setting("It sees four examples and must call the calculator", with_a_tool),
+    Setting("It is asked, and answers from its head", build_plain_config),
+    Setting("It sees four examples and must call the calculator", build_tool_config),
 )
 
 
@@ -53,7 +53,7 @@ class Stage:
 
     @property
     def verdict(self) -> Verdict:
-        return judge_gate(self.report.summary, GateRule(minimum=BAR))
+        return judge_gate(self.report.summary, GateRule(minimum=GATE_THRESHOLD))
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -94,30 +94,30 @@ def main(args: Namespace) -> int:
             raise ConfigError(f"--{option} is for --train", where="assay quickstart")
     # What is not installed is told before anything is said or written.
     connect(parse_model(f"local:{MODEL}"))
-    with Store.open(store_location(args)) as store:
-        stages = [_stage(setting, args, store) for setting in SETTINGS]
+    with Store.open(find_store_location(args)) as store:
+        stages = [_run_stage(setting, args, store) for setting in SETTINGS]
         runs = [store.run(stage.report.run_id) for stage in stages]
-        tour = Tour(
+        tour = QuickstartReport(
             stages=stages,
-            comparison=compare(runs[0].results(), runs[1].results(), limit=SHOWN),
-            exported=_export(store, runs[-1].id, args.output),
-            next=_next(args, stages),
+            comparison=compare(runs[0].results(), runs[1].results(), limit=MAX_LISTED_SAMPLES),
+            exported=_export_right_samples(store, runs[-1].id, args.output),
+            next=_list_quickstart_commands(args, stages),
         )
     if args.json:
         print_json(tour.plain())
     else:
-        print(plain_lines("\n".join(tour.lines())))
+        print(sanitize_lines("\n".join(tour.lines())))
     return 0
 
 
-def _stage(setting: Setting, args: Namespace, store: Store) -> Stage:
+def _run_stage(setting: Setting, args: Namespace, store: Store) -> Stage:
     config = replace(setting.config(), max_samples=args.limit)
     words = f"{MODEL} in this process, on one thread. {setting.title}:"
-    report = shown_evaluation(DATASET, config, args=args, store=store, words=words)
+    report = evaluate_with_display(DATASET, config, args=args, store=store, words=words)
     return Stage(setting.title, report)
 
 
-def _export(store: Store, run_id: str, folder: Path) -> ExportReport:
+def _export_right_samples(store: Store, run_id: str, folder: Path) -> ExportReport:
     make_private_folder(folder)
     return export_samples(
         store.run(run_id).samples(),
@@ -128,18 +128,18 @@ def _export(store: Store, run_id: str, folder: Path) -> ExportReport:
     )
 
 
-def _next(args: Namespace, stages: list[Stage]) -> tuple[str, ...]:
+def _list_quickstart_commands(args: Namespace, stages: list[Stage]) -> tuple[str, ...]:
     first, second = (stage.report.run_id for stage in stages)
     return (
-        follow_up(args, "show", second),
-        follow_up(args, "compare", first, second),
+        build_next_command(args, "show", second),
+        build_next_command(args, "compare", first, second),
         "assay quickstart --train",
         "assay eval FILE.py: your own model and score (docs/commands.md, docs/pytest.md)",
     )
 
 
 @dataclass(frozen=True)
-class Tour:
+class QuickstartReport:
     """Everything the command tells."""
 
     stages: list[Stage]

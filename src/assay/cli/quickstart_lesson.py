@@ -9,14 +9,14 @@ from statistics import fmean
 from typing import Any
 
 from assay.runner import EvalReport
-from assay.stats import WIDTH, Comparison, Conclusion, interval_words, labelled
+from assay.stats import WIDTH, Comparison, Conclusion, format_interval, format_labelled
 from assay.train import GRPOResult, SFTResult
 
 from .quickstart_sums import REPEATS
 
-_BLOCKS = "▁▂▃▄▅▆▇█"
+_UNICODE_BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-=+*%#"
-_BARS = 50
+_MAX_BARS = 50
 _STAGES = {
     "demonstrations": "learning from demonstrations",
     "before": "measuring before",
@@ -26,7 +26,7 @@ _STAGES = {
 
 
 @dataclass(frozen=True)
-class Spent:
+class StageTime:
     """What a stage took."""
 
     cpu_s: float
@@ -47,22 +47,22 @@ class Measured:
     def lines(self) -> list[str]:
         """Both means with their intervals, and what lies between them."""
         return [
-            *labelled("before", interval_words(self.before.summary.score.interval)),
-            *labelled("after", interval_words(self.after.summary.score.interval)),
+            *format_labelled("before", format_interval(self.before.summary.score.interval)),
+            *format_labelled("after", format_interval(self.after.summary.score.interval)),
             *self.comparison.lines(),
         ]
 
     def plain(self) -> dict[str, Any]:
         return {
-            "before": _plain_run(self.before),
-            "after": _plain_run(self.after),
+            "before": _eval_report_to_dict(self.before),
+            "after": _eval_report_to_dict(self.after),
             "conclusion": str(self.comparison.conclusion),
             "comparison": json.loads(self.comparison.model_dump_json()),
         }
 
 
 @dataclass(frozen=True)
-class Lesson:
+class QuickstartTrainingReport:
     """Everything the command tells."""
 
     parameters: int
@@ -72,24 +72,24 @@ class Lesson:
     grpo: GRPOResult
     sampled: Measured
     greedy: Measured
-    spent: Mapping[str, Spent]
+    spent: Mapping[str, StageTime]
     next: tuple[str, ...]
 
     @property
-    def whole(self) -> Spent:
+    def whole(self) -> StageTime:
         parts = self.spent.values()
-        return Spent(sum(part.cpu_s for part in parts), sum(part.wall_s for part in parts))
+        return StageTime(sum(part.cpu_s for part in parts), sum(part.wall_s for part in parts))
 
     def lines(self, *, ascii_only: bool = False) -> list[str]:
         """What a reader in a terminal gets."""
         return [
             f"1. A model of {self.parameters:,} random weights learns from demonstrations",
             "",
-            *self._shown(),
+            *self._format_sft(),
             "",
             "2. It learns from the scores of its own answers",
             "",
-            *self._rewarded(_ASCII_BLOCKS if ascii_only else _BLOCKS),
+            *self._format_grpo(_ASCII_BLOCKS if ascii_only else _UNICODE_BLOCKS),
             "",
             f"3. Answers drawn by chance (temperature 1, {REPEATS} to each held-out sum)",
             "",
@@ -101,39 +101,45 @@ class Lesson:
             "",
             "5. What that shows",
             "",
-            *textwrap.wrap(shown_by(self.sampled.comparison, self.greedy.comparison), WIDTH),
+            *textwrap.wrap(
+                explain_comparisons(self.sampled.comparison, self.greedy.comparison), WIDTH
+            ),
             "",
-            *self._cost(),
+            *self._format_times(),
             "",
             "next:",
             *(f"  {command}" for command in self.next),
         ]
 
-    def _shown(self) -> list[str]:
+    def _format_sft(self) -> list[str]:
         steps = self.sft.steps
         return [
-            *labelled(
+            *format_labelled(
                 "learned from",
                 f"{self.demonstrations} answered sums, {self.wrong} of them with a wrong answer "
                 "on purpose: that leaves something to learn",
             ),
-            *labelled("steps", str(len(steps))),
-            *labelled("loss", f"{steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last"),
+            *format_labelled("steps", str(len(steps))),
+            *format_labelled("loss", f"{steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last"),
             f"{'model':<14}{self.sft.model_path}",
         ]
 
-    def _rewarded(self, blocks: str) -> list[str]:
+    def _format_grpo(self, blocks: str) -> list[str]:
         known = [reward for reward in self.grpo.rewards if reward is not None]
         rollouts = sum(step.rollouts for step in self.grpo.steps)
         return [
-            *labelled("scored by", "the function that measures it, on sums that are not held out"),
-            *labelled("steps", f"{len(self.grpo.steps)}, {rollouts} answers"),
-            *labelled("reward", "none was judged" if not known else curve(known, blocks)),
+            *format_labelled(
+                "scored by", "the function that measures it, on sums that are not held out"
+            ),
+            *format_labelled("steps", f"{len(self.grpo.steps)}, {rollouts} answers"),
+            *format_labelled(
+                "reward", "none was judged" if not known else format_reward_curve(known, blocks)
+            ),
             f"{'picture':<14}{self.grpo.curve_path}",
             f"{'model':<14}{self.grpo.model_path}",
         ]
 
-    def _cost(self) -> list[str]:
+    def _format_times(self) -> list[str]:
         lines = [f"{_STAGES[name]:<30}{spent}" for name, spent in self.spent.items()]
         return [*lines, f"{'in all':<30}{self.whole}"]
 
@@ -156,26 +162,26 @@ class Lesson:
             },
             "sampled": self.sampled.plain(),
             "greedy": self.greedy.plain(),
-            "shown": shown_by(self.sampled.comparison, self.greedy.comparison),
+            "shown": explain_comparisons(self.sampled.comparison, self.greedy.comparison),
             "spent": {name: asdict(each) for name, each in self.spent.items()},
             "store": self.grpo.store,
             "next": list(self.next),
         }
 
 
-def curve(rewards: Sequence[float], blocks: str) -> str:
+def format_reward_curve(rewards: Sequence[float], blocks: str) -> str:
     """Rewards from 0 to 1 as a line of blocks, each the mean of a stretch, and both ends."""
-    bars = min(len(rewards), _BARS)
+    bars = min(len(rewards), _MAX_BARS)
     edges = [len(rewards) * bar // bars for bar in range(bars + 1)]
     means = [fmean(rewards[start:end]) for start, end in pairwise(edges)]
     places = (min(int(mean * len(blocks)), len(blocks) - 1) for mean in means)
     return f"{''.join(blocks[place] for place in places)} {means[0]:.2f} to {means[-1]:.2f}"
 
 
-def shown_by(sampled: Comparison, greedy: Comparison) -> str:
+def explain_comparisons(sampled: Comparison, greedy: Comparison) -> str:
     """What the two comparisons say together: whether it learned, or only became surer."""
     drawn, likeliest = sampled.conclusion, greedy.conclusion
-    first = f"Drawn answers are {_told(drawn)}; the likeliest ones are {_told(likeliest)}. "
+    first = f"Drawn answers are {_describe_answers(drawn)}; the likeliest ones are {_describe_answers(likeliest)}. "
     if likeliest is Conclusion.BETTER:
         return (
             f"{first}A model that only becomes surer of what it prefers (sharpening) would keep "
@@ -189,10 +195,10 @@ def shown_by(sampled: Comparison, greedy: Comparison) -> str:
     return f"{first}That anything was learned is not shown."
 
 
-def _told(conclusion: Conclusion) -> str:
+def _describe_answers(conclusion: Conclusion) -> str:
     known = {Conclusion.BETTER: "right more often", Conclusion.WORSE: "right less often"}
     return known.get(conclusion, "not shown to be right more or less often")
 
 
-def _plain_run(report: EvalReport) -> dict[str, Any]:
+def _eval_report_to_dict(report: EvalReport) -> dict[str, Any]:
     return {"run": report.run_id, "score": json.loads(report.summary.score.model_dump_json())}

@@ -12,13 +12,13 @@ from assay.train import GRPOConfig, SFTConfig, character_model
 from assay.types import Endpoint, EvaluateResult, Sample
 
 CHARACTERS = "0123456789+="
-HELD_OUT = 100
+HELD_OUT_SUMS = 100
 """Sums that are asked in evaluations and never learned from."""
 
-COPIES = 8
+DEMONSTRATIONS_PER_SUM = 8
 """Demonstrations of each sum."""
 
-WRONG = 0.35
+WRONG_SHARE = 0.35
 """The share of demonstrations with a wrong answer: they leave something to learn."""
 
 SFT_STEPS = 180
@@ -26,12 +26,12 @@ GRPO_STEPS = 150
 REPEATS = 4
 """Answers drawn to each held-out sum."""
 
-_BELOW = 20
-_LARGEST = 2 * (_BELOW - 1)
-_TOKENS = len("07+15=22") + 1
+_OPERAND_LIMIT = 20
+_LARGEST_SUM = 2 * (_OPERAND_LIMIT - 1)
+_DEMONSTRATION_TOKENS = len("07+15=22") + 1
 """Of one demonstration: its characters and the end."""
 
-_ANSWER = 4
+_MAX_ANSWER_TOKENS = 4
 """Tokens that an answer may have: one more than it needs."""
 
 Pair = tuple[int, int]
@@ -53,25 +53,25 @@ class Sums:
 
     @cached_property
     def _shuffled(self) -> list[Pair]:
-        pairs = [(a, b) for a in range(_BELOW) for b in range(_BELOW)]
+        pairs = [(a, b) for a in range(_OPERAND_LIMIT) for b in range(_OPERAND_LIMIT)]
         random.Random(self.seed).shuffle(pairs)
         return pairs
 
     def held_out(self) -> list[dict[str, Any]]:
         """The rows that evaluations ask."""
-        return [_asked(pair) for pair in self._shuffled[:HELD_OUT]]
+        return [_build_sum_row(pair) for pair in self._shuffled[:HELD_OUT_SUMS]]
 
     def learned(self) -> list[dict[str, Any]]:
         """The rows that are learned from."""
-        return [_asked(pair) for pair in self._shuffled[HELD_OUT:]]
+        return [_build_sum_row(pair) for pair in self._shuffled[HELD_OUT_SUMS:]]
 
     def demonstrations(self) -> list[dict[str, Any]]:
         """Answered rows to begin with; `right` says whether the answer is the sum."""
         chance = random.Random(f"{self.seed}:demonstrations")
         return [
-            _demonstrated(pair, copy, chance)
-            for copy in range(COPIES)
-            for pair in self._shuffled[HELD_OUT:]
+            _build_sum_demonstration(pair, copy, chance)
+            for copy in range(DEMONSTRATIONS_PER_SUM)
+            for pair in self._shuffled[HELD_OUT_SUMS:]
         ]
 
     def model(self) -> LocalModel:
@@ -79,13 +79,13 @@ class Sums:
         return character_model(CHARACTERS, seed=self.seed)
 
 
-def sft_config(output: Path, *, steps: int, seed: int) -> SFTConfig:
+def build_sft_config(output: Path, *, steps: int, seed: int) -> SFTConfig:
     """How it learns from demonstrations: 64 of them at a time."""
     return SFTConfig(
         model_name="a model of characters",
         output=output,
         steps=steps,
-        batch_tokens=64 * _TOKENS,
+        batch_tokens=64 * _DEMONSTRATION_TOKENS,
         learning_rate=1e-3,
         warmup_steps=min(20, steps - 1),
         # Strong: it then finds how sums work, where it would learn the demonstrations by heart.
@@ -94,7 +94,7 @@ def sft_config(output: Path, *, steps: int, seed: int) -> SFTConfig:
     )
 
 
-def grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GRPOConfig:
+def build_grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GRPOConfig:
     """How it learns from the scores of its own answers: 16 sums at a time, 8 answers to each."""
     return GRPOConfig(
         model_name=str(model),
@@ -103,7 +103,7 @@ def grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GRPOConf
         num_steps=steps,
         prompts_per_step=16,
         group_size=8,
-        max_tokens=_ANSWER,
+        max_tokens=_MAX_ANSWER_TOKENS,
         # Wider than it is asked later: what it never tries, it cannot find to be right.
         temperature=1.2,
         learning_rate=2e-4,
@@ -115,13 +115,13 @@ def grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GRPOConf
     )
 
 
-def eval_config(model: Path, name: str, *, sampled: bool, seed: int) -> EvalConfig:
+def build_sums_eval_config(model: Path, name: str, *, sampled: bool, seed: int) -> EvalConfig:
     """Held-out sums, answered by chance as the model weighs it, or with its likeliest answer."""
     endpoint = Endpoint(
         provider="local",
         model=str(model),
         temperature=1.0 if sampled else 0.0,
-        max_tokens=_ANSWER,
+        max_tokens=_MAX_ANSWER_TOKENS,
     )
     return EvalConfig(
         name=f"quickstart-{name}-{'sampled' if sampled else 'greedy'}",
@@ -132,15 +132,15 @@ def eval_config(model: Path, name: str, *, sampled: bool, seed: int) -> EvalConf
     )
 
 
-def _asked(pair: Pair) -> dict[str, Any]:
+def _build_sum_row(pair: Pair) -> dict[str, Any]:
     a, b = pair
     question = {"role": "user", "content": f"{a:02}+{b:02}="}
     return {"id": f"{a:02}+{b:02}", "messages": [question], "answer": f"{a + b:02}"}
 
 
-def _demonstrated(pair: Pair, copy: int, chance: random.Random) -> dict[str, Any]:
-    row, right = _asked(pair), chance.random() >= WRONG
-    others = [number for number in range(_LARGEST + 1) if number != sum(pair)]
+def _build_sum_demonstration(pair: Pair, copy: int, chance: random.Random) -> dict[str, Any]:
+    row, right = _build_sum_row(pair), chance.random() >= WRONG_SHARE
+    others = [number for number in range(_LARGEST_SUM + 1) if number != sum(pair)]
     said = row["answer"] if right else f"{chance.choice(others):02}"
     answer = {"role": "assistant", "content": said}
     return {"id": f"{row['id']}#{copy}", "messages": [*row["messages"], answer], "right": right}

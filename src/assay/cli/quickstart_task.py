@@ -19,7 +19,7 @@ EXAMPLES = (
 )
 """Of the same kinds as the tasks, none of them a task."""
 
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_TASK_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 class OneCalculation(CalculatorEnvironment):
@@ -32,7 +32,7 @@ class OneCalculation(CalculatorEnvironment):
 
 def score_fn(sample: Sample) -> EvaluateResult:
     """Whether the last number said, by the agent or by its calculator, is the answer."""
-    numbers = _NUMBER.findall(sample.messages[-1].text.replace(",", ""))
+    numbers = _TASK_NUMBER.findall(sample.messages[-1].text.replace(",", ""))
     if not numbers:
         return EvaluateResult(score=0.0, reason="no number in the last message")
     right = float(numbers[-1]) == float(sample.ground_truth)
@@ -41,34 +41,34 @@ def score_fn(sample: Sample) -> EvaluateResult:
     )
 
 
-def from_its_head() -> EvalConfig:
+def build_plain_config() -> EvalConfig:
     """The model is asked the question and nothing else."""
     return EvalConfig(
         name="quickstart-head",
-        endpoint=_endpoint(),
+        endpoint=_build_local_endpoint(),
         score_fn=score_fn,
-        prepare_messages=lambda sample: [_asked(sample)],
+        prepare_messages=lambda sample: [_build_task_question(sample)],
         environment_factory=lambda sample: BasicEnvironment(),
         concurrency=1,
         seed=0,
     )
 
 
-def with_a_tool() -> EvalConfig:
+def build_tool_config() -> EvalConfig:
     """The model is shown examples, and its output is held to the shape of a tool call."""
-    instructions = Message(role="system", content=_instructions())
+    instructions = Message(role="system", content=_build_instructions())
     return EvalConfig(
         name="quickstart-tool",
-        endpoint=_endpoint(tool_calls="schema"),
+        endpoint=_build_local_endpoint(tool_calls="schema"),
         score_fn=score_fn,
-        prepare_messages=lambda sample: [instructions, _asked(sample)],
+        prepare_messages=lambda sample: [instructions, _build_task_question(sample)],
         environment_factory=lambda sample: OneCalculation(),
         concurrency=1,
         seed=0,
     )
 
 
-def _endpoint(**extra_params: Any) -> Endpoint:
+def _build_local_endpoint(**extra_params: Any) -> Endpoint:
     return Endpoint(
         provider="local",
         model=MODEL,
@@ -78,11 +78,11 @@ def _endpoint(**extra_params: Any) -> Endpoint:
     )
 
 
-def _asked(sample: Sample) -> Message:
+def _build_task_question(sample: Sample) -> Message:
     return Message(role="user", content=sample["question"])
 
 
-def _instructions() -> str:
+def _build_instructions() -> str:
     shown = (
         f'{question} -> {{"name": "calculate", "arguments": {{"expression": "{expression}"}}}}'
         for question, expression in EXAMPLES

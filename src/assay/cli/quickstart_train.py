@@ -18,81 +18,87 @@ from assay.train import (
     GRPOResult,
     SFTResult,
     SFTStep,
-    Stepped,
+    StepFinished,
     TrainingEvent,
     TrainingSession,
-    check_packages,
+    check_training_packages,
     grpo_train_async,
     sft_train,
 )
 
-from .progress_bar import Silence
-from .quickstart_evaluation import shown_evaluation
-from .quickstart_lesson import Lesson, Measured, Spent
+from .progress_bar import SilentDisplay
+from .quickstart_evaluation import evaluate_with_display
+from .quickstart_lesson import Measured, QuickstartTrainingReport, StageTime
 from .quickstart_sums import (
     GRPO_STEPS,
     SFT_STEPS,
     Sums,
-    eval_config,
-    grpo_config,
+    build_grpo_config,
+    build_sft_config,
+    build_sums_eval_config,
     score_fn,
-    sft_config,
 )
-from .signals import leave_now, stopping_on_signals
-from .store_option import follow_up, store_location
-from .terminal import ascii_only, plain_lines, print_json
-from .train_display import TrainDisplay, stopping_after_a_step
-from .train_grpo import step_words as grpo_words
-from .train_sft import step_words as sft_words
+from .signals import exit_interrupted, stop_on_signals
+from .store_option import build_next_command, find_store_location
+from .terminal import is_ascii_only, print_json, sanitize_lines
+from .train_display import TrainDisplay, stop_after_step
+from .train_grpo import format_grpo_step as grpo_words
+from .train_sft import format_sft_step as sft_words
 
-_NAMED = 3
+_MAX_LISTED_SUMS = 3
 """How many sums that got better or worse are listed."""
 
 
 def train_and_compare(args: Namespace) -> int:
     """Exit status 0, whatever was learned: it is shown, not asked. 130 when interrupted."""
-    check_packages()
-    course = _Course(args, Sums(args.seed or 0), _fresh(args.output))
-    with Store.open(store_location(args)) as store:
+    check_training_packages()
+    course = _QuickstartTraining(args, Sums(args.seed or 0), _choose_new_folder(args.output))
+    with Store.open(find_store_location(args)) as store:
         lesson = course.taken(store)
     if args.json:
         print_json(lesson.plain())
     else:
-        print(plain_lines("\n".join(lesson.lines(ascii_only=ascii_only()))))
+        print(sanitize_lines("\n".join(lesson.lines(ascii_only=is_ascii_only()))))
     return 0
 
 
-def _fresh(folder: Path) -> Path:
+def _choose_new_folder(folder: Path) -> Path:
     """A folder that is not there yet: what an earlier lesson left is kept."""
     names = (folder / f"training{f'-{n}' if n > 1 else ''}" for n in counted(1))
     return next(path for path in names if not path.exists())
 
 
 @dataclass
-class _Course:
+class _QuickstartTraining:
     """The whole way: demonstrations, measuring, the model's own answers, measuring again."""
 
     args: Namespace
     sums: Sums
     folder: Path
-    _spent: dict[str, Spent] = field(default_factory=dict)
+    _spent: dict[str, StageTime] = field(default_factory=dict)
 
-    def taken(self, store: Store) -> Lesson:
+    def taken(self, store: Store) -> QuickstartTrainingReport:
         """Everything that came of it; one that is interrupted ends the process with 130."""
         demonstrations = self.sums.demonstrations()
-        with self._timed("demonstrations"):
-            sft = self._shown(demonstrations)
+        with self._time_stage("demonstrations"):
+            sft = self._train_on_demonstrations(demonstrations)
         assert sft.model_path is not None
-        before = self._measured(store, sft.model_path, "before")
-        with self._timed("rewards"):
-            grpo = self._rewarded(store, sft.model_path)
+        before = self._measure_model(store, sft.model_path, "before")
+        with self._time_stage("rewards"):
+            grpo = self._train_on_rewards(store, sft.model_path)
         assert grpo.model_path is not None
-        after = self._measured(store, grpo.model_path, "after")
+        after = self._measure_model(store, grpo.model_path, "after")
         sampled, greedy = (
-            Measured(a, b, compare(_results(store, a), _results(store, b), limit=_NAMED))
+            Measured(
+                a,
+                b,
+                compare(
+                    _read_run_results(store, a), _read_run_results(store, b), limit=_MAX_LISTED_SUMS
+                ),
+            )
             for a, b in zip(before, after, strict=True)
         )
-        return Lesson(
+        return QuickstartTrainingReport(
             parameters=sum(weight.numel() for weight in grpo.model.model.parameters()),
             demonstrations=len(demonstrations),
             wrong=sum(not row["right"] for row in demonstrations),
@@ -102,66 +108,68 @@ class _Course:
             greedy=greedy,
             spent=self._spent,
             next=(
-                follow_up(self.args, "compare", sampled.before.run_id, sampled.after.run_id),
-                follow_up(self.args, "show", grpo.run_id),
+                build_next_command(
+                    self.args, "compare", sampled.before.run_id, sampled.after.run_id
+                ),
+                build_next_command(self.args, "show", grpo.run_id),
                 "assay train grpo FILE.py: your own model and score (docs/training.md)",
             ),
         )
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _time_stage(self, name: str) -> Iterator[None]:
         cpu, wall = time.process_time(), time.perf_counter()
         yield
-        self._spent[name] = Spent(time.process_time() - cpu, time.perf_counter() - wall)
+        self._spent[name] = StageTime(time.process_time() - cpu, time.perf_counter() - wall)
 
-    def _shown(self, demonstrations: list[dict[str, Any]]) -> SFTResult:
+    def _train_on_demonstrations(self, demonstrations: list[dict[str, Any]]) -> SFTResult:
         stop, steps = Stop(), self.args.steps or SFT_STEPS
-        config = sft_config(self.folder / "sft", steps=steps, seed=self.sums.seed)
+        config = build_sft_config(self.folder / "sft", steps=steps, seed=self.sums.seed)
         with TrainDisplay(quiet=self.args.quiet) as display:
             display.say("1/4  It learns from demonstrations, some of them wrong on purpose:")
 
             def watch(step: SFTStep) -> None:
                 display.show(step.step, step.of, sft_words(step))
 
-            with stopping_after_a_step(stop, display):
+            with stop_after_step(stop, display):
                 model = self.sums.model()
                 result = sft_train(config, demonstrations, model=model, watch=watch, stop=stop)
         if result.interrupted:
-            _leave(self.args)
+            _print_restart_and_exit(self.args)
         return result
 
-    def _rewarded(self, store: Store, model: Path) -> GRPOResult:
+    def _train_on_rewards(self, store: Store, model: Path) -> GRPOResult:
         steps = self.args.steps or GRPO_STEPS
-        config = grpo_config(model, self.folder / "grpo", steps=steps, seed=self.sums.seed)
+        config = build_grpo_config(model, self.folder / "grpo", steps=steps, seed=self.sums.seed)
         with TrainDisplay(quiet=self.args.quiet) as display:
             display.say("3/4  It learns from the scores of its own answers:")
 
             def watch(event: TrainingEvent) -> None:
-                if isinstance(event, Stepped):
+                if isinstance(event, StepFinished):
                     display.show(event.metrics.step, steps, grpo_words(event.metrics))
 
             async def trained() -> GRPOResult:
                 stop = Stop(grace_s=5.0)
                 session = TrainingSession(store=store, watch=watch, stop=stop)
-                with stopping_on_signals(stop, _Saying(display)):
+                with stop_on_signals(stop, _TrainDisplayAdapter(display)):
                     return await grpo_train_async(
                         config, self.sums.learned(), score_fn, session=session
                     )
 
             result = asyncio.run(trained())
         if result.interrupted:
-            _leave(self.args)
+            _print_restart_and_exit(self.args)
         return result
 
-    def _measured(self, store: Store, model: Path, when: str) -> tuple[EvalReport, EvalReport]:
+    def _measure_model(self, store: Store, model: Path, when: str) -> tuple[EvalReport, EvalReport]:
         """Sampled and greedy."""
         place = "2/4" if when == "before" else "4/4"
-        with self._timed(when):
+        with self._time_stage(when):
             sampled, greedy = (
-                shown_evaluation(
+                evaluate_with_display(
                     self.sums.held_out(),
                     replace(
-                        eval_config(model, when, sampled=drawn, seed=self.sums.seed),
+                        build_sums_eval_config(model, when, sampled=drawn, seed=self.sums.seed),
                         max_samples=self.args.limit,
                     ),
                     args=self.args,
@@ -173,7 +181,7 @@ class _Course:
         return sampled, greedy
 
 
-class _Saying(Silence):
+class _TrainDisplayAdapter(SilentDisplay):
     """Lets a training's display say what the signals come to."""
 
     def __init__(self, display: TrainDisplay) -> None:
@@ -183,11 +191,11 @@ class _Saying(Silence):
         self._display.say(text)
 
 
-def _leave(args: Namespace) -> NoReturn:
+def _print_restart_and_exit(args: Namespace) -> NoReturn:
     if not args.quiet:
         print("interrupted; begin again with: assay quickstart --train", file=sys.stderr)
-    leave_now()
+    exit_interrupted()
 
 
-def _results(store: Store, report: EvalReport) -> Iterator[ResultLike]:
+def _read_run_results(store: Store, report: EvalReport) -> Iterator[ResultLike]:
     return store.run(report.run_id).results()

@@ -4,10 +4,10 @@ import re
 import shlex
 from argparse import Namespace
 
-_ADDRESS = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
+_ADDRESS_START = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
 """Where an address begins. A store's is known by its first word, also when a slash is missing."""
 
-_REPEATED = (
+_EVAL_RESUME_OPTIONS = (
     *(
         "model",
         "key_env",
@@ -26,28 +26,28 @@ _REPEATED = (
 """Options that a resumed run is asked for again: they decide what it is, how fast, or how far."""
 
 
-def resume_command(args: Namespace, run_id: str) -> str:
+def build_resume_command(args: Namespace, run_id: str) -> str:
     """`assay eval` with the options it was given and `--resume`. Passwords are left out."""
-    return shlex.join([*eval_words(args), "--resume", run_id])
+    return shlex.join([*build_eval_command(args), "--resume", run_id])
 
 
-def eval_words(args: Namespace) -> list[str]:
+def build_eval_command(args: Namespace) -> list[str]:
     """The command that asks for the same evaluation."""
     bundle = getattr(args, "bundle", None)
     named = [args.file] if bundle is None else ["--bundle", bundle]
     words = ["assay", "eval", *named]
-    for name in _REPEATED:
+    for name in _EVAL_RESUME_OPTIONS:
         value = getattr(args, name, None)
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, without_secrets(str(value))]
+            words += [flag] if value is True else [flag, redact_option_value(str(value))]
     words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
     return words
 
 
-def without_secrets(text: str) -> str:
+def redact_option_value(text: str) -> str:
     """`text` with `***` for the user, the password and the query of an address in it."""
-    address = _ADDRESS.search(text)
+    address = _ADDRESS_START.search(text)
     if address is None:
         return text
     place, mark, query = text[address.end() :].partition("?")

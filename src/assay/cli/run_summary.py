@@ -5,22 +5,22 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from assay.runner import EvalReport
-from assay.stats import labelled, plural
-from assay.store import FailureGroup, Retried
+from assay.stats import format_labelled, format_plural
+from assay.store import FailureGroup, RetriedAttempts
 
-from .exit_status import COULD_NOT_TELL, INTERRUPTED, YES
-from .failures import failure_lines, failures_plain
+from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
+from .failures import failures_to_dicts, format_failures
 
-_NAMED = 3
+_MAX_LISTED_SKIPPED = 3
 """How many rows that were skipped are named; --json has more of them."""
 
 
 @dataclass(frozen=True)
-class Ending:
+class EvalCommandReport:
     """What is told of a run that came to an end."""
 
     report: EvalReport
-    retried: Retried
+    retried: RetriedAttempts
     resume: str
     """The command that goes on with it."""
 
@@ -37,8 +37,8 @@ class Ending:
     @property
     def exit_status(self) -> int:
         if self.report.interrupted:
-            return INTERRUPTED
-        return COULD_NOT_TELL if self.failed or not self.report.summary.results else YES
+            return EXIT_INTERRUPTED
+        return EXIT_INCONCLUSIVE if self.failed or not self.report.summary.results else EXIT_PASS
 
     @property
     def problem(self) -> str | None:
@@ -49,7 +49,7 @@ class Ending:
             boundaries = ", ".join(f"{n} {name}" for name, n in self.report.summary.failed.items())
             return "\n".join(
                 [
-                    *failure_lines(self.failures, self.failed),
+                    *format_failures(self.failures, self.failed),
                     f"{self.failed} failed ({boundaries}). See why, and try them again, with:",
                     f"  {self.next[0]} --failed\n  {self.resume}",
                 ]
@@ -63,19 +63,21 @@ class Ending:
         run = self.report.run_id
         return [
             *self.report.summary.lines(),
-            *retried_lines(self.retried),
-            *self._skipped_lines(),
+            *format_retries(self.retried),
+            *self._format_skipped_rows(),
             f"{'run':<14}{run}",
             f"{'store':<14}{self.report.store}",
             "next:",
             *(f"  {command}" for command in self.next),
         ]
 
-    def _skipped_lines(self) -> list[str]:
+    def _format_skipped_rows(self) -> list[str]:
         skipped = self.report.skipped
         if not skipped:
             return []
-        return labelled("not read", str(replace(skipped, problems=skipped.problems[:_NAMED])))
+        return format_labelled(
+            "not read", str(replace(skipped, problems=skipped.problems[:_MAX_LISTED_SKIPPED]))
+        )
 
     def plain(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -87,7 +89,7 @@ class Ending:
             "failed": self.failed,
             "exit_status": self.exit_status,
             "problem": self.problem,
-            "failures": failures_plain(self.failures),
+            "failures": failures_to_dicts(self.failures),
             "summary": json.loads(self.report.summary.model_dump_json()),
             "retried": asdict(self.retried),
             "not_read": {
@@ -98,10 +100,10 @@ class Ending:
         }
 
 
-def retried_lines(retried: Retried) -> list[str]:
+def format_retries(retried: RetriedAttempts) -> list[str]:
     """What failed attempts cost beside the cost of a run, where it is known to be something."""
     if not retried.cost_usd:
         return []
     least = "" if retried.cost_known == retried.attempts else "at least "
-    attempts = plural(retried.attempts, "failed attempt")
-    return labelled("retried", f"{attempts} cost {least}${retried.cost_usd:.4f} more")
+    attempts = format_plural(retried.attempts, "failed attempt")
+    return format_labelled("retried", f"{attempts} cost {least}${retried.cost_usd:.4f} more")

@@ -12,15 +12,15 @@ from assay.store import RunRow, Store
 from assay.types import Sample
 
 from . import runs_backup, runs_delete, runs_import, runs_prune
-from .labels import label_of, session_label
+from .labels import build_label, build_session_label
 from .option_numbers import count
 from .store_option import add_store_option, open_store
 from .terminal import cut, print_json
 
-_WIDTH = 80
-_PLACE_WIDTH = 30
-_SHORTEST_TITLE = 10
-ACTIONS = {
+_RUNS_LINE_WIDTH = 80
+_SESSION_PLACE_WIDTH = 30
+_MIN_TITLE_WIDTH = 10
+RUNS_ACTIONS = {
     "delete": (runs_delete, "delete recorded runs by id"),
     "prune": (runs_prune, "delete old runs; lists them unless --yes is given"),
     "import": (runs_import, "record the results of a bundle"),
@@ -28,7 +28,7 @@ ACTIONS = {
 }
 """Each action is a module of its own; without one the runs are listed."""
 
-_COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
+_RUNS_COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def configure(parser: ArgumentParser) -> None:
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    for name, (module, does) in ACTIONS.items():
+    for name, (module, does) in RUNS_ACTIONS.items():
         action = actions.add_parser(
             name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False
         )
@@ -49,27 +49,29 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """List the runs, two or three lines each, or do what the action does. Exit status 0."""
     if getattr(args, "action", None) is not None:
-        status: int = ACTIONS[args.action][0].main(args)
+        status: int = RUNS_ACTIONS[args.action][0].main(args)
         return status
     with open_store(args) as store:
         # One more than is shown, to know whether there are more.
         found = store.runs(limit=args.limit + 1)
         where = store.where
         shown, more = found[: args.limit], len(found) > args.limit
-        sessions = _first_sessions(store, shown)
+        sessions = _load_first_sessions(store, shown)
     if args.json:
-        described_runs = [described(row) | _plain_session(sessions.get(row.id)) for row in shown]
+        described_runs = [
+            run_to_dict(row) | _first_session_to_dict(sessions.get(row.id)) for row in shown
+        ]
         print_json({"store": where, "runs": described_runs, "more": more})
     elif not shown:
         print("there are no runs yet: `assay eval FILE.py` makes one")
     else:
-        print("\n".join(table(shown, sessions)))
+        print("\n".join(format_runs(shown, sessions)))
         if more:
             print("and older ones: --limit shows more")
     return 0
 
 
-def _first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
+def _load_first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
     """The first session of each ingestion that has one."""
     found: dict[str, Sample] = {}
     for row in rows:
@@ -83,41 +85,45 @@ def _first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
     return found
 
 
-def _plain_session(sample: Sample | None) -> dict[str, Any]:
-    label = None if sample is None else session_label(sample)
+def _first_session_to_dict(sample: Sample | None) -> dict[str, Any]:
+    label = None if sample is None else build_session_label(sample)
     return {} if label is None else {"first_session": label.plain()}
 
 
-def table(rows: list[RunRow], sessions: Mapping[str, Sample] = MappingProxyType({})) -> list[str]:
+def format_runs(
+    rows: list[RunRow], sessions: Mapping[str, Sample] = MappingProxyType({})
+) -> list[str]:
     """Lines of at most 80 columns. An id is never cut: other commands ask for it.
 
     Ingestions whose first session is in `sessions`, by the id of the run, have a third line.
     """
     heads = ("status", "results", "judged", "mean", "failed", "cost", "started (UTC)")
-    lines = [_COLUMNS.format(*heads)]
+    lines = [_RUNS_COLUMNS.format(*heads)]
     for row in rows:
-        lines += [_title(row), _COLUMNS.format(*_cells(row))]
+        lines += [_format_run_title(row), _RUNS_COLUMNS.format(*_format_run_cells(row))]
         if row.id in sessions:
-            lines.append(_session_line(sessions[row.id], others=row.totals.recorded - 1))
+            lines.append(_format_first_session(sessions[row.id], others=row.totals.recorded - 1))
     return lines
 
 
-def _session_line(sample: Sample, *, others: int) -> str:
+def _format_first_session(sample: Sample, *, others: int) -> str:
     """When the first session of an ingestion was begun, in which folder, and its title."""
-    label = session_label(sample)
+    label = build_session_label(sample)
     more = f" and {others} more" if others > 0 else ""
-    place = "" if label is None else cut(label.place, _PLACE_WIDTH)
+    place = "" if label is None else cut(label.place, _SESSION_PLACE_WIDTH)
     start = " | ".join(filter(None, ("" if label is None else label.date, place)))
-    title = cut(label_of(sample), max(_WIDTH - len(start) - len(more) - 5, _SHORTEST_TITLE))
-    return "  " + cut(" | ".join(filter(None, (start, title))) + more, _WIDTH - 2)
+    title = cut(
+        build_label(sample), max(_RUNS_LINE_WIDTH - len(start) - len(more) - 5, _MIN_TITLE_WIDTH)
+    )
+    return "  " + cut(" | ".join(filter(None, (start, title))) + more, _RUNS_LINE_WIDTH - 2)
 
 
-def _title(row: RunRow) -> str:
-    room = _WIDTH - len(row.id) - 2
-    return f"{row.id}  {cut(_label(row), room)}" if room > 1 else row.id
+def _format_run_title(row: RunRow) -> str:
+    room = _RUNS_LINE_WIDTH - len(row.id) - 2
+    return f"{row.id}  {cut(_build_run_label(row), room)}" if room > 1 else row.id
 
 
-def _label(row: RunRow) -> str:
+def _build_run_label(row: RunRow) -> str:
     """The name of an evaluation; of an ingestion, how many sessions came from where."""
     source = row.spec.config.get("ingest")
     if not isinstance(source, str):
@@ -126,7 +132,7 @@ def _label(row: RunRow) -> str:
     return f"{count} {source} {'session' if count == 1 else 'sessions'} from {row.spec.dataset}"
 
 
-def _cells(row: RunRow) -> tuple[str, ...]:
+def _format_run_cells(row: RunRow) -> tuple[str, ...]:
     totals = row.totals
     recorded = str(totals.recorded)
     if row.spec.total is not None:
@@ -137,12 +143,12 @@ def _cells(row: RunRow) -> tuple[str, ...]:
         str(totals.valid),
         "none" if totals.mean is None else f"{totals.mean:.3f}",
         str(totals.failed),
-        _cost(row),
+        _format_run_cost(row),
         row.spec.created_at[:16].replace("T", " "),
     )
 
 
-def _cost(row: RunRow) -> str:
+def _format_run_cost(row: RunRow) -> str:
     """A trailing `+` says that results without a known cost, or failed attempts, may add to it."""
     totals = row.totals
     if totals.cost_usd is None:
@@ -151,12 +157,12 @@ def _cost(row: RunRow) -> str:
     return f"${totals.cost_usd:.4f}" + ("" if whole else "+")
 
 
-def described(row: RunRow) -> dict[str, Any]:
+def run_to_dict(row: RunRow) -> dict[str, Any]:
     """A run as plain values."""
     return {
         "id": row.id,
         "name": row.spec.name,
-        "label": _label(row),
+        "label": _build_run_label(row),
         "status": row.status,
         "dataset": row.spec.dataset,
         "dataset_changed": row.dataset_changed,

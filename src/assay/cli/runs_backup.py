@@ -4,7 +4,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from .store_option import add_store_option, open_store
-from .terminal import plain_lines, print_json
+from .terminal import print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -24,5 +24,5 @@ def main(args: Namespace) -> int:
     if args.json:
         print_json({"store": where, "backup": str(args.file)})
     else:
-        print(plain_lines(f"copied {where} to {args.file}"))
+        print(sanitize_lines(f"copied {where} to {args.file}"))
     return 0

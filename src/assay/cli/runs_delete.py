@@ -5,7 +5,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from assay.store import RunRow, Store
 
 from .store_option import add_store_option, open_store
-from .terminal import plain, print_json
+from .terminal import print_json, sanitize_to_line
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -44,6 +44,6 @@ def delete_runs(store: Store, rows: list[RunRow], args: Namespace) -> None:
         print_json({"store": store.where, "deleted": deleted, "compacted": args.compact})
         return
     for row, each in zip(rows, deleted, strict=True):
-        print(f"deleted {row.id}  {plain(row.spec.name)}: {each['results']} results")
+        print(f"deleted {row.id}  {sanitize_to_line(row.spec.name)}: {each['results']} results")
     if not deleted:
         print("no run was deleted")

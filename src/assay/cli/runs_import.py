@@ -8,8 +8,8 @@ from assay.errors import ConfigError
 from assay.store import Store
 
 from .bundle_import import import_bundle
-from .store_option import add_store_option, follow_up, store_location
-from .terminal import plain_lines, print_json
+from .store_option import add_store_option, build_next_command, find_store_location
+from .terminal import print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -26,12 +26,12 @@ def main(args: Namespace) -> int:
     if not args.file.is_file():
         raise ConfigError(f"the bundle {args.file} does not exist")
     bundle = Bundle.open(args.file)
-    with Store.open(store_location(args)) as store:
+    with Store.open(find_store_location(args)) as store:
         ids, where = import_bundle(bundle, store), store.where
     if args.json:
         print_json({"store": where, "bundle": str(args.file), "runs": ids})
         return 0
     lines = [f"{'run':<14}{each}" for each in ids]
-    lines += ["next:", *(f"  {follow_up(args, 'show', each)}" for each in ids)]
-    print(plain_lines("\n".join(lines)))
+    lines += ["next:", *(f"  {build_next_command(args, 'show', each)}" for each in ids)]
+    print(sanitize_lines("\n".join(lines)))
     return 0

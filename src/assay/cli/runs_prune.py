@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 from assay.errors import ConfigError
 from assay.store import RunRow
 
-from .dates import moment
+from .dates import parse_moment
 from .option_numbers import whole_number
 from .runs_delete import add_delete_options, delete_runs
 from .store_option import open_store
-from .terminal import plain, print_json
+from .terminal import print_json, sanitize_to_line
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
     parser.add_argument(
         "--older-than",
-        type=moment,
+        type=parse_moment,
         metavar="WHEN",
         help="delete runs started before 2026-02-14, or more than 30d ago",
     )
@@ -51,7 +51,7 @@ def main(args: Namespace) -> int:
         print_json({"store": where, "would_delete": [row.id for row in chosen]})
         return 0
     for row in chosen:
-        print(f"{row.id}  {plain(row.spec.name)}: {row.totals.recorded} results")
+        print(f"{row.id}  {sanitize_to_line(row.spec.name)}: {row.totals.recorded} results")
     print(f"{len(chosen)} runs would be deleted; pass --yes to delete them")
     return 0
 
@@ -68,11 +68,11 @@ def choose_runs(
         seen[row.spec.name] = seen.get(row.spec.name, 0) + 1
         if row.holder is not None or (keep is not None and seen[row.spec.name] <= keep):
             continue
-        if older_than is None or _started(row) < older_than:
+        if older_than is None or _parse_start_time(row) < older_than:
             chosen.append(row)
     return chosen
 
 
-def _started(row: RunRow) -> datetime:
+def _parse_start_time(row: RunRow) -> datetime:
     started = datetime.fromisoformat(row.spec.created_at)
     return started if started.tzinfo is not None else started.replace(tzinfo=UTC)

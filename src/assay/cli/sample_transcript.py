@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from assay.types import DataBlock, EvaluateResult, Message, Sample, ToolCall
 
-from .labels import session_label
-from .terminal import plain, plain_text
+from .labels import build_session_label
+from .terminal import sanitize_text, sanitize_to_line
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-_MOST_CHARACTERS = 2000
-_MOST_LINES = 40
-_MOST_STEPS = 50
-_STYLES = {"user": "cyan", "assistant": "green", "tool": "magenta", "system": "yellow"}
+_MAX_TEXT_CHARS = 2000
+_MAX_TEXT_LINES = 40
+_MAX_SHOWN_STEPS = 50
+_ROLE_STYLES = {"user": "cyan", "assistant": "green", "tool": "magenta", "system": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -29,135 +29,144 @@ class Transcript:
 
     def parts(self) -> Iterator["Text"]:
         """The pieces in the order in which things happened, each ending its line."""
-        yield from self._head()
+        yield from self._render_head()
         for number, message in enumerate(self.sample.messages):
-            yield from self._message(number, message)
-        yield from self._result()
-        yield from self._failure()
+            yield from self._render_message(number, message)
+        yield from self._render_result()
+        yield from self._render_failure()
 
-    def _head(self) -> Iterator["Text"]:
+    def _render_head(self) -> Iterator["Text"]:
         sample, trajectory = self.sample, self.sample.trajectory
-        yield _line("sample", plain(sample.id), style="bold")
+        yield _style_field("sample", sanitize_to_line(sample.id), style="bold")
         if self.repeats > 1:
-            yield _line("repeat", f"{self.repeat} of {self.repeats}; --repeat N shows another")
-        yield from self._session()
-        yield _line("status", str(sample.status))
+            yield _style_field(
+                "repeat", f"{self.repeat} of {self.repeats}; --repeat N shows another"
+            )
+        yield from self._render_session()
+        yield _style_field("status", str(sample.status))
         if trajectory is not None:
-            yield _line("ended by", plain(trajectory.termination_reason or "unknown"))
+            yield _style_field(
+                "ended by", sanitize_to_line(trajectory.termination_reason or "unknown")
+            )
             steps = "unknown" if trajectory.steps is None else str(trajectory.steps)
             took = "" if trajectory.duration is None else f", {trajectory.duration:.3f} s"
             cost = "" if trajectory.cost_usd is None else f", ${trajectory.cost_usd:.4f}"
-            yield _line("steps", f"{steps}{took}, {len(trajectory.calls)} model calls{cost}")
+            yield _style_field("steps", f"{steps}{took}, {len(trajectory.calls)} model calls{cost}")
         if sample.ground_truth is not None:
-            yield _line("expected", self._cut(str(sample.ground_truth)))
+            yield _style_field("expected", self._shorten(str(sample.ground_truth)))
 
-    def _session(self) -> Iterator["Text"]:
+    def _render_session(self) -> Iterator["Text"]:
         """Which recorded session this is, where it is one."""
-        if (session := session_label(self.sample)) is None:
+        if (session := build_session_label(self.sample)) is None:
             return
         if session.title is not None:
-            yield _line("title", plain(session.title))
+            yield _style_field("title", sanitize_to_line(session.title))
         if session.created is not None:
-            yield _line("date", plain(f"{session.date} UTC"))
+            yield _style_field("date", sanitize_to_line(f"{session.date} UTC"))
         if session.place:
-            yield _line("project", plain(session.place))
+            yield _style_field("project", sanitize_to_line(session.place))
         origin = self.sample.metadata.get("forked_from")
         if isinstance(origin, Mapping):
             count = origin.get("inherited_messages")
-            yield _line(
-                "fork of", plain(f"{origin.get('session_id')}: {count} messages are from it")
+            yield _style_field(
+                "fork of",
+                sanitize_to_line(f"{origin.get('session_id')}: {count} messages are from it"),
             )
 
-    def _message(self, number: int, message: Message) -> Iterator["Text"]:
-        title = plain(message.role)
-        title += f" {plain(message.name)}" if message.name else ""
+    def _render_message(self, number: int, message: Message) -> Iterator["Text"]:
+        title = sanitize_to_line(message.role)
+        title += f" {sanitize_to_line(message.name)}" if message.name else ""
         # The outcome of a task in the background is a message of its own that names its call.
         answers = message.tool_call_id or message.metadata.get("tool_call_id")
-        title += f" (answers {plain(answers)})" if answers else ""
-        yield _text(f"\n--- {number} {title}", style=_STYLES.get(message.role, "blue"))
+        title += f" (answers {sanitize_to_line(answers)})" if answers else ""
+        yield _style_text(f"\n--- {number} {title}", style=_ROLE_STYLES.get(message.role, "blue"))
         if message.reasoning:
-            yield _text(self._cut(message.reasoning), style="dim italic")
+            yield _style_text(self._shorten(message.reasoning), style="dim italic")
         if message.text:
-            yield _text(self._cut(message.text))
+            yield _style_text(self._shorten(message.text))
         if not isinstance(message.content, str):
             for block in message.content or ():
                 if isinstance(block, DataBlock):
-                    yield _text(f"[{plain(block.type)}: not shown]", style="dim")
+                    yield _style_text(f"[{sanitize_to_line(block.type)}: not shown]", style="dim")
         for call in message.tool_calls:
-            yield self._call(call)
+            yield self._render_call(call)
 
-    def _call(self, call: ToolCall) -> "Text":
-        name = plain(call.name) + (f" [{plain(call.id)}]" if call.id else "")
+    def _render_call(self, call: ToolCall) -> "Text":
+        name = sanitize_to_line(call.name) + (f" [{sanitize_to_line(call.id)}]" if call.id else "")
         note = " (not a JSON object)" if call.malformed else ""
-        return _text(f"-> {name}{note}: {self._cut(call.arguments_text)}", style="magenta")
+        return _style_text(
+            f"-> {name}{note}: {self._shorten(call.arguments_text)}", style="magenta"
+        )
 
-    def _result(self) -> Iterator["Text"]:
+    def _render_result(self) -> Iterator["Text"]:
         result = self.sample.score
-        yield _text("\n--- result", style="bold")
+        yield _style_text("\n--- result", style="bold")
         if result is None:
-            yield _line("score", "not judged")
+            yield _style_field("score", "not judged")
             return
-        yield from self._steps(result)
-        yield _line("score", _score(result))
+        yield from self._render_steps(result)
+        yield _style_field("score", _format_sample_score(result))
         if result.reason:
-            yield _line("reason", self._cut(result.reason))
+            yield _style_field("reason", self._shorten(result.reason))
         if result.error:
-            yield _line("error", self._cut(result.error))
+            yield _style_field("error", self._shorten(result.error))
         for name, metric in result.metrics.items():
             value = "not measured" if metric.score is None else f"{metric.score:g}"
             value += "" if metric.is_score_valid or metric.score is None else " (not valid)"
             value += "" if metric.weight is None else f", weight {metric.weight:g}"
-            value += f": {self._cut(metric.reason)}" if metric.reason else ""
-            yield _line("metric", f"{plain(name)} {value}")
+            value += f": {self._shorten(metric.reason)}" if metric.reason else ""
+            yield _style_field("metric", f"{sanitize_to_line(name)} {value}")
 
-    def _steps(self, result: EvaluateResult) -> Iterator["Text"]:
+    def _render_steps(self, result: EvaluateResult) -> Iterator["Text"]:
         outputs = result.step_outputs or ()
-        shown = outputs if self.full else outputs[:_MOST_STEPS]
+        shown = outputs if self.full else outputs[:_MAX_SHOWN_STEPS]
         for step in shown:
             reward = "unknown" if step.base_reward is None else f"{step.base_reward:g}"
-            words = f"{plain(str(step.step_index))}: reward {reward}"
+            words = f"{sanitize_to_line(str(step.step_index))}: reward {reward}"
             words += ", terminated" if step.terminated else ""
-            words += f": {self._cut(step.reason)}" if step.reason else ""
-            yield _line("step", words)
+            words += f": {self._shorten(step.reason)}" if step.reason else ""
+            yield _style_field("step", words)
         if len(shown) < len(outputs):
-            yield _line("", f"and {len(outputs) - len(shown)} more steps; --full shows all")
+            yield _style_field("", f"and {len(outputs) - len(shown)} more steps; --full shows all")
 
-    def _failure(self) -> Iterator["Text"]:
+    def _render_failure(self) -> Iterator["Text"]:
         failure = self.sample.failure
         if failure is None:
             return
-        yield _text(f"\n--- failed: {failure.boundary}", style="red")
+        yield _style_text(f"\n--- failed: {failure.boundary}", style="red")
         again = "can be tried again" if failure.retryable else "trying again cannot help"
-        yield _text(f"{plain(failure.kind)}: {self._cut(failure.message)} ({again})")
+        yield _style_text(
+            f"{sanitize_to_line(failure.kind)}: {self._shorten(failure.message)} ({again})"
+        )
         if failure.traceback:
-            yield _text(self._cut(failure.traceback, end=True), style="dim")
+            yield _style_text(self._shorten(failure.traceback, end=True), style="dim")
 
-    def _cut(self, text: str, *, end: bool = False) -> str:
+    def _shorten(self, text: str, *, end: bool = False) -> str:
         """`text` made plain; of a long one the beginning, or with `end` the end, and a note."""
         lines = text.rstrip().splitlines()
-        kept = lines[-_MOST_LINES:] if end else lines[:_MOST_LINES]
+        kept = lines[-_MAX_TEXT_LINES:] if end else lines[:_MAX_TEXT_LINES]
         short = "\n".join(kept)
-        short = short[-_MOST_CHARACTERS:] if end else short[:_MOST_CHARACTERS]
+        short = short[-_MAX_TEXT_CHARS:] if end else short[:_MAX_TEXT_CHARS]
         missing = len("\n".join(lines)) - len(short)
         if self.full or missing <= 0:
-            return plain_text(text.rstrip())
+            return sanitize_text(text.rstrip())
         note = f"[{missing} more characters; --full shows them]"
-        shown = plain_text(short)
+        shown = sanitize_text(short)
         return f"{note}\n{shown}" if end else f"{shown}\n{note}"
 
 
-def _score(result: EvaluateResult) -> str:
+def _format_sample_score(result: EvaluateResult) -> str:
     if result.score is None:
         return "not judged"
     return f"{result.score:g}" + ("" if result.is_score_valid else " (not valid: not judged)")
 
 
-def _text(text: str, *, style: str = "") -> "Text":
+def _style_text(text: str, *, style: str = "") -> "Text":
     from rich.text import Text
 
     # `Text`, not `str`: rich reads square brackets in a string as markup.
     return Text(text, style=style, overflow="fold")
 
 
-def _line(label: str, text: str, *, style: str = "") -> "Text":
-    return _text(f"{label:<10}{text}", style=style)
+def _style_field(label: str, text: str, *, style: str = "") -> "Text":
+    return _style_text(f"{label:<10}{text}", style=style)

@@ -14,15 +14,15 @@ from assay.types import AgentSession, Message, Status
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
-    allow_plain_http,
-    with_key,
+    apply_key_option,
+    apply_plain_http_option,
 )
-from .exit_status import CouldNotTell
+from .exit_status import InconclusiveError
 from .option_numbers import count
 from .store_option import add_store_option, open_store
-from .terminal import cut, plain, plain_lines, print_json
+from .terminal import cut, print_json, sanitize_lines, sanitize_to_line
 
-_COLUMNS = "{:<12}{:>9}  {:<17}{}"
+_SESSIONS_COLUMNS = "{:<12}{:>9}  {:<17}{}"
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -62,13 +62,13 @@ def main(args: Namespace) -> int:
     """Exit status: 0 done, 3 the model could not be asked."""
     with open_store(args) as store:
         if args.action == "show":
-            return _show(store.load_session(args.session), args)
+            return _show_session(store.load_session(args.session), args)
         if args.action == "continue":
-            return _continue(store, args)
-        return _list(store, args)
+            return _continue_session(store, args)
+        return _list_stored_sessions(store, args)
 
 
-def _list(store: Store, args: Namespace) -> int:
+def _list_stored_sessions(store: Store, args: Namespace) -> int:
     status = None if args.status is None else Status(args.status)
     # One more than is shown, to know whether there are more.
     found = store.list_sessions(status=status, limit=args.limit + 1)
@@ -79,25 +79,25 @@ def _list(store: Store, args: Namespace) -> int:
     elif not shown:
         print("there are no sessions: `assay eval FILE.py --save-sessions` stores some")
     else:
-        print(plain_lines("\n".join(session_table(shown))))
+        print(sanitize_lines("\n".join(format_sessions(shown))))
         if more:
             print("and older ones: --limit shows more")
     return 0
 
 
-def session_table(rows: list[SessionRow]) -> list[str]:
+def format_sessions(rows: list[SessionRow]) -> list[str]:
     """Two lines for each session; an id is never cut."""
-    lines = [_COLUMNS.format("status", "messages", "changed (UTC)", "model")]
+    lines = [_SESSIONS_COLUMNS.format("status", "messages", "changed (UTC)", "model")]
     for row in rows:
         changed = row.updated_at[:16].replace("T", " ")
-        model = cut(plain(f"{row.provider}:{row.model}"), 40)
-        branch = "" if row.parent_id is None else f"  branch of {plain(row.parent_id)}"
-        lines.append(f"{plain(row.id)}{branch}")
-        lines.append(_COLUMNS.format(row.status, str(row.messages), changed, model))
+        model = cut(sanitize_to_line(f"{row.provider}:{row.model}"), 40)
+        branch = "" if row.parent_id is None else f"  branch of {sanitize_to_line(row.parent_id)}"
+        lines.append(f"{sanitize_to_line(row.id)}{branch}")
+        lines.append(_SESSIONS_COLUMNS.format(row.status, str(row.messages), changed, model))
     return lines
 
 
-def _show(session: AgentSession, args: Namespace) -> int:
+def _show_session(session: AgentSession, args: Namespace) -> int:
     if args.json:
         print_json(session.to_dict())
         return 0
@@ -110,23 +110,23 @@ def _show(session: AgentSession, args: Namespace) -> int:
     if session.parent_id is not None:
         lines.append(f"branch of {session.parent_id}, after message {session.branch_point}")
     for number, message in enumerate(session.messages):
-        lines += ["", *_message_lines(number, message)]
-    print(plain_lines("\n".join(lines)))
+        lines += ["", *_format_message(number, message)]
+    print(sanitize_lines("\n".join(lines)))
     return 0
 
 
-def _message_lines(number: int, message: Message) -> list[str]:
+def _format_message(number: int, message: Message) -> list[str]:
     lines = [f"--- {number} {message.role}"]
     lines += [message.text] if message.text else []
     return lines + [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
 
 
-def _continue(store: Store, args: Namespace) -> int:
+def _continue_session(store: Store, args: Namespace) -> int:
     session = store.load_session(args.session)
     if args.branch is not None and store.has_session(args.branch):
         raise ConfigError(f"there is already a session {args.branch!r}", where=store.where)
     endpoint = session.endpoint if args.model is None else parse_model(args.model)
-    session.endpoint = with_key(allow_plain_http(endpoint, args), args)
+    session.endpoint = apply_key_option(apply_plain_http_option(endpoint, args), args)
     seen = len(session.messages)
     if session.environment is not None:
         raise ConfigError(
@@ -134,9 +134,9 @@ def _continue(store: Store, args: Namespace) -> int:
             hint="continue it in Python: run_agent(client, environment, messages, session=session)",
         )
     try:
-        asyncio.run(_ask(session, args.message))
+        asyncio.run(_ask_model(session, args.message))
     except RolloutFailed as error:
-        raise CouldNotTell(f"the session was left as it is: {error}") from error
+        raise InconclusiveError(f"the session was left as it is: {error}") from error
     added, continued = session.messages[seen:], session.id
     if args.branch is not None:
         # Only now: a question without an answer leaves no branch behind.
@@ -146,11 +146,11 @@ def _continue(store: Store, args: Namespace) -> int:
         plain_added = [message.to_dict() for message in added]
         print_json({"session": continued, "messages": plain_added, "status": session.status})
     else:
-        print(plain_lines(added[-1].text))
+        print(sanitize_lines(added[-1].text))
     return 0
 
 
-async def _ask(session: AgentSession, text: str) -> None:
+async def _ask_model(session: AgentSession, text: str) -> None:
     client = connect(session.endpoint)
     try:
         asked = [Message(role="user", content=text)]

@@ -12,30 +12,30 @@ from assay.stats import summarise_recorded
 from assay.store import ResultRow, Run
 from assay.types import Sample
 
-from .failures import failure_lines, failures_plain
-from .labels import SessionLabel, label_of, session_label
+from .failures import failures_to_dicts, format_failures
+from .labels import SessionLabel, build_label, build_session_label
 from .option_numbers import count
-from .run_summary import retried_lines
-from .runs import described
+from .run_summary import format_retries
+from .runs import run_to_dict
 from .sample_transcript import Transcript
-from .show_training import read_training, training_lines, training_plain
-from .store_option import add_store_option, follow_up, open_store
+from .show_training import format_training, read_training, training_to_dict
+from .store_option import add_store_option, build_next_command, open_store
 from .terminal import (
     cut,
-    line_width,
-    padded,
-    plain,
-    plain_lines,
+    measure_line_width,
+    pad,
     print_json,
     render,
+    sanitize_lines,
+    sanitize_to_line,
 )
 
-_ID_WIDTH = 26
+_SHOWN_ID_WIDTH = 26
 _SCORE_WIDTH = 18
-_PLACE_WIDTH = 40
-_LONGEST_ID = 60
-_WIDTH = 80
-_NAMED = 5
+_SHOWN_PLACE_WIDTH = 40
+_MAX_SHOWN_ID_CHARS = 60
+_SHOW_LINE_WIDTH = 80
+_MAX_LISTED_IDS = 5
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -73,16 +73,16 @@ def _show_run(run: Run, args: Namespace) -> None:
     summary = summarise_recorded(run.results(), run.spec.config)
     retried, training = run.retried(), read_training(run)
     failures, failed = run.failure_groups(), sum(summary.failed.values())
-    listed = worst(run.results(), limit=args.limit, failed_only=args.failed)
-    entries = [_Entry.of(each, find_body(run, each)) for each in listed]
+    listed = select_worst(run.results(), limit=args.limit, failed_only=args.failed)
+    entries = [_ListedSample.of(each, find_body(run, each)) for each in listed]
     if args.json:
         print_json(
             {
-                "run": described(row),
+                "run": run_to_dict(row),
                 "summary": json.loads(summary.model_dump_json()),
                 "retried": asdict(retried),
-                "failures": failures_plain(failures),
-                "training": None if training is None else training_plain(training),
+                "failures": failures_to_dicts(failures),
+                "training": None if training is None else training_to_dict(training),
                 "samples": [entry.plain() for entry in entries],
             }
         )
@@ -90,35 +90,35 @@ def _show_run(run: Run, args: Namespace) -> None:
     total = failed if args.failed else summary.results
     lines = [
         f"{'run':<14}{run.id}",
-        f"{'name':<14}{cut(run.spec.name, _WIDTH - 14)}",
+        f"{'name':<14}{cut(run.spec.name, _SHOW_LINE_WIDTH - 14)}",
         f"{'status':<14}{row.status}",
-        f"{'dataset':<14}{cut(run.spec.dataset, _WIDTH - 14)}"
+        f"{'dataset':<14}{cut(run.spec.dataset, _SHOW_LINE_WIDTH - 14)}"
         + (" (changed since it was started)" if row.dataset_changed else ""),
         # Over all steps together, no mean of a model that learns means anything.
-        *(summary.lines() if training is None else training_lines(training)),
-        *retried_lines(retried),
-        *failure_lines(failures, failed),
-        *_list_lines(entries, total, args),
+        *(summary.lines() if training is None else format_training(training)),
+        *format_retries(retried),
+        *format_failures(failures, failed),
+        *_format_sample_list(entries, total, args),
     ]
-    print(plain_lines("\n".join(lines)))
+    print(sanitize_lines("\n".join(lines)))
 
 
-def worst(rows: Iterator[ResultRow], *, limit: int, failed_only: bool) -> list[ResultRow]:
+def select_worst(rows: Iterator[ResultRow], *, limit: int, failed_only: bool) -> list[ResultRow]:
     """Failed samples first, then from the lowest score up, then those that were not judged."""
     chosen = (row for row in rows if row.boundary is not None or not failed_only)
     # The place in the run decides between equals; rows themselves have no order.
-    numbered = ((_badness(row), place, row) for place, row in enumerate(chosen))
+    numbered = ((_rank_result(row), place, row) for place, row in enumerate(chosen))
     return [row for _, _, row in heapq.nsmallest(limit, numbered, key=lambda each: each[:2])]
 
 
-def _badness(row: ResultRow) -> tuple[int, float]:
+def _rank_result(row: ResultRow) -> tuple[int, float]:
     if row.boundary is not None:
         return (0, 0.0)
     return (1, row.score) if row.valid and row.score is not None else (2, 0.0)
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _ListedSample:
     """A sample in the list: its row, why it has its result, and what people know it by."""
 
     row: ResultRow
@@ -127,8 +127,8 @@ class _Entry:
     session: SessionLabel | None
 
     @classmethod
-    def of(cls, row: ResultRow, sample: Sample) -> "_Entry":
-        return cls(row, reason_of(sample), label_of(sample), session_label(sample))
+    def of(cls, row: ResultRow, sample: Sample) -> "_ListedSample":
+        return cls(row, find_reason(sample), build_label(sample), build_session_label(sample))
 
     def lines(self) -> Iterator[str]:
         """One line for a sample, two for a session; reasons use the width that there is.
@@ -137,15 +137,15 @@ class _Entry:
         """
         row = self.row
         name = row.sample_id if not row.repeat else f"{row.sample_id} #{row.repeat}"
-        if self.session is None or len(name) > _LONGEST_ID:
-            room = line_width() - _ID_WIDTH - _SCORE_WIDTH - 4
+        if self.session is None or len(name) > _MAX_SHOWN_ID_CHARS:
+            room = measure_line_width() - _SHOWN_ID_WIDTH - _SCORE_WIDTH - 4
             words = cut(" | ".join(filter(None, (self.reason, self.label))), room)
-            yield f"  {padded(name, _ID_WIDTH)} {padded(_judgement(row), _SCORE_WIDTH)} {words}"
+            yield f"  {pad(name, _SHOWN_ID_WIDTH)} {pad(_format_score(row), _SCORE_WIDTH)} {words}"
             return
-        yield f"  {cut(f'{name} {self.label}', _WIDTH - 2)}"
-        place = cut(self.session.place, _PLACE_WIDTH)
-        cells = filter(None, (self.session.date, place, _judgement(row), self.reason))
-        yield f"    {cut(' | '.join(cells), line_width() - 4)}"
+        yield f"  {cut(f'{name} {self.label}', _SHOW_LINE_WIDTH - 2)}"
+        place = cut(self.session.place, _SHOWN_PLACE_WIDTH)
+        cells = filter(None, (self.session.date, place, _format_score(row), self.reason))
+        yield f"    {cut(' | '.join(cells), measure_line_width() - 4)}"
 
     def plain(self) -> dict[str, Any]:
         row = self.row
@@ -161,7 +161,7 @@ class _Entry:
         }
 
 
-def _list_lines(entries: list[_Entry], total: int, args: Namespace) -> Iterator[str]:
+def _format_sample_list(entries: list[_ListedSample], total: int, args: Namespace) -> Iterator[str]:
     if not entries:
         yield "no sample failed" if args.failed else "no sample is recorded"
         return
@@ -178,16 +178,16 @@ def _list_lines(entries: list[_Entry], total: int, args: Namespace) -> Iterator[
     if len(entries) < total:
         yield f"  and {total - len(entries)} more: --limit shows more of them"
     yield "next:"
-    yield f"  {follow_up(args, 'show', args.run, entries[0].row.sample_id)}"
+    yield f"  {build_next_command(args, 'show', args.run, entries[0].row.sample_id)}"
 
 
-def _judgement(row: ResultRow) -> str:
+def _format_score(row: ResultRow) -> str:
     if row.boundary is not None:
         return f"{row.boundary} failed"
     return f"{row.score:.3f}" if row.valid and row.score is not None else "not judged"
 
 
-def reason_of(sample: Sample) -> str:
+def find_reason(sample: Sample) -> str:
     """Why a sample has the result it has, in the words of whoever gave it."""
     if sample.failure is not None:
         return f"{sample.failure.kind}: {sample.failure.message}"
@@ -208,7 +208,7 @@ def _show_sample(run: Run, args: Namespace) -> None:
     if repeat is None:
         wanted, repeat = _split_repeat(run, args.sample)
     rows = find_rows(run, wanted)
-    row = _chosen_repeat(rows, repeat)
+    row = _choose_repeat(rows, repeat)
     sample = find_body(run, row)
     if args.json:
         print_json({"run": run.id, "repeat": row.repeat, "sample": json.loads(sample.to_json())})
@@ -233,7 +233,7 @@ def find_rows(run: Run, wanted: str) -> list[ResultRow]:
         return exact
     found: dict[str, list[ResultRow]] = {}
     for row in run.results():
-        if wanted and row.sample_id.startswith(wanted) and len(found) <= _NAMED:
+        if wanted and row.sample_id.startswith(wanted) and len(found) <= _MAX_LISTED_IDS:
             found.setdefault(row.sample_id, []).append(row)
     if len(found) == 1:
         return next(iter(found.values()))
@@ -241,11 +241,13 @@ def find_rows(run: Run, wanted: str) -> list[ResultRow]:
     if not found:
         hint = f"`assay show {run.id}` lists its samples"
         raise ConfigError(f"there is no sample {wanted!r}", where=where, hint=hint)
-    named = ", ".join(map(repr, list(found)[:_NAMED])) + (", …" if len(found) > _NAMED else "")
+    named = ", ".join(map(repr, list(found)[:_MAX_LISTED_IDS])) + (
+        ", …" if len(found) > _MAX_LISTED_IDS else ""
+    )
     raise ConfigError(f"{wanted!r} begins the ids of several samples: {named}", where=where)
 
 
-def _chosen_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
+def _choose_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
     if repeat is None:
         return rows[0]
     for row in rows:
@@ -253,5 +255,6 @@ def _chosen_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
             return row
     known = ", ".join(str(row.repeat) for row in rows)
     raise ConfigError(
-        f"there is no repeat {repeat}; there is {known}", where=f"sample {plain(rows[0].sample_id)}"
+        f"there is no repeat {repeat}; there is {known}",
+        where=f"sample {sanitize_to_line(rows[0].sample_id)}",
     )

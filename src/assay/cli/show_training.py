@@ -8,13 +8,13 @@ from typing import Any
 from assay.stats import Interval, mean_interval
 from assay.store import ResultRow, Run
 
-_LINES = 12
-_COLUMNS = "  {:<11}{:>9}{:>9}  {:<16}{:>8}{:>12}{:>9}"
-_UPDATES = "  {:<11}{:>9}{:>12}{:>11}{:>11}{:>11}{:>11}"
-_MEASURED = ("loss", "kl", "entropy", "clip_fraction", "grad_norm")
+_MAX_TABLE_LINES = 12
+_ROLLOUT_COLUMNS = "  {:<11}{:>9}{:>9}  {:<16}{:>8}{:>12}{:>9}"
+_UPDATE_COLUMNS = "  {:<11}{:>9}{:>12}{:>11}{:>11}{:>11}{:>11}"
+_UPDATE_METRICS = ("loss", "kl", "entropy", "clip_fraction", "grad_norm")
 """What the table of updates has of the metrics of a step, in its order."""
 
-_STEP = "training_step"
+_STEP_METADATA_KEY = "training_step"
 
 
 @dataclass
@@ -63,16 +63,18 @@ class Steps:
 
     def measured(self, name: str) -> float | None:
         """The mean over the steps that know it; None where none does."""
-        known = [value for value in self._values(name) if isinstance(value, int | float)]
+        known = [
+            value for value in self._read_metric_values(name) if isinstance(value, int | float)
+        ]
         return fmean(known) if known else None
 
     @property
     def updated(self) -> int | None:
         """How many of the steps changed the weights; None where no step says so."""
-        known = [value for value in self._values("updated") if isinstance(value, bool)]
+        known = [value for value in self._read_metric_values("updated") if isinstance(value, bool)]
         return sum(known) if known else None
 
-    def _values(self, name: str) -> Iterator[object]:
+    def _read_metric_values(self, name: str) -> Iterator[object]:
         return (each.get(name) for each in self.metrics)
 
 
@@ -90,7 +92,7 @@ def read_training(run: Run) -> Training | None:
     if not isinstance(settings, Mapping) or "prompts_per_step" not in settings:
         return None
     found: dict[int, Steps] = {}
-    for step, row in _placed(run, settings):
+    for step, row in _assign_rollouts_to_steps(run, settings):
         found.setdefault(step, Steps(step, step)).add(row)
     for each in run.steps():
         found.setdefault(each.step, Steps(each.step, each.step)).metrics.append(each.metrics)
@@ -101,7 +103,9 @@ def read_training(run: Run) -> Training | None:
     return Training(whole, made - used)
 
 
-def _placed(run: Run, settings: Mapping[str, Any]) -> Iterator[tuple[int, ResultRow]]:
+def _assign_rollouts_to_steps(
+    run: Run, settings: Mapping[str, Any]
+) -> Iterator[tuple[int, ResultRow]]:
     """Every rollout with the step it was made for."""
     if settings["zero_variance"] != "resample":
         for row in run.results():
@@ -109,29 +113,29 @@ def _placed(run: Run, settings: Mapping[str, Any]) -> Iterator[tuple[int, Result
         return
     # Steps then take different numbers of prompts: only the whole sample knows its own.
     for row, sample in zip(run.results(), run.samples(), strict=True):
-        yield int(sample.metadata[_STEP]), row
+        yield int(sample.metadata[_STEP_METADATA_KEY]), row
 
 
-def training_lines(training: Training) -> list[str]:
+def format_training(training: Training) -> list[str]:
     """The same in words: the first and the last step, and the way between them."""
     steps = training.steps
     more = f", and {training.unfinished} rollouts of another" if training.unfinished else ""
     lines = [f"{'steps':<14}{len(steps)}{more}"]
     if not steps:
         return lines
-    together = _together(steps)
+    together = _merge_steps(steps)
     return [
         *lines,
-        f"{'first reward':<14}{_reward(steps[0])}",
-        f"{'last reward':<14}{_reward(steps[-1])}",
+        f"{'first reward':<14}{_format_step_reward(steps[0])}",
+        f"{'last reward':<14}{_format_step_reward(steps[-1])}",
         f"{'rollouts':<14}{together.rollouts}, {together.failed} failed, "
         f"{together.not_judged} not judged",
-        *_table(steps),
-        *_updates(steps),
+        *_format_rollout_table(steps),
+        *_format_update_table(steps),
     ]
 
 
-def reward_words(mean: float | None, low: float | None, high: float | None) -> str:
+def format_reward(mean: float | None, low: float | None, high: float | None) -> str:
     """A mean reward with its interval, where there is one."""
     if mean is None:
         return "none was judged"
@@ -140,40 +144,44 @@ def reward_words(mean: float | None, low: float | None, high: float | None) -> s
     return f"{mean:.3f} (95 % from {low:.3f} to {high:.3f})"
 
 
-def _reward(steps: Steps) -> str:
+def _format_step_reward(steps: Steps) -> str:
     reward = steps.reward
-    return reward_words(reward.mean, reward.low, reward.high)
+    return format_reward(reward.mean, reward.low, reward.high)
 
 
-def _table(steps: Sequence[Steps]) -> Iterator[str]:
-    yield _COLUMNS.format("step", "rollouts", "reward", "95 %", "failed", "not judged", "tokens")
-    yield from map(_line, _parts(steps))
+def _format_rollout_table(steps: Sequence[Steps]) -> Iterator[str]:
+    yield _ROLLOUT_COLUMNS.format(
+        "step", "rollouts", "reward", "95 %", "failed", "not judged", "tokens"
+    )
+    yield from map(_format_rollout_row, _group_steps(steps))
 
 
-def _updates(steps: Sequence[Steps]) -> Iterator[str]:
+def _format_update_table(steps: Sequence[Steps]) -> Iterator[str]:
     """What the updates of the weights came to, of a training that has it recorded."""
     if not any(each.metrics for each in steps):
         yield "loss, divergence and entropy: metrics.jsonl in the output folder"
         return
-    yield _UPDATES.format("step", "updated", "loss", "KL", "entropy", "clipped", "grad norm")
-    for part in _parts(steps):
+    yield _UPDATE_COLUMNS.format("step", "updated", "loss", "KL", "entropy", "clipped", "grad norm")
+    for part in _group_steps(steps):
         updated = "-" if part.updated is None else part.updated
-        numbers = (part.measured(name) for name in _MEASURED)
-        yield _UPDATES.format(_name(part), updated, *map(_number, numbers))
+        numbers = (part.measured(name) for name in _UPDATE_METRICS)
+        yield _UPDATE_COLUMNS.format(
+            _format_step_range(part), updated, *map(_format_metric, numbers)
+        )
 
 
-def _number(value: float | None) -> str:
+def _format_metric(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def _parts(steps: Sequence[Steps]) -> Iterator[Steps]:
+def _group_steps(steps: Sequence[Steps]) -> Iterator[Steps]:
     """The steps of one line each."""
-    size = -(-len(steps) // _LINES)
+    size = -(-len(steps) // _MAX_TABLE_LINES)
     for start in range(0, len(steps), size):
-        yield _together(steps[start : start + size])
+        yield _merge_steps(steps[start : start + size])
 
 
-def _together(steps: Sequence[Steps]) -> Steps:
+def _merge_steps(steps: Sequence[Steps]) -> Steps:
     made = Steps(steps[0].first, steps[-1].last)
     for each in steps:
         made.rollouts += each.rollouts
@@ -187,11 +195,11 @@ def _together(steps: Sequence[Steps]) -> Steps:
     return made
 
 
-def _line(some: Steps) -> str:
+def _format_rollout_row(some: Steps) -> str:
     reward = some.reward
     known = reward.low is not None and reward.high is not None
-    return _COLUMNS.format(
-        _name(some),
+    return _ROLLOUT_COLUMNS.format(
+        _format_step_range(some),
         some.rollouts,
         "none" if reward.mean is None else f"{reward.mean:.3f}",
         f"{reward.low:.3f} to {reward.high:.3f}" if known else "unknown",
@@ -201,11 +209,11 @@ def _line(some: Steps) -> str:
     ).rstrip()
 
 
-def _name(some: Steps) -> str:
+def _format_step_range(some: Steps) -> str:
     return str(some.first) if some.first == some.last else f"{some.first}-{some.last}"
 
 
-def training_plain(training: Training) -> dict[str, Any]:
+def training_to_dict(training: Training) -> dict[str, Any]:
     """The same as plain values, every step for itself."""
     return {
         "unfinished_rollouts": training.unfinished,

@@ -7,19 +7,19 @@ from pathlib import Path
 
 from assay.store import Store
 
-from .resume import without_secrets
+from .resume import redact_option_value
 
-_HELP = "file or postgresql:// URL of the store (default: $ASSAY_STORE, else .assay/)"
+_STORE_HELP = "file or postgresql:// URL of the store (default: $ASSAY_STORE, else .assay/)"
 
 
 def add_store_option(parser: ArgumentParser, *, action: bool = False) -> None:
     """Declare `--store`, on the command or again on an `action` of a command that has it."""
     # An action's own default would take the place of what was given before the action.
     default = SUPPRESS if action else None
-    parser.add_argument("--store", metavar="PATH|URL", default=default, help=_HELP)
+    parser.add_argument("--store", metavar="PATH|URL", default=default, help=_STORE_HELP)
 
 
-def store_location(args: Namespace) -> str | Path | None:
+def find_store_location(args: Namespace) -> str | Path | None:
     """What to open. None: the store in the current folder.
 
     `ASSAY_STORE` is a whole path or URL, `ASSAY_HOME` a folder that takes the place of `.assay/`.
@@ -35,12 +35,12 @@ def store_location(args: Namespace) -> str | Path | None:
 
 def open_store(args: Namespace) -> Store:
     """The store to read from. Raises `StoreError` where there is none: reading makes nothing."""
-    return Store.open(store_location(args), create=False)
+    return Store.open(find_store_location(args), create=False)
 
 
-def follow_up(args: Namespace, *words: str) -> str:
+def build_next_command(args: Namespace, *words: str) -> str:
     """A command to run next on the same store, in a form that may be shown."""
-    store = [] if args.store is None else ["--store", without_secrets(args.store)]
+    store = [] if args.store is None else ["--store", redact_option_value(args.store)]
     *first, last = words
     if last.startswith("-"):
         # The id of a sample, which would be taken for an option.

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from .exit_status import COULD_NOT_TELL, INTERRUPTED
+from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED
 
-_FORWARDED = {signal.SIGINT, signal.SIGTERM}
+_FORWARDED_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def supervise(work: Callable[[], int]) -> int:
     """Run `work` in a child process, and return the status that it finished with.
 
-    A child that ended without a status comes to `COULD_NOT_TELL`, whatever its own status was.
+    A child that ended without a status comes to `EXIT_INCONCLUSIVE`, whatever its own status was.
     Where processes cannot be forked, `work` is run here.
     """
     if not hasattr(os, "fork"):
@@ -34,7 +34,7 @@ def supervise(work: Callable[[], int]) -> int:
     watched, held = os.pipe()
     # Where the shell or a service manager ignores it, nobody would be told that the child ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with _signals_kept() as before:
+    with _block_signals() as before:
         child = os.fork()
         if child == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -43,7 +43,7 @@ def supervise(work: Callable[[], int]) -> int:
             _run_and_exit(work, report, seal, watched)
         os.close(report)
         os.close(watched)
-        ended = _wait(child)
+        ended = _wait_for_child(child)
     os.close(held)
     # Not read to its end: processes that the agent left behind may still hold the other side.
     os.set_blocking(finished, False)
@@ -51,7 +51,7 @@ def supervise(work: Callable[[], int]) -> int:
         _, is_sealed, status = (reader.read(65536) or b"").rpartition(seal)
         if is_sealed:
             return status[0]
-    return _explain(ended)
+    return _report_abort(ended)
 
 
 def _run_and_exit(work: Callable[[], int], report: int, seal: bytes, watched: int) -> NoReturn:
@@ -70,9 +70,9 @@ def _stop_with_parent(watched: int) -> None:
 
 
 @contextmanager
-def _signals_kept() -> Iterator[set[signal.Signals | int]]:
+def _block_signals() -> Iterator[set[signal.Signals | int]]:
     """Inside of it signals wait until they are asked for; gives those that waited before."""
-    kept = {*_FORWARDED, signal.SIGCHLD}
+    kept = {*_FORWARDED_SIGNALS, signal.SIGCHLD}
     before: set[signal.Signals | int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, kept))
     try:
         yield before
@@ -80,14 +80,14 @@ def _signals_kept() -> Iterator[set[signal.Signals | int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _wait(child: int) -> int:
+def _wait_for_child(child: int) -> int:
     """Wait for the child, and hand signals on to it; how it ended, as `waitpid` has it."""
     while True:
         if hasattr(signal, "sigwaitinfo"):
-            told = signal.sigwaitinfo({*_FORWARDED, signal.SIGCHLD})
+            told = signal.sigwaitinfo({*_FORWARDED_SIGNALS, signal.SIGCHLD})
             number, by_terminal = told.si_signo, told.si_code > 0
         else:
-            number, by_terminal = signal.sigwait({*_FORWARDED, signal.SIGCHLD}), False
+            number, by_terminal = signal.sigwait({*_FORWARDED_SIGNALS, signal.SIGCHLD}), False
         if number == signal.SIGCHLD:
             pid, ended = os.waitpid(child, os.WNOHANG)
             if pid:
@@ -98,9 +98,9 @@ def _wait(child: int) -> int:
                 os.kill(child, number)
 
 
-def _explain(ended: int) -> int:
+def _report_abort(ended: int) -> int:
     code = os.waitstatus_to_exitcode(ended)
-    if code == INTERRUPTED:
+    if code == EXIT_INTERRUPTED:
         return code  # it left at once after a third signal, and said so
     how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
     print(
@@ -109,4 +109,4 @@ def _explain(ended: int) -> int:
         "  hint: there is no certificate; what was recorded is kept, see `assay runs`",
         file=sys.stderr,
     )
-    return COULD_NOT_TELL
+    return EXIT_INCONCLUSIVE

@@ -15,28 +15,28 @@ _REPLACEMENT = "\ufffd"
 _JOINERS = "\u200c\u200d"
 """Invisible, but part of how some scripts and emoji are spelled."""
 
-_WIDEST = 100
-_UNLIMITED = 250
+_MAX_RENDER_WIDTH = 100
+_PIPE_LINE_WIDTH = 250
 """Columns of a line that no terminal shows: a log, a pipe."""
 
 
-def plain(text: str) -> str:
+def sanitize_to_line(text: str) -> str:
     """`text` on one line, each control, format or unknown character replaced by U+FFFD."""
-    return "".join(map(_shown, " ".join(text.split())))
+    return "".join(map(_replace_control_character, " ".join(text.split())))
 
 
-def plain_lines(text: str) -> str:
+def sanitize_lines(text: str) -> str:
     """`text` made plain line by line, keeping its indentation."""
-    return "\n".join("".join(map(_shown, line)) for line in text.split("\n"))
+    return "\n".join("".join(map(_replace_control_character, line)) for line in text.split("\n"))
 
 
-def plain_text(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Text of several lines made plain: tabs become spaces, a carriage return ends a line."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4)
-    return plain_lines(lines)
+    return sanitize_lines(lines)
 
 
-def _shown(character: str) -> str:
+def _replace_control_character(character: str) -> str:
     category = unicodedata.category(character)
     if category in ("Zl", "Zp"):
         return " "
@@ -51,7 +51,7 @@ def render(content: "RenderableType") -> None:
     buffer = StringIO()
     console = Console(
         file=buffer,
-        width=min(shutil.get_terminal_size().columns, _WIDEST),
+        width=min(shutil.get_terminal_size().columns, _MAX_RENDER_WIDTH),
         force_terminal=sys.stdout is not None and sys.stdout.isatty(),
         highlight=False,
     )
@@ -59,11 +59,11 @@ def render(content: "RenderableType") -> None:
     print(buffer.getvalue(), end="")
 
 
-def line_width() -> int:
+def measure_line_width() -> int:
     """The columns of a line of a list: the terminal's, and many where there is none."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     if not terminal and not os.environ.get("COLUMNS"):
-        return _UNLIMITED
+        return _PIPE_LINE_WIDTH
     return max(shutil.get_terminal_size().columns, 80)
 
 
@@ -76,7 +76,7 @@ def cut(text: str, columns: int) -> str:
     """`text` made plain and shortened to so many columns, with `…` where something is missing."""
     from rich.cells import cell_len
 
-    shown = plain(text)
+    shown = sanitize_to_line(text)
     if cell_len(shown) <= columns:
         return shown
     # Each character takes a column at least, so the rest need not be measured.
@@ -86,7 +86,7 @@ def cut(text: str, columns: int) -> str:
     return f"{shown}…"
 
 
-def padded(text: str, columns: int) -> str:
+def pad(text: str, columns: int) -> str:
     """`cut` text, filled up to so many columns."""
     from rich.cells import cell_len
 
@@ -94,7 +94,7 @@ def padded(text: str, columns: int) -> str:
     return shown + " " * (columns - cell_len(shown))
 
 
-def ascii_only() -> bool:
+def is_ascii_only() -> bool:
     """Whether stdout cannot hold the characters that tables are drawn with."""
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     try:

@@ -6,7 +6,7 @@ from typing import Protocol
 from . import train_grpo, train_sft
 
 
-class _Way(Protocol):
+class _TrainCommand(Protocol):
     """What the module of each way of training offers."""
 
     def configure(self, parser: ArgumentParser) -> None: ...
@@ -14,7 +14,7 @@ class _Way(Protocol):
     def main(self, args: Namespace) -> int: ...
 
 
-_ACTIONS: dict[str, tuple[_Way, str]] = {
+_TRAIN_ACTIONS: dict[str, tuple[_TrainCommand, str]] = {
     "sft": (train_sft, "learn to say what samples say: supervised fine-tuning"),
     "grpo": (train_grpo, "learn from the scores of the model's own rollouts"),
 }
@@ -23,7 +23,7 @@ _ACTIONS: dict[str, tuple[_Way, str]] = {
 def configure(parser: ArgumentParser) -> None:
     """Declare the two ways of training."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="sft|grpo")
-    for name, (module, purpose) in _ACTIONS.items():
+    for name, (module, purpose) in _TRAIN_ACTIONS.items():
         action = actions.add_parser(
             name,
             help=purpose,
@@ -35,4 +35,4 @@ def configure(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: that of the way of training."""
-    return _ACTIONS[args.action][0].main(args)
+    return _TRAIN_ACTIONS[args.action][0].main(args)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Self
 from assay.runner import Stop
 from assay.train import WeightsUnchanged
 
-from .terminal import plain
+from .terminal import sanitize_to_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_EVERY_S = 5.0
-_BAR_WIDTH = 40
+_STEP_INTERVAL_S = 5.0
+_STEP_BAR_WIDTH = 40
 
 
 class TrainDisplay:
     """Shows steps as they are done, between entering and leaving it."""
 
-    def __init__(self, *, quiet: bool = False, every_s: float = _EVERY_S) -> None:
+    def __init__(self, *, quiet: bool = False, every_s: float = _STEP_INTERVAL_S) -> None:
         self._quiet = quiet
         self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self._every_s = every_s
@@ -33,7 +33,7 @@ class TrainDisplay:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(_plain_warnings())
+        self._stack.enter_context(_print_warnings_as_lines())
         if self._live:
             from rich.console import Console
             from rich.live import Live
@@ -41,7 +41,7 @@ class TrainDisplay:
             console = Console(stderr=True, highlight=False)
             live = Live(
                 console=console,
-                get_renderable=self._drawn,
+                get_renderable=self._render,
                 refresh_per_second=4,
                 transient=True,
             )
@@ -58,7 +58,7 @@ class TrainDisplay:
 
     def show(self, done: int, of: int, words: str) -> None:
         """Take note of a step."""
-        self._shown = done, of, plain(words)
+        self._shown = done, of, sanitize_to_line(words)
         now = time.monotonic()
         if self._quiet or self._live:
             return
@@ -69,9 +69,9 @@ class TrainDisplay:
     def say(self, text: str) -> None:
         """A line that stays."""
         if not self._quiet:
-            print(plain(text), file=sys.stderr, flush=True)
+            print(sanitize_to_line(text), file=sys.stderr, flush=True)
 
-    def _drawn(self) -> "RenderableType":
+    def _render(self) -> "RenderableType":
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -80,20 +80,20 @@ class TrainDisplay:
             return Text("reading samples and weights")
         done, of, words = self._shown
         grid = Table.grid()
-        grid.add_row(ProgressBar(total=of, completed=done, width=_BAR_WIDTH))
+        grid.add_row(ProgressBar(total=of, completed=done, width=_STEP_BAR_WIDTH))
         grid.add_row(Text(f"{done}/{of}  {words}", no_wrap=True, overflow="ellipsis"))
         return grid
 
 
 @contextmanager
-def _plain_warnings() -> Iterator[None]:
+def _print_warnings_as_lines() -> Iterator[None]:
     """Show warnings of a training as a line of their own, without a place in the source."""
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, WeightsUnchanged):
-                print(plain(f"warning: {message}"), file=sys.stderr, flush=True)
+                print(sanitize_to_line(f"warning: {message}"), file=sys.stderr, flush=True)
             else:
                 usual(message, category, *place, **more)
 
@@ -102,7 +102,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def stopping_after_a_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
+def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
     """Inside of it Ctrl-C and SIGTERM ask for an end after the step; the second time, for now."""
 
     def ask(number: int, frame: FrameType | None) -> None:

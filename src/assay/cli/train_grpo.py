@@ -10,28 +10,28 @@ from typing import Any
 from assay.errors import AssayError, ConfigError
 from assay.runner import Stop
 from assay.train import (
-    Began,
+    CheckpointSaved,
     EveryRolloutFailed,
     GRPOResult,
-    RolledOut,
-    Saved,
+    RolloutFinished,
+    StepFinished,
     StepMetrics,
-    Stepped,
     TrainingEvent,
     TrainingSession,
+    TrainingStarted,
     grpo_train_async,
 )
 
-from .eval_file import users_traceback
-from .eval_overrides import count, seconds
-from .exit_status import COULD_NOT_TELL, INTERRUPTED, YES, CouldNotTell
-from .progress_bar import Silence
-from .redirect import users_output_on_stderr
-from .resume import without_secrets
-from .show_training import reward_words
-from .signals import leave_now, stopping_on_signals
-from .store_option import add_store_option, follow_up, store_location
-from .terminal import plain_lines, print_json
+from .eval_file import format_user_traceback
+from .eval_overrides import count, parse_seconds
+from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
+from .progress_bar import SilentDisplay
+from .redirect import redirect_output_to_stderr
+from .resume import redact_option_value
+from .show_training import format_reward
+from .signals import exit_interrupted, stop_on_signals
+from .store_option import add_store_option, build_next_command, find_store_location
+from .terminal import print_json, sanitize_lines
 from .train_display import TrainDisplay
 from .train_grpo_file import TrainFile, load_train_file
 
@@ -54,7 +54,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--grace",
-        type=seconds,
+        type=parse_seconds,
         default=30.0,
         metavar="SECONDS",
         help="after Ctrl-C, how long rollouts in flight may take to end (default: 30)",
@@ -68,32 +68,34 @@ def main(args: Namespace) -> int:
     """Exit status: 0 trained, 3 it broke off or nothing could be judged, 130 interrupted."""
     # Whatever the user's own code prints is no result of this command.
     try:
-        with users_output_on_stderr():
+        with redirect_output_to_stderr():
             file = load_train_file(args.file, num_steps=args.steps, output=args.output)
             with TrainDisplay(quiet=args.quiet) as display:
-                result = _Watched(file, args, display).run()
-    except CouldNotTell as error:
+                result = _TrainingMonitor(file, args, display).run()
+    except InconclusiveError as error:
         if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
             print(f"{'rollouts':<14}{failed.rollouts}, {failed.rollouts} failed")
         raise
     if result.follows:
-        return status_after(result)  # the process that it followed tells the rest
-    ending = _next(args, result)
+        return choose_grpo_exit_status(result)  # the process that it followed tells the rest
+    ending = _list_grpo_commands(args, result)
     if args.json:
-        print_json({**result_plain(result), "next": ending})
+        print_json({**grpo_result_to_dict(result), "next": ending})
     else:
-        lines = [*result_lines(result), "next:", *(f"  {command}" for command in ending)]
-        print(plain_lines("\n".join(lines)))
+        lines = [*format_grpo_result(result), "next:", *(f"  {command}" for command in ending)]
+        print(sanitize_lines("\n".join(lines)))
     if result.interrupted:
-        told = f"interrupted; a checkpoint is kept. Go on with:\n  {resume_command(args)}"
-        print(plain_lines(told), file=sys.stderr)
-        leave_now()
-    if status_after(result) == COULD_NOT_TELL:
+        told = (
+            f"interrupted; a checkpoint is kept. Go on with:\n  {build_grpo_resume_command(args)}"
+        )
+        print(sanitize_lines(told), file=sys.stderr)
+        exit_interrupted()
+    if choose_grpo_exit_status(result) == EXIT_INCONCLUSIVE:
         print("no rollout could be judged: nothing was learned", file=sys.stderr)
-    return status_after(result)
+    return choose_grpo_exit_status(result)
 
 
-class _Watched(Silence):
+class _TrainingMonitor(SilentDisplay):
     """One training, shown while it goes on."""
 
     def __init__(self, file: TrainFile, args: Namespace, display: TrainDisplay) -> None:
@@ -105,30 +107,30 @@ class _Watched(Silence):
         self._words = "starting"
 
     def run(self) -> GRPOResult:
-        """Train until it is done or stopped. Raises `CouldNotTell` when a begun one breaks."""
+        """Train until it is done or stopped. Raises `InconclusiveError` when a begun one breaks."""
         try:
-            return asyncio.run(self._trained())
+            return asyncio.run(self._train())
         except Exception as error:
             if not self._began or isinstance(error, ConfigError):
                 raise
-            go_on = f"checkpoints are kept; go on with:\n  {resume_command(self._args)}"
+            go_on = f"checkpoints are kept; go on with:\n  {build_grpo_resume_command(self._args)}"
             if isinstance(error, AssayError):
-                raise CouldNotTell(f"{error}\n{go_on}") from error
-            shown = users_traceback(error, self._file.path)
+                raise InconclusiveError(f"{error}\n{go_on}") from error
+            shown = format_user_traceback(error, self._file.path)
             if shown is None:
                 raise
-            raise CouldNotTell(f"it broke off in your code\n{shown}\n{go_on}") from error
+            raise InconclusiveError(f"it broke off in your code\n{shown}\n{go_on}") from error
 
-    async def _trained(self) -> GRPOResult:
+    async def _train(self) -> GRPOResult:
         file, stop = self._file, Stop(grace_s=self._args.grace)
         session = TrainingSession(
-            store=store_location(self._args),
+            store=find_store_location(self._args),
             resume=self._args.resume,
             take_over=self._args.take_over,
             watch=self.tell,
             stop=stop,
         )
-        with stopping_on_signals(stop, self):
+        with stop_on_signals(stop, self):
             return await grpo_train_async(
                 file.config,
                 file.prompts,
@@ -141,25 +143,25 @@ class _Watched(Silence):
 
     def tell(self, event: TrainingEvent) -> None:
         """Show what happened."""
-        if isinstance(event, Began):
+        if isinstance(event, TrainingStarted):
             self._began = True
             went_on = f", after step {event.step}" if event.step else ""
             self.say(f"run {event.run_id}{went_on}")
             self._display.show(event.step, self._steps, "starting")
-        elif isinstance(event, Stepped):
-            self._words = step_words(event.metrics)
+        elif isinstance(event, StepFinished):
+            self._words = format_grpo_step(event.metrics)
             self._display.show(event.metrics.step, self._steps, self._words)
-        elif isinstance(event, RolledOut):
+        elif isinstance(event, RolloutFinished):
             rolling = f"{self._words}; rollout {event.done}/{event.of}"
             self._display.show(event.step - 1, self._steps, rolling)
-        elif isinstance(event, Saved):
+        elif isinstance(event, CheckpointSaved):
             self.say(f"checkpoint {event.path}")
 
     def say(self, text: str) -> None:
         self._display.say(text)
 
 
-def step_words(step: StepMetrics) -> str:
+def format_grpo_step(step: StepMetrics) -> str:
     """A step in one line."""
     words = ["reward " + ("not judged" if step.reward is None else f"{step.reward:.3f}")]
     for name, value in (("kl", step.kl), ("entropy", step.entropy), ("clip", step.clip_fraction)):
@@ -173,13 +175,13 @@ def step_words(step: StepMetrics) -> str:
     return ", ".join(words)
 
 
-def result_lines(result: GRPOResult) -> list[str]:
+def format_grpo_result(result: GRPOResult) -> list[str]:
     """What came of a training, in words."""
     steps = result.steps
     lines = [f"{'steps':<14}{len(steps)}"]
     if steps:
-        lines.append(f"{'first reward':<14}{_reward(steps[0])}")
-        lines.append(f"{'last reward':<14}{_reward(steps[-1])}")
+        lines.append(f"{'first reward':<14}{_format_grpo_reward(steps[0])}")
+        lines.append(f"{'last reward':<14}{_format_grpo_reward(steps[-1])}")
         failed = sum(sum(step.failed.values()) for step in steps)
         invalid = sum(step.invalid for step in steps)
         total = sum(step.rollouts for step in steps)
@@ -196,11 +198,11 @@ def result_lines(result: GRPOResult) -> list[str]:
     ]
 
 
-def _reward(step: StepMetrics) -> str:
-    return reward_words(step.reward, step.reward_low, step.reward_high)
+def _format_grpo_reward(step: StepMetrics) -> str:
+    return format_reward(step.reward, step.reward_low, step.reward_high)
 
 
-def result_plain(result: GRPOResult) -> dict[str, Any]:
+def grpo_result_to_dict(result: GRPOResult) -> dict[str, Any]:
     """The same as plain values, with the metrics of the first and the last step."""
     steps = result.steps
     return {
@@ -214,22 +216,22 @@ def result_plain(result: GRPOResult) -> dict[str, Any]:
         "model": None if result.model_path is None else str(result.model_path),
         "curve": str(result.curve_path),
         "interrupted": result.interrupted,
-        "exit_status": status_after(result),
+        "exit_status": choose_grpo_exit_status(result),
     }
 
 
-def status_after(result: GRPOResult) -> int:
+def choose_grpo_exit_status(result: GRPOResult) -> int:
     """What the command exits with after a training."""
     if result.interrupted:
-        return INTERRUPTED
-    return YES if any(step.valid for step in result.steps) else COULD_NOT_TELL
+        return EXIT_INTERRUPTED
+    return EXIT_PASS if any(step.valid for step in result.steps) else EXIT_INCONCLUSIVE
 
 
-def _next(args: Namespace, result: GRPOResult) -> list[str]:
-    return [follow_up(args, "show", result.run_id)]
+def _list_grpo_commands(args: Namespace, result: GRPOResult) -> list[str]:
+    return [build_next_command(args, "show", result.run_id)]
 
 
-def resume_command(args: Namespace) -> str:
+def build_grpo_resume_command(args: Namespace) -> str:
     """The command that goes on, in a form that may be shown."""
     words = ["assay", "train", "grpo", args.file]
     if args.steps is not None:
@@ -237,5 +239,5 @@ def resume_command(args: Namespace) -> str:
     if args.output is not None:
         words += ["--output", str(args.output)]
     if args.store is not None:
-        words += ["--store", without_secrets(args.store)]
+        words += ["--store", redact_option_value(args.store)]
     return shlex.join([*words, "--resume"])

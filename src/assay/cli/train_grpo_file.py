@@ -13,7 +13,7 @@ from assay.providers import LocalModel
 from assay.scorers import ScoreFunction
 from assay.train import GRPOConfig
 
-from .eval_file import import_file, located_dataset
+from .eval_file import import_file, locate_dataset
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def load_train_file(target: str, **changes: object) -> TrainFile:
     if not path.is_file():
         raise ConfigError("there is no such file", where=target)
     module = import_file(path)
-    config = _config(_defined(module, "config", path), path, changes)
+    config = _override_grpo_config(_read_train_definition(module, "config", path), path, changes)
     score_fn = vars(module).get("score_fn")
     environment_cls = vars(module).get("environment_cls")
     if score_fn is None and environment_cls is None:
@@ -50,15 +50,15 @@ def load_train_file(target: str, **changes: object) -> TrainFile:
     return TrainFile(
         path=path,
         config=config,
-        prompts=located_dataset(_defined(module, "prompts", path), path.parent),
+        prompts=locate_dataset(_read_train_definition(module, "prompts", path), path.parent),
         score_fn=score_fn,
         environment_cls=environment_cls,
         prepare_messages=vars(module).get("prepare_messages"),
-        model=_model(vars(module).get("model"), path),
+        model=_read_local_model(vars(module).get("model"), path),
     )
 
 
-def _defined(module: ModuleType, name: str, path: Path) -> Any:
+def _read_train_definition(module: ModuleType, name: str, path: Path) -> Any:
     if name in vars(module):
         return vars(module)[name]
     raise ConfigError(
@@ -68,7 +68,7 @@ def _defined(module: ModuleType, name: str, path: Path) -> Any:
     )
 
 
-def _config(value: object, path: Path, changes: dict[str, object]) -> GRPOConfig:
+def _override_grpo_config(value: object, path: Path, changes: dict[str, object]) -> GRPOConfig:
     if not isinstance(value, GRPOConfig):
         raise ConfigError(
             f"`config` is a {type(value).__name__}, not a GRPOConfig", where=str(path)
@@ -82,7 +82,7 @@ def _config(value: object, path: Path, changes: dict[str, object]) -> GRPOConfig
         raise ConfigError(f"{place}: {problem['msg']}", where=str(path)) from None
 
 
-def _model(value: object, path: Path) -> LocalModel | None:
+def _read_local_model(value: object, path: Path) -> LocalModel | None:
     """A model, or a function that makes one."""
     if callable(value):
         value = value()

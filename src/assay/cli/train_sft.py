@@ -13,11 +13,11 @@ from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
 from .eval_overrides import count
-from .exit_status import INTERRUPTED, YES, CouldNotTell
-from .terminal import plain_lines, print_json
-from .train_display import TrainDisplay, stopping_after_a_step
+from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
+from .terminal import print_json, sanitize_lines
+from .train_display import TrainDisplay, stop_after_step
 
-_SETTINGS = (
+_SFT_OPTIONS = (
     "steps epochs learning_rate schedule warmup_steps batch_tokens micro_batch_tokens max_length "
     "held_out eval_every checkpoint_every tokens demonstrations chat_template min_score "
     "skip_unusable seed device dtype"
@@ -41,14 +41,14 @@ def configure(parser: ArgumentParser) -> None:
         required=True,
         help="for the trained model, metrics and checkpoints",
     )
-    _add_learning(parser)
-    _add_choice(parser)
+    _add_learning_options(parser)
+    _add_data_options(parser)
     parser.add_argument("--resume", action="store_true", help="go on in the output folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
-def _add_learning(parser: ArgumentParser) -> None:
+def _add_learning_options(parser: ArgumentParser) -> None:
     """Declare how it is learned."""
     of = {name: field.default for name, field in SFTConfig.model_fields.items()}
     whole: dict[str, Any] = {"type": count, "metavar": "N"}
@@ -84,7 +84,7 @@ def _add_learning(parser: ArgumentParser) -> None:
     )
 
 
-def _add_choice(parser: ArgumentParser) -> None:
+def _add_data_options(parser: ArgumentParser) -> None:
     """Declare what is learned."""
     parser.add_argument(
         "--max-length",
@@ -128,34 +128,34 @@ def _add_choice(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 trained, 3 it broke off, 130 interrupted with a checkpoint."""
-    result = _trained(_config(args), args)
+    result = _train_with_display(_build_sft_config_from_options(args), args)
     if args.json:
-        print_json(result_plain(result))
+        print_json(sft_result_to_dict(result))
     else:
-        print(plain_lines("\n".join(result_lines(result))))
+        print(sanitize_lines("\n".join(format_sft_result(result))))
     if not result.interrupted:
-        return YES
-    told = f"interrupted; a checkpoint is kept. Go on with:\n  {resume_command(args)}"
-    print(plain_lines(told), file=sys.stderr)
-    return INTERRUPTED
+        return EXIT_PASS
+    told = f"interrupted; a checkpoint is kept. Go on with:\n  {build_sft_resume_command(args)}"
+    print(sanitize_lines(told), file=sys.stderr)
+    return EXIT_INTERRUPTED
 
 
-def _trained(config: SFTConfig, args: Namespace) -> SFTResult:
+def _train_with_display(config: SFTConfig, args: Namespace) -> SFTResult:
     stop = Stop()
-    with TrainDisplay(quiet=args.quiet) as display, stopping_after_a_step(stop, display):
+    with TrainDisplay(quiet=args.quiet) as display, stop_after_step(stop, display):
 
         def watch(step: SFTStep) -> None:
-            display.show(step.step, step.of, step_words(step))
+            display.show(step.step, step.of, format_sft_step(step))
 
         try:
             return sft_train(config, args.data, resume=args.resume, watch=watch, stop=stop)
         except TrainingError as error:
-            go_on = f"checkpoints are kept; go on with:\n  {resume_command(args)}"
-            raise CouldNotTell(f"{error}\n{go_on}") from error
+            go_on = f"checkpoints are kept; go on with:\n  {build_sft_resume_command(args)}"
+            raise InconclusiveError(f"{error}\n{go_on}") from error
 
 
-def _config(args: Namespace) -> SFTConfig:
-    given = {name: getattr(args, name) for name in _SETTINGS if getattr(args, name) is not None}
+def _build_sft_config_from_options(args: Namespace) -> SFTConfig:
+    given = {name: getattr(args, name) for name in _SFT_OPTIONS if getattr(args, name) is not None}
     try:
         if args.lora is not None:
             given["lora"] = Lora(rank=args.lora, alpha=2 * args.lora)
@@ -163,11 +163,11 @@ def _config(args: Namespace) -> SFTConfig:
     except ValidationError as error:
         problem = error.errors()[0]
         name = str(problem["loc"][-1]) if problem["loc"] else ""
-        option = f"--{name.replace('_', '-')}: " if name in _SETTINGS else ""
+        option = f"--{name.replace('_', '-')}: " if name in _SFT_OPTIONS else ""
         raise ConfigError(f"{option}{problem['msg']}", where="assay train sft") from None
 
 
-def step_words(step: SFTStep) -> str:
+def format_sft_step(step: SFTStep) -> str:
     """A step in one line."""
     words = [f"loss {step.loss:.4f}", f"epoch {step.epoch:.2f}"]
     if step.held_out_loss is not None:
@@ -177,7 +177,7 @@ def step_words(step: SFTStep) -> str:
     return ", ".join(words)
 
 
-def result_lines(result: SFTResult) -> list[str]:
+def format_sft_result(result: SFTResult) -> list[str]:
     """What came of a training, in words."""
     data, steps = result.data, result.steps
     lines = [f"{'samples':<14}{data.samples} read, {len(data.train)} sequences learned from"]
@@ -202,7 +202,7 @@ def result_lines(result: SFTResult) -> list[str]:
     return lines
 
 
-def result_plain(result: SFTResult) -> dict[str, Any]:
+def sft_result_to_dict(result: SFTResult) -> dict[str, Any]:
     """The same as plain values."""
     data, steps = result.data, result.steps
     return {
@@ -223,10 +223,10 @@ def result_plain(result: SFTResult) -> dict[str, Any]:
     }
 
 
-def resume_command(args: Namespace) -> str:
+def build_sft_resume_command(args: Namespace) -> str:
     """What to type to go on with a training."""
     words = ["assay", "train", "sft", args.data, "--model", args.model, "-o", str(args.output)]
-    for name in _SETTINGS:
+    for name in _SFT_OPTIONS:
         value = getattr(args, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]

@@ -1,6 +1,6 @@
 # ?? {'g'}
 from .bundle_archive import CODE as CODE
-from .bundle_archive import DATASET as DATASET
+from .bundle_archive import DATASET_FILE as DATASET_FILE
 from .bundle_archive import MANIFEST as MANIFEST
 from .bundle_archive import RESULTS as RESULTS
 from .bundle_archive import write_archive as write_archive
@@ -21,7 +21,7 @@ from .layouts import PROMPT_KEYS as PROMPT_KEYS
 from .loader import Source as Source
 from .loader import load_samples as load_samples
 from .open_file import open_bytes as open_bytes
-from .open_file import pass_over_line as pass_over_line
+from .open_file import skip_line as skip_line
 from .read_limits import ReadLimits as ReadLimits
 from .sample_stream import Adapter as Adapter
 from .sample_stream import OnBadRow as OnBadRow

@@ -19,37 +19,37 @@ from assay.types import create_private, make_private_folder
 
 from .bundle_archive import (
     CODE,
-    DATASET,
+    DATASET_FILE,
     MANIFEST,
     MAX_CODE_BYTES,
     RESULTS,
-    Member,
+    ArchiveMember,
     find_name_problem,
+    get_size_limit,
     read_archive,
-    size_limit,
 )
-from .json_text import JsonProblem, parse_object
+from .json_text import JsonProblem, parse_json_object
 from .jsonl_rows import JsonLines
 from .read_limits import ReadLimits
-from .rows import Found
+from .rows import RowOutcome
 
-VERSION = 1
+BUNDLE_VERSION = 1
 _MANIFEST_DEPTH = 50
-_DIGEST = r"^[0-9A-Za-z:_-]{1,128}$"
+_FINGERPRINT_PATTERN = r"^[0-9A-Za-z:_-]{1,128}$"
 
 
-class _Model(BaseModel):
+class _BundleModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class BundledFile(_Model):
+class BundledFile(_BundleModel):
     """A member and the digest of its content."""
 
     size: int = Field(ge=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class BundledRun(_Model):
+class BundledRun(_BundleModel):
     """A run whose samples are in the bundle."""
 
     id: str = Field(min_length=1)
@@ -58,9 +58,9 @@ class BundledRun(_Model):
     config: dict[str, Any]
     """The description of the configuration, without secrets."""
 
-    config_fingerprint: str | None = Field(default=None, pattern=_DIGEST)
+    config_fingerprint: str | None = Field(default=None, pattern=_FINGERPRINT_PATTERN)
     dataset: str | None = None
-    dataset_fingerprint: str | None = Field(default=None, pattern=_DIGEST)
+    dataset_fingerprint: str | None = Field(default=None, pattern=_FINGERPRINT_PATTERN)
     repeats: int = Field(default=1, ge=1)
     created_at: str | None = Field(default=None, pattern=r"^[0-9T:+.Z-]{10,40}$")
     test: str | None = None
@@ -81,7 +81,7 @@ class BundledRun(_Model):
         return self
 
 
-class BundledCode(_Model):
+class BundledCode(_BundleModel):
     """How the code of a bundle is run. All paths are relative to `code/`."""
 
     kind: Literal["eval", "pytest"]
@@ -111,11 +111,11 @@ class BundledCode(_Model):
         return self
 
 
-class BundleManifest(_Model):
+class BundleManifest(_BundleModel):
     """What a bundle contains."""
 
     format: Literal["assay-bundle"] = "assay-bundle"
-    version: int = VERSION
+    version: int = BUNDLE_VERSION
     assay: str
     """The version of assay that wrote it."""
 
@@ -176,7 +176,7 @@ class BundleRows:
     def where(self, position: int) -> str:
         return f"{self.path}:{RESULTS}:{position}"
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]:
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         bundle = Bundle.open(self.path)
         with TemporaryDirectory(prefix="assay-bundle-") as folder:
             bundle.extract(Path(folder), only=frozenset({RESULTS}))
@@ -197,51 +197,55 @@ def _read_manifest(path: Path) -> tuple[BundleManifest, str]:
             break
         data = b"".join(pieces)
         return _parse_manifest(path, data), hashlib.sha256(data).hexdigest()
-    raise _refusal(path, f"its first member is not {MANIFEST}")
+    raise _build_bundle_error(path, f"its first member is not {MANIFEST}")
 
 
 def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
     try:
-        plain = parse_object(data, max_depth=_MANIFEST_DEPTH)
-        if plain.get("format") == "assay-bundle" and plain.get("version") != VERSION:
+        plain = parse_json_object(data, max_depth=_MANIFEST_DEPTH)
+        if plain.get("format") == "assay-bundle" and plain.get("version") != BUNDLE_VERSION:
             raise DatasetError(
                 f"the bundle has format version {plain.get('version')!r:.40}; this assay reads "
-                f"{VERSION}",
+                f"{BUNDLE_VERSION}",
                 where=str(path),
                 hint="upgrade assay",
             )
         manifest = BundleManifest.model_validate(plain)
     except JsonProblem as problem:
-        raise _refusal(path, f"{MANIFEST} is not valid JSON: {problem.message}") from None
+        raise _build_bundle_error(
+            path, f"{MANIFEST} is not valid JSON: {problem.message}"
+        ) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))[:80]
-        raise _refusal(path, f"{MANIFEST}: {place}: {first['msg']}") from None
+        raise _build_bundle_error(path, f"{MANIFEST}: {place}: {first['msg']}") from None
     _check_listing(path, manifest)
     return manifest
 
 
 def _check_listing(path: Path, manifest: BundleManifest) -> None:
     names = manifest.files.keys()
-    if missing := {RESULTS, DATASET} - names:
-        raise _refusal(path, f"{MANIFEST} lists no {min(missing)}")
+    if missing := {RESULTS, DATASET_FILE} - names:
+        raise _build_bundle_error(path, f"{MANIFEST} lists no {min(missing)}")
     for name, file in manifest.files.items():
-        if name not in (RESULTS, DATASET) and not name.startswith(CODE):
-            raise _refusal(path, f"member {name!r} is not a part of a bundle")
-        if file.size > size_limit(name):
-            raise _refusal(path, f"member {name!r} has {file.size} bytes, over {size_limit(name)}")
+        if name not in (RESULTS, DATASET_FILE) and not name.startswith(CODE):
+            raise _build_bundle_error(path, f"member {name!r} is not a part of a bundle")
+        if file.size > get_size_limit(name):
+            raise _build_bundle_error(
+                path, f"member {name!r} has {file.size} bytes, over {get_size_limit(name)}"
+            )
     total = sum(file.size for name, file in manifest.files.items() if name.startswith(CODE))
     if total > MAX_CODE_BYTES:
-        raise _refusal(path, f"its code has {total} bytes, over {MAX_CODE_BYTES}")
+        raise _build_bundle_error(path, f"its code has {total} bytes, over {MAX_CODE_BYTES}")
     code = manifest.code
     for name in () if code is None else code.files:
         if f"{CODE}{name}" not in names:
-            raise _refusal(path, f"{MANIFEST} names {name!r}, which is not in {CODE}")
+            raise _build_bundle_error(path, f"{MANIFEST} names {name!r}, which is not in {CODE}")
 
 
 def _check_members(
     path: Path, manifest: BundleManifest
-) -> Iterator[tuple[Member, Iterator[bytes]]]:
+) -> Iterator[tuple[ArchiveMember, Iterator[bytes]]]:
     """The members after the manifest. Raises `DatasetError` where one is not as it is listed."""
     left = dict(manifest.files)
     for member, pieces in read_archive(path):
@@ -249,26 +253,28 @@ def _check_members(
             continue
         listed = left.pop(member.name, None)
         if listed is None:
-            raise _refusal(path, f"member {member.name!r} is not listed in {MANIFEST}")
+            raise _build_bundle_error(path, f"member {member.name!r} is not listed in {MANIFEST}")
         if member.size != listed.size:
-            raise _refusal(path, f"member {member.name!r} does not have its listed size")
+            raise _build_bundle_error(path, f"member {member.name!r} does not have its listed size")
         digest = hashlib.sha256()
-        yield member, _digesting(pieces, digest)
+        yield member, _hash_chunks(pieces, digest)
         for piece in pieces:
             digest.update(piece)
         if digest.hexdigest() != listed.sha256:
-            raise _refusal(path, f"member {member.name!r} does not have its listed digest")
+            raise _build_bundle_error(
+                path, f"member {member.name!r} does not have its listed digest"
+            )
     if left:
-        raise _refusal(path, f"member {min(left)!r} is missing")
+        raise _build_bundle_error(path, f"member {min(left)!r} is missing")
 
 
-def _digesting(pieces: Iterator[bytes], digest: Any) -> Iterator[bytes]:
+def _hash_chunks(pieces: Iterator[bytes], digest: Any) -> Iterator[bytes]:
     for piece in pieces:
         digest.update(piece)
         yield piece
 
 
-def _refusal(path: Path, problem: str) -> DatasetError:
+def _build_bundle_error(path: Path, problem: str) -> DatasetError:
     return DatasetError(
         f"the bundle is refused: {problem}",
         where=str(path),

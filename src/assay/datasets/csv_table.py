@@ -8,13 +8,13 @@ from typing import Any, BinaryIO
 
 from assay.errors import BadRow, DatasetError
 
-from .json_text import JsonProblem, parse_object
-from .open_file import open_bytes, pass_over_line
+from .json_text import JsonProblem, parse_json_object
+from .open_file import open_bytes, skip_line
 from .read_limits import ReadLimits
 from .repeated_names import find_duplicate
-from .rows import Found
+from .rows import RowOutcome
 
-_PREFIX = b'{"messages":'
+_MESSAGES_PREFIX = b'{"messages":'
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,21 @@ class CsvTable:
     def where(self, position: int) -> str:
         return f"{self.path}:{position}"
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]:
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:
-            lines = _Lines(file, self.path, self.limits.max_row_bytes)
+            lines = _CsvLines(file, self.path, self.limits.max_row_bytes)
             # Strict, or a quote that is never closed would swallow the file without a word.
             reader = csv.reader(lines, strict=True)
-            header = self._header(self._next(reader, lines))
-            while (cells := self._next(reader, lines)) is not None:
+            header = self._check_header(self._read_cells(reader, lines))
+            while (cells := self._read_cells(reader, lines)) is not None:
                 if isinstance(cells, BadRow):
                     yield lines.begun, cells
                 elif cells:
-                    yield lines.begun, self._row(header, cells, lines.begun)
+                    yield lines.begun, self._build_row(header, cells, lines.begun)
 
-    def _next(self, reader: Iterator[list[str]], lines: "_Lines") -> list[str] | BadRow | None:
+    def _read_cells(
+        self, reader: Iterator[list[str]], lines: "_CsvLines"
+    ) -> list[str] | BadRow | None:
         """The next cells, why there are none, or None at the end."""
         lines.begin_row()
         # The bound on cells is one for the whole process: it is ours only during this call.
@@ -58,7 +60,7 @@ class CsvTable:
             csv.field_size_limit(usual)
         return lines.problem if lines.problem is not None else cells
 
-    def _header(self, cells: list[str] | BadRow | None) -> list[str]:
+    def _check_header(self, cells: list[str] | BadRow | None) -> list[str]:
         if isinstance(cells, BadRow):
             raise DatasetError(cells.message, where=cells.where, hint=cells.hint)
         hint = "the first line names the columns, each once"
@@ -76,7 +78,7 @@ class CsvTable:
             )
         return cells
 
-    def _row(self, header: list[str], cells: list[str], line: int) -> Found:
+    def _build_row(self, header: list[str], cells: list[str], line: int) -> RowOutcome:
         if len(cells) != len(header):
             return BadRow(
                 f"has {len(cells)} cells where the header has {len(header)}",
@@ -87,14 +89,14 @@ class CsvTable:
         if not row.get("messages"):
             return row
         try:
-            text = _PREFIX + row["messages"].encode() + b"}"
-            read = parse_object(text, max_depth=self.limits.max_depth)
+            text = _MESSAGES_PREFIX + row["messages"].encode() + b"}"
+            read = parse_json_object(text, max_depth=self.limits.max_depth)
             if len(read) > 1:
                 # Such a cell could set other columns from inside.
                 raise JsonProblem("holds more than one value", offset=0)
             return {**row, **read}
         except JsonProblem as problem:
-            place = problem.offset - len(_PREFIX) + 1
+            place = problem.offset - len(_MESSAGES_PREFIX) + 1
             at = f", at byte {place} of the cell" if place > 0 else ""
             return BadRow(
                 f"the `messages` cell {problem.message}{at}",
@@ -103,7 +105,7 @@ class CsvTable:
             )
 
 
-class _Lines:
+class _CsvLines:
     """Decoded lines for the CSV reader, which goes on with the next one after an error."""
 
     def __init__(self, file: BinaryIO, path: Path, longest: int) -> None:
@@ -123,7 +125,7 @@ class _Lines:
         self._held = 0
         self.problem = None
 
-    def __iter__(self) -> "_Lines":
+    def __iter__(self) -> "_CsvLines":
         return self
 
     def __next__(self) -> str:
@@ -134,7 +136,7 @@ class _Lines:
         self._held += len(line)
         if self._held > self._longest:
             if not line.endswith(b"\n"):
-                self._held += pass_over_line(self._file)
+                self._held += skip_line(self._file)
             raise BadRow(
                 f"is over the limit of {self._longest} bytes",
                 where=f"{self._path}:{self.begun}",

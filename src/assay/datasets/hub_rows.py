@@ -8,9 +8,9 @@ from typing import Any
 from assay.errors import BadRow, ConfigError, DatasetError
 
 from .read_limits import ReadLimits
-from .rows import Found, checked
+from .rows import RowOutcome, check_row
 
-_SAVED = ("state.json", "dataset_dict.json")
+_SAVED_FILES = ("state.json", "dataset_dict.json")
 """Files that `save_to_disk` leaves in its folder."""
 
 
@@ -27,18 +27,18 @@ class HubRows:
     def where(self, position: int) -> str:
         return f"{self.source}[{position}]"
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]:
-        rows = iter(self._one_split(self._opened()))
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
+        rows = iter(self._select_split(self._load()))
         position = 0
-        while (found := self._next(rows, position)) is not None:
+        while (found := self._read_next(rows, position)) is not None:
             yield position, found
             position += 1
 
-    def _opened(self) -> Any:
+    def _load(self) -> Any:
         from datasets import load_dataset, load_from_disk
 
         try:
-            if self._saved:
+            if self._is_saved:
                 return load_from_disk(str(self.source))
             if isinstance(self.source, Path):
                 # Absolute: a folder named `json` or `csv` would be taken for a format.
@@ -50,9 +50,9 @@ class HubRows:
             )
         # The library raises whatever its file systems and parsers raise.
         except Exception as error:
-            raise self._not_loaded(error) from error
+            raise self._build_load_error(error) from error
 
-    def _not_loaded(self, error: Exception) -> DatasetError:
+    def _build_load_error(self, error: Exception) -> DatasetError:
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if isinstance(self.source, Path):
             hint = "the folder holds data files, or is what save_to_disk wrote"
@@ -64,15 +64,15 @@ class HubRows:
         )
 
     @property
-    def _saved(self) -> bool:
+    def _is_saved(self) -> bool:
         folder = self.source
-        return isinstance(folder, Path) and any((folder / name).exists() for name in _SAVED)
+        return isinstance(folder, Path) and any((folder / name).exists() for name in _SAVED_FILES)
 
-    def _one_split(self, opened: Any) -> Iterable[Any]:
+    def _select_split(self, opened: Any) -> Iterable[Any]:
         """The split that was asked for, or the only one."""
         if isinstance(opened, Mapping):
             splits = dict(opened)
-        elif self.split is None or not self._saved:
+        elif self.split is None or not self._is_saved:
             # `load_dataset` has chosen the split by itself.
             return opened  # type: ignore[no-any-return]  # the library is untyped
         else:
@@ -85,7 +85,7 @@ class HubRows:
         hint = f"pass split=, one of {names}" if splits else "it has only one, without a name"
         raise ConfigError(asked, where=str(self.source), hint=hint)
 
-    def _next(self, rows: Iterator[Any], position: int) -> Found | None:
+    def _read_next(self, rows: Iterator[Any], position: int) -> RowOutcome | None:
         try:
             row = next(rows, None)
         except Exception as error:
@@ -97,4 +97,4 @@ class HubRows:
         if not isinstance(row, Mapping):
             return BadRow(f"is a {type(row).__name__}, not a dict", where=self.where(position))
         where = self.where(position)
-        return checked(dict(row), where=where, max_depth=self.limits.max_depth)
+        return check_row(dict(row), where=where, max_depth=self.limits.max_depth)

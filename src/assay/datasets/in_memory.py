@@ -8,7 +8,7 @@ from assay.errors import BadRow, DatasetError
 from assay.types import Sample
 
 from .read_limits import ReadLimits
-from .rows import Found, checked
+from .rows import RowOutcome, check_row
 
 
 @dataclass
@@ -27,7 +27,7 @@ class MemoryRows:
     def where(self, position: int) -> str:
         return f"item {position}"
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]:
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         iterator = iter(self.items)
         if iterator is self.items:
             if self._consumed:
@@ -37,14 +37,14 @@ class MemoryRows:
                 )
             self._consumed = True
         for position, item in enumerate(iterator):
-            yield position, self._found(position, item)
+            yield position, self._check_item(position, item)
 
-    def _found(self, position: int, item: object) -> Found:
+    def _check_item(self, position: int, item: object) -> RowOutcome:
         if isinstance(item, Sample):
             return item
         if isinstance(item, Mapping):
             where = self.where(position)
-            return checked(dict(item), where=where, max_depth=self.limits.max_depth)
+            return check_row(dict(item), where=where, max_depth=self.limits.max_depth)
         return BadRow(
             f"is a {type(item).__name__}, not a dict or a Sample", where=self.where(position)
         )

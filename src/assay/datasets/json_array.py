@@ -8,10 +8,10 @@ from typing import BinaryIO, Literal
 
 from assay.errors import BadRow, DatasetError
 
-from .json_text import JsonProblem, parse_object
+from .json_text import JsonProblem, parse_json_object
 from .open_file import open_bytes
 from .read_limits import ReadLimits
-from .rows import Found
+from .rows import RowOutcome
 
 _CHUNK = 256 * 1024
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -20,10 +20,10 @@ _NO_BRACKET = rb'(?:[^"\[\]{}]++|"' + _STRING_INSIDE + rb'")*+'
 _TO_BRACKET = re.compile(_NO_BRACKET + rb"[\[\]{}]", re.S)
 _TO_LAST_STRING = re.compile(_NO_BRACKET, re.S)
 _IN_STRING = re.compile(_STRING_INSIDE, re.S)
-_WORD = re.compile(rb"[^\s,\[\]{}]*")
+_BARE_WORD = re.compile(rb"[^\s,\[\]{}]*")
 _OPENING = b"[{"
-_State = Literal["brackets", "string", "word"]
-_BEGINS: dict[bytes, _State] = {b"{": "brackets", b"[": "brackets", b'"': "string"}
+_ScanState = Literal["brackets", "string", "word"]
+_START_STATES: dict[bytes, _ScanState] = {b"{": "brackets", b"[": "brackets", b'"': "string"}
 _CUT_OFF = "the file is cut off before the array ends"
 
 
@@ -37,46 +37,46 @@ class JsonArray:
     def where(self, position: int) -> str:
         return f"{self.path}[{position}]"
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]:
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:
-            cutter = _Cutter(file, longest=self.limits.max_row_bytes)
+            cutter = _ElementScanner(file, longest=self.limits.max_row_bytes)
             self._expect_array(cutter)
             number = 0
             following = cutter.peek()
             if following == b",":
-                raise self._broken(cutter, "expected an element after `[`")
+                raise self._build_error(cutter, "expected an element after `[`")
             while following != b"]":
-                yield number, self._element(cutter)
+                yield number, self._parse_element(cutter)
                 if cutter.cut_off:
                     return
                 number += 1
-                following = self._after_element(cutter)
+                following = self._read_separator(cutter)
             cutter.skip()
             if cutter.peek():
-                raise self._broken(cutter, "there is more after the end of the array")
+                raise self._build_error(cutter, "there is more after the end of the array")
 
-    def _expect_array(self, cutter: "_Cutter") -> None:
+    def _expect_array(self, cutter: "_ElementScanner") -> None:
         first = cutter.peek()
         if first != b"[":
             what = "is empty" if not first else "does not begin with `[`"
-            raise self._broken(cutter, f"the file {what}, so it is no JSON array")
+            raise self._build_error(cutter, f"the file {what}, so it is no JSON array")
         cutter.skip()
 
-    def _after_element(self, cutter: "_Cutter") -> bytes:
+    def _read_separator(self, cutter: "_ElementScanner") -> bytes:
         """The first byte of the next element, b"]" after the last, b"" where the file ends."""
         following = cutter.peek()
         if following == b",":
             cutter.skip()
             following = cutter.peek()
             if following in (b",", b"]"):
-                raise self._broken(cutter, "expected an element after `,`")
+                raise self._build_error(cutter, "expected an element after `,`")
         elif following not in (b"]", b""):
-            raise self._broken(cutter, "expected `,` or `]` after an element")
+            raise self._build_error(cutter, "expected `,` or `]` after an element")
         return following
 
-    def _element(self, cutter: "_Cutter") -> Found:
+    def _parse_element(self, cutter: "_ElementScanner") -> RowOutcome:
         line, column = cutter.place()
-        data, length = cutter.element()
+        data, length = cutter.read_element()
         if cutter.cut_off:
             line, column = cutter.place()
             hint = "the file was not written to its end; copy it again"
@@ -88,7 +88,7 @@ class JsonArray:
                 hint="raise ReadLimits(max_row_bytes=…)",
             )
         try:
-            return parse_object(data, max_depth=self.limits.max_depth)
+            return parse_json_object(data, max_depth=self.limits.max_depth)
         except JsonProblem as problem:
             before = data[: problem.offset]
             lines = before.count(b"\n")
@@ -96,13 +96,13 @@ class JsonArray:
             where = f"{self.path}:{line + lines}:{column}"
             return BadRow(problem.message, where=where, hint=problem.hint)
 
-    def _broken(self, cutter: "_Cutter", message: str) -> DatasetError:
+    def _build_error(self, cutter: "_ElementScanner", message: str) -> DatasetError:
         line, column = cutter.place()
         hint = "a .json file holds one array of objects; one object on each line is .jsonl"
         return DatasetError(message, where=f"{self.path}:{line}:{column}", hint=hint)
 
 
-class _Cutter:
+class _ElementScanner:
     """A place in a file, moved over whole elements. Knows strings and brackets, nothing more."""
 
     def __init__(self, file: BinaryIO, *, longest: int) -> None:
@@ -122,15 +122,15 @@ class _Cutter:
 
         self._line = self._column = 1
         self._depth = 0
-        self._state: _State = "brackets"
+        self._state: _ScanState = "brackets"
 
     def peek(self) -> bytes:
         """The next byte that is not space, or b"" at the end."""
         while True:
-            self._at = self._kept = _end(_SPACE, self._buffer, self._at)
+            self._at = self._kept = _find_match_end(_SPACE, self._buffer, self._at)
             if self._at < len(self._buffer):
                 return bytes(self._buffer[self._at : self._at + 1])
-            if not self._more():
+            if not self._read_chunk():
                 return b""
 
     def skip(self) -> None:
@@ -142,17 +142,17 @@ class _Cutter:
         self._count_to(self._at)
         return self._line, self._column
 
-    def element(self) -> tuple[bytes | None, int]:
+    def read_element(self) -> tuple[bytes | None, int]:
         """The bytes of one element, or None when it is too long to hold; and its length."""
         first = self.peek()
         begun = self._forgotten + self._at
         self._depth = 0
-        self._state = _BEGINS.get(first, "word")
+        self._state = _START_STATES.get(first, "word")
         self._at += self._state == "string"
         while not self._scan():
             if self._forgotten + self._at - begun > self._longest:
                 self._kept = self._at
-            if not self._more():
+            if not self._read_chunk():
                 # A bare word may end with the file; the array around it still is not closed.
                 self.cut_off = True
                 self._at = len(self._buffer)
@@ -165,11 +165,11 @@ class _Cutter:
         """Move on as far as the buffer allows; whether the element ended."""
         buffer = self._buffer
         if self._state == "word":
-            self._at = _end(_WORD, buffer, self._at)
+            self._at = _find_match_end(_BARE_WORD, buffer, self._at)
             return self._at < len(buffer)
         while True:
             if self._state == "string":
-                self._at = _end(_IN_STRING, buffer, self._at)
+                self._at = _find_match_end(_IN_STRING, buffer, self._at)
                 if buffer[self._at : self._at + 1] != b'"':
                     return False
                 self._at += 1
@@ -182,13 +182,13 @@ class _Cutter:
                 if self._depth <= 0:
                     return True
             else:
-                self._at = _end(_TO_LAST_STRING, buffer, self._at)
+                self._at = _find_match_end(_TO_LAST_STRING, buffer, self._at)
                 if self._at == len(buffer):
                     return False
                 self._at += 1
                 self._state = "string"
 
-    def _more(self) -> bool:
+    def _read_chunk(self) -> bool:
         """Read on, and let go of what is not kept. False at the end of the file."""
         self._count_to(self._kept)
         del self._buffer[: self._kept]
@@ -211,7 +211,7 @@ class _Cutter:
         self._counted = end
 
 
-def _end(pattern: re.Pattern[bytes], buffer: bytearray, at: int) -> int:
+def _find_match_end(pattern: re.Pattern[bytes], buffer: bytearray, at: int) -> int:
     """Where a pattern that may match nothing stops matching."""
     found = pattern.match(buffer, at)
     return found.end() if found else at

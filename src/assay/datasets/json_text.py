@@ -10,16 +10,16 @@ from pydantic_core import from_json
 
 from .repeated_names import find_duplicate
 
-_WHERE = re.compile(r" at line (\d+) column (\d+)$")
+_ERROR_POSITION = re.compile(r" at line (\d+) column (\d+)$")
 _CONSTANT = re.compile(rb"NaN|-?Infinity")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|-?[0-9][0-9.eE+-]*', re.S)
-_HALF_PAIR = re.compile(r"[\ud800-\udfff]")
+_SURROGATE_CODE_POINT = re.compile(r"[\ud800-\udfff]")
 _SPACED_COLONS = (b" :", b"\t:", b"\n:", b"\r:")
 _CONTAINERS = (dict, list, tuple)
-_FLAT = frozenset({str, int, bool, type(None)})
+_FLAT_TYPES = frozenset({str, int, bool, type(None)})
 """Neither containers nor floats: most rows hold nothing else."""
 
-_ADAPT = "write null for an unknown number"
+_NULL_HINT = "write null for an unknown number"
 
 
 class JsonProblem(Exception):
@@ -35,7 +35,7 @@ class JsonProblem(Exception):
         self.cut_off = cut_off
 
 
-def parse_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
+def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
     """The JSON object that `data` holds, or `JsonProblem`.
 
     Refuses what has no single meaning: repeated keys, NaN, infinities, halves of surrogate pairs,
@@ -44,17 +44,21 @@ def parse_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
-        raise _explained(data, str(error), max_depth) from None
+        raise _explain_parse_error(data, str(error), max_depth) from None
     if type(value) is not dict:
         raise JsonProblem(
-            f"is {_kind(value)}, not an object", offset=0, hint='a row looks like {"prompt": "…"}'
+            f"is {_name_json_type(value)}, not an object",
+            offset=0,
+            hint='a row looks like {"prompt": "…"}',
         )
-    keys, depth, finite = measured(value, max_depth)
+    keys, depth, finite = measure_json(value, max_depth)
     if depth > max_depth:
-        raise _too_deep(data, max_depth)
+        raise _build_depth_error(data, max_depth)
     if not finite:
         raise JsonProblem(
-            "holds a number too large for a float", offset=_infinite_at(data), hint=_ADAPT
+            "holds a number too large for a float",
+            offset=_find_infinite_number(data),
+            hint=_NULL_HINT,
         )
     # A key in the text ends in a quote and a colon, so there are at most this many of them. When
     # the value has as many, none repeats. Only else is the text parsed again, at four times the
@@ -70,12 +74,12 @@ def _has_spaced_colon(data: bytes) -> bool:
     return max(map(data.find, _SPACED_COLONS)) >= 0
 
 
-def measured(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]:
+def measure_json(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]:
     """How many keys `value` has, how deep it is, and whether its numbers are finite.
 
     Goes one level deeper than `max_depth`, so that an object inside itself ends too.
     """
-    if _FLAT.issuperset(map(type, value.values())):
+    if _FLAT_TYPES.issuperset(map(type, value.values())):
         return len(value), 1, True
     keys = depth = 0
     finite = True
@@ -111,12 +115,12 @@ def _refuse_repeated_keys(data: bytes) -> None:
     if repeated:
         raise JsonProblem(
             f"names the key {repeated[0]!r} twice in one object",
-            offset=_repeated_at(data),
+            offset=_find_repeated_key(data),
             hint="keep one of them: which value is meant cannot be known",
         )
 
 
-def _explained(data: bytes, said: str, max_depth: int) -> JsonProblem:
+def _explain_parse_error(data: bytes, said: str, max_depth: int) -> JsonProblem:
     """The parser's complaint in words that say what to do."""
     try:
         data.decode()
@@ -127,20 +131,20 @@ def _explained(data: bytes, said: str, max_depth: int) -> JsonProblem:
             hint="convert the file to UTF-8, for example with iconv",
             cut_off="end of data" in error.reason,
         )
-    found = _WHERE.search(said)
-    offset = _offset(data, int(found[1]), int(found[2])) if found else 0
+    found = _ERROR_POSITION.search(said)
+    offset = _compute_offset(data, int(found[1]), int(found[2])) if found else 0
     text = said[: found.start()] if found else said
     # The parser points behind the sign of a number.
     offset -= data[offset - 1 : offset] == b"-"
     if constant := _CONSTANT.match(data, offset):
         return JsonProblem(
-            f"holds {constant[0].decode()}, which is not JSON", offset=offset, hint=_ADAPT
+            f"holds {constant[0].decode()}, which is not JSON", offset=offset, hint=_NULL_HINT
         )
     if "recursion" in text:
-        return _too_deep(data, max_depth)
+        return _build_depth_error(data, max_depth)
     if text.startswith("EOF"):
         return JsonProblem("ends in the middle of an object", offset=len(data), cut_off=True)
-    if ("escape" in text or "surrogate" in text) and _has_half_pair(data):
+    if ("escape" in text or "surrogate" in text) and _has_lone_surrogate(data):
         return JsonProblem(
             "holds half of a surrogate pair, which is no character",
             offset=offset,
@@ -151,7 +155,7 @@ def _explained(data: bytes, said: str, max_depth: int) -> JsonProblem:
     return JsonProblem(f"is not JSON: {text}", offset=offset, cut_off=cut_off)
 
 
-def _offset(data: bytes, line: int, column: int) -> int:
+def _compute_offset(data: bytes, line: int, column: int) -> int:
     """The byte at the parser's line and column, both counted from 1."""
     start = 0
     for _ in range(line - 1):
@@ -159,16 +163,16 @@ def _offset(data: bytes, line: int, column: int) -> int:
     return max(0, min(start + column - 1, len(data)))
 
 
-def _has_half_pair(data: bytes) -> bool:
+def _has_lone_surrogate(data: bytes) -> bool:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return False
-    return _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)) is not None
+    return _SURROGATE_CODE_POINT.search(json.dumps(value, ensure_ascii=False)) is not None
 
 
-def _too_deep(data: bytes, max_depth: int) -> JsonProblem:
-    offset = next((at for _, at, depth in _tokens(data) if depth > max_depth), 0)
+def _build_depth_error(data: bytes, max_depth: int) -> JsonProblem:
+    offset = next((at for _, at, depth in _scan_json_tokens(data) if depth > max_depth), 0)
     return JsonProblem(
         f"is nested deeper than {max_depth}",
         offset=offset,
@@ -176,16 +180,18 @@ def _too_deep(data: bytes, max_depth: int) -> JsonProblem:
     )
 
 
-def _infinite_at(data: bytes) -> int:
-    numbers = ((token, at) for token, at, _ in _tokens(data) if token[:1] in b"-0123456789")
+def _find_infinite_number(data: bytes) -> int:
+    numbers = (
+        (token, at) for token, at, _ in _scan_json_tokens(data) if token[:1] in b"-0123456789"
+    )
     return next((at for token, at in numbers if isinf(float(token))), 0)
 
 
-def _repeated_at(data: bytes) -> int:
+def _find_repeated_key(data: bytes) -> int:
     """Where the second of two equal keys stands."""
     open_objects: list[set[str]] = []
     last: tuple[bytes, int] = (b"", 0)
-    for token, at, _ in _tokens(data):
+    for token, at, _ in _scan_json_tokens(data):
         if token in (b"{", b"["):
             open_objects.append(set())
         elif token in (b"}", b"]"):
@@ -199,7 +205,7 @@ def _repeated_at(data: bytes) -> int:
     return 0
 
 
-def _tokens(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+def _scan_json_tokens(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Strings, numbers and punctuation with their offset and the depth they stand at."""
     depth = 0
     for match in _TOKEN.finditer(data):
@@ -209,6 +215,6 @@ def _tokens(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         depth -= token in (b"}", b"]")
 
 
-def _kind(value: object) -> str:
+def _name_json_type(value: object) -> str:
     names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from assay.errors import BadRow
 
-from .json_text import JsonProblem, parse_object
-from .open_file import open_bytes, pass_over_line
+from .json_text import JsonProblem, parse_json_object
+from .open_file import open_bytes, skip_line
 from .read_limits import ReadLimits
-from .rows import Found
+from .rows import RowOutcome
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,20 @@ class JsonLines:
     def where(self, position: int) -> str:
         return f"{self.path}:{position}"
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]:
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         longest = self.limits.max_row_bytes
         number = 0
         with open_bytes(self.path, self.limits) as file:
             while line := file.readline(longest + 1):
                 number += 1
                 if len(line) > longest and not line.endswith(b"\n"):
-                    yield number, self._too_long(number, len(line) + pass_over_line(file))
+                    yield number, self._build_length_problem(number, len(line) + skip_line(file))
                 elif content := line.strip(b" \t\r\n"):
-                    yield number, self._read(number, content, line)
+                    yield number, self._parse_line(number, content, line)
 
-    def _read(self, number: int, content: bytes, line: bytes) -> Found:
+    def _parse_line(self, number: int, content: bytes, line: bytes) -> RowOutcome:
         try:
-            return parse_object(content, max_depth=self.limits.max_depth)
+            return parse_json_object(content, max_depth=self.limits.max_depth)
         except JsonProblem as problem:
             column = line.index(content) + problem.offset + 1
             message, hint = problem.message, problem.hint
@@ -44,7 +44,7 @@ class JsonLines:
                 hint = "the file was not written to its end; copy it again or remove the line"
             return BadRow(message, where=f"{self.where(number)}:{column}", hint=hint)
 
-    def _too_long(self, number: int, length: int) -> BadRow:
+    def _build_length_problem(self, number: int, length: int) -> BadRow:
         return BadRow(
             f"is {length} bytes long, over the limit of {self.limits.max_row_bytes}",
             where=f"{self.where(number)}:{self.limits.max_row_bytes + 1}",

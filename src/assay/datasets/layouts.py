@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from assay.errors import BadRow, WireError
 from assay.formats import from_eval_record
-from assay.types import Sample, stable_id, validated
+from assay.types import Sample, stable_id, validate
 
-Row = dict[str, Any]
+DatasetRow = dict[str, Any]
 Fields = dict[str, Any]
-Matches = Callable[[Row], bool]
-Reads = Callable[[Row], Fields]
+RowPredicate = Callable[[DatasetRow], bool]
+RowReader = Callable[[DatasetRow], Fields]
 
 PROMPT_KEYS = ("prompt", "question", "problem", "query", "input")
 ANSWER_KEYS = (
@@ -45,14 +45,16 @@ _SAMPLE_NAMES = frozenset(Sample.model_fields) | {
     "reward",
     *_EVAL_PROTOCOL_KEYS,
 }
-_ONLY_OURS = frozenset({"prompt", "index", "group_index", "rollout_id", "status", "tokens"})
+_SAMPLE_ONLY_KEYS = frozenset({"prompt", "index", "group_index", "rollout_id", "status", "tokens"})
 """Any of them beside an `input` object: no other layout puts an object there."""
 
-_ONLY_WRITTEN = frozenset({"tokens", "loss_mask", "rollout_log_probs", "rollout_id", "failure"})
+_TRAINING_ONLY_KEYS = frozenset(
+    {"tokens", "loss_mask", "rollout_log_probs", "rollout_id", "failure"}
+)
 """Any of them, where all columns are fields of a sample."""
 
 _RECORD_KEYS = frozenset({"session_id", "request", "intermediate_events"})
-_MADE_ID = re.compile(r"[0-9a-f]{20}")
+_GENERATED_ID = re.compile(r"[0-9a-f]{20}")
 
 
 @dataclass(frozen=True)
@@ -63,18 +65,18 @@ class Layout:
     columns: frozenset[str]
     """Without any of them a row is not this one, and `matches` is not asked."""
 
-    matches: Matches
-    read: Reads
+    matches: RowPredicate
+    read: RowReader
     whole: bool = False
     """Whether it gives every field of a sample, its `id` and `input` among them."""
 
 
-def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
+def read_row(row: DatasetRow, *, index: int, came_as: DatasetRow | None = None) -> Sample:
     """The sample that `row` describes, or `BadRow`.
 
     `came_as` is the row before an adapter changed it: what `input` and a made id are taken from.
     """
-    for layout in _candidates(tuple(row)):
+    for layout in _select_layouts(tuple(row)):
         if layout.matches(row):
             fields = layout.read(row)
             if layout.whole:
@@ -82,37 +84,37 @@ def read_row(row: Row, *, index: int, came_as: Row | None = None) -> Sample:
             else:
                 _check_prompt(layout, fields["prompt"])
                 fields["input"] = row if came_as is None else came_as
-                fields["id"] = _own_id(row) or _made_id(fields["input"])
+                fields["id"] = _find_row_id(row) or _hash_row(fields["input"])
                 fields["index"] = index
-            return _validated(layout, fields)
-    raise _unknown(row)
+            return _validate_sample(layout, fields)
+    raise _build_layout_problem(row)
 
 
 @lru_cache(maxsize=128)
-def _candidates(columns: tuple[str, ...]) -> tuple[Layout, ...]:
+def _select_layouts(columns: tuple[str, ...]) -> tuple[Layout, ...]:
     # The rows of a dataset have the same few sets of columns.
     return tuple(layout for layout in LAYOUTS if not layout.columns.isdisjoint(columns))
 
 
-def is_made_id(sample: Sample) -> bool:
+def is_generated_id(sample: Sample) -> bool:
     """Whether the sample's id is the hash of its content, rather than one it was given."""
-    if not _MADE_ID.fullmatch(sample.id):
+    if not _GENERATED_ID.fullmatch(sample.id):
         return False
     asked = Sample(prompt=sample.prompt, ground_truth=sample.ground_truth)
     return sample.id == asked.id or sample.id == stable_id(sample.input)
 
 
-def _validated(layout: Layout, fields: Fields) -> Sample:
+def _validate_sample(layout: Layout, fields: Fields) -> Sample:
     try:
-        return validated(Sample, fields)
+        return validate(Sample, fields)
     except ValidationError as error:
         raise BadRow(
-            f"does not fit a sample: {_first_problem(error)}",
+            f"does not fit a sample: {_describe_deepest_problem(error)}",
             hint=f"it was read as the {layout.name} layout; pass adapter= to read it another way",
         ) from error
 
 
-def _written(row: Row) -> bool:
+def _is_assay_row(row: DatasetRow) -> bool:
     """Whether `Sample.to_json` wrote this row."""
     own = row.get("id")
     if not isinstance(own, str) or not own:
@@ -123,12 +125,12 @@ def _written(row: Row) -> bool:
     if isinstance(given, dict):
         if "messages" in row or any(key in row for key in ANSWER_KEYS[1:]):
             return False
-        return not _ONLY_OURS.isdisjoint(row) or own == _made_id(given)
+        return not _SAMPLE_ONLY_KEYS.isdisjoint(row) or own == _hash_row(given)
     if "prompt" not in row:
         return False
-    if row.keys() <= Sample.model_fields.keys() and not _ONLY_WRITTEN.isdisjoint(row):
+    if row.keys() <= Sample.model_fields.keys() and not _TRAINING_ONLY_KEYS.isdisjoint(row):
         return True
-    if not _MADE_ID.fullmatch(own):
+    if not _GENERATED_ID.fullmatch(own):
         return False
     try:
         return Sample.model_validate({**row, "id": ""}).id == own
@@ -136,11 +138,11 @@ def _written(row: Row) -> bool:
         return False
 
 
-def _is_record(row: Row) -> bool:
+def _is_record(row: DatasetRow) -> bool:
     return row.keys() >= _RECORD_KEYS
 
 
-def _record(row: Row) -> Fields:
+def _read_eval_record(row: DatasetRow) -> Fields:
     """An evaluation record, with its own `response` as the answer."""
     try:
         return dict(from_eval_record(row))
@@ -148,69 +150,69 @@ def _record(row: Row) -> Fields:
         raise BadRow(f"the evaluation record cannot be read: {error}") from error
 
 
-def _eval_protocol(row: Row) -> Fields:
+def _read_eval_protocol(row: DatasetRow) -> Fields:
     fields: Fields = {key: value for key, value in row.items() if key not in _SAMPLE_NAMES}
     for key in ("rollout_status", "execution_metadata", "eval_metadata"):
         if key in row:
             fields[key] = row[key]
     return {
         **fields,
-        "prompt": _listed(row),
+        "prompt": _check_message_list(row),
         "ground_truth": row.get("ground_truth"),
         "score": row.get("evaluation_result"),
         "metadata": row.get("input_metadata"),
     }
 
 
-def _messages(row: Row) -> Fields:
-    return {"prompt": _listed(row), "ground_truth": _answer(row)}
+def _read_messages_row(row: DatasetRow) -> Fields:
+    return {"prompt": _check_message_list(row), "ground_truth": _find_answer(row)}
 
 
-def _listed(row: Row) -> Any:
+def _check_message_list(row: DatasetRow) -> Any:
     # Text would pass as a prompt: a conversation that was encoded twice would be asked as JSON.
     if isinstance(row["messages"], str):
         raise BadRow("`messages` is text, not a list of messages", hint="decode it with adapter=")
     return row["messages"]
 
 
-def _question(row: Row) -> Fields:
-    return {"prompt": _asked(row), "ground_truth": _answer(row)}
+def _read_question(row: DatasetRow) -> Fields:
+    return {"prompt": _find_prompt(row), "ground_truth": _find_answer(row)}
 
 
-def _asked(row: Row) -> Any:
+def _find_prompt(row: DatasetRow) -> Any:
     for key in PROMPT_KEYS:
         if (asked := row.get(key)) is not None:
             return asked
     return None
 
 
-def _completion(row: Row) -> Fields:
+def _read_completion(row: DatasetRow) -> Fields:
     # An unpaired preference says with `label` whether the completion is a good one.
     good = row.get("label") is not False
-    answer = _answer(row)
+    answer = _find_answer(row)
     if answer is None and good:
         answer = row["completion"]
     return {"prompt": row["prompt"], "ground_truth": answer}
 
 
-def _preference(row: Row) -> Fields:
+def _read_preference(row: DatasetRow) -> Fields:
     prompt, chosen = row.get("prompt"), row["chosen"]
     if prompt is None:
-        shared = _shared_start(row)
+        shared = _count_shared_messages(row)
         prompt, chosen = chosen[:shared], chosen[shared:]
     return {"prompt": prompt, "ground_truth": chosen}
 
 
-def _instruction(row: Row) -> Fields:
+def _read_instruction(row: DatasetRow) -> Fields:
     parts = [row["instruction"], row.get("input")]
     if not all(part is None or isinstance(part, str) for part in parts):
         raise BadRow("`instruction` and `input` must both be text", hint="pass adapter=")
     prompt = "\n\n".join(part for part in parts if part)
-    answer = _answer(row)
+    answer = _find_answer(row)
     return {"prompt": prompt, "ground_truth": row.get("output") if answer is None else answer}
 
 
-def _answer(row: Row) -> Any:
+def _find_answer(row: DatasetRow) -> Any:
     for key in ANSWER_KEYS:
         if (answer := row.get(key)) is not None:
             return answer
@@ -220,7 +222,7 @@ def _answer(row: Row) -> Any:
     return None
 
 
-def _shared_start(row: Row) -> int:
+def _count_shared_messages(row: DatasetRow) -> int:
     """How many messages the chosen and the rejected conversation begin with in common."""
     chosen, rejected = row["chosen"], row["rejected"]
     if not (isinstance(chosen, list) and isinstance(rejected, list)):
@@ -229,51 +231,55 @@ def _shared_start(row: Row) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(chosen), len(rejected)))
 
 
-def _is_eval_protocol(row: Row) -> bool:
+def _is_eval_protocol(row: DatasetRow) -> bool:
     return row.get("messages") is not None and not _EVAL_PROTOCOL_KEYS.isdisjoint(row)
 
 
-def _is_preference(row: Row) -> bool:
+def _is_preference(row: DatasetRow) -> bool:
     if row.get("chosen") is None or row.get("rejected") is None:
         return False
-    return row.get("prompt") is not None or _shared_start(row) > 0
+    return row.get("prompt") is not None or _count_shared_messages(row) > 0
 
 
-def _is_completion(row: Row) -> bool:
+def _is_completion(row: DatasetRow) -> bool:
     return row.get("prompt") is not None and row.get("completion") is not None
 
 
-def _is_question(row: Row) -> bool:
-    return _asked(row) is not None
+def _is_question(row: DatasetRow) -> bool:
+    return _find_prompt(row) is not None
 
 
-def _layout(name: str, columns: str, matches: Matches, read: Reads) -> Layout:
+def _make_layout(name: str, columns: str, matches: RowPredicate, read: RowReader) -> Layout:
     return Layout(name, frozenset(columns.split()), matches, read)
 
 
 LAYOUTS = (
-    Layout("evaluation record", _RECORD_KEYS, _is_record, _record, whole=True),
-    Layout("assay", frozenset({"trajectory", "score", "input", "prompt"}), _written, dict, True),
-    _layout("eval-protocol", "messages", _is_eval_protocol, _eval_protocol),
-    _layout("messages", "messages", lambda row: bool(row["messages"]), _messages),
-    _layout("TRL preference", "chosen", _is_preference, _preference),
-    _layout("TRL completion", "completion", _is_completion, _completion),
-    _layout("instruction", "instruction", lambda row: row["instruction"] is not None, _instruction),
-    _layout("question", " ".join(PROMPT_KEYS), _is_question, _question),
+    Layout("evaluation record", _RECORD_KEYS, _is_record, _read_eval_record, whole=True),
+    Layout(
+        "assay", frozenset({"trajectory", "score", "input", "prompt"}), _is_assay_row, dict, True
+    ),
+    _make_layout("eval-protocol", "messages", _is_eval_protocol, _read_eval_protocol),
+    _make_layout("messages", "messages", lambda row: bool(row["messages"]), _read_messages_row),
+    _make_layout("TRL preference", "chosen", _is_preference, _read_preference),
+    _make_layout("TRL completion", "completion", _is_completion, _read_completion),
+    _make_layout(
+        "instruction", "instruction", lambda row: row["instruction"] is not None, _read_instruction
+    ),
+    _make_layout("question", " ".join(PROMPT_KEYS), _is_question, _read_question),
 )
 
 
-def _own_id(row: Row) -> str | None:
+def _find_row_id(row: DatasetRow) -> str | None:
     for key in ID_KEYS:
         if (own := row.get(key)) is not None:
-            return own if type(own) is str and own else _id_text(key, own)
+            return own if type(own) is str and own else _format_id(key, own)
     metadata = row.get("input_metadata")
     if isinstance(metadata, dict) and metadata.get("row_id") is not None:
-        return _id_text("input_metadata.row_id", metadata["row_id"])
+        return _format_id("input_metadata.row_id", metadata["row_id"])
     return None
 
 
-def _id_text(key: str, value: object) -> str:
+def _format_id(key: str, value: object) -> str:
     if isinstance(value, str) and value:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -284,7 +290,7 @@ def _id_text(key: str, value: object) -> str:
     )
 
 
-def _made_id(row: Row) -> str:
+def _hash_row(row: DatasetRow) -> str:
     try:
         return stable_id(row)
     except (ValueError, TypeError, RecursionError) as error:
@@ -306,7 +312,7 @@ def _check_prompt(layout: Layout, prompt: object) -> None:
         raise BadRow("the prompt is empty", hint="a sample needs something to ask")
 
 
-def _first_problem(error: ValidationError) -> str:
+def _describe_deepest_problem(error: ValidationError) -> str:
     """The most specific complaint: the one about the innermost value."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     deepest = max(problems, key=lambda problem: len(problem["loc"]))
@@ -314,7 +320,7 @@ def _first_problem(error: ValidationError) -> str:
     return f"{place}: {deepest['msg']}" if place else deepest["msg"]
 
 
-def _unknown(row: Row) -> BadRow:
+def _build_layout_problem(row: DatasetRow) -> BadRow:
     keys = ", ".join(repr(key) for key in list(row)[:12]) or "none at all"
     more = f" and {len(row) - 12} more" if len(row) > 12 else ""
     return BadRow(

@@ -20,7 +20,7 @@ from .jsonl_rows import JsonLines
 from .parquet_table import ParquetTable
 from .read_limits import ReadLimits
 from .rows import Rows
-from .sample_stream import Adapter, OnBadRow, Plan, SampleStream
+from .sample_stream import Adapter, OnBadRow, SampleStream, StreamPlan
 
 Source = str | PathLike[str] | Iterable[Sample | dict[str, Any]]
 """A path, the name of a hub dataset, or rows in memory."""
@@ -31,15 +31,15 @@ _TEXT_FILES: dict[str, Callable[[Path, ReadLimits], Rows]] = {
     ".json": JsonArray,
     ".csv": CsvTable,
 }
-_KNOWN = (*_TEXT_FILES, ".parquet")
-_OTHER_FILES = frozenset(
+_ROW_FILE_SUFFIXES = (*_TEXT_FILES, ".parquet")
+_OTHER_FILE_SUFFIXES = frozenset(
     ".arrow .avro .bz2 .feather .gz .pickle .pkl .tar .tsv .txt .xls .xlsx .xml .xz .yaml .yml "
     ".zip .zst".split()
 )
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(:[\w.-]+)?")
-_LONGEST_HUB_NAME = 200
-_FORMATS = f"known are {', '.join(_KNOWN)}, and all but the last with .gz"
-_WHERE = "load_samples()"
+_MAX_HUB_NAME_CHARS = 200
+_FORMAT_HINT = f"known are {', '.join(_ROW_FILE_SUFFIXES)}, and all but the last with .gz"
+_LOADER_WHERE = "load_samples()"
 
 
 def load_samples(
@@ -56,41 +56,50 @@ def load_samples(
     Nothing is read before the first sample is asked for, but what can be known to be wrong is
     refused now. With `on_bad_row="skip"`, see `SampleStream.skipped` for what was left out.
     """
-    _check(max_samples, on_bad_row, adapter)
+    _check_load_options(max_samples, on_bad_row, adapter)
     limits = limits or ReadLimits()
     return SampleStream(
-        Plan(_rows(source, split, limits), max_samples, on_bad_row, adapter, limits, _name(source))
+        StreamPlan(
+            _open_source(source, split, limits),
+            max_samples,
+            on_bad_row,
+            adapter,
+            limits,
+            _describe_source(source),
+        )
     )
 
 
-def _name(source: Source) -> str:
+def _describe_source(source: Source) -> str:
     if isinstance(source, str | PathLike):
         return os.fspath(source)
     return f"{type(source).__name__} in memory"
 
 
-def _check(max_samples: object, on_bad_row: object, adapter: object) -> None:
+def _check_load_options(max_samples: object, on_bad_row: object, adapter: object) -> None:
     if max_samples is not None and (type(max_samples) is not int or max_samples < 0):
         raise ConfigError(
             f"max_samples={max_samples!r} is not a number of samples",
-            where=_WHERE,
+            where=_LOADER_WHERE,
             hint="None reads all of them",
         )
     if on_bad_row not in ("fail", "skip"):
-        raise ConfigError(f"on_bad_row={on_bad_row!r} is neither 'fail' nor 'skip'", where=_WHERE)
+        raise ConfigError(
+            f"on_bad_row={on_bad_row!r} is neither 'fail' nor 'skip'", where=_LOADER_WHERE
+        )
     if adapter is not None and not callable(adapter):
-        raise ConfigError(f"adapter={adapter!r} cannot be called", where=_WHERE)
+        raise ConfigError(f"adapter={adapter!r} cannot be called", where=_LOADER_WHERE)
 
 
-def _rows(source: Source, split: str | None, limits: ReadLimits) -> Rows:
+def _open_source(source: Source, split: str | None, limits: ReadLimits) -> Rows:
     if isinstance(source, str | PathLike):
-        rows = _named_rows(source, split, limits)
+        rows = _open_named_source(source, split, limits)
     elif isinstance(source, Mapping | Sample | bytes | bytearray) or not isinstance(
         source, Iterable
     ):
         raise ConfigError(
             f"a {type(source).__name__} is not a dataset",
-            where=_WHERE,
+            where=_LOADER_WHERE,
             hint="pass a path, a hub dataset name, or a list of dicts or samples",
         )
     else:
@@ -98,24 +107,24 @@ def _rows(source: Source, split: str | None, limits: ReadLimits) -> Rows:
     if split is not None and not isinstance(rows, HubRows):
         raise ConfigError(
             f"split={split!r} has no meaning here: only hub datasets and folders have splits",
-            where=_WHERE,
+            where=_LOADER_WHERE,
         )
     return rows
 
 
-def _named_rows(source: str | PathLike[str], split: str | None, limits: ReadLimits) -> Rows:
+def _open_named_source(source: str | PathLike[str], split: str | None, limits: ReadLimits) -> Rows:
     name = os.fspath(source)
     if not name:
-        raise ConfigError("the path is empty", where=_WHERE)
+        raise ConfigError("the path is empty", where=_LOADER_WHERE)
     path = Path(name)
     # os.path answers False where Path raises, as for a name that is too long to be one.
     if os.path.isdir(name):
-        _need("datasets", "hf", "reading a dataset folder")
+        _require_package("datasets", "hf", "reading a dataset folder")
         return HubRows(path, split, limits)
     if os.path.exists(name):
-        return _file_rows(path, limits)
+        return _open_file_rows(path, limits)
     if isinstance(source, str) and _may_be_on_hub(name):
-        _need("datasets", "hf", f"{name!r} is no file or folder here; a hub dataset")
+        _require_package("datasets", "hf", f"{name!r} is no file or folder here; a hub dataset")
         return HubRows(name, split, limits)
     raise DatasetError(
         "there is no such file or folder",
@@ -126,12 +135,12 @@ def _named_rows(source: str | PathLike[str], split: str | None, limits: ReadLimi
 
 def _may_be_on_hub(name: str) -> bool:
     """Whether a name without a file could be a dataset's, rather than a misspelled path."""
-    looks_like_file = Path(name).suffix.lower() in (*_KNOWN, *_OTHER_FILES)
-    fits = len(name) <= _LONGEST_HUB_NAME and _HUB_NAME.fullmatch(name)
+    looks_like_file = Path(name).suffix.lower() in (*_ROW_FILE_SUFFIXES, *_OTHER_FILE_SUFFIXES)
+    fits = len(name) <= _MAX_HUB_NAME_CHARS and _HUB_NAME.fullmatch(name)
     return bool(fits) and not looks_like_file
 
 
-def _file_rows(path: Path, limits: ReadLimits) -> Rows:
+def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
     if not path.is_file():
         raise DatasetError("is not a regular file", where=str(path), hint="copy it to one")
     if is_bundle(path):
@@ -143,14 +152,14 @@ def _file_rows(path: Path, limits: ReadLimits) -> Rows:
     if reader := _TEXT_FILES.get(suffix):
         return reader(path, limits)
     if suffix == ".parquet" and not zipped:
-        _need("pyarrow", "parquet", "reading Parquet")
+        _require_package("pyarrow", "parquet", "reading Parquet")
         return ParquetTable(path, limits)
     raise DatasetError(
-        f"the format of {path.name!r} is not known by its name", where=str(path), hint=_FORMATS
+        f"the format of {path.name!r} is not known by its name", where=str(path), hint=_FORMAT_HINT
     )
 
 
-def _need(package: str, extra: str, by: str) -> None:
+def _require_package(package: str, extra: str, by: str) -> None:
     spec = find_spec(package)
     # Without an origin it is a mere folder of that name, as a project's `datasets/` often is.
     if spec is None or spec.origin is None:

@@ -12,8 +12,8 @@ from assay.errors import DatasetError, MissingExtra
 from .read_limits import ReadLimits
 
 _BUFFER = 256 * 1024
-_PIECE = 1024 * 1024
-_ALWAYS_FINE = 16 * 1024 * 1024
+_SKIP_CHUNK_BYTES = 1024 * 1024
+_RATIO_EXEMPT_BYTES = 16 * 1024 * 1024
 """Below this much output no ratio is a bomb: short files of one repeated line compress well."""
 
 _ZSTD_INPUT = 512
@@ -40,10 +40,10 @@ def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
     except OSError as error:
         raise DatasetError(f"cannot be opened: {error.strerror}", where=str(path)) from error
     if suffix in (".gz", ".zst"):
-        raw = _Expanding(raw, path, limits)
+        raw = _BoundedDecompressor(raw, path, limits)
     file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
     try:
-        return _without_mark(file, path)
+        return _skip_byte_order_mark(file, path)
     except BaseException:
         file.close()
         raise
@@ -55,17 +55,17 @@ def _check_zstandard(path: Path) -> None:
         raise DatasetError(missing.message, where=str(path), hint=missing.hint)
 
 
-def pass_over_line(file: BinaryIO) -> int:
+def skip_line(file: BinaryIO) -> int:
     """Pass over what is left of a line without holding it; its length."""
     length = 0
-    while piece := file.readline(_PIECE):
+    while piece := file.readline(_SKIP_CHUNK_BYTES):
         length += len(piece)
         if piece.endswith(b"\n"):
             break
     return length
 
 
-def _without_mark(file: io.BufferedReader, path: Path) -> io.BufferedReader:
+def _skip_byte_order_mark(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     start = file.peek(3)[:3]
     if start.startswith(_UTF16):
         raise DatasetError(
@@ -76,7 +76,7 @@ def _without_mark(file: io.BufferedReader, path: Path) -> io.BufferedReader:
     return file
 
 
-class _Zstd:
+class _ZstdReader:
     """The content of a zstd file of any number of frames."""
 
     def __init__(self, file: io.BufferedReader) -> None:
@@ -119,14 +119,14 @@ class _Zstd:
         self._output = memoryview(b"")
 
 
-class _Expanding(io.RawIOBase):
+class _BoundedDecompressor(io.RawIOBase):
     """A compressed file that stops when it grows out of proportion."""
 
     def __init__(self, raw: io.RawIOBase, path: Path, limits: ReadLimits) -> None:
         self._file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
         self._format = "zstd" if path.suffix.lower() == ".zst" else "gzip"
         self._content: _Decompressor = (
-            _Zstd(self._file) if self._format == "zstd" else gzip.GzipFile(fileobj=self._file)
+            _ZstdReader(self._file) if self._format == "zstd" else gzip.GzipFile(fileobj=self._file)
         )
         self._where = str(path)
         self._suffix = path.suffix
@@ -164,7 +164,7 @@ class _Expanding(io.RawIOBase):
                 hint="raise ReadLimits(max_expanded_bytes=…) if the file is trusted",
             )
         allowed = self._limits.max_expansion * max(self._file.tell(), 1)
-        if self._expanded > max(allowed, _ALWAYS_FINE):
+        if self._expanded > max(allowed, _RATIO_EXEMPT_BYTES):
             raise DatasetError(
                 f"expands to more than {self._limits.max_expansion} times its size",
                 where=self._where,

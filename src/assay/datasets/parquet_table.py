@@ -10,7 +10,7 @@ from assay.errors import BadRow, DatasetError
 
 from .read_limits import ReadLimits
 from .repeated_names import find_duplicate
-from .rows import Found, checked
+from .rows import RowOutcome, check_row
 
 _BATCH_ROWS = 64
 
@@ -25,11 +25,11 @@ class ParquetTable:
     def where(self, position: int) -> str:
         return f"{self.path}[{position}]"
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]:
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         import pyarrow
 
         try:
-            yield from self._rows()
+            yield from self._read_rows()
         except (pyarrow.ArrowException, OSError) as error:
             raise DatasetError(
                 f"is not a sound Parquet file: {error}",
@@ -37,7 +37,7 @@ class ParquetTable:
                 hint="copy or download it again",
             ) from error
 
-    def _rows(self) -> Iterator[tuple[int, Found]]:
+    def _read_rows(self) -> Iterator[tuple[int, RowOutcome]]:
         from pyarrow.parquet import ParquetFile
 
         position = 0
@@ -46,20 +46,20 @@ class ParquetTable:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 # Measured before they become Python objects, several times as large.
                 if batch.nbytes <= self.limits.max_row_bytes:
-                    found = map(self._checked, count(position), batch.to_pylist())
+                    found = map(self._check_row, count(position), batch.to_pylist())
                 else:
                     single = (batch.slice(offset, 1) for offset in range(batch.num_rows))
-                    found = map(self._measured, count(position), single)
+                    found = map(self._check_large_row, count(position), single)
                 yield from zip(count(position), found)
                 position += batch.num_rows
 
-    def _checked(self, position: int, row: dict[str, Any]) -> Found:
-        return checked(row, where=self.where(position), max_depth=self.limits.max_depth)
+    def _check_row(self, position: int, row: dict[str, Any]) -> RowOutcome:
+        return check_row(row, where=self.where(position), max_depth=self.limits.max_depth)
 
-    def _measured(self, position: int, batch: Any) -> Found:
+    def _check_large_row(self, position: int, batch: Any) -> RowOutcome:
         if batch.nbytes > self.limits.max_row_bytes:
-            return self._too_long(position, batch.nbytes)
-        return self._checked(position, batch.to_pylist()[0])
+            return self._build_length_problem(position, batch.nbytes)
+        return self._check_row(position, batch.to_pylist()[0])
 
     def _refuse_repeated_columns(self, names: list[str]) -> None:
         repeated = find_duplicate(names)
@@ -70,7 +70,7 @@ class ParquetTable:
                 hint="rename one of them",
             )
 
-    def _too_long(self, position: int, length: int) -> BadRow:
+    def _build_length_problem(self, position: int, length: int) -> BadRow:
         return BadRow(
             f"is {length} bytes long, over the limit of {self.limits.max_row_bytes}",
             where=self.where(position),

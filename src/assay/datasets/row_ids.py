@@ -4,10 +4,12 @@ import sqlite3
 from types import TracebackType
 from typing import Self
 
-_IN_MEMORY = 10_000
-_TABLE = "CREATE TABLE seen (id TEXT PRIMARY KEY, position INT, times INT) WITHOUT ROWID"
-_GET = "SELECT position, times FROM seen WHERE id = ?"
-_PUT = "REPLACE INTO seen VALUES (?, ?, ?)"
+_MAX_IDS_IN_MEMORY = 10_000
+_CREATE_SEEN_TABLE = (
+    "CREATE TABLE seen (id TEXT PRIMARY KEY, position INT, times INT) WITHOUT ROWID"
+)
+_SELECT_SEEN_ID = "SELECT position, times FROM seen WHERE id = ?"
+_REPLACE_SEEN_ID = "REPLACE INTO seen VALUES (?, ?, ?)"
 _SLOTS = 1 << 23
 _MASK = _SLOTS - 1
 
@@ -21,7 +23,7 @@ class SeenIds:
     looked up.
     """
 
-    def __init__(self, *, in_memory: int = _IN_MEMORY) -> None:
+    def __init__(self, *, in_memory: int = _MAX_IDS_IN_MEMORY) -> None:
         self._in_memory = in_memory
         self._latest: dict[str, tuple[int, int]] = {}
         self._database: sqlite3.Connection | None = None
@@ -33,7 +35,7 @@ class SeenIds:
         latest = self._latest
         entry = latest.get(given)
         if entry is None and self._database is not None and self._perhaps[hash(given) & _MASK]:
-            entry = self._stored(given)
+            entry = self._read_from_disk(given)
         if entry is not None:
             return entry[0]
         latest[given] = (position, 1)
@@ -57,12 +59,12 @@ class SeenIds:
     def _get(self, key: str) -> tuple[int, int] | None:
         entry = self._latest.get(key)
         if entry is None and self._database is not None and self._perhaps[hash(key) & _MASK]:
-            entry = self._stored(key)
+            entry = self._read_from_disk(key)
         return entry
 
-    def _stored(self, key: str) -> tuple[int, int] | None:
+    def _read_from_disk(self, key: str) -> tuple[int, int] | None:
         assert self._database is not None
-        found: tuple[int, int] | None = self._database.execute(_GET, (key,)).fetchone()
+        found: tuple[int, int] | None = self._database.execute(_SELECT_SEEN_ID, (key,)).fetchone()
         return found
 
     def _put(self, key: str, position: int, times: int) -> None:
@@ -78,14 +80,16 @@ class SeenIds:
             self._perhaps = bytearray(_SLOTS)
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA cache_size = -2000")
-            self._database.execute(_TABLE)
+            self._database.execute(_CREATE_SEEN_TABLE)
             self._database.execute("BEGIN")
         # In order, so that each page of the table is written once for many ids.
         latest, perhaps = self._latest, self._perhaps
         for key in latest:
             # Python's own hash: a string has it already, and nobody outside can choose ids by it.
             perhaps[hash(key) & _MASK] = 1
-        self._database.executemany(_PUT, ((key, *latest[key]) for key in sorted(latest)))
+        self._database.executemany(
+            _REPLACE_SEEN_ID, ((key, *latest[key]) for key in sorted(latest))
+        )
         latest.clear()
 
     def __enter__(self) -> Self:

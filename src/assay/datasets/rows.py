@@ -6,9 +6,9 @@ from typing import Any, Protocol
 from assay.errors import BadRow
 from assay.types import Sample
 
-from .json_text import measured
+from .json_text import measure_json
 
-Found = dict[str, Any] | Sample | BadRow
+RowOutcome = dict[str, Any] | Sample | BadRow
 """A row, a finished sample, or why there is neither at this place."""
 
 
@@ -19,15 +19,15 @@ class Rows(Protocol):
     makes the rest unreadable is raised.
     """
 
-    def __iter__(self) -> Iterator[tuple[int, Found]]: ...
+    def __iter__(self) -> Iterator[tuple[int, RowOutcome]]: ...
 
     def where(self, position: int) -> str:
         """The place of a row in words a person can find it by."""
 
 
-def checked(row: dict[str, Any], *, where: str, max_depth: int) -> Found:
+def check_row(row: dict[str, Any], *, where: str, max_depth: int) -> RowOutcome:
     """`row`, or why values that never were JSON text cannot be a row."""
-    _, depth, finite = measured(row, max_depth)
+    _, depth, finite = measure_json(row, max_depth)
     if depth > max_depth:
         hint = "raise ReadLimits(max_depth=…), up to 200, if the data is meant to be so"
         return BadRow(f"is nested deeper than {max_depth}", where=where, hint=hint)

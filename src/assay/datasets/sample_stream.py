@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.errors import BadRow
-from assay.types import Sample, assign
+from assay.types import Sample, set_unchecked
 
-from .layouts import is_made_id, read_row
+from .layouts import is_generated_id, read_row
 from .read_limits import ReadLimits
 from .row_ids import SeenIds
-from .rows import Found, Rows
+from .rows import RowOutcome, Rows
 
 Adapter = Callable[[dict[str, Any]], Sample | dict[str, Any]]
 """Makes a sample of a row, or a row of a known layout."""
@@ -38,18 +38,18 @@ class SkippedRows:
         total = f"{self.count} of {self.read} rows skipped"
         if not self.problems:
             return total
-        shown = "; ".join(_one_line(problem) for problem in self.problems)
+        shown = "; ".join(_format_bad_row(problem) for problem in self.problems)
         rest = self.count - len(self.problems)
         return f"{total}: {shown}" + (f"; and {rest} more" if rest else "")
 
 
-def _one_line(problem: BadRow) -> str:
+def _format_bad_row(problem: BadRow) -> str:
     text = f"{problem.where}: {problem.message}" if problem.where else problem.message
     return " ".join(text.split())
 
 
 @dataclass(frozen=True)
-class Plan:
+class StreamPlan:
     """What was asked of a stream."""
 
     rows: Rows
@@ -72,7 +72,7 @@ class SampleStream:
     `read` and `skipped` tell of the pass begun last.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: StreamPlan) -> None:
         self._plan = plan
         self.name = plan.name
         """The path or the name that was asked for, or what kind of rows these are."""
@@ -116,7 +116,7 @@ class SampleStream:
 
     def __iter__(self) -> Iterator[Sample]:
         self.skipped = SkippedRows()
-        samples = _samples(self._plan, self.skipped)
+        samples = _read_samples(self._plan, self.skipped)
         return islice(samples, self._plan.max_samples)
 
     def __next__(self) -> Sample:
@@ -125,30 +125,30 @@ class SampleStream:
         return next(self._own_pass)
 
 
-def _samples(plan: Plan, skipped: SkippedRows) -> Iterator[Sample]:
+def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
     with SeenIds() as seen:
         for position, found in plan.rows:
             index = skipped.read
             skipped.read += 1
             try:
-                sample = _sample(plan, found, index)
+                sample = _convert_row(plan, found, index)
                 if not sample.id.isascii():
-                    _refuse_half_a_pair(sample.id)
+                    _refuse_lone_surrogate(sample.id)
                 if not plan.repeats:
-                    sample = _claimed(sample, plan.rows, seen, position)
+                    sample = _claim_id(sample, plan.rows, seen, position)
                 if plan.metadata is not None:
                     own = {**plan.metadata, "row_id": sample.id, **sample.metadata}
-                    assign(sample, {"metadata": own})
+                    set_unchecked(sample, {"metadata": own})
             except BadRow as problem:
                 problem.where = problem.where or plan.rows.where(position)
                 if plan.on_bad_row == "fail":
                     raise
-                _note(problem, skipped, plan.limits)
+                _count_bad_row(problem, skipped, plan.limits)
             else:
                 yield sample
 
 
-def _refuse_half_a_pair(sample_id: str) -> None:
+def _refuse_lone_surrogate(sample_id: str) -> None:
     """A file with such an id is refused by its parser; what never was text comes this far."""
     try:
         sample_id.encode()
@@ -159,14 +159,14 @@ def _refuse_half_a_pair(sample_id: str) -> None:
         ) from None
 
 
-def _note(problem: BadRow, skipped: SkippedRows, limits: ReadLimits) -> None:
+def _count_bad_row(problem: BadRow, skipped: SkippedRows, limits: ReadLimits) -> None:
     skipped.count += 1
     if skipped.count <= limits.max_problems:
         # The traceback would keep the row and its frames in memory.
         skipped.problems.append(problem.with_traceback(None))
 
 
-def _sample(plan: Plan, found: Found, index: int) -> Sample:
+def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
     if plan.adapter is None and type(found) is dict:
         return read_row(found, index=index)
     if isinstance(found, BadRow):
@@ -176,7 +176,7 @@ def _sample(plan: Plan, found: Found, index: int) -> Sample:
         return found.model_copy(update={"index": index} if found.index is None else None)
     if plan.adapter is None:
         return read_row(found, index=index)
-    adapted = _adapted(plan.adapter, found)
+    adapted = _apply_adapter(plan.adapter, found)
     if not isinstance(adapted, Sample):
         return read_row(adapted, index=index, came_as=found)
     if adapted.index is None:
@@ -185,7 +185,7 @@ def _sample(plan: Plan, found: Found, index: int) -> Sample:
     return adapted
 
 
-def _adapted(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, Any]:
+def _apply_adapter(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, Any]:
     """What the adapter makes of a copy of `row`, so that `input` stays as it came."""
     try:
         adapted = adapter(dict(row))
@@ -202,12 +202,12 @@ def _adapted(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, Any]:
     )
 
 
-def _claimed(sample: Sample, rows: Rows, seen: SeenIds, position: int) -> Sample:
+def _claim_id(sample: Sample, rows: Rows, seen: SeenIds, position: int) -> Sample:
     """The sample under an id that no other has, or `BadRow` for a given id that repeats."""
     first = seen.claim(sample.id, position)
     if first is None:
         return sample
-    if not is_made_id(sample):
+    if not is_generated_id(sample):
         raise BadRow(
             f"the id {sample.id!r} was used before, at {rows.where(first)}",
             hint="make ids unique, or drop the column with adapter= to have them made",

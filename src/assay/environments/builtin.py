@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from assay.types import Message, ToolSpec
 
 from .environment import Step
-from .tools import Toolbox, ToolError, echoed, tool
+from .tools import Toolbox, ToolError, quote_briefly, tool
 
-_ANSWERED = Step(terminated=True, ended_by_agent=True)
+_FINAL_STEP = Step(terminated=True, ended_by_agent=True)
 
 
 class BasicEnvironment:
@@ -22,7 +22,7 @@ class BasicEnvironment:
         return ()
 
     async def step(self, action: Message) -> Step:
-        return _ANSWERED
+        return _FINAL_STEP
 
     async def close(self) -> None:
         return None
@@ -43,7 +43,7 @@ class ToolEnvironment:
 
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
-            return _ANSWERED
+            return _FINAL_STEP
         return Step(replies=await self._toolbox.answer(action.tool_calls))
 
     async def close(self) -> None:
@@ -61,10 +61,10 @@ class CalculatorEnvironment(ToolEnvironment):
             expression: Numbers, + - * / // % **, brackets; for example "(2 + 3) * 4".
         """
         # The text comes from a model: it is walked, never evaluated as Python.
-        if len(expression) > _LONGEST:
-            raise ToolError(f"the expression is longer than {_LONGEST} characters")
+        if len(expression) > _MAX_EXPRESSION_CHARS:
+            raise ToolError(f"the expression is longer than {_MAX_EXPRESSION_CHARS} characters")
         try:
-            return _written(_value(_parsed(expression), expression))
+            return _format_number(_evaluate_node(_parse_expression(expression), expression))
         except ZeroDivisionError as error:
             raise ToolError("division by zero") from error
         except OverflowError as error:
@@ -73,55 +73,59 @@ class CalculatorEnvironment(ToolEnvironment):
             raise ToolError("the expression is nested too deeply") from error
 
 
-_LONGEST = 500
-_MOST_BITS = 4096
+_MAX_EXPRESSION_CHARS = 500
+_MAX_INTEGER_BITS = 4096
 """Of a whole number: some 1200 digits."""
 
 
-def _parsed(expression: str) -> ast.expr:
+def _parse_expression(expression: str) -> ast.expr:
     try:
         return ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ToolError(f"{echoed(expression)} is not an arithmetic expression") from error
+        raise ToolError(f"{quote_briefly(expression)} is not an arithmetic expression") from error
 
 
-def _written(value: float) -> str:
+def _format_number(value: float) -> str:
     whole = isinstance(value, int) or (value.is_integer() and abs(value) < 2**53)
     return str(int(value)) if whole else repr(value)
 
 
-def _value(node: ast.expr, expression: str) -> float:
+def _evaluate_node(node: ast.expr, expression: str) -> float:
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return _bounded(number)
+            return _check_magnitude(number)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(operand, expression))
+            return _OPERATORS[type(op)](_evaluate_node(operand, expression))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            values = _value(left, expression), _value(right, expression)
-            return _bounded(_OPERATORS[type(op)](*values))
+            values = _evaluate_node(left, expression), _evaluate_node(right, expression)
+            return _check_magnitude(_OPERATORS[type(op)](*values))
     part = ast.get_source_segment(expression.strip(), node) or expression
-    raise ToolError(f"only numbers and + - * / // % ** are allowed, not {echoed(part)}")
+    raise ToolError(f"only numbers and + - * / // % ** are allowed, not {quote_briefly(part)}")
 
 
-def _bounded(value: float) -> float:
+def _check_magnitude(value: float) -> float:
     if isinstance(value, complex):
         raise ToolError("the result is not a real number")
-    large = value.bit_length() > _MOST_BITS if isinstance(value, int) else not math.isfinite(value)
+    large = (
+        value.bit_length() > _MAX_INTEGER_BITS
+        if isinstance(value, int)
+        else not math.isfinite(value)
+    )
     if large:
         raise OverflowError
     return value
 
 
-def _divided(left: float, right: float) -> float:
+def _divide(left: float, right: float) -> float:
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:
         return left // right
     return left / right
 
 
-def _raised(left: float, right: float) -> float:
+def _raise_to_power(left: float, right: float) -> float:
     whole = isinstance(left, int) and isinstance(right, int) and abs(left) > 1
     # 9**9**9 would fill the memory with digits before it could be refused.
-    if whole and right * int(left).bit_length() > _MOST_BITS:
+    if whole and right * int(left).bit_length() > _MAX_INTEGER_BITS:
         raise OverflowError
     value: float = left**right
     return value
@@ -131,10 +135,10 @@ _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: _divided,
+    ast.Div: _divide,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: _raised,
+    ast.Pow: _raise_to_power,
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }

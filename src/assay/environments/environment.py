@@ -12,8 +12,8 @@ from pydantic_core import from_json, to_json
 from assay.errors import EnvironmentFault
 from assay.types import Message, ToolSpec
 
-_Model = TypeVar("_Model", bound=BaseModel)
-_LONGEST_SHOWN = 100
+_ItemModel = TypeVar("_ItemModel", bound=BaseModel)
+_MAX_REPR_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +77,33 @@ class Environment(Protocol):
     async def close(self) -> None: ...
 
 
-def checked_step(given: object) -> Step:
+def check_step(given: object) -> Step:
     """The step, with what the turn loop reads of it as it should be.
 
     What is meant is taken: messages as dictionaries, numbers of numpy, None for no messages. The
     rest raises `EnvironmentFault`: left in, it would cost the record of the whole rollout. `info`
-    and `observation` are for `plain_info` and `plain`.
+    and `observation` are for `to_plain_info` and `to_plain_json`.
     """
     if not isinstance(given, Step):
-        raise EnvironmentFault(f"`step` returned {_shown(given)}", hint="return a `Step`")
-    if _is_right(given):
+        raise EnvironmentFault(f"`step` returned {_shorten_value(given)}", hint="return a `Step`")
+    if _has_exact_types(given):
         return given
     return replace(
         given,
-        replies=tuple(checked_all(Message, given.replies, "Step.replies")),
-        reward=None if given.reward is None else _reward(given.reward),
-        rewards=tuple(None if each is None else _reward(each) for each in given.rewards or ()),
-        terminated=_flag(given.terminated, "terminated"),
-        truncated=_flag(given.truncated, "truncated"),
-        ended_by_agent=_flag(given.ended_by_agent, "ended_by_agent"),
-        acted=_flag(given.acted, "acted"),
-        reason=_reason(given.reason),
+        replies=tuple(check_items(Message, given.replies, "Step.replies")),
+        reward=None if given.reward is None else _check_step_reward(given.reward),
+        rewards=tuple(
+            None if each is None else _check_step_reward(each) for each in given.rewards or ()
+        ),
+        terminated=_check_step_flag(given.terminated, "terminated"),
+        truncated=_check_step_flag(given.truncated, "truncated"),
+        ended_by_agent=_check_step_flag(given.ended_by_agent, "ended_by_agent"),
+        acted=_check_step_flag(given.acted, "acted"),
+        reason=_check_step_reason(given.reason),
     )
 
 
-def _is_right(step: Any) -> bool:
+def _has_exact_types(step: Any) -> bool:
     """Whether all types are exact, as nearly always: this is asked at every turn."""
     return (
         type(step.terminated) is bool
@@ -111,28 +113,30 @@ def _is_right(step: Any) -> bool:
         and (step.reason is None or type(step.reason) is str)
         and (step.reward is None or (type(step.reward) is float and math.isfinite(step.reward)))
         and step.rewards == ()
-        and (step.replies == () or _are(Message, step.replies))
+        and (step.replies == () or _is_sequence_of(Message, step.replies))
     )
 
 
-def _are(kind: type[BaseModel], given: object) -> bool:
+def _is_sequence_of(kind: type[BaseModel], given: object) -> bool:
     return (type(given) is tuple or type(given) is list) and set(map(type, given)) <= {kind}
 
 
-def checked_all(kind: type[_Model], given: object, what: str) -> Sequence[_Model]:
+def check_items(kind: type[_ItemModel], given: object, what: str) -> Sequence[_ItemModel]:
     """What an environment gave where several of `kind` belong: dictionaries are read as one each.
 
     None is nothing. Raises `EnvironmentFault` for anything else.
     """
-    if _are(kind, given):
-        return cast(Sequence[_Model], given)
+    if _is_sequence_of(kind, given):
+        return cast(Sequence[_ItemModel], given)
     if given is None:
         return ()
     if isinstance(given, str | Mapping | BaseModel) or not isinstance(given, Iterable):
         raise EnvironmentFault(
-            f"`{what}` is {_shown(given)}", hint=f"give a sequence of `{kind.__name__}`"
+            f"`{what}` is {_shorten_value(given)}", hint=f"give a sequence of `{kind.__name__}`"
         )
-    return tuple(each if isinstance(each, kind) else _one(kind, each, what) for each in given)
+    return tuple(
+        each if isinstance(each, kind) else _validate_item(kind, each, what) for each in given
+    )
 
 
 def describe_session(environment: Environment, seed: int | None) -> dict[str, Any]:
@@ -141,26 +145,26 @@ def describe_session(environment: Environment, seed: int | None) -> dict[str, An
     if seed is not None:
         session["seed"] = seed
     describe = getattr(environment, "describe_session", None)
-    return session if describe is None else {**session, **plain_info(describe())}
+    return session if describe is None else {**session, **to_plain_info(describe())}
 
 
-def _one(kind: type[_Model], given: object, what: str) -> _Model:
+def _validate_item(kind: type[_ItemModel], given: object, what: str) -> _ItemModel:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         raise EnvironmentFault(
-            f"`{what}` holds {_shown(given)}, which is no `{kind.__name__}`"
+            f"`{what}` holds {_shorten_value(given)}, which is no `{kind.__name__}`"
         ) from error
 
 
-def _reward(given: Any) -> float:
+def _check_step_reward(given: Any) -> float:
     try:
         reward = None if isinstance(given, str) else float(given)
     except (TypeError, ValueError, OverflowError):
         reward = None
     if reward is None or not math.isfinite(reward):
         raise EnvironmentFault(
-            f"the reward is {_shown(given)}", hint="a reward is a finite number, or None"
+            f"the reward is {_shorten_value(given)}", hint="a reward is a finite number, or None"
         )
     return reward
 
@@ -209,40 +213,40 @@ def add_rewards(rewards: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(late) else None
 
 
-def _flag(given: Any, name: str) -> bool:
+def _check_step_flag(given: Any, name: str) -> bool:
     if given in (True, False):  # 0, 1 and the booleans of numpy too
         return bool(given)
-    raise EnvironmentFault(f"`Step.{name}` is {_shown(given)}, not a bool")
+    raise EnvironmentFault(f"`Step.{name}` is {_shorten_value(given)}, not a bool")
 
 
-def _reason(given: Any) -> str | None:
+def _check_step_reason(given: Any) -> str | None:
     if given is None or isinstance(given, str):
         return given
-    raise EnvironmentFault(f"`Step.reason` is {_shown(given)}, not text")
+    raise EnvironmentFault(f"`Step.reason` is {_shorten_value(given)}, not text")
 
 
-def plain_info(given: Any) -> dict[str, Any]:
+def to_plain_info(given: Any) -> dict[str, Any]:
     """A step's `info` as it is now, and as it will be read from a record; None is empty."""
     if not given:
         return {}
     if not isinstance(given, Mapping):
-        raise EnvironmentFault(f"`Step.info` is {_shown(given)}", hint="give a dictionary")
+        raise EnvironmentFault(f"`Step.info` is {_shorten_value(given)}", hint="give a dictionary")
     try:
-        info: dict[str, Any] = plain(given, "Step.info")
+        info: dict[str, Any] = to_plain_json(given, "Step.info")
     except EnvironmentFault:
         for key, value in given.items():
-            plain({key: value}, f"Step.info[{key!r}]")
+            to_plain_json({key: value}, f"Step.info[{key!r}]")
         raise
     return info
 
 
-def plain(value: object, what: str) -> Any:
+def to_plain_json(value: object, what: str) -> Any:
     """The value as it will be read from a record: arrays are lists; nan and infinities are None.
 
     Raises `EnvironmentFault` for what JSON cannot hold.
     """
     try:
-        return from_json(to_json(value, inf_nan_mode="null", fallback=_listed))
+        return from_json(to_json(value, inf_nan_mode="null", fallback=_convert_array))
     except Exception as error:
         problem = str(error).removeprefix("Error serializing to JSON: ")
         raise EnvironmentFault(
@@ -250,7 +254,7 @@ def plain(value: object, what: str) -> Any:
         ) from error
 
 
-def _listed(value: Any) -> Any:
+def _convert_array(value: Any) -> Any:
     """Arrays and scalars of numpy and its like as plain values."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -259,6 +263,6 @@ def _listed(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no plain value")
 
 
-def _shown(value: object) -> str:
+def _shorten_value(value: object) -> str:
     shown = repr(value)
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+    return shown if len(shown) <= _MAX_REPR_CHARS else f"{shown[:_MAX_REPR_CHARS]}…"

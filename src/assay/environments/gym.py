@@ -10,7 +10,7 @@ from assay.errors import ConfigError, EnvironmentFault, MissingExtra
 from assay.types import Message, ToolCall, ToolSpec
 
 from .environment import Step
-from .tools import echoed, not_an_object
+from .tools import describe_malformed_call, quote_briefly
 
 Formatter = Callable[[Any, Mapping[str, Any]], str]
 """From an observation and its info to the words the agent reads."""
@@ -36,9 +36,9 @@ class GymEnvironment:
         formatter: Formatter | None = None,
         action_names: Sequence[str] | None = None,
     ) -> None:
-        self._gym = _made(name, dict(options or {}))
-        self._format = formatter or self._shown
-        self._start, self._count = _discrete(self._gym.action_space, name)
+        self._gym = _make_gym(name, dict(options or {}))
+        self._format = formatter or self._format_observation
+        self._start, self._count = _read_action_range(self._gym.action_space, name)
         known = _ACTION_NAMES.get(name.partition("-")[0], ())
         self._names = tuple(action_names or (known if len(known) == self._count else ()))
         if self._names and len(self._names) != self._count:
@@ -46,22 +46,22 @@ class GymEnvironment:
                 f"{len(self._names)} action names for {self._count} actions",
                 where=f"gym:{name}",
             )
-        self.tools: Sequence[ToolSpec] = (self._tool(name),)
+        self.tools: Sequence[ToolSpec] = (self._build_tool(name),)
         self._opened = False
         self._over = False
 
-    def _tool(self, name: str) -> ToolSpec:
+    def _build_tool(self, name: str) -> ToolSpec:
         return ToolSpec(
             name="act",
             description=f"Take one step in {name}.",
             parameters={
                 "type": "object",
-                "properties": {"action": self._action_schema()},
+                "properties": {"action": self._build_action_schema()},
                 "required": ["action"],
             },
         )
 
-    def _action_schema(self) -> dict[str, Any]:
+    def _build_action_schema(self) -> dict[str, Any]:
         if self._names:
             return {"type": "string", "enum": list(self._names)}
         if self._count:
@@ -91,7 +91,7 @@ class GymEnvironment:
         reward = 0.0
         last = Step(acted=False)
         for call in action.tool_calls:
-            words, step = self._one(call)
+            words, step = self._take_step(call)
             if step is not None:
                 last = step
                 reward += step.reward or 0.0
@@ -108,16 +108,16 @@ class GymEnvironment:
             observation=last.observation,
         )
 
-    def _one(self, call: ToolCall) -> tuple[str, Step | None]:
+    def _take_step(self, call: ToolCall) -> tuple[str, Step | None]:
         """One step of the gym; a mistake of the agent takes none."""
         if self._over:
             return "The episode is over.", None
         if call.name != "act":
-            return f"Error: there is no tool {echoed(call.name)}; use 'act'", None
+            return f"Error: there is no tool {quote_briefly(call.name)}; use 'act'", None
         if call.malformed:
-            return f"Error: {not_an_object(call)}", None
+            return f"Error: {describe_malformed_call(call)}", None
         try:
-            chosen = self._chosen(call.arguments.get("action"))
+            chosen = self._parse_action(call.arguments.get("action"))
         except ValueError as mistake:
             return f"Error: {mistake}", None
         observation, reward, terminated, truncated, info = self._gym.step(chosen)
@@ -126,31 +126,35 @@ class GymEnvironment:
             reward=float(reward),
             terminated=bool(terminated),
             truncated=bool(truncated),
-            info={"reward": float(reward), **_plain(info)},
-            observation=_plain(observation),
+            info={"reward": float(reward), **_to_plain_value(info)},
+            observation=_to_plain_value(observation),
         )
         return self._format(observation, info), step
 
-    def _chosen(self, action: object) -> Any:
+    def _parse_action(self, action: object) -> Any:
         """The gym's own action for what the agent asked. Raises `ValueError` for a mistake."""
         if self._names:
             if action not in self._names:
-                raise ValueError(f"{echoed(action)} is no action; choose from {list(self._names)}")
+                raise ValueError(
+                    f"{quote_briefly(action)} is no action; choose from {list(self._names)}"
+                )
             return self._start + self._names.index(str(action))
         if self._count:
             if isinstance(action, bool) or not isinstance(action, int):
-                raise ValueError(f"{echoed(action)} is no action; give a whole number")
+                raise ValueError(f"{quote_briefly(action)} is no action; give a whole number")
             if not self._start <= action < self._start + self._count:
                 last = self._start + self._count - 1
-                raise ValueError(f"{echoed(action)} is no action; choose {self._start} to {last}")
+                raise ValueError(
+                    f"{quote_briefly(action)} is no action; choose {self._start} to {last}"
+                )
             return action
-        return self._array(action)
+        return self._parse_array_action(action)
 
-    def _array(self, action: object) -> Any:
+    def _parse_array_action(self, action: object) -> Any:
         import numpy as np
 
         space = self._gym.action_space
-        mistake = ValueError(f"{echoed(action)} is no element of {space}")
+        mistake = ValueError(f"{quote_briefly(action)} is no element of {space}")
         try:
             with np.errstate(all="ignore"):
                 asked = np.asarray(action, dtype=float).reshape(space.shape)
@@ -163,23 +167,23 @@ class GymEnvironment:
             raise mistake
         return chosen
 
-    def _shown(self, observation: Any, info: Mapping[str, Any]) -> str:
-        words = f"Observation: {to_json(_plain(observation)).decode()}"
+    def _format_observation(self, observation: Any, info: Mapping[str, Any]) -> str:
+        words = f"Observation: {to_json(_to_plain_value(observation)).decode()}"
         if self._gym.render_mode == "ansi":
-            words += f"\n{_without_colours(self._gym.render())}"
+            words += f"\n{_strip_colours(self._gym.render())}"
         return words
 
     async def close(self) -> None:
         self._gym.close()
 
 
-def _without_colours(text: str) -> str:
+def _strip_colours(text: str) -> str:
     """A drawing for a reader without a terminal: what was highlighted stands in brackets."""
     marked = re.sub(r"\x1b\[(?:4[0-7]|7)m(.*?)\x1b\[0m", r"[\1]", text)
     return re.sub(r"\x1b\[[0-9;]*m", "", marked)
 
 
-def registered(name: str) -> Any:
+def find_gym_creator(name: str) -> Any:
     """What makes the Gymnasium environment of this name. Raises `ConfigError` without one."""
     try:
         import gymnasium
@@ -195,11 +199,11 @@ def registered(name: str) -> Any:
     try:
         return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     except Exception as error:
-        raise _not_made(name, error) from error
+        raise _build_gym_error(name, error) from error
 
 
-def _made(name: str, options: dict[str, Any]) -> Any:
-    creator = registered(name)
+def _make_gym(name: str, options: dict[str, Any]) -> Any:
+    creator = find_gym_creator(name)
     import gymnasium
 
     metadata = getattr(creator, "metadata", None)
@@ -208,16 +212,18 @@ def _made(name: str, options: dict[str, Any]) -> Any:
     try:
         return gymnasium.make(name, **drawn | options)
     except Exception as error:
-        raise _not_made(name, error, hint="check its `options`" if options else None) from error
+        raise _build_gym_error(
+            name, error, hint="check its `options`" if options else None
+        ) from error
 
 
-def _not_made(name: str, error: Exception, hint: str | None = None) -> ConfigError:
+def _build_gym_error(name: str, error: Exception, hint: str | None = None) -> ConfigError:
     """Whatever it is that an environment raises, which is anybody's code."""
     what = f"it cannot be made: {type(error).__name__}: {error}"
     return ConfigError(what, where=f"gym:{name}", hint=hint)
 
 
-def _discrete(space: Any, name: str) -> tuple[int, int]:
+def _read_action_range(space: Any, name: str) -> tuple[int, int]:
     """First action and number of actions; 0 of them for a space that is an array of numbers."""
     if type(space).__name__ == "Discrete":
         return int(space.start), int(space.n)
@@ -230,12 +236,12 @@ def _discrete(space: Any, name: str) -> tuple[int, int]:
     return 0, 0
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     """Gymnasium's arrays and scalars as plain JSON values."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _to_plain_value(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_to_plain_value(inner) for inner in value]
     if hasattr(value, "tolist"):
         return value.tolist()
     return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -7,9 +7,9 @@ from assay.errors import ConfigError
 
 from .builtin import BasicEnvironment, CalculatorEnvironment
 from .environment import Environment
-from .gym import GymEnvironment, registered
+from .gym import GymEnvironment, find_gym_creator
 
-_NAMED: dict[str, Callable[[], Environment]] = {
+_ENVIRONMENTS_BY_NAME: dict[str, Callable[[], Environment]] = {
     "basic": BasicEnvironment,
     "calculator": CalculatorEnvironment,
 }
@@ -22,9 +22,9 @@ def environment_by_name(name: str) -> Callable[[], Environment]:
     """
     kind, _, rest = name.partition(":")
     if kind == "gym" and rest:
-        registered(rest)  # now, and not when the samples of a run ask for it one by one
+        find_gym_creator(rest)  # now, and not when the samples of a run ask for it one by one
         return partial(GymEnvironment, rest)
-    if name in _NAMED:
-        return _NAMED[name]
-    known = ", ".join(map(repr, [*_NAMED, "gym:NAME"]))
+    if name in _ENVIRONMENTS_BY_NAME:
+        return _ENVIRONMENTS_BY_NAME[name]
+    known = ", ".join(map(repr, [*_ENVIRONMENTS_BY_NAME, "gym:NAME"]))
     raise ConfigError(f"there is no environment {name!r}", hint=f"the names are {known}")

@@ -22,14 +22,14 @@ from pydantic_core import PydanticSerializationError, to_json
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Message, ToolCall, ToolSpec, error_message
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+ToolFunction = TypeVar("ToolFunction", bound=Callable[..., Any])
 
 
 class ToolError(Exception):
     """Raise inside a tool to answer the agent in words: its mistake, not a fault."""
 
 
-def tool(function: Function) -> Function:
+def tool(function: ToolFunction) -> ToolFunction:
     """Mark a function or a method as a tool.
 
     The schema comes from the signature, the descriptions from the docstring (its first paragraph,
@@ -39,13 +39,13 @@ def tool(function: Function) -> Function:
     for something is an `async def`, or hands the waiting to `asyncio.to_thread`.
     """
     inner: Any = getattr(function, "__func__", function)  # of a staticmethod or a classmethod
-    describe(inner)  # a signature that cannot become a schema fails where it is written
+    describe_tool(inner)  # a signature that cannot become a schema fails where it is written
     inner.__assay_tool__ = True
     return function
 
 
 @dataclass(frozen=True, slots=True)
-class _Description:
+class _ToolDescription:
     spec: ToolSpec
     arguments: type[BaseModel]
     parameters: Mapping[str, str]
@@ -53,19 +53,19 @@ class _Description:
 
 
 @cache
-def describe(function: Callable[..., Any]) -> _Description:
+def describe_tool(function: Callable[..., Any]) -> _ToolDescription:
     """The schema of a tool, and the model that checks its arguments."""
     name = function.__name__
     summary, notes = _read_docstring(inspect.getdoc(function) or "")
-    given = _parameters(function)
-    types = _types(function, given)
+    given = _list_tool_parameters(function)
+    types = _resolve_parameter_types(function, given)
     for parameter in given:
         if parameter.name not in types:
             raise ConfigError(f"parameter `{parameter.name}` has no type", where=f"tool `{name}`")
     # Fields have names of their own, for a parameter may be called `schema` or `model_config`.
     parameters = {f"argument_{place}": each.name for place, each in enumerate(given)}
     fields: dict[str, Any] = {
-        field: _field(each, types[each.name], notes.get(each.name))
+        field: _build_argument_field(each, types[each.name], notes.get(each.name))
         for field, each in zip(parameters, given, strict=True)
     }
     try:
@@ -78,10 +78,10 @@ def describe(function: Callable[..., Any]) -> _Description:
         entry.pop("title", None)
     schema.setdefault("properties", {})
     spec = ToolSpec(name=name, description=summary, parameters=schema)
-    return _Description(spec, arguments, parameters)
+    return _ToolDescription(spec, arguments, parameters)
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _list_tool_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """What a call has to give; not the object or the class that a method is called on."""
     found = list(inspect.signature(function).parameters.values())
     if found and (
@@ -102,7 +102,9 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return found
 
 
-def _types(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
+def _resolve_parameter_types(
+    function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
+) -> dict[str, Any]:
     """The types of the parameters. That of the result is not needed, and need not be known yet."""
     written = {
         each.name: each.annotation for each in parameters if each.annotation is not each.empty
@@ -120,7 +122,9 @@ def _types(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
         ) from error
 
 
-def _field(parameter: inspect.Parameter, kind: Any, note: str | None) -> tuple[Any, Any]:
+def _build_argument_field(
+    parameter: inspect.Parameter, kind: Any, note: str | None
+) -> tuple[Any, Any]:
     default = ... if parameter.default is parameter.empty else parameter.default
     told = Field(alias=parameter.name, description=note) if note else Field(alias=parameter.name)
     return Annotated[kind, told], default
@@ -162,7 +166,7 @@ class Toolbox:
             names = sorted(function.__name__ for function in functions)
             raise ConfigError(f"two tools have one name: {names}", where="tools")
         self._described = {
-            name: describe(getattr(function, "__func__", function))
+            name: describe_tool(getattr(function, "__func__", function))
             for name, function in self._functions.items()
         }
         self.specs = tuple(described.spec for described in self._described.values())
@@ -170,25 +174,25 @@ class Toolbox:
     @classmethod
     def of(cls, owner: object) -> "Toolbox":
         """The methods of `owner` that are marked as tools, in the order they were written."""
-        names = _marked(type(owner))  # type: ignore[arg-type]  # it takes a class for unhashable
+        names = _list_tool_names(type(owner))  # type: ignore[arg-type]  # it takes a class for unhashable
         return cls([getattr(owner, name) for name in names])
 
     async def answer(self, calls: Sequence[ToolCall]) -> tuple[Message, ...]:
         """One message for each call, in the order of the calls."""
         if len(calls) == 1:
-            return (await self._answer(calls[0]),)
+            return (await self._answer_call(calls[0]),)
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._answer(call)) for call in calls]
+                tasks = [group.create_task(self._answer_call(call)) for call in calls]
         except ExceptionGroup as several:
             first = several.exceptions[0]
             raise first from first.__cause__
         return tuple(task.result() for task in tasks)
 
-    async def _answer(self, call: ToolCall) -> Message:
+    async def _answer_call(self, call: ToolCall) -> Message:
         details = None
         try:
-            content = _as_text(await self._run(call))
+            content = _format_tool_result(await self._run(call))
         except ToolError as mistake:
             content, details = f"Error: {error_message(mistake)}", {"failed": True}
         except SystemExit as ended:
@@ -209,31 +213,33 @@ class Toolbox:
 
     async def _run(self, call: ToolCall) -> object:
         if call.name not in self._functions:
-            raise ToolError(f"there is no tool {echoed(call.name)}; the tools are {self._names()}")
+            raise ToolError(
+                f"there is no tool {quote_briefly(call.name)}; the tools are {self._list_names()}"
+            )
         if call.malformed:
-            raise ToolError(not_an_object(call))
-        arguments = self._checked(call)
+            raise ToolError(describe_malformed_call(call))
+        arguments = self._check_arguments(call)
         result = self._functions[call.name](**arguments)
         return await result if inspect.isawaitable(result) else result
 
-    def _checked(self, call: ToolCall) -> dict[str, Any]:
+    def _check_arguments(self, call: ToolCall) -> dict[str, Any]:
         described = self._described[call.name]
         try:
             checked = described.arguments.model_validate(call.arguments)
         except ValidationError as error:
             problems = "; ".join(
-                f"{_short('.'.join(map(str, problem['loc'])) or 'arguments')}: {problem['msg']}"
+                f"{_shorten_echo('.'.join(map(str, problem['loc'])) or 'arguments')}: {problem['msg']}"
                 for problem in error.errors(include_url=False, include_input=False)
             )
             raise ToolError(f"wrong arguments for {call.name!r}: {problems}") from error
         return {name: getattr(checked, field) for field, name in described.parameters.items()}
 
-    def _names(self) -> str:
+    def _list_names(self) -> str:
         return ", ".join(map(repr, self._functions)) or "none"
 
 
 @cache
-def _marked(owner: type) -> Sequence[str]:
+def _list_tool_names(owner: type) -> Sequence[str]:
     """The names under which a class has tools."""
     names = dict.fromkeys(
         name
@@ -244,7 +250,7 @@ def _marked(owner: type) -> Sequence[str]:
     return tuple(names)
 
 
-def _as_text(value: object) -> str:
+def _format_tool_result(value: object) -> str:
     if isinstance(value, str):
         return value
     try:
@@ -253,20 +259,22 @@ def _as_text(value: object) -> str:
         return str(value)
 
 
-def not_an_object(call: ToolCall) -> str:
+def describe_malformed_call(call: ToolCall) -> str:
     """What the agent is told of arguments that are `malformed`."""
-    return f"the arguments of {call.name!r} are not a JSON object: {echoed(call.raw_arguments)}"
+    return (
+        f"the arguments of {call.name!r} are not a JSON object: {quote_briefly(call.raw_arguments)}"
+    )
 
 
-def echoed(value: object) -> str:
+def quote_briefly(value: object) -> str:
     """What a model wrote, as it is shown to it again: its beginning when it is long."""
-    return _short(repr(value))
+    return _shorten_echo(repr(value))
 
 
-_LONGEST_ECHO = 200
+_MAX_ECHO_CHARS = 200
 
 
-def _short(text: str) -> str:
-    if len(text) <= _LONGEST_ECHO:
+def _shorten_echo(text: str) -> str:
+    if len(text) <= _MAX_ECHO_CHARS:
         return text
-    return f"{text[:_LONGEST_ECHO]}… ({len(text)} characters)"
+    return f"{text[:_MAX_ECHO_CHARS]}… ({len(text)} characters)"

@@ -5,11 +5,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.formats import Lost
+from assay.formats import Dropped
 
-_NAMED = 20
-_KINDS = 50
-OTHER = "other reasons"
+_MAX_EXAMPLES = 20
+_MAX_REASONS = 50
+OTHER_REASONS = "other reasons"
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class ExportReport:
     def leave_out(self, sample: str, reason: str, detail: str = "") -> None:
         """Count a sample that is not written."""
         # Reasons may quote what a file says; a hostile one must not fill the memory.
-        if reason not in self.left_out and len(self.left_out) >= _KINDS:
-            reason, detail = OTHER, detail or reason
+        if reason not in self.left_out and len(self.left_out) >= _MAX_REASONS:
+            reason, detail = OTHER_REASONS, detail or reason
         self.left_out[reason] += 1
-        if len(self.examples) < _NAMED:
+        if len(self.examples) < _MAX_EXAMPLES:
             self.examples.append(LeftOut(sample, reason, detail))
 
-    def lose(self, lost: tuple[Lost, ...]) -> None:
+    def count_dropped(self, lost: tuple[Dropped, ...]) -> None:
         """Count what a row has no place for."""
         for loss in lost:
-            kind = f"{_place(loss.where)}: {loss.what}"
-            known = kind in self.lost or len(self.lost) < _KINDS
+            kind = f"{_strip_indexes(loss.where)}: {loss.what}"
+            known = kind in self.lost or len(self.lost) < _MAX_REASONS
             self.lost[kind if known else "other things"] += 1
 
     def json(self) -> dict[str, Any]:
@@ -76,6 +76,6 @@ class ExportReport:
         }
 
 
-def _place(where: str) -> str:
+def _strip_indexes(where: str) -> str:
     """`messages[3].tool_calls[0].raw_arguments` without the numbers."""
     return re.sub(r"\[\d+\]", "[]", where)

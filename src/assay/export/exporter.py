@@ -6,25 +6,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.errors import AssayError, ConfigError, TokenError, WireError
-from assay.formats import asked_of
+from assay.formats import get_prompt_messages
 from assay.types import Sample
 
-from .content_digests import Seen, conversation_digest, digest_of
+from .content_digests import DigestTable, digest_conversation, digest_json
 from .export_report import ExportReport
-from .format_table import Format, Row, format_named
-from .grader import grader_stub
-from .groups import Group, Groups, group_key
-from .inferred_parquet import Inferred
-from .output_files import Files
+from .format_table import ExportRow, Format, format_named
+from .grader import build_grader_stub
+from .groups import AnswerGroup, AnswerGroups, compute_group_key
+from .inferred_parquet import InferredColumns
+from .output_files import OutputFiles
 from .overlap import EvaluationTexts
-from .selection import Selection, refusal
+from .selection import Selection, find_exclusion
 from .split import Split, Splitter
 from .token_lengths import Lengths
 
 Tokenise = Callable[[Sample], Iterable[Sample]]
 """Gives samples with tokens and a mask. Raises `TokenError` where there are none to be had."""
 
-_Chosen = tuple[Sample, ...]
+_RowSamples = tuple[Sample, ...]
 """What one row is made of: a sample, or the better and the worse one of a pair."""
 
 
@@ -70,7 +70,7 @@ class _Export:
         self.form = format_named(self.name)
         self.form.check_target(self.target, self.name)
         self.report = ExportReport(self.name)
-        _check(self.selection, self.form, self.name)
+        _check_selection(self.selection, self.form, self.name)
 
     def run(self, samples: Iterable[Sample]) -> ExportReport:
         split = self.options.split
@@ -80,111 +80,117 @@ class _Export:
         targets = [*parts.values(), *([stub] if graded else [])]
         with ExitStack() as stack:
             files = stack.enter_context(
-                Files(targets, columns=self.form.columns, force=self.options.force)
+                OutputFiles(targets, columns=self.form.columns, force=self.options.force)
             )
             splitter = None if split is None else Splitter(split)
-            for chosen, rows in self._rows(self._chosen(self._kept(samples), stack)):
+            for chosen, rows in self._convert_all(
+                self._choose(self._filter_samples(samples), stack)
+            ):
                 part = "" if splitter is None else splitter.part_of(chosen[0])
-                self._put(files, parts[part], chosen, rows)
-                if self._full() and not self._grouped:
+                self._write_rows(files, parts[part], chosen, rows)
+                if self._is_full() and not self._needs_groups:
                     self.report.notes.append(f"ended after {self.report.rows} rows, as asked for")
                     break
             if graded and self.report.rows:
-                files.add_text(stub, grader_stub())
+                files.add_text(stub, build_grader_stub())
             files.commit()
             self._report_changes(files)
-        self._remark(parts, stub if graded else None)
+        self._add_notes(parts, stub if graded else None)
         return self.report
 
-    def _report_changes(self, files: Files) -> None:
+    def _report_changes(self, files: OutputFiles) -> None:
         changes = files.count_changes()
         self.report.lost += changes
-        if changes and isinstance(self.form.columns, Inferred):
+        if changes and isinstance(self.form.columns, InferredColumns):
             self.report.notes.append(self.form.columns.hint)
 
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         return self.report.rows == self.selection.limit
 
     @property
-    def _grouped(self) -> bool:
+    def _needs_groups(self) -> bool:
         """Whether all samples are read before the first row is written."""
         return self.form.takes == "pairs" or self.selection.best_of_group
 
-    def _put(self, files: Files, target: Path, chosen: _Chosen, rows: list[Row]) -> None:
+    def _write_rows(
+        self, files: OutputFiles, target: Path, chosen: _RowSamples, rows: list[ExportRow]
+    ) -> None:
         report = self.report
-        if self._full():
+        if self._is_full():
             for sample in chosen:
                 report.leave_out(sample.id, "beyond the limit")
             return
         for row in rows:
-            if self._full():
+            if self._is_full():
                 break
             try:
                 files.write(target, row.value)
             except WireError as error:
                 for sample in chosen:
-                    report.leave_out(sample.id, *_reason(error))
+                    report.leave_out(sample.id, *_explain_exclusion(error))
                 return
             report.rows += 1
             report.files[str(target)] = report.files.get(str(target), 0) + 1
-            report.lose(row.lost)
+            report.count_dropped(row.lost)
         report.used += len(chosen)
 
-    def _kept(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+    def _filter_samples(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """The samples that nothing speaks against, each looked at on its own."""
-        seen = Seen()
+        seen = DigestTable()
         for sample in samples:
             self.report.read += 1
             try:
-                reason = self._refusal(sample, seen)
+                reason = self._find_exclusion(sample, seen)
             except WireError as error:
-                reason = _reason(error)
+                reason = _explain_exclusion(error)
             if reason is None:
                 yield sample
             else:
                 self.report.leave_out(sample.id, *reason)
 
-    def _refusal(self, sample: Sample, seen: Seen) -> tuple[str, str] | None:
-        if reason := refusal(sample, self.selection, self.form.takes):
+    def _find_exclusion(self, sample: Sample, seen: DigestTable) -> tuple[str, str] | None:
+        if reason := find_exclusion(sample, self.selection, self.form.takes):
             return reason, ""
         prompts = self.form.takes == "prompts"
         if self.options.lengths is not None:
-            reason = self.options.lengths.refusal(sample, prompt_only=prompts)
+            reason = self.options.lengths.find_length_problem(sample, prompt_only=prompts)
             if reason is not None:
                 return reason, ""
         overlap = self.options.overlap
-        if overlap is not None and (found := overlap.found_in(sample)) is not None:
+        if overlap is not None and (found := overlap.find_overlap(sample)) is not None:
             return f"overlaps the evaluation set: {found.kind}", str(found)
         if prompts:
-            key = digest_of([conversation_digest(asked_of(sample)).hex(), sample.ground_truth])
+            key = digest_json(
+                [digest_conversation(get_prompt_messages(sample)).hex(), sample.ground_truth]
+            )
             return None if seen.is_new(key) else ("the same prompt again", "")
-        if self.selection.dedupe and not seen.is_new(conversation_digest(sample.messages)):
+        if self.selection.dedupe and not seen.is_new(digest_conversation(sample.messages)):
             return "the same conversation again", ""
         return None
 
-    def _chosen(self, samples: Iterator[Sample], stack: ExitStack) -> Iterator[_Chosen]:
-        if not self._grouped:
+    def _choose(self, samples: Iterator[Sample], stack: ExitStack) -> Iterator[_RowSamples]:
+        if not self._needs_groups:
             yield from ((sample,) for sample in samples)
             return
         pairs = self.form.takes == "pairs"
-        groups = stack.enter_context(Groups())
+        groups = stack.enter_context(AnswerGroups())
         for sample in samples:
             try:
-                groups.add(group_key(sample, same_context=pairs), sample)
+                groups.add(compute_group_key(sample, same_context=pairs), sample)
             except WireError as error:
-                self.report.leave_out(sample.id, *_reason(error))
-        yield from self._pairs(groups) if pairs else self._best(groups)
+                self.report.leave_out(sample.id, *_explain_exclusion(error))
+        yield from self._choose_pairs(groups) if pairs else self._choose_best(groups)
 
-    def _best(self, groups: Groups) -> Iterator[_Chosen]:
+    def _choose_best(self, groups: AnswerGroups) -> Iterator[_RowSamples]:
         for group in groups:
             worst = () if group.worst is None else (group.worst.id,)
             for name in (*group.others, *worst):
                 self.report.leave_out(name, "not the best of its group")
             yield (group.best,)
 
-    def _pairs(self, groups: Groups) -> Iterator[_Chosen]:
+    def _choose_pairs(self, groups: AnswerGroups) -> Iterator[_RowSamples]:
         for group in groups:
-            problem = _unpaired(group, self.selection)
+            problem = _find_pair_problem(group, self.selection)
             for name in group.others:
                 self.report.leave_out(name, problem or "neither best nor worst of its group")
             if problem is None and group.worst is not None:
@@ -194,15 +200,17 @@ class _Export:
                 if sample is not None:
                     self.report.leave_out(sample.id, problem or "")
 
-    def _rows(self, chosen: Iterable[_Chosen]) -> Iterator[tuple[_Chosen, list[Row]]]:
+    def _convert_all(
+        self, chosen: Iterable[_RowSamples]
+    ) -> Iterator[tuple[_RowSamples, list[ExportRow]]]:
         for each in chosen:
             try:
-                yield each, self._converted(each)
+                yield each, self._convert(each)
             except (WireError, TokenError) as error:
                 for sample in each:
-                    self.report.leave_out(sample.id, *_reason(error))
+                    self.report.leave_out(sample.id, *_explain_exclusion(error))
 
-    def _converted(self, chosen: _Chosen) -> list[Row]:
+    def _convert(self, chosen: _RowSamples) -> list[ExportRow]:
         first = chosen[0]
         if self.form.takes == "pairs":
             return [self.form.write(*chosen)]
@@ -215,7 +223,7 @@ class _Export:
             return [self.form.write(each) for each in made]
         return [self.form.write(first)]
 
-    def _remark(self, parts: dict[str, Path], stub: Path | None) -> None:
+    def _add_notes(self, parts: dict[str, Path], stub: Path | None) -> None:
         report = self.report
         if report.rows and stub is not None:
             report.notes.append(f"{stub} is a grader to start from: edit it before it is used")
@@ -230,7 +238,7 @@ class _Export:
             report.notes.append(f"lengths are {self.options.lengths.source}")
 
 
-def _check(selection: Selection, form: Format, name: str) -> None:
+def _check_selection(selection: Selection, form: Format, name: str) -> None:
     if form.takes == "labels" and selection.min_score is None:
         raise ConfigError(
             f"{name} needs a score from which an answer is good", hint="add --min-score"
@@ -241,7 +249,7 @@ def _check(selection: Selection, form: Format, name: str) -> None:
         raise ConfigError(f"{name} is no format of pairs, so there is no margin between two")
 
 
-def _unpaired(group: Group, selection: Selection) -> str | None:
+def _find_pair_problem(group: AnswerGroup, selection: Selection) -> str | None:
     """Why a group gives no pair; None when it does."""
     if group.worst is None and not group.others:
         return "the only answer to its input"
@@ -254,7 +262,7 @@ def _unpaired(group: Group, selection: Selection) -> str | None:
     return "no answer of its group scores enough" if too_low else None
 
 
-def _reason(error: AssayError) -> tuple[str, str]:
+def _explain_exclusion(error: AssayError) -> tuple[str, str]:
     """What is wrong, the same for every sample that it is wrong with; and where in the sample."""
     inside = error.where is not None and not error.where.startswith("sample ")
     return error.message, f"{error.where}: {error.message}" if inside else ""

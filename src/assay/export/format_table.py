@@ -31,23 +31,23 @@ from assay.formats import (
 )
 from assay.types import Sample
 
-from .inferred_parquet import Inferred
+from .inferred_parquet import InferredColumns
 from .parquet_file import Columns
-from .selection import Takes
+from .selection import RowContent
 
-Row = Converted[dict[str, Any]]
+ExportRow = Converted[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Format:
     """One format of a file."""
 
-    takes: Takes
+    takes: RowContent
     about: str
-    write: Callable[..., Row]
+    write: Callable[..., ExportRow]
     """Of a sample; of the better and the worse one for pairs; of a sample and a label."""
 
-    columns: Columns | Inferred | None = None
+    columns: Columns | InferredColumns | None = None
     """Where the file may be Parquet."""
 
     only_parquet: bool = False
@@ -71,13 +71,13 @@ class Format:
             )
 
 
-def _own(sample: Sample) -> Row:
+def _to_sample_row(sample: Sample) -> ExportRow:
     return Converted(sample.to_dict())
 
 
-_LEAST_OF_OPENAI = 10
+_OPENAI_MIN_ROWS = 10
 
-_VERL_SFT = Inferred(
+_VERL_SFT = InferredColumns(
     exact=("messages[].tool_calls[].function.arguments", "tools[].function"),
     hint="verl renders padded keys as null: read the file with the class in docs/export.md, "
     "or export samples with the same tools and arguments to a file of their own",
@@ -93,16 +93,16 @@ FORMATS: Mapping[str, Format] = {
     ),
     "trl-kto": Format("labels", "TRL KTOTrainer: answers, good or bad", to_trl_kto),
     "openai-sft": Format(
-        "answers", "OpenAI supervised fine-tuning", to_openai_sft, least=_LEAST_OF_OPENAI
+        "answers", "OpenAI supervised fine-tuning", to_openai_sft, least=_OPENAI_MIN_ROWS
     ),
     "openai-dpo": Format(
-        "pairs", "OpenAI preference fine-tuning", to_openai_dpo, least=_LEAST_OF_OPENAI
+        "pairs", "OpenAI preference fine-tuning", to_openai_dpo, least=_OPENAI_MIN_ROWS
     ),
     "openai-rft": Format(
         "prompts",
         "OpenAI reinforcement fine-tuning, with a grader to start from",
         to_openai_rft,
-        least=_LEAST_OF_OPENAI,
+        least=_OPENAI_MIN_ROWS,
     ),
     "fireworks-rft": Format("prompts", "Fireworks reinforcement fine-tuning", to_fireworks_rft),
     "verl": Format(
@@ -123,7 +123,7 @@ FORMATS: Mapping[str, Format] = {
     ),
     "vertex": Format("samples", "Vertex Gen AI evaluation", to_vertex),
     "eval": Format("samples", "evaluation records", to_eval_record),
-    "sample": Format("samples", "assay's own, which every command reads", _own),
+    "sample": Format("samples", "assay's own, which every command reads", _to_sample_row),
 }
 """By the name that `assay export` knows them by."""
 

@@ -11,7 +11,7 @@ def grade(sample, item):
 '''
 
 
-def grader_stub() -> str:
+def build_grader_stub() -> str:
     """The JSON of a `python` grader that compares with `reference_answer`."""
     grader = {"type": "python", "name": "reference_answer", "source": _SOURCE}
     return f"{json.dumps(grader, indent=2)}\n"

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from assay.formats import asked_of, turns_of
+from assay.formats import get_prompt_messages, split_agent_turns
 from assay.types import Sample
 
-from .content_digests import conversation_digest, digest_of, temporary_database
+from .content_digests import digest_conversation, digest_json, open_temporary_database
 
-_TABLE = """
+_CREATE_MEMBERS = """
 CREATE TABLE member (
     number INTEGER PRIMARY KEY, place INTEGER, score REAL, id TEXT, body TEXT
 )
 """
-_INDEX = "CREATE INDEX by_place ON member (place, score)"
-_PLACES = "CREATE TABLE place (digest BLOB PRIMARY KEY, place INTEGER) WITHOUT ROWID"
+_CREATE_MEMBER_INDEX = "CREATE INDEX by_place ON member (place, score)"
+_CREATE_PLACES = "CREATE TABLE place (digest BLOB PRIMARY KEY, place INTEGER) WITHOUT ROWID"
 
 
-def group_key(sample: Sample, *, same_context: bool) -> bytes:
+def compute_group_key(sample: Sample, *, same_context: bool) -> bytes:
     """Equal for answers to the same input, judged by the same scorer.
 
     The id alone would mix inputs: tests of one session, and files put together, repeat ids.
@@ -27,13 +27,13 @@ def group_key(sample: Sample, *, same_context: bool) -> bytes:
     """
     extra = sample.__pydantic_extra__ or {}
     group = sample.id if sample.group_index is None else sample.group_index
-    asked = conversation_digest(asked_of(sample)).hex()
-    context = conversation_digest(turns_of(sample).context).hex() if same_context else ""
-    return digest_of([str(extra.get("test", "")), group, asked, context])
+    asked = digest_conversation(get_prompt_messages(sample)).hex()
+    context = digest_conversation(split_agent_turns(sample).context).hex() if same_context else ""
+    return digest_json([str(extra.get("test", "")), group, asked, context])
 
 
 @dataclass(frozen=True)
-class Group:
+class AnswerGroup:
     """The best and the worst of the answers to one input; the first of them where scores tie."""
 
     best: Sample
@@ -44,12 +44,12 @@ class Group:
     """Ids of the rest."""
 
 
-class Groups:
+class AnswerGroups:
     """Samples with scores, by group. Holds one group in memory at a time."""
 
     def __init__(self) -> None:
-        self._database = temporary_database()
-        for statement in (_TABLE, _PLACES, "BEGIN"):
+        self._database = open_temporary_database()
+        for statement in (_CREATE_MEMBERS, _CREATE_PLACES, "BEGIN"):
             self._database.execute(statement)
         self._count = 0
 
@@ -65,14 +65,14 @@ class Groups:
         )
         self._count += 1
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[AnswerGroup]:
         """Each group, in the order of their first members."""
-        self._database.execute(_INDEX)
+        self._database.execute(_CREATE_MEMBER_INDEX)
         places = self._database.execute("SELECT DISTINCT place FROM member ORDER BY place")
         for (place,) in places:
-            yield self._group(place)
+            yield self._read_group(place)
 
-    def _group(self, place: int) -> Group:
+    def _read_group(self, place: int) -> AnswerGroup:
         members = self._database.execute(
             "SELECT number, score, id FROM member WHERE place = ? ORDER BY number", (place,)
         ).fetchall()
@@ -80,10 +80,10 @@ class Groups:
         ranked = [(float("-inf") if score is None else score) for _, score, _ in members]
         best, worst = ranked.index(max(ranked)), ranked.index(min(ranked))
         others = tuple(name for n, (_, _, name) in enumerate(members) if n not in (best, worst))
-        lower = None if best == worst else self._body(members[worst][0])
-        return Group(best=self._body(members[best][0]), worst=lower, others=others)
+        lower = None if best == worst else self._read_sample(members[worst][0])
+        return AnswerGroup(best=self._read_sample(members[best][0]), worst=lower, others=others)
 
-    def _body(self, number: int) -> Sample:
+    def _read_sample(self, number: int) -> Sample:
         found = self._database.execute("SELECT body FROM member WHERE number = ?", (number,))
         return Sample.from_json(found.fetchone()[0])
 

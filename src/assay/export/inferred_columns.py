@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from assay.errors import WireError
 
-Kind = Literal["null", "bool", "int", "float", "text", "list", "object"]
+ValueKind = Literal["null", "bool", "int", "float", "text", "list", "object"]
 
 MAX_FIELDS = 1000
 """Keys in all columns together. Each costs space in every row, and memory in every reader."""
@@ -31,7 +31,7 @@ REORDERED = "keys in the order of the column"
 class Shape:
     """The union of the values that were seen in one place."""
 
-    kind: Kind = "null"
+    kind: ValueKind = "null"
     fields: "dict[str, Shape]" = field(default_factory=dict)
     items: "Shape | None" = None
 
@@ -58,32 +58,32 @@ class Shape:
         """Whether every value was null or an empty list."""
         return self.kind == "null" or (self.kind == "list" and self.items is None)
 
-    def column(self) -> Any:
+    def build_column(self) -> Any:
         """The type of a column that takes every value seen."""
         if self.kind == "list":
-            return [(self.items or Shape()).column()]
+            return [(self.items or Shape()).build_column()]
         if self.kind == "object":
-            fields = {key: inner.column() for key, inner in self.fields.items()}
+            fields = {key: inner.build_column() for key, inner in self.fields.items()}
             return fields or {_NO_KEYS: str}
         return {"bool": bool, "int": int, "float": float}.get(self.kind, str)
 
 
-def shape_of(value: Any, depth: int = 0) -> Shape:
+def infer_shape(value: Any, depth: int = 0) -> Shape:
     """The shape of one JSON value. Raises `WireError` for NaN and for endless nesting."""
     if depth > _MAX_DEPTH:
         raise WireError(f"is nested more than {_MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
-        fields = {key: shape_of(inner, depth + 1) for key, inner in value.items()}
+        fields = {key: infer_shape(inner, depth + 1) for key, inner in value.items()}
         return Shape("object", fields)
     if isinstance(value, list | tuple):
         items = Shape()
         for each in value:
-            items.add(shape_of(each, depth + 1))
+            items.add(infer_shape(each, depth + 1))
         return Shape("list", items=items if value else None)
-    return Shape(_plain_kind(value))
+    return Shape(_infer_scalar_kind(value))
 
 
-def _plain_kind(value: Any) -> Kind:
+def _infer_scalar_kind(value: Any) -> ValueKind:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -97,15 +97,15 @@ def _plain_kind(value: Any) -> Kind:
     return "text"
 
 
-def fit(value: Any, shape: Shape) -> Any:
+def fit_to_shape(value: Any, shape: Shape) -> Any:
     """The value as its column holds it."""
     if value is None:
         return None
     if shape.kind == "object":
-        fields = {key: fit(value.get(key), inner) for key, inner in shape.fields.items()}
+        fields = {key: fit_to_shape(value.get(key), inner) for key, inner in shape.fields.items()}
         return fields or {_NO_KEYS: None}
     if shape.kind == "list":
-        return [fit(each, shape.items or Shape()) for each in value]
+        return [fit_to_shape(each, shape.items or Shape()) for each in value]
     if shape.kind == "text" and not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return float(value) if shape.kind == "float" else value
@@ -125,7 +125,7 @@ def find_changes(before: Any, after: Any) -> set[str]:
     return found.union(*(find_changes(*pair) for pair in pairs))
 
 
-def select(value: Any, path: str) -> Iterator[Any]:
+def select_values(value: Any, path: str) -> Iterator[Any]:
     """The values at a path such as `tools[].function`; none where a part of it is missing."""
     step, _, rest = path.partition(".")
     name = step.removesuffix("[]")
@@ -134,6 +134,6 @@ def select(value: Any, path: str) -> Iterator[Any]:
         return
     for each in inner if step.endswith("[]") else [inner]:
         if rest:
-            yield from select(each, rest)
+            yield from select_values(each, rest)
         else:
             yield each

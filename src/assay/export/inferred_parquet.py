@@ -11,15 +11,22 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import create_private
 
-from .inferred_columns import MAX_FIELDS, Shape, find_changes, fit, select, shape_of
-from .jsonl_file import json_line
-from .parquet_file import ParquetFile, parquet_schema
+from .inferred_columns import (
+    MAX_FIELDS,
+    Shape,
+    find_changes,
+    fit_to_shape,
+    infer_shape,
+    select_values,
+)
+from .jsonl_file import encode_json_line
+from .parquet_file import ParquetFile, build_parquet_schema
 
 _VALUES_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
-class Inferred:
+class InferredColumns:
     """Columns whose types are inferred from the rows."""
 
     exact: tuple[str, ...]
@@ -32,8 +39,8 @@ class Inferred:
 class InferredParquetFile:
     """A file under way. Memory does not grow with the number of rows."""
 
-    def __init__(self, path: Path, columns: Inferred) -> None:
-        parquet_schema({})  # Fails here, not after the last row, where pyarrow is missing.
+    def __init__(self, path: Path, columns: InferredColumns) -> None:
+        build_parquet_schema({})  # Fails here, not after the last row, where pyarrow is missing.
         create_private(path)
         self.changed: Counter[str] = Counter()
         """Objects that the columns could not take as they were, by place and change."""
@@ -45,7 +52,7 @@ class InferredParquetFile:
         self._shape = Shape("object")
 
     def write(self, row: Mapping[str, Any]) -> None:
-        line, shape = json_line(row), shape_of(row)
+        line, shape = encode_json_line(row), infer_shape(row)
         widened = Shape("object")
         widened.add(self._shape)
         widened.add(shape)
@@ -61,12 +68,12 @@ class InferredParquetFile:
         shape.fields = {key: each for key, each in shape.fields.items() if not each.is_empty()}
         rows_at_once = max(1, _VALUES_AT_ONCE // max(1, shape.count_fields()))
         self._path.unlink()
-        file = ParquetFile(self._path, shape.column(), rows_at_once=rows_at_once)
+        file = ParquetFile(self._path, shape.build_column(), rows_at_once=rows_at_once)
         self._rows.seek(0)
         try:
             for line in self._rows:
                 row = json.loads(line)
-                written = fit(row, shape)
+                written = fit_to_shape(row, shape)
                 self._count_changes(row, written)
                 file.write(written)
         except BaseException:
@@ -80,6 +87,6 @@ class InferredParquetFile:
 
     def _count_changes(self, row: Mapping[str, Any], written: Mapping[str, Any]) -> None:
         for path in self._columns.exact:
-            for pair in zip(select(row, path), select(written, path), strict=True):
+            for pair in zip(select_values(row, path), select_values(written, path), strict=True):
                 for change in find_changes(*pair):
                     self.changed[f"{path}: {change}"] += 1

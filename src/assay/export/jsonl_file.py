@@ -9,7 +9,7 @@ from assay.errors import WireError
 from assay.types import open_private
 
 
-def json_line(row: Mapping[str, Any]) -> str:
+def encode_json_line(row: Mapping[str, Any]) -> str:
     """The row as one line of JSON, without its end. Raises `WireError` for any other value."""
     try:
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -26,7 +26,7 @@ class JsonLinesFile:
         self._file = open_private(path)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        self._file.write(f"{json_line(row)}\n")
+        self._file.write(f"{encode_json_line(row)}\n")
 
     def close(self) -> None:
         self._file.close()

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 from assay.errors import ConfigError
 from assay.types import open_private, replace_private
 
-from .inferred_parquet import Inferred, InferredParquetFile
+from .inferred_parquet import InferredColumns, InferredParquetFile
 from .jsonl_file import JsonLinesFile
 from .parquet_file import Columns, ParquetFile
 
@@ -28,11 +28,11 @@ class RowFile(Protocol):
         """Let go of the file, complete or not; it is going to be removed."""
 
 
-class Files:
+class OutputFiles:
     """The files of one export. Leaving the block in any other way than `commit` removes them."""
 
     def __init__(
-        self, targets: Sequence[Path], *, columns: Columns | Inferred | None, force: bool
+        self, targets: Sequence[Path], *, columns: Columns | InferredColumns | None, force: bool
     ) -> None:
         self._columns = columns
         self._open: dict[Path, RowFile] = {}
@@ -43,7 +43,7 @@ class Files:
     def write(self, target: Path, row: Mapping[str, Any]) -> None:
         file = self._open.get(target)
         if file is None:
-            file = self._open[target] = self._begun(target)
+            file = self._open[target] = self._create_file(target)
         file.write(row)
 
     def add_text(self, target: Path, text: str) -> None:
@@ -55,22 +55,22 @@ class Files:
         for under_way in self._open.values():
             under_way.close()
         for target, text in self._beside.items():
-            with open_private(_unfinished(target)) as file:
+            with open_private(_build_temporary_path(target)) as file:
                 file.write(text)
         for target in [*self._open, *self._beside]:
-            replace_private(_unfinished(target), target)
+            replace_private(_build_temporary_path(target), target)
 
     def count_changes(self) -> Counter[str]:
         """Objects that inferred columns changed, once the files are complete."""
         files = (file for file in self._open.values() if isinstance(file, InferredParquetFile))
         return sum((file.changed for file in files), Counter())
 
-    def _begun(self, target: Path) -> RowFile:
-        path = _unfinished(target)
+    def _create_file(self, target: Path) -> RowFile:
+        path = _build_temporary_path(target)
         try:
             if self._columns is None or target.suffix.lower() != ".parquet":
                 return JsonLinesFile(path)
-            if isinstance(self._columns, Inferred):
+            if isinstance(self._columns, InferredColumns):
                 return InferredParquetFile(path, self._columns)
             return ParquetFile(path, self._columns)
         except OSError as error:
@@ -91,7 +91,7 @@ class Files:
             with suppress(Exception):
                 file.abort()
         for target in [*self._open, *self._beside]:
-            _unfinished(target).unlink(missing_ok=True)
+            _build_temporary_path(target).unlink(missing_ok=True)
 
 
 def refuse_to_overwrite(target: Path, *, force: bool) -> None:
@@ -104,6 +104,6 @@ def refuse_to_overwrite(target: Path, *, force: bool) -> None:
         raise ConfigError("there is no such folder", where=str(target.parent))
 
 
-def _unfinished(target: Path) -> Path:
+def _build_temporary_path(target: Path) -> Path:
     # With the process in its name: two exports may be under way.
     return target.with_name(f".{target.name}.{os.getpid()}.unfinished")

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from assay.errors import ConfigError
-from assay.formats import asked_of
+from assay.formats import get_prompt_messages
 from assay.types import Sample
 
-from .content_digests import Seen
+from .content_digests import DigestTable
 
-WORDS = 13
+OVERLAP_WORDS = 13
 """Words in a row that are no coincidence."""
 
-_LEAST_OF_TRUTH = 5
+_MIN_TRUTH_WORDS = 5
 """Shorter ground truths, such as a number, are everywhere."""
 
 # Scripts without spaces between words count by the character.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
+_OVERLAP_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -43,51 +43,51 @@ class Overlap:
 class EvaluationTexts:
     """The texts of an evaluation set, as digests: on disk where they are many."""
 
-    def __init__(self, samples: Iterable[Sample], *, words: int = WORDS) -> None:
+    def __init__(self, samples: Iterable[Sample], *, words: int = OVERLAP_WORDS) -> None:
         if words < 3:
             raise ConfigError(f"words={words} is too few to tell anything", where="overlap")
         self._words = words
-        self._whole = Seen()
-        self._runs = Seen()
+        self._whole = DigestTable()
+        self._runs = DigestTable()
         self.samples = 0
         for sample in samples:
             self.samples += 1
-            for name, text in _evaluated(sample):
-                self._take(text, f"the {name} of {sample.id}")
+            for name, text in _list_evaluation_texts(sample):
+                self._add_text(text, f"the {name} of {sample.id}")
         if not self.samples:
             raise ConfigError("the evaluation set is empty, so nothing is guarded against")
 
-    def _take(self, text: str, name: str) -> None:
-        words = _words(text)
+    def _add_text(self, text: str, name: str) -> None:
+        words = _split_words(text)
         if words:
-            self._whole.first(_digest(words), name)
-        for run in _runs(words, self._words):
+            self._whole.first(_digest_words(words), name)
+        for run in _digest_runs(words, self._words):
             self._runs.first(run, name)
 
-    def found_in(self, sample: Sample) -> Overlap | None:
+    def find_overlap(self, sample: Sample) -> Overlap | None:
         """What the sample repeats, or None."""
-        texts = [_words(text) for text in _said(sample)]
+        texts = [_split_words(text) for text in _list_sample_texts(sample)]
         for words in texts:
-            if words and (name := self._whole.get(_digest(words))) is not None:
+            if words and (name := self._whole.get(_digest_words(words))) is not None:
                 return Overlap("the same text", name)
         for words in texts:
-            for run in _runs(words, self._words):
+            for run in _digest_runs(words, self._words):
                 if (name := self._runs.get(run)) is not None:
                     return Overlap(f"{self._words} words in a row", name)
         return None
 
 
-def _evaluated(sample: Sample) -> Iterator[tuple[str, str]]:
+def _list_evaluation_texts(sample: Sample) -> Iterator[tuple[str, str]]:
     # Instructions in a system message are shared by all samples of one agent.
-    for message in asked_of(sample):
+    for message in get_prompt_messages(sample):
         if message.role == "user":
             yield "prompt", message.text
     truth = sample.ground_truth
-    if isinstance(truth, str) and len(_words(truth)) >= _LEAST_OF_TRUTH:
+    if isinstance(truth, str) and len(_split_words(truth)) >= _MIN_TRUTH_WORDS:
         yield "ground truth", truth
 
 
-def _said(sample: Sample) -> Iterator[str]:
+def _list_sample_texts(sample: Sample) -> Iterator[str]:
     for message in sample.messages:
         if message.role not in ("system", "developer"):
             yield message.text
@@ -95,14 +95,14 @@ def _said(sample: Sample) -> Iterator[str]:
         yield sample.ground_truth
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+def _split_words(text: str) -> list[str]:
+    return _OVERLAP_WORD.findall(text.casefold())
 
 
-def _runs(words: list[str], length: int) -> Iterator[bytes]:
+def _digest_runs(words: list[str], length: int) -> Iterator[bytes]:
     for start in range(len(words) - length + 1):
-        yield _digest(words[start : start + length])
+        yield _digest_words(words[start : start + length])
 
 
-def _digest(words: list[str]) -> bytes:
+def _digest_words(words: list[str]) -> bytes:
     return blake2b(" ".join(words).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -24,7 +24,7 @@ class ParquetFile:
     """A file under way, of which some hundred rows are in memory."""
 
     def __init__(self, path: Path, columns: Columns, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
-        self._schema = parquet_schema(columns)
+        self._schema = build_parquet_schema(columns)
         self._rows_at_once = min(rows_at_once, _ROWS_AT_ONCE)
         self._rows: list[Mapping[str, Any]] = []
         from pyarrow.parquet import ParquetWriter
@@ -59,21 +59,21 @@ class ParquetFile:
         self._rows = []
 
 
-def parquet_schema(columns: Columns) -> "pyarrow.Schema":
+def build_parquet_schema(columns: Columns) -> "pyarrow.Schema":
     """The schema of these columns."""
     try:
         import pyarrow
     except ImportError:
         raise MissingExtra.needed("parquet", by="writing Parquet", package="pyarrow") from None
-    return pyarrow.schema([(name, _arrow(kind)) for name, kind in columns.items()])
+    return pyarrow.schema([(name, _to_arrow_type(kind)) for name, kind in columns.items()])
 
 
-def _arrow(kind: Any) -> Any:
+def _to_arrow_type(kind: Any) -> Any:
     import pyarrow
 
     if isinstance(kind, list):
-        return pyarrow.list_(_arrow(kind[0]))
+        return pyarrow.list_(_to_arrow_type(kind[0]))
     if isinstance(kind, dict):
-        return pyarrow.struct([(name, _arrow(inner)) for name, inner in kind.items()])
+        return pyarrow.struct([(name, _to_arrow_type(inner)) for name, inner in kind.items()])
     plain = {str: pyarrow.string, int: pyarrow.int64, float: pyarrow.float64, bool: pyarrow.bool_}
     return plain[kind]()

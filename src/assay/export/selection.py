@@ -7,7 +7,7 @@ from typing import Literal
 from assay.errors import ConfigError
 from assay.types import Sample, Status
 
-Takes = Literal["answers", "prompts", "pairs", "labels", "tokens", "samples"]
+RowContent = Literal["answers", "prompts", "pairs", "labels", "tokens", "samples"]
 """What a format takes of a sample: what the agent answered, what it was asked, or all of it."""
 
 FAILED = "failed"
@@ -46,9 +46,9 @@ class Selection:
             raise ConfigError(f"limit={self.limit} is less than 1", where="Selection")
 
 
-def refusal(sample: Sample, selection: Selection, takes: Takes) -> str | None:
+def find_exclusion(sample: Sample, selection: Selection, takes: RowContent) -> str | None:
     """Why a sample is not asked for; None when it is."""
-    if problem := _invalid(sample, selection, takes):
+    if problem := _find_invalid_reason(sample, selection, takes):
         return problem
     # Of labels, those below are the bad examples.
     if selection.min_score is None or takes in ("labels", "pairs"):
@@ -58,11 +58,11 @@ def refusal(sample: Sample, selection: Selection, takes: Takes) -> str | None:
     return TOO_LOW if sample.reward < selection.min_score else None
 
 
-def _invalid(sample: Sample, selection: Selection, takes: Takes) -> str | None:
+def _find_invalid_reason(sample: Sample, selection: Selection, takes: RowContent) -> str | None:
     broken = sample.failure is not None or sample.status == Status.FAILED
     if takes == "samples" and not selection.valid_only:
         return None
-    if takes == "prompts" and (not selection.valid_only or _untried(sample)):
+    if takes == "prompts" and (not selection.valid_only or _is_unrun(sample)):
         return None
     # What a broken rollout said is never learned from.
     if broken:
@@ -73,7 +73,7 @@ def _invalid(sample: Sample, selection: Selection, takes: Takes) -> str | None:
     return NOT_JUDGED if needs_score else None
 
 
-def _untried(sample: Sample) -> bool:
+def _is_unrun(sample: Sample) -> bool:
     """Whether this is a row of a dataset that was never run: there is nothing to be valid."""
     return (
         sample.trajectory is None

@@ -6,12 +6,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 from assay.errors import ConfigError
-from assay.formats import asked_of
+from assay.formats import get_prompt_messages
 from assay.types import Sample
 
-from .content_digests import Seen, conversation_digest
+from .content_digests import DigestTable, digest_conversation
 
-_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
+_PART_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,21 @@ class Split:
         try:
             shares = [float(each) for each in text.split("/")]
         except ValueError:
-            raise _wrong(text) from None
+            raise _build_split_error(text) from None
         if len(shares) == 1:
             shares.append(1.0 - shares[0])
         whole = math.isclose(sum(shares), 1.0, abs_tol=1e-6)
-        if len(shares) not in _NAMES or not whole or not all(0 < share < 1 for share in shares):
-            raise _wrong(text)
+        if (
+            len(shares) not in _PART_NAMES
+            or not whole
+            or not all(0 < share < 1 for share in shares)
+        ):
+            raise _build_split_error(text)
         return cls(tuple(shares))
 
     @property
     def names(self) -> tuple[str, ...]:
-        return _NAMES[len(self.shares)]
+        return _PART_NAMES[len(self.shares)]
 
     def part_of(self, sample_id: str) -> str:
         """The part of an id: the same in every export, whatever else is exported."""
@@ -56,7 +60,7 @@ class Split:
         }
 
 
-def _wrong(text: str) -> ConfigError:
+def _build_split_error(text: str) -> ConfigError:
     return ConfigError(
         f"{text!r} is no split",
         where="--split",
@@ -69,12 +73,12 @@ class Splitter:
     """Puts samples that were asked the same into the same part, whatever their ids."""
 
     split: Split
-    _asked: Seen = field(default_factory=Seen)
+    _asked: DigestTable = field(default_factory=DigestTable)
 
     def part_of(self, sample: Sample) -> str:
-        asked = asked_of(sample)
+        asked = get_prompt_messages(sample)
         if not asked:
             return self.split.part_of(sample.id)
         # The id of the first one decides for all: otherwise the test part could hold the
         # question that another id was trained on.
-        return self.split.part_of(self._asked.first(conversation_digest(asked), sample.id))
+        return self.split.part_of(self._prompts.first(digest_conversation(asked), sample.id))

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError, MissingExtra, WireError
-from assay.formats import asked_of, in_words, to_huggingface, tools_of
+from assay.formats import find_tools, flatten_to_text, get_prompt_messages, to_huggingface
 from assay.types import Message, ModelCall, Sample
 
 UNKNOWN = "length unknown"
 
-Count = Callable[[Sample, bool], int | None]
+TokenCounter = Callable[[Sample, bool], int | None]
 """The tokens of a sample, or of its prompt alone; None when they are not known."""
 
 
@@ -20,7 +20,7 @@ class Lengths:
     """A limit, and who counts."""
 
     limit: int
-    count: Count
+    count: TokenCounter
     source: str
     """In words, for the account."""
 
@@ -31,14 +31,14 @@ class Lengths:
     @classmethod
     def recorded(cls, limit: int) -> "Lengths":
         """By the tokens that the model calls recorded."""
-        return cls(limit, recorded_tokens, "as the model calls recorded them")
+        return cls(limit, count_recorded_tokens, "as the model calls recorded them")
 
     @classmethod
-    def by_tokenizer(cls, limit: int, folder: Path) -> "Lengths":
+    def from_tokenizer(cls, limit: int, folder: Path) -> "Lengths":
         """By a tokenizer and its chat template, from a folder."""
-        return cls(limit, _counter(folder), f"counted by the tokenizer in {folder}")
+        return cls(limit, _build_token_counter(folder), f"counted by the tokenizer in {folder}")
 
-    def refusal(self, sample: Sample, *, prompt_only: bool = False) -> str | None:
+    def find_length_problem(self, sample: Sample, *, prompt_only: bool = False) -> str | None:
         """Why a sample is too long, or not known not to be; None when it is not."""
         length = self.count(sample, prompt_only)
         if length is None:
@@ -46,27 +46,27 @@ class Lengths:
         return f"longer than {self.limit} tokens" if length > self.limit else None
 
 
-def recorded_tokens(sample: Sample, prompt_only: bool) -> int | None:
+def count_recorded_tokens(sample: Sample, prompt_only: bool) -> int | None:
     """What the engine counted: the longest call, or the prompt of the first one."""
     if sample.tokens and not prompt_only:
         return len(sample.tokens)
     calls = sample.trajectory.calls if sample.trajectory is not None else []
     calls = [call for call in calls if call.error is None]
     if prompt_only:
-        return _read_by(calls[0]) if calls else None
-    lengths = [_length(call) for call in calls]
+        return _count_prompt_tokens(calls[0]) if calls else None
+    lengths = [_count_call_tokens(call) for call in calls]
     known = [length for length in lengths if length is not None]
     return max(known) if known and len(known) == len(lengths) else None
 
 
-def _read_by(call: ModelCall) -> int | None:
+def _count_prompt_tokens(call: ModelCall) -> int | None:
     if call.prompt_ids is not None:
         return len(call.prompt_ids)
     return None if call.usage is None else call.usage.input_tokens
 
 
-def _length(call: ModelCall) -> int | None:
-    read = _read_by(call)
+def _count_call_tokens(call: ModelCall) -> int | None:
+    read = _count_prompt_tokens(call)
     if call.completion_ids is not None:
         said: int | None = len(call.completion_ids)
     else:
@@ -74,12 +74,12 @@ def _length(call: ModelCall) -> int | None:
     return None if read is None or said is None else read + said
 
 
-def _counter(folder: Path) -> Count:
+def _build_token_counter(folder: Path) -> TokenCounter:
     tokenizer = load_tokenizer(folder)
 
     def count(sample: Sample, prompt_only: bool) -> int | None:
-        messages = asked_of(sample) if prompt_only else sample.messages
-        return _rendered(tokenizer, messages, tools_of(sample))
+        messages = get_prompt_messages(sample) if prompt_only else sample.messages
+        return _count_rendered_tokens(tokenizer, messages, find_tools(sample))
 
     return count
 
@@ -105,8 +105,10 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def _rendered(tokenizer: Any, messages: Sequence[Message], tools: list[dict[str, Any]]) -> int:
-    wire = to_huggingface(in_words(messages)).value
+def _count_rendered_tokens(
+    tokenizer: Any, messages: Sequence[Message], tools: list[dict[str, Any]]
+) -> int:
+    wire = to_huggingface(flatten_to_text(messages)).value
     try:
         ids = tokenizer.apply_chat_template(
             wire, tools=tools or None, tokenize=True, return_dict=False

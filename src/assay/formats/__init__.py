@@ -7,8 +7,8 @@ __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [
     "AnthropicChat",
     "Converted",
+    "Dropped",
     "GeminiChat",
-    "Lost",
     "attach_result",
     "attach_trajectory_result",
     "eval_record_schema",

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from assay.errors import WireError
 from assay.types import Message, Sample, TextBlock, Trajectory
 
-from .conversion import Lost
+from .conversion import Dropped
 
-_ANSWERS = ("assistant", "tool", "function")
+_ANSWER_ROLES = ("assistant", "tool", "function")
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class AgentTurns:
     cut: int = 0
     """Messages after the agent's last turn, which teach nothing."""
 
-    def report_cut(self, lost: list[Lost]) -> None:
+    def report_trailing_messages(self, lost: list[Dropped]) -> None:
         """Say what is left out behind the last turn."""
         if self.cut:
-            lost.append(Lost("messages", "what comes after the agent's last turn; left out"))
+            lost.append(Dropped("messages", "what comes after the agent's last turn; left out"))
 
     @property
     def foreign(self) -> bool:
@@ -45,10 +45,10 @@ class AgentTurns:
         )
 
 
-def turns_of(sample: Sample) -> AgentTurns:
+def split_agent_turns(sample: Sample) -> AgentTurns:
     """Part a conversation. Raises `WireError` where the agent took no turn, or nobody can tell."""
     messages = sample.messages
-    places = [place for place in _places(sample) if not _is_weightless(messages[place])]
+    places = [place for place in _find_agent_turns(sample) if not _has_zero_weight(messages[place])]
     if not places:
         raise WireError("the agent took no turn", where=f"sample {sample.id}")
     first, last = places[0], places[-1]
@@ -60,33 +60,33 @@ def turns_of(sample: Sample) -> AgentTurns:
     )
 
 
-def _places(sample: Sample) -> list[int]:
+def _find_agent_turns(sample: Sample) -> list[int]:
     messages = sample.messages
     if sample.trajectory is None:
-        return _answering(messages)
-    recorded = _recorded(sample.trajectory)
+        return _find_closing_turns(messages)
+    recorded = _find_recorded_turns(sample.trajectory)
     if recorded is not None:
         return recorded
-    start = _end_of_prompt(sample)
+    start = _find_prompt_end(sample)
     return [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
 
 
-def asked_of(sample: Sample) -> list[Message]:
+def get_prompt_messages(sample: Sample) -> list[Message]:
     """The messages that a new rollout of the sample begins with. Empty when there are none."""
     if isinstance(sample.prompt, str):
         return [Message(role="user", content=sample.prompt)] if sample.prompt else []
     if sample.trajectory is None:
-        places = _answering(sample.prompt)
+        places = _find_closing_turns(sample.prompt)
         return list(sample.prompt[: places[0]] if places else sample.prompt)
     return list(sample.prompt)
 
 
-def in_words(messages: Sequence[Message]) -> list[Message]:
+def flatten_to_text(messages: Sequence[Message]) -> list[Message]:
     """The messages with plain text as their content. Raises `WireError` for images and the like."""
-    return [_worded(message, f"messages[{n}]") for n, message in enumerate(messages)]
+    return [_flatten_message_text(message, f"messages[{n}]") for n, message in enumerate(messages)]
 
 
-def _worded(message: Message, where: str) -> Message:
+def _flatten_message_text(message: Message, where: str) -> Message:
     if isinstance(message.content, str):
         return message
     for n, block in enumerate(message.content or ()):
@@ -96,20 +96,20 @@ def _worded(message: Message, where: str) -> Message:
     return message.model_copy(update={"content": message.text})
 
 
-def _answering(messages: Sequence[Message]) -> list[int]:
+def _find_closing_turns(messages: Sequence[Message]) -> list[int]:
     """The assistant turns at the end, after whatever was last said to the assistant."""
     start = len(messages)
-    while start and messages[start - 1].role in _ANSWERS:
+    while start and messages[start - 1].role in _ANSWER_ROLES:
         start -= 1
     return [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
 
 
-def _is_weightless(message: Message) -> bool:
+def _has_zero_weight(message: Message) -> bool:
     """Whether a file of OpenAI's said that this turn is not to be trained on."""
     return (message.__pydantic_extra__ or {}).get("weight") == 0
 
 
-def _recorded(trajectory: Trajectory) -> list[int] | None:
+def _find_recorded_turns(trajectory: Trajectory) -> list[int] | None:
     """Where the answers of the recorded calls stand; None when the calls do not say so."""
     calls = [call for call in trajectory.calls if call.error is None]
     places = sorted({call.message_index for call in calls if call.message_index is not None})
@@ -121,11 +121,11 @@ def _recorded(trajectory: Trajectory) -> list[int] | None:
     return places if places and known and fits else None
 
 
-def _end_of_prompt(sample: Sample) -> int:
+def _find_prompt_end(sample: Sample) -> int:
     """Where in the trajectory the prompt ends."""
-    messages, prompt = sample.messages, asked_of(sample)
+    messages, prompt = sample.messages, get_prompt_messages(sample)
     for offset in range(len(messages) - len(prompt) + 1 if prompt else 0):
-        if _same_words(messages[offset : offset + len(prompt)], prompt):
+        if _has_same_text(messages[offset : offset + len(prompt)], prompt):
             return offset + len(prompt)
     if any(message.role == "assistant" for message in prompt):
         raise WireError(
@@ -136,7 +136,7 @@ def _end_of_prompt(sample: Sample) -> int:
     return 0
 
 
-def _same_words(left: Iterable[Message], right: Iterable[Message]) -> bool:
+def _has_same_text(left: Iterable[Message], right: Iterable[Message]) -> bool:
     return all(
         (a.role, a.text, a.tool_calls) == (b.role, b.text, b.tool_calls)
         for a, b in zip(left, right, strict=True)

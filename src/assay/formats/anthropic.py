@@ -13,41 +13,41 @@ from assay.errors import WireError
 from assay.types import ContentBlock, Message, TextBlock, ToolCall
 
 from .anthropic_blocks import (
-    FORMAT,
-    read_block,
-    read_call,
-    read_result,
-    said_in,
-    write_blocks,
+    ANTHROPIC_FORMAT,
+    join_thinking,
+    read_anthropic_block,
+    read_tool_result,
+    read_tool_use,
+    write_anthropic_blocks,
     write_thinking,
 )
 from .conversion import (
     Converted,
-    Lost,
-    each,
-    keeping,
-    mapping_at,
-    message_at,
-    namespace_of,
-    plain_arguments,
+    Dropped,
+    build_depth_error,
+    check_iterable,
+    expect_mapping,
+    expect_message,
+    expect_sequence,
+    expect_text,
+    extend_namespace,
+    find_spelling,
+    get_namespace,
+    is_same_json,
+    make_storable,
     report_extras,
-    report_homeless,
-    report_unspoken,
+    report_unsupported_by_role,
+    report_unsupported_fields,
     report_unused,
-    same,
-    sequence_at,
-    spelling_for,
-    storable,
-    text_at,
-    too_deep,
-    validated,
+    validate_wire,
+    write_plain_arguments,
 )
 
-_USED_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
-_SILENT = "says nothing beside its neighbours; left out"
-_EMPTY = "an empty text is not accepted beside other blocks; left out"
-_NOT_OF_SYSTEM = ("tool_calls", "tool_call_id", "name", "reasoning")
-_THINKING = ("thinking", "redacted_thinking")
+_ANTHROPIC_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
+_EMPTY_MESSAGE_NOTE = "says nothing beside its neighbours; left out"
+_EMPTY_TEXT_NOTE = "an empty text is not accepted beside other blocks; left out"
+_UNSUPPORTED_IN_SYSTEM = ("tool_calls", "tool_call_id", "name", "reasoning")
+_THINKING_TYPES = ("thinking", "redacted_thinking")
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ def to_anthropic(messages: Iterable[Message]) -> Converted[AnthropicChat]:
     Neighbours of one role become one turn, tool messages become user turns, and a system message
     after the first turn becomes a user turn. Missing tool-call ids are generated.
     """
-    writer = _Writer(list(each(messages, "messages")))
+    writer = _AnthropicWriter(list(check_iterable(messages, "messages")))
     index = 0
     while index < len(writer.messages):
-        message_at(writer.messages[index], f"messages[{index}]")
+        expect_message(writer.messages[index], f"messages[{index}]")
         try:
             index += writer.write(index)
         except RecursionError as error:
-            raise too_deep(f"messages[{index}]") from error
+            raise build_depth_error(f"messages[{index}]") from error
     return Converted(AnthropicChat(writer.system, writer.turns), tuple(writer.lost))
 
 
@@ -83,27 +83,27 @@ def from_anthropic(
     """Read Anthropic messages: each tool result becomes a tool message of its own."""
     read: list[Message] = []
     if system is not None:
-        read.append(_read_system(system))
+        read.append(_read_anthropic_system(system))
     before = None
-    for index, wire in enumerate(each(messages, "messages")):
+    for index, wire in enumerate(check_iterable(messages, "messages")):
         where = f"messages[{index}]"
         try:
-            turn = mapping_at(wire, where)
+            turn = expect_mapping(wire, where)
             read.extend(_read_turn(turn, where, again=turn.get("role") == before))
         except RecursionError as error:
-            raise too_deep(where) from error
+            raise build_depth_error(where) from error
         before = turn.get("role")
     return read
 
 
 @dataclass
-class _Writer:
+class _AnthropicWriter:
     """Turns as they grow, one message at a time."""
 
     messages: list[Message]
     system: str | list[dict[str, Any]] | None = None
     turns: list[dict[str, Any]] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[Dropped] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
     """For each turn: the kind of message it ends with, and where the message it began with is."""
 
@@ -117,31 +117,31 @@ class _Writer:
     def write(self, index: int) -> int:
         """Write the message at `index`, and say how many messages that took care of."""
         message, where = self.messages[index], f"messages[{index}]"
-        spelling = spelling_for(message, FORMAT)
+        spelling = find_spelling(message, ANTHROPIC_FORMAT)
         if spelling is not None and (count := self._write_as_read(index, spelling)):
             return count
-        report_homeless(message, where, self.lost)
-        report_extras(message.__pydantic_extra__, FORMAT, where, self.lost)
+        report_unsupported_fields(message, where, self.lost)
+        report_extras(message.__pydantic_extra__, ANTHROPIC_FORMAT, where, self.lost)
         self._report_unused(message, where)
         if message.role in ("system", "developer") and not self.turns:
             self._write_system(message, where)
         elif message.role in ("tool", "function"):
             self._write_result(message, index, where)
         else:
-            self._write_spoken(message, index, where)
+            self._write_message(message, index, where)
         return 1
 
     def _report_unused(self, message: Message, where: str) -> None:
-        used = ("turn", _USED_BY_ROLE.get(message.role, "turn"))
+        used = ("turn", _ANTHROPIC_EXTRAS_BY_ROLE.get(message.role, "turn"))
         if message.role in ("system", "developer") and not self.turns:
             used = ("", "")
-        report_unused(message.__pydantic_extra__, FORMAT, used, where, self.lost)
+        report_unused(message.__pydantic_extra__, ANTHROPIC_FORMAT, used, where, self.lost)
 
     def _write_as_read(self, index: int, spelling: Mapping[str, Any]) -> int:
         wire = spelling.get("message")
         if not isinstance(wire, Mapping):
             return 0
-        own = namespace_of(self.messages[index].__pydantic_extra__, FORMAT)
+        own = get_namespace(self.messages[index].__pydantic_extra__, ANTHROPIC_FORMAT)
         try:
             read = _read_turn(wire, f"messages[{index}]", again="turn" in own)
         except WireError:
@@ -153,109 +153,115 @@ class _Writer:
             for call in message.tool_calls:
                 self.pending.append((call.id or "", call.name))
                 self.called[call.id or ""] = call.name
-            self._answer(message.tool_call_id)
+            self._mark_answered(message.tool_call_id)
         self.ends.append((read[-1].role, f"messages[{index}]"))
         return len(read)
 
     def _write_system(self, message: Message, where: str) -> None:
-        report_unspoken(message, where, self.lost, _NOT_OF_SYSTEM)
+        report_unsupported_by_role(message, where, self.lost, _UNSUPPORTED_IN_SYSTEM)
         if message.role == "developer":
-            self.lost.append(Lost(f"{where}.role", "written as the system prompt"))
+            self.lost.append(Dropped(f"{where}.role", "written as the system prompt"))
         content = message.content
         written: str | list[dict[str, Any]]
-        written = content if isinstance(content, str) else write_blocks(content, where, self.lost)
+        written = (
+            content
+            if isinstance(content, str)
+            else write_anthropic_blocks(content, where, self.lost)
+        )
         if self.system in ("", []):
-            self.lost.append(Lost(self.system_from, _SILENT))
+            self.lost.append(Dropped(self.system_from, _EMPTY_MESSAGE_NOTE))
             self.system = None
         if self.system is None:
             self.system, self.system_from = written, where
             return
-        self.lost.append(Lost(where, "joined to the system prompt before it"))
-        self.system = _listed(self.system) + _listed(written)
+        self.lost.append(Dropped(where, "joined to the system prompt before it"))
+        self.system = _to_block_list(self.system) + _to_block_list(written)
 
     def _write_result(self, message: Message, index: int, where: str) -> None:
-        report_unspoken(message, where, self.lost, ("tool_calls", "reasoning"))
+        report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
         if message.role != "tool":
-            self.lost.append(Lost(f"{where}.role", "written as a tool result"))
+            self.lost.append(Dropped(f"{where}.role", "written as a tool result"))
         identifier = message.tool_call_id
         if identifier is None:
             identifier = next(
                 (key for key, name in self.pending if message.name in (None, name)),
-                self._new_id(str(index)),
+                self._make_call_id(str(index)),
             )
-            self.lost.append(Lost(f"{where}.tool_call_id", f"none is set; {identifier!r} written"))
+            self.lost.append(
+                Dropped(f"{where}.tool_call_id", f"none is set; {identifier!r} written")
+            )
         if message.name is not None and self.called.get(identifier) != message.name:
-            self.lost.append(Lost(f"{where}.name", "no place for the tool's name; left out"))
-        self._answer(identifier)
-        own = namespace_of(message.__pydantic_extra__, FORMAT)
+            self.lost.append(Dropped(f"{where}.name", "no place for the tool's name; left out"))
+        self._mark_answered(identifier)
+        own = get_namespace(message.__pydantic_extra__, ANTHROPIC_FORMAT)
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identifier}
         if isinstance(message.content, str):
             block["content"] = message.content
         elif message.content is not None:
-            block["content"] = write_blocks(message.content, where, self.lost)
-        block = {**namespace_of(own, "result"), **block}
+            block["content"] = write_anthropic_blocks(message.content, where, self.lost)
+        block = {**get_namespace(own, "result"), **block}
         if self._opens_turn("user", own):
             self._open_turn("user", [block], message, where)
         else:
             self._extend_turn("tool", [block])
 
-    def _answer(self, identifier: str | None) -> None:
+    def _mark_answered(self, identifier: str | None) -> None:
         self.pending = [call for call in self.pending if call[0] != identifier]
 
-    def _write_spoken(self, message: Message, index: int, where: str) -> None:
+    def _write_message(self, message: Message, index: int, where: str) -> None:
         role = message.role if message.role in ("user", "assistant") else "user"
         if message.role != role:
-            self.lost.append(Lost(f"{where}.role", f"written as a {role} message"))
-        report_unspoken(message, where, self.lost, ("tool_call_id", "name"))
+            self.lost.append(Dropped(f"{where}.role", f"written as a {role} message"))
+        report_unsupported_by_role(message, where, self.lost, ("tool_call_id", "name"))
         if role == "user":
-            report_unspoken(message, where, self.lost, ("tool_calls", "reasoning"))
-        own = namespace_of(message.__pydantic_extra__, FORMAT)
+            report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
+        own = get_namespace(message.__pydantic_extra__, ANTHROPIC_FORMAT)
         thinking = write_thinking(message, own, where, self.lost) if role == "assistant" else []
-        calls = self._calls(message, index, where) if role == "assistant" else []
+        calls = self._write_calls(message, index, where) if role == "assistant" else []
         opens = self._opens_turn(role, own)
         content: str | list[dict[str, Any]]
         if isinstance(message.content, str) and opens and not thinking and not calls:
             content = message.content
         else:
-            content = [*thinking, *self._spoken_blocks(message, where), *calls]
+            content = [*thinking, *self._write_content_blocks(message, where), *calls]
         if opens:
             self._open_turn(role, content, message, where)
             return
         if not content:
-            self.lost.append(Lost(where, _SILENT))
+            self.lost.append(Dropped(where, _EMPTY_MESSAGE_NOTE))
         elif self.ends[-1][0] == role:
-            self.lost.append(Lost(where, f"joined to the {role} message before it"))
+            self.lost.append(Dropped(where, f"joined to the {role} message before it"))
         self._extend_turn(role, content)
 
-    def _spoken_blocks(self, message: Message, where: str) -> list[dict[str, Any]]:
+    def _write_content_blocks(self, message: Message, where: str) -> list[dict[str, Any]]:
         if message.content == "":
-            self.lost.append(Lost(f"{where}.content", _EMPTY))
+            self.lost.append(Dropped(f"{where}.content", _EMPTY_TEXT_NOTE))
             return []
         if isinstance(message.content, str):
             return [{"type": "text", "text": message.content}]
-        return write_blocks(message.content, where, self.lost)
+        return write_anthropic_blocks(message.content, where, self.lost)
 
-    def _calls(self, message: Message, index: int, where: str) -> list[dict[str, Any]]:
+    def _write_calls(self, message: Message, index: int, where: str) -> list[dict[str, Any]]:
         blocks = []
         for position, call in enumerate(message.tool_calls):
             at = f"{where}.tool_calls[{position}]"
             identifier = call.id
             if identifier is None:
-                identifier = self._new_id(f"{index}_{position}")
-                self.lost.append(Lost(f"{at}.id", f"none is set; {identifier!r} written"))
+                identifier = self._make_call_id(f"{index}_{position}")
+                self.lost.append(Dropped(f"{at}.id", f"none is set; {identifier!r} written"))
             self.pending.append((identifier, call.name))
             self.called[identifier] = call.name
-            report_extras(call.__pydantic_extra__, FORMAT, at, self.lost)
+            report_extras(call.__pydantic_extra__, ANTHROPIC_FORMAT, at, self.lost)
             block = {
                 "type": "tool_use",
                 "id": identifier,
                 "name": call.name,
-                "input": plain_arguments(call, at, self.lost),
+                "input": write_plain_arguments(call, at, self.lost),
             }
-            blocks.append({**namespace_of(call.__pydantic_extra__, FORMAT), **block})
+            blocks.append({**get_namespace(call.__pydantic_extra__, ANTHROPIC_FORMAT), **block})
         return blocks
 
-    def _new_id(self, place: str) -> str:
+    def _make_call_id(self, place: str) -> str:
         """An id that is the same on every run and that no message has."""
         taken = {call.id for message in self.messages for call in message.tool_calls}
         taken |= {message.tool_call_id for message in self.messages}
@@ -270,35 +276,35 @@ class _Writer:
             return True
         while self.turns and self.turns[-1]["role"] == role and not self.turns[-1]["content"]:
             self.turns.pop()
-            self.lost.append(Lost(self.ends.pop()[1], _SILENT))
+            self.lost.append(Dropped(self.ends.pop()[1], _EMPTY_MESSAGE_NOTE))
         return not self.turns or self.turns[-1]["role"] != role
 
     def _open_turn(
         self, role: str, content: str | list[dict[str, Any]], message: Message, where: str
     ) -> None:
-        own = namespace_of(message.__pydantic_extra__, FORMAT)
-        self.turns.append({**namespace_of(own, "turn"), "role": role, "content": content})
+        own = get_namespace(message.__pydantic_extra__, ANTHROPIC_FORMAT)
+        self.turns.append({**get_namespace(own, "turn"), "role": role, "content": content})
         self.ends.append(("tool" if message.role in ("tool", "function") else role, where))
 
     def _extend_turn(self, kind: str, content: str | list[dict[str, Any]]) -> None:
         if content:
             last = self.turns[-1]
-            last["content"] = _listed(last["content"]) + _listed(content)
+            last["content"] = _to_block_list(last["content"]) + _to_block_list(content)
             self.ends[-1] = (kind, self.ends[-1][1])
 
 
-def _listed(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _to_block_list(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content
 
 
-def _read_system(system: object) -> Message:
+def _read_anthropic_system(system: object) -> Message:
     if isinstance(system, str):
-        return validated(Message, {"role": "system", "content": system}, "system")
-    blocks = sequence_at(system, "system")
-    content = tuple(read_block(block, f"system[{n}]") for n, block in enumerate(blocks))
-    return validated(Message, {"role": "system", "content": content}, "system")
+        return validate_wire(Message, {"role": "system", "content": system}, "system")
+    blocks = expect_sequence(system, "system")
+    content = tuple(read_anthropic_block(block, f"system[{n}]") for n, block in enumerate(blocks))
+    return validate_wire(Message, {"role": "system", "content": content}, "system")
 
 
 def _read_turn(wire: Mapping[str, Any], where: str, *, again: bool) -> list[Message]:
@@ -312,61 +318,63 @@ def _read_turn(wire: Mapping[str, Any], where: str, *, again: bool) -> list[Mess
         )
     content = wire.get("content")
     if isinstance(content, str):
-        messages = [validated(Message, {"role": role, "content": content}, where)]
+        messages = [validate_wire(Message, {"role": role, "content": content}, where)]
         if len(wire) == 2 and not again:
             return messages
     else:
         blocks = [
-            mapping_at(block, f"{where}.content[{position}]")
-            for position, block in enumerate(sequence_at(content, f"{where}.content"))
+            expect_mapping(block, f"{where}.content[{position}]")
+            for position, block in enumerate(expect_sequence(content, f"{where}.content"))
         ]
-        read = _read_assistant if role == "assistant" else _read_user
+        read = _read_assistant_blocks if role == "assistant" else _read_user_blocks
         messages = read(blocks, f"{where}.content")
     keys = {key: value for key, value in wire.items() if key not in ("role", "content")}
     if keys or again:
-        messages[0] = keeping(messages[0], FORMAT, {"turn": storable(keys)})
-    return _spelled(wire, messages)
+        messages[0] = extend_namespace(messages[0], ANTHROPIC_FORMAT, {"turn": make_storable(keys)})
+    return _keep_original_turn(wire, messages)
 
 
-def _spelled(wire: Mapping[str, Any], messages: list[Message]) -> list[Message]:
+def _keep_original_turn(wire: Mapping[str, Any], messages: list[Message]) -> list[Message]:
     """Keep the turn as it came where the usual writing of its messages would differ."""
-    writer = _Writer(messages)
+    writer = _AnthropicWriter(messages)
     for index in range(len(messages)):
         writer.write(index)
-    if same(writer.turns, [dict(wire)]):
+    if is_same_json(writer.turns, [dict(wire)]):
         return messages
-    spelling = {"format": FORMAT, "message": storable(dict(wire))}
-    if same(writer.turns, [spelling["message"]]):
+    spelling = {"format": ANTHROPIC_FORMAT, "message": make_storable(dict(wire))}
+    if is_same_json(writer.turns, [spelling["message"]]):
         return messages
     return [messages[0].model_copy(update={"spelling": spelling}), *messages[1:]]
 
 
-def _read_assistant(blocks: list[Mapping[str, Any]], where: str) -> list[Message]:
+def _read_assistant_blocks(blocks: list[Mapping[str, Any]], where: str) -> list[Message]:
     spoken: list[ContentBlock] = []
     calls: list[ToolCall] = []
     thinking: list[Mapping[str, Any]] = []
     for position, block in enumerate(blocks):
         at = f"{where}[{position}]"
         if block.get("type") == "tool_use":
-            calls.append(read_call(block, at))
-        elif block.get("type") in _THINKING:
+            calls.append(read_tool_use(block, at))
+        elif block.get("type") in _THINKING_TYPES:
             if block["type"] == "thinking":
-                text_at(block.get("thinking"), f"{at}.thinking")
-            thinking.append(storable(dict(block)))
+                expect_text(block.get("thinking"), f"{at}.thinking")
+            thinking.append(make_storable(dict(block)))
         else:
-            spoken.append(read_block(block, at))
+            spoken.append(read_anthropic_block(block, at))
     data: dict[str, Any] = {"role": "assistant", "tool_calls": tuple(calls)}
-    data["content"] = _read_content(spoken, alone=not calls and not thinking)
+    data["content"] = _build_anthropic_content(spoken, alone=not calls and not thinking)
     if thinking:
-        data["reasoning"] = said_in(thinking)
+        data["reasoning"] = join_thinking(thinking)
         if len(thinking) == 1 and thinking[0]["type"] == "thinking":
             known = ("type", "thinking")
             thinking = [{key: thinking[0][key] for key in thinking[0] if key not in known}]
-        data[FORMAT] = {"thinking": thinking}
-    return [validated(Message, data, where)]
+        data[ANTHROPIC_FORMAT] = {"thinking": thinking}
+    return [validate_wire(Message, data, where)]
 
 
-def _read_content(blocks: list[ContentBlock], *, alone: bool) -> str | tuple[Any, ...] | None:
+def _build_anthropic_content(
+    blocks: list[ContentBlock], *, alone: bool
+) -> str | tuple[Any, ...] | None:
     """Blocks as content: a lone plain text beside other things is what a string is written as."""
     if not blocks:
         return None
@@ -376,24 +384,24 @@ def _read_content(blocks: list[ContentBlock], *, alone: bool) -> str | tuple[Any
     return only.text
 
 
-def _read_user(blocks: list[Mapping[str, Any]], where: str) -> list[Message]:
+def _read_user_blocks(blocks: list[Mapping[str, Any]], where: str) -> list[Message]:
     messages: list[Message] = []
     spoken: list[ContentBlock] = []
     alone = all(block.get("type") != "tool_result" for block in blocks)
     for position, block in enumerate(blocks):
         at = f"{where}[{position}]"
         if block.get("type") != "tool_result":
-            spoken.append(read_block(block, at))
+            spoken.append(read_anthropic_block(block, at))
             continue
         if spoken:
-            messages.append(_user(spoken, where, alone=alone))
+            messages.append(_build_user_message(spoken, where, alone=alone))
             spoken = []
-        messages.append(read_result(block, at))
+        messages.append(read_tool_result(block, at))
     if spoken or not messages:
-        messages.append(_user(spoken, where, alone=alone))
+        messages.append(_build_user_message(spoken, where, alone=alone))
     return messages
 
 
-def _user(blocks: list[ContentBlock], where: str, *, alone: bool) -> Message:
-    content = _read_content(blocks, alone=alone)
-    return validated(Message, {"role": "user", "content": content}, where)
+def _build_user_message(blocks: list[ContentBlock], where: str, *, alone: bool) -> Message:
+    content = _build_anthropic_content(blocks, alone=alone)
+    return validate_wire(Message, {"role": "user", "content": content}, where)

@@ -25,38 +25,38 @@ from assay.types import (
 
 from .conversion import (
     Converted,
-    Lost,
-    mapping_at,
-    optional_text_at,
-    sequence_at,
-    storable,
-    text_at,
-    validated,
+    Dropped,
+    expect_mapping,
+    expect_optional_text,
+    expect_sequence,
+    expect_text,
+    make_storable,
+    validate_wire,
 )
 
-VERSION = "ATIF-v1.8"
-_OURS = "assay"
+ATIF_VERSION = "ATIF-v1.8"
+_EXTRA_NAMESPACE = "assay"
 """The key of our own things in an `extra` object."""
 
-DOCUMENT_FIELDS = frozenset(
+ATIF_DOCUMENT_FIELDS = frozenset(
     "schema_version session_id trajectory_id agent steps notes final_metrics "
     "continued_trajectory_ref extra subagent_trajectories".split()
 )
-STEP_FIELDS = frozenset(
+ATIF_STEP_FIELDS = frozenset(
     "step_id timestamp source message reasoning_content reasoning_effort model_name tool_calls "
     "observation metrics llm_call_count is_copied_context extra".split()
 )
-CALL_FIELDS = frozenset("tool_call_id function_name arguments extra".split())
-RESULT_FIELDS = frozenset("source_call_id content subagent_trajectory_ref extra".split())
-METRIC_FIELDS = frozenset(
+ATIF_CALL_FIELDS = frozenset("tool_call_id function_name arguments extra".split())
+ATIF_RESULT_FIELDS = frozenset("source_call_id content subagent_trajectory_ref extra".split())
+ATIF_METRIC_FIELDS = frozenset(
     "prompt_tokens completion_tokens cached_tokens cost_usd prompt_token_ids "
     "completion_token_ids logprobs extra".split()
 )
-_BESIDE = ("reasoning_effort", "is_copied_context")
+_EXTRA_STEP_FIELDS = ("reasoning_effort", "is_copied_context")
 """Fields of a step that a message has no field for."""
 
-_SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
-_ROLES = {"system": "system", "user": "user", "agent": "assistant"}
+_SOURCES_BY_ROLE = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
+_ROLES_BY_SOURCE = {"system": "system", "user": "user", "agent": "assistant"}
 _MESSAGE_FIELDS = ("name", "provider", "api", "details", "metadata")
 _SAMPLE_FIELDS = {"id", "trajectory", "prompt", "metadata"}
 _CALL_METRICS = {
@@ -80,13 +80,13 @@ _TOTALS = {
 
 def to_atif(sample: Sample) -> Converted[dict[str, Any]]:
     """The ATIF document of a sample, with the sessions of its subagents embedded."""
-    writer = _Writer(sample)
+    writer = _AtifWriter(sample)
     return Converted(writer.document(), tuple(writer.lost))
 
 
-class _Writer:
+class _AtifWriter:
     def __init__(self, sample: Sample) -> None:
-        self.lost: list[Lost] = []
+        self.lost: list[Dropped] = []
         self._sample = sample
         calls = sample.trajectory.calls if sample.trajectory is not None else []
         self._calls = {call.message_index: call for call in calls}
@@ -101,20 +101,20 @@ class _Writer:
     def document(self) -> dict[str, Any]:
         self._embed_subagents()
         for index, message in enumerate(self._sample.messages):
-            self._take(index, message)
+            self._add_message(index, message)
         models = [step["model_name"] for step in self._steps if "model_name" in step]
         agent = {
             "name": str(self._sample.metadata.get("source", "unknown")),
             "version": str(self._sample.input.get("version", "unknown")),
         }
         document: dict[str, Any] = {
-            "schema_version": VERSION,
+            "schema_version": ATIF_VERSION,
             "session_id": self._sample.id,
             "trajectory_id": self._sample.id,
             "agent": {**agent, "model_name": models[-1]} if models else agent,
             "steps": self._steps,
-            "final_metrics": self._totals(),
-            "extra": {_OURS: self._rest()},
+            "final_metrics": self._sum_metrics(),
+            "extra": {_EXTRA_NAMESPACE: self._collect_remaining_fields()},
         }
         if self._embedded:
             document["subagent_trajectories"] = self._embedded
@@ -125,60 +125,60 @@ class _Writer:
         for place, each in enumerate(found if isinstance(found, list) else []):
             where = f"metadata.subagents[{place}]"
             if not isinstance(each, Mapping) or "trajectory" not in each:
-                self.lost.append(Lost(where, "not a sample; left out"))
+                self.lost.append(Dropped(where, "not a sample; left out"))
                 continue
-            converted = to_atif(validated(Sample, each, where))
+            converted = to_atif(validate_wire(Sample, each, where))
             self._embedded.append(converted.value)
             self._names.add(converted.value["trajectory_id"])
-            self.lost += [Lost(f"{where}.{loss.where}", loss.what) for loss in converted.lost]
+            self.lost += [Dropped(f"{where}.{loss.where}", loss.what) for loss in converted.lost]
 
-    def _take(self, index: int, message: Message) -> None:
+    def _add_message(self, index: int, message: Message) -> None:
         where = f"messages[{index}]"
         if message.role in ("tool", "function"):
-            self._observe(message, where)
+            self._add_observation(message, where)
             return
-        source = _SOURCES.get(message.role)
+        source = _SOURCES_BY_ROLE.get(message.role)
         if source is None:
-            self.lost.append(Lost(where, f"no step for a {message.role} message; left out"))
+            self.lost.append(Dropped(where, f"no step for a {message.role} message; left out"))
             return
         step: dict[str, Any] = {"step_id": len(self._steps) + 1, "source": source}
-        extra = _extra_of(message)
+        extra = _collect_message_extra(message)
         if message.timestamp is not None:
             # A time in other words than ISO 8601 would make the document invalid.
             (step if _is_iso(message.timestamp) else extra)["timestamp"] = message.timestamp
-        step["message"] = self._said(message, where, extra)
+        step["message"] = self._write_text(message, where, extra)
         self._asked = {}
         if source == "agent":
-            self._fill_agent(step, message, index)
+            self._fill_agent_step(step, message, index)
         elif message.reasoning or message.tool_calls:
-            self.lost.append(Lost(where, "only an agent thinks and calls tools; left out"))
+            self.lost.append(Dropped(where, "only an agent thinks and calls tools; left out"))
         if extra:
-            step["extra"] = {_OURS: extra}
+            step["extra"] = {_EXTRA_NAMESPACE: extra}
         self._steps.append(step)
 
-    def _said(self, message: Message, where: str, extra: dict[str, Any]) -> str:
+    def _write_text(self, message: Message, where: str, extra: dict[str, Any]) -> str:
         if message.content is None or isinstance(message.content, str):
             return message.content or ""
         # Its parts hold texts, images and audio in files beside the document; ours hold more.
         extra["content"] = to_jsonable_python(message.content)
         return message.text
 
-    def _fill_agent(self, step: dict[str, Any], message: Message, index: int) -> None:
+    def _fill_agent_step(self, step: dict[str, Any], message: Message, index: int) -> None:
         if message.model is not None:
             step["model_name"] = message.model
         if message.reasoning is not None:
             step["reasoning_content"] = message.reasoning
         if message.tool_calls:
             step["tool_calls"] = [
-                _written_call(call, f"call_{len(self._steps) + 1}_{n}")
+                _write_atif_call(call, f"call_{len(self._steps) + 1}_{n}")
                 for n, call in enumerate(message.tool_calls)
             ]
             self._asked = dict.fromkeys(call["tool_call_id"] for call in step["tool_calls"])
         call = self._calls.get(index)
         if call is not None:
-            step |= {"llm_call_count": 1, "metrics": _metrics(call)}
+            step |= {"llm_call_count": 1, "metrics": _write_call_metrics(call)}
 
-    def _observe(self, message: Message, where: str) -> None:
+    def _add_observation(self, message: Message, where: str) -> None:
         step = self._steps[-1] if self._steps else {}
         calls = step.get("tool_calls", ())
         results = step.get("observation", {}).get("results", [])
@@ -186,21 +186,21 @@ class _Writer:
         if source is None and len(results) < len(calls):
             source = calls[len(results)]["tool_call_id"]
         if source not in self._asked:
-            self.lost.append(Lost(where, "answers no call of the step before it; left out"))
+            self.lost.append(Dropped(where, "answers no call of the step before it; left out"))
             return
-        extra = _extra_of(message)
+        extra = _collect_message_extra(message)
         result: dict[str, Any] = {"source_call_id": source}
-        result["content"] = self._said(message, where, extra)
+        result["content"] = self._write_text(message, where, extra)
         if message.timestamp is not None:
             extra["timestamp"] = message.timestamp
         child = (message.details or {}).get("subagent")
         if isinstance(child, str) and child in self._names:
             result["subagent_trajectory_ref"] = [{"trajectory_id": child, "session_id": child}]
         if extra:
-            result["extra"] = {_OURS: extra}
+            result["extra"] = {_EXTRA_NAMESPACE: extra}
         step.setdefault("observation", {"results": []})["results"].append(result)
 
-    def _totals(self) -> dict[str, Any]:
+    def _sum_metrics(self) -> dict[str, Any]:
         """Sums, each only where every call knows its part."""
         totals: dict[str, Any] = {"total_steps": len(self._steps)}
         usages = [call.usage or Usage() for call in self._calls.values()]
@@ -211,7 +211,7 @@ class _Writer:
         whole = self._sample.trajectory.cost_usd if self._sample.trajectory is not None else None
         return totals if whole is None else {**totals, "total_cost_usd": whole}
 
-    def _rest(self) -> dict[str, Any]:
+    def _collect_remaining_fields(self) -> dict[str, Any]:
         sample = self._sample
         rest = sample.model_dump(mode="json", exclude=_SAMPLE_FIELDS, exclude_defaults=True)
         metadata = {k: v for k, v in sample.metadata.items() if k != "subagents"}
@@ -229,7 +229,7 @@ class _Writer:
         return rest
 
 
-def _extra_of(message: Message) -> dict[str, Any]:
+def _collect_message_extra(message: Message) -> dict[str, Any]:
     """What ATIF has no field for."""
     extra = {name: getattr(message, name) for name in _MESSAGE_FIELDS if getattr(message, name)}
     if message.role in ("developer", "function"):
@@ -247,7 +247,7 @@ def _is_iso(text: str) -> bool:
     return False
 
 
-def _written_call(call: ToolCall, made_id: str) -> dict[str, Any]:
+def _write_atif_call(call: ToolCall, made_id: str) -> dict[str, Any]:
     written: dict[str, Any] = {
         "tool_call_id": call.id or made_id,
         "function_name": call.name,
@@ -259,11 +259,11 @@ def _written_call(call: ToolCall, made_id: str) -> dict[str, Any]:
     if call.id is None:
         extra["id"] = None
     if extra:
-        written["extra"] = {_OURS: extra}
+        written["extra"] = {_EXTRA_NAMESPACE: extra}
     return written
 
 
-def _metrics(call: ModelCall) -> dict[str, Any]:
+def _write_call_metrics(call: ModelCall) -> dict[str, Any]:
     rest = call.model_dump(mode="json", exclude={"message_index"}, exclude_defaults=True)
     metrics: dict[str, Any] = {}
     for own, name in _CALL_METRICS.items():
@@ -276,39 +276,39 @@ def _metrics(call: ModelCall) -> dict[str, Any]:
     if usage or (usage is not None and not counted):
         rest["usage"] = usage
     if rest:
-        metrics["extra"] = {_OURS: rest}
+        metrics["extra"] = {_EXTRA_NAMESPACE: rest}
     return metrics
 
 
 def from_atif(document: Mapping[str, Any]) -> Sample:
     """The sample of an ATIF document of any 1.x version. Raises `WireError` for anything else."""
-    data = mapping_at(storable(dict(mapping_at(document, "document"))), "document")
-    version = text_at(data.get("schema_version"), "schema_version")
+    data = expect_mapping(make_storable(dict(expect_mapping(document, "document"))), "document")
+    version = expect_text(data.get("schema_version"), "schema_version")
     if not version.startswith("ATIF-v1."):
         raise WireError(
             f"{version!r} is not a version of ATIF that is read", where="schema_version"
         )
     messages: list[Message] = []
     calls: list[ModelCall] = []
-    for place, each in enumerate(sequence_at(data.get("steps"), "steps")):
-        step = mapping_at(each, f"steps[{place}]")
+    for place, each in enumerate(expect_sequence(data.get("steps"), "steps")):
+        step = expect_mapping(each, f"steps[{place}]")
         if (call := _read_metrics(step, len(messages), f"steps[{place}]")) is not None:
             calls.append(call)
         messages += _read_step(step, f"steps[{place}]")
-    return _sample(data, messages, calls)
+    return _build_atif_sample(data, messages, calls)
 
 
-def _ours(value: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_extra(value: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Of an object's `extra`: what we wrote there, and what others did."""
     extra = value.get("extra")
     if extra is None:
         return {}, {}
-    given = dict(mapping_at(extra, f"{where}.extra"))
-    own = given.pop(_OURS, {})
-    return dict(mapping_at(own, f"{where}.extra.{_OURS}")), given
+    given = dict(expect_mapping(extra, f"{where}.extra"))
+    own = given.pop(_EXTRA_NAMESPACE, {})
+    return dict(expect_mapping(own, f"{where}.extra.{_EXTRA_NAMESPACE}")), given
 
 
-def _beside(
+def _collect_unknown_fields(
     value: Mapping[str, Any], known: frozenset[str], foreign: dict[str, Any]
 ) -> dict[str, Any]:
     """What an object holds that there is no field for: of later versions, and in its `extra`."""
@@ -326,86 +326,94 @@ def _read_reference(reference: object) -> str | None:
 
 
 def _read_step(step: Mapping[str, Any], where: str) -> list[Message]:
-    role = _ROLES.get(str(step.get("source")))
+    role = _ROLES_BY_SOURCE.get(str(step.get("source")))
     if role is None:
         raise WireError(f"{step.get('source')!r} is no source of a step", where=f"{where}.source")
-    own, foreign = _ours(step, where)
+    own, foreign = _split_extra(step, where)
     calls = [
-        _read_call(mapping_at(each, f"{where}.tool_calls[{n}]"), f"{where}.tool_calls[{n}]")
-        for n, each in enumerate(sequence_at(step.get("tool_calls") or [], f"{where}.tool_calls"))
+        _read_atif_call(
+            expect_mapping(each, f"{where}.tool_calls[{n}]"), f"{where}.tool_calls[{n}]"
+        )
+        for n, each in enumerate(
+            expect_sequence(step.get("tool_calls") or [], f"{where}.tool_calls")
+        )
     ]
-    content = _read_content(step.get("message"), f"{where}.message")
+    content = _read_atif_content(step.get("message"), f"{where}.message")
     data: dict[str, Any] = {
         "role": role,
         "content": None if calls and content == "" else content,
         "tool_calls": calls,
-        "reasoning": optional_text_at(step.get("reasoning_content"), f"{where}.reasoning_content"),
+        "reasoning": expect_optional_text(
+            step.get("reasoning_content"), f"{where}.reasoning_content"
+        ),
         "model": step.get("model_name"),
         "timestamp": step.get("timestamp"),
     }
-    beside = {key: step[key] for key in step if key in _BESIDE or key not in STEP_FIELDS}
+    beside = {
+        key: step[key] for key in step if key in _EXTRA_STEP_FIELDS or key not in ATIF_STEP_FIELDS
+    }
     if foreign or beside:
         data["atif"] = {**beside, **({"extra": foreign} if foreign else {})}
-    message = validated(Message, {**data, **own.pop("fields", {}), **own}, where)
+    message = validate_wire(Message, {**data, **own.pop("fields", {}), **own}, where)
     return [message, *_read_results(step, calls, where)]
 
 
-def _read_content(value: object, where: str) -> str | tuple[TextBlock | DataBlock, ...]:
+def _read_atif_content(value: object, where: str) -> str | tuple[TextBlock | DataBlock, ...]:
     if isinstance(value, str):
-        return text_at(value, where)
+        return expect_text(value, where)
     blocks: list[TextBlock | DataBlock] = []
-    for n, each in enumerate(sequence_at(value, where)):
-        part = mapping_at(each, f"{where}[{n}]")
+    for n, each in enumerate(expect_sequence(value, where)):
+        part = expect_mapping(each, f"{where}[{n}]")
         kind: type[TextBlock] | type[DataBlock]
         kind = TextBlock if part.get("type") == "text" else DataBlock
-        blocks.append(validated(kind, _set(part), f"{where}[{n}]"))
+        blocks.append(validate_wire(kind, _drop_unset_keys(part), f"{where}[{n}]"))
     return tuple(blocks)
 
 
-def _set(part: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_unset_keys(part: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in part.items() if value is not None}
 
 
-def _read_call(call: Mapping[str, Any], where: str) -> ToolCall:
-    own, foreign = _ours(call, where)
+def _read_atif_call(call: Mapping[str, Any], where: str) -> ToolCall:
+    own, foreign = _split_extra(call, where)
     data: dict[str, Any] = {
         "id": call.get("tool_call_id"),
         "name": call.get("function_name"),
         "arguments": call.get("arguments"),
     }
-    if beside := _beside(call, CALL_FIELDS, foreign):
+    if beside := _collect_unknown_fields(call, ATIF_CALL_FIELDS, foreign):
         data["atif"] = beside
-    return validated(ToolCall, {**data, **own}, where)
+    return validate_wire(ToolCall, {**data, **own}, where)
 
 
 def _read_results(step: Mapping[str, Any], calls: list[ToolCall], where: str) -> list[Message]:
     observation = step.get("observation")
     if observation is None:
         return []
-    results = mapping_at(observation, f"{where}.observation").get("results")
+    results = expect_mapping(observation, f"{where}.observation").get("results")
     names = {call.id: call.name for call in calls}
     messages = []
-    for n, each in enumerate(sequence_at(results, f"{where}.observation.results")):
+    for n, each in enumerate(expect_sequence(results, f"{where}.observation.results")):
         at = f"{where}.observation.results[{n}]"
-        result = mapping_at(each, at)
-        own, foreign = _ours(result, at)
+        result = expect_mapping(each, at)
+        own, foreign = _split_extra(result, at)
         source = result.get("source_call_id")
         content = result.get("content")
         data: dict[str, Any] = {
             "role": "tool",
             "tool_call_id": source if source in names else None,
             "name": names.get(source),
-            "content": None if content is None else _read_content(content, f"{at}.content"),
+            "content": None if content is None else _read_atif_content(content, f"{at}.content"),
         }
         reference = result.get("subagent_trajectory_ref")
-        beside = _beside(result, RESULT_FIELDS, foreign)
+        beside = _collect_unknown_fields(result, ATIF_RESULT_FIELDS, foreign)
         if reference is not None and not own:
             beside["subagent_trajectory_ref"] = reference
         if beside:
             data["atif"] = beside
         if (child := _read_reference(reference)) is not None:
             data["details"] = {"subagent": child}
-        messages.append(validated(Message, {**data, **own.pop("fields", {}), **own}, at))
+        messages.append(validate_wire(Message, {**data, **own.pop("fields", {}), **own}, at))
     return messages
 
 
@@ -413,22 +421,24 @@ def _read_metrics(step: Mapping[str, Any], index: int, where: str) -> ModelCall 
     if step.get("metrics") is None:
         return None
     where = f"{where}.metrics"
-    metrics = mapping_at(step["metrics"], where)
-    own, foreign = _ours(metrics, where)
+    metrics = expect_mapping(step["metrics"], where)
+    own, foreign = _split_extra(metrics, where)
     usage = dict(own.get("usage", {}))
     usage |= {o: metrics[n] for o, n in _USAGE_METRICS.items() if metrics.get(n) is not None}
     data: dict[str, Any] = {"model": step.get("model_name"), **own, "message_index": index}
     data |= {o: metrics[n] for o, n in _CALL_METRICS.items() if metrics.get(n) is not None}
     if usage or "usage" in own:
         data["usage"] = usage
-    if beside := _beside(metrics, METRIC_FIELDS, foreign):
+    if beside := _collect_unknown_fields(metrics, ATIF_METRIC_FIELDS, foreign):
         data["atif"] = beside
-    return validated(ModelCall, data, where)
+    return validate_wire(ModelCall, data, where)
 
 
-def _sample(data: Mapping[str, Any], messages: list[Message], calls: list[ModelCall]) -> Sample:
-    own, foreign = _ours(data, "document")
-    ours = _OURS in (data.get("extra") or ())
+def _build_atif_sample(
+    data: Mapping[str, Any], messages: list[Message], calls: list[ModelCall]
+) -> Sample:
+    own, foreign = _split_extra(data, "document")
+    ours = _EXTRA_NAMESPACE in (data.get("extra") or ())
     happened = not ours or "trajectory" in own
     fields = {"messages": messages, "calls": calls, **own.pop("trajectory", {})}
     opening = own.pop("prompt", None)
@@ -438,15 +448,17 @@ def _sample(data: Mapping[str, Any], messages: list[Message], calls: list[ModelC
     metadata = dict(own.pop("metadata", {}))
     known = ("schema_version", "session_id", "trajectory_id", "steps", "final_metrics", "extra")
     if not ours:
-        cost = mapping_at(data.get("final_metrics") or {}, "final_metrics").get("total_cost_usd")
+        cost = expect_mapping(data.get("final_metrics") or {}, "final_metrics").get(
+            "total_cost_usd"
+        )
         costs = [None if call.usage is None else call.usage.cost_usd for call in calls]
         if not costs or None in costs:
             # The calls do not add up to it, so nothing else says it.
             fields["cost_usd"] = cost
         rest = {k: v for k, v in data.items() if k not in (*known, "subagent_trajectories")}
         metadata["atif"] = {**rest, **({"extra": foreign} if foreign else {})}
-        metadata["source"] = mapping_at(data.get("agent", {}), "agent").get("name", "unknown")
-    embedded = sequence_at(data.get("subagent_trajectories") or [], "subagent_trajectories")
+        metadata["source"] = expect_mapping(data.get("agent", {}), "agent").get("name", "unknown")
+    embedded = expect_sequence(data.get("subagent_trajectories") or [], "subagent_trajectories")
     if embedded:
         metadata["subagents"] = [from_atif(each).to_dict() for each in embedded]
     name = data.get("trajectory_id") or data.get("session_id") or ""
@@ -454,7 +466,7 @@ def _sample(data: Mapping[str, Any], messages: list[Message], calls: list[ModelC
         **own,
         "id": name,
         "prompt": messages[:opening] if isinstance(opening, int) else opening,
-        "trajectory": validated(Trajectory, fields, "document") if happened else None,
+        "trajectory": validate_wire(Trajectory, fields, "document") if happened else None,
         "metadata": metadata,
     }
-    return validated(Sample, built, "document")
+    return validate_wire(Sample, built, "document")

@@ -8,24 +8,24 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from assay.errors import WireError
-from assay.types import Message, ToolCall, well_formed
+from assay.types import Message, ToolCall, replace_lone_surrogates
 
-T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
+ValueT = TypeVar("ValueT")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
-NAMESPACES = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
+FORMAT_NAMESPACES = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
 """Extras that belong to one format. `spelling` is how a message was written where it was read."""
 
-HOMELESS = ("provider", "api", "model", "details", "timestamp", "metadata")
+UNSUPPORTED_FIELDS = ("provider", "api", "model", "details", "timestamp", "metadata")
 """Fields of a message that no provider's format has a place for."""
 
-_HOMELESS = frozenset(HOMELESS)
+_UNSUPPORTED_FIELD_SET = frozenset(UNSUPPORTED_FIELDS)
 _NAMED_IN_ERRORS = frozenset({*Message.model_fields, *ToolCall.model_fields})
-_SHOWN_IN_EXACT = 5
+_MAX_SHOWN_DROPPED = 5
 
 
 @dataclass(frozen=True)
-class Lost:
+class Dropped:
     """Something a format has no place for."""
 
     where: str
@@ -36,18 +36,18 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Converted(Generic[T]):
+class Converted(Generic[ValueT]):
     """A value in another format, with a report of what did not fit."""
 
-    value: T
-    lost: tuple[Lost, ...] = ()
+    value: ValueT
+    lost: tuple[Dropped, ...] = ()
 
-    def exact(self) -> T:
+    def exact(self) -> ValueT:
         """The value, or `WireError` when anything was lost on the way."""
         if not self.lost:
             return self.value
-        shown = "; ".join(f"{loss.where}: {loss.what}" for loss in self.lost[:_SHOWN_IN_EXACT])
-        more = len(self.lost) - _SHOWN_IN_EXACT
+        shown = "; ".join(f"{loss.where}: {loss.what}" for loss in self.lost[:_MAX_SHOWN_DROPPED])
+        more = len(self.lost) - _MAX_SHOWN_DROPPED
         raise WireError(
             f"cannot be converted without loss: {shown}" + (f"; and {more} more" * (more > 0)),
             where=self.lost[0].where,
@@ -55,14 +55,14 @@ class Converted(Generic[T]):
         )
 
 
-def each(items: Iterable[T], where: str) -> Iterable[T]:
+def check_iterable(items: Iterable[ValueT], where: str) -> Iterable[ValueT]:
     """`items` when they can be gone through, else `WireError`."""
     if isinstance(items, Iterable):
         return items
-    raise wrong_type(items, "a list", where)
+    raise build_type_error(items, "a list", where)
 
 
-def message_at(value: object, where: str) -> Message:
+def expect_message(value: object, where: str) -> Message:
     """`value` when it is a message, else `WireError`."""
     if isinstance(value, Message):
         return value
@@ -73,36 +73,36 @@ def message_at(value: object, where: str) -> Message:
     )
 
 
-def mapping_at(value: object, where: str) -> Mapping[str, Any]:
+def expect_mapping(value: object, where: str) -> Mapping[str, Any]:
     """`value` when it is an object with string keys, else `WireError`."""
     if not isinstance(value, Mapping):
-        raise wrong_type(value, "an object", where)
+        raise build_type_error(value, "an object", where)
     for key in value:
         if not isinstance(key, str):
             raise WireError(f"the key {key!r} is not a string", where=where, hint="as in JSON")
     return value
 
 
-def sequence_at(value: object, where: str) -> Sequence[Any]:
+def expect_sequence(value: object, where: str) -> Sequence[Any]:
     """`value` when it is a list or a tuple, else `WireError`."""
     if isinstance(value, list | tuple):
         return value
-    raise wrong_type(value, "a list", where)
+    raise build_type_error(value, "a list", where)
 
 
-def text_at(value: object, where: str) -> str:
+def expect_text(value: object, where: str) -> str:
     """`value` when it is a string, else `WireError`. Half an emoji becomes U+FFFD."""
     if isinstance(value, str):
-        return well_formed(value)
-    raise wrong_type(value, "a string", where)
+        return replace_lone_surrogates(value)
+    raise build_type_error(value, "a string", where)
 
 
-def optional_text_at(value: object, where: str) -> str | None:
+def expect_optional_text(value: object, where: str) -> str | None:
     """`value` when it is a string or None, else `WireError`."""
-    return None if value is None else text_at(value, where)
+    return None if value is None else expect_text(value, where)
 
 
-def wrong_type(value: object, wanted: str, where: str) -> WireError:
+def build_type_error(value: object, wanted: str, where: str) -> WireError:
     return WireError(
         f"{type(value).__name__} where {wanted} is needed",
         where=where,
@@ -110,7 +110,7 @@ def wrong_type(value: object, wanted: str, where: str) -> WireError:
     )
 
 
-def too_deep(where: str) -> WireError:
+def build_depth_error(where: str) -> WireError:
     return WireError(
         "is nested too deeply",
         where=where,
@@ -118,13 +118,13 @@ def too_deep(where: str) -> WireError:
     )
 
 
-def validated(model: type[M], data: Mapping[str, Any], where: str) -> M:
+def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> ModelT:
     """`data` as a `model`, or `WireError` that says which part of it is wrong."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        path = where + _path(first["loc"])
+        path = where + _format_error_path(first["loc"])
         raise WireError(
             f"cannot be read as a {model.__name__}: {first['msg']}",
             where=path,
@@ -132,7 +132,7 @@ def validated(model: type[M], data: Mapping[str, Any], where: str) -> M:
         ) from error
 
 
-def _path(location: tuple[int | str, ...]) -> str:
+def _format_error_path(location: tuple[int | str, ...]) -> str:
     path = ""
     for part in location:
         if isinstance(part, int):
@@ -144,42 +144,44 @@ def _path(location: tuple[int | str, ...]) -> str:
     return path
 
 
-def storable(value: T) -> T:
+def make_storable(value: ValueT) -> ValueT:
     """`value` itself, or a copy without the lone surrogates that JSON could not be written with."""
     try:
         to_json(value)
     except ValueError:
-        repaired: T = _repaired(value)
+        repaired: ValueT = _repair_strings(value)
         return repaired
     return value
 
 
-def _repaired(value: Any) -> Any:
+def _repair_strings(value: Any) -> Any:
     if isinstance(value, str):
-        return well_formed(value)
+        return replace_lone_surrogates(value)
     if isinstance(value, Mapping):
-        return {_repaired(key): _repaired(inner) for key, inner in value.items()}
+        return {_repair_strings(key): _repair_strings(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_repaired(inner) for inner in value]
+        return [_repair_strings(inner) for inner in value]
     return value
 
 
-def same(left: object, right: object) -> bool:
+def is_same_json(left: object, right: object) -> bool:
     """Whether two values are the same JSON: `True`, `1` and `1.0` are three different values."""
     if type(left) is not type(right):
         return (
             isinstance(left, list | tuple)
             and isinstance(right, list | tuple)
-            and (same(list(left), list(right)))
+            and (is_same_json(list(left), list(right)))
         )
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(
+            is_same_json(left[key], right[key]) for key in left
+        )
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(is_same_json, left, right))
     return left is right or left == right
 
 
-def object_json(value: Mapping[str, Any], where: str) -> str:
+def write_json_object(value: Mapping[str, Any], where: str) -> str:
     """`value` as JSON text, or `WireError` when JSON has no word for something in it."""
     try:
         text = to_json(value).decode()
@@ -190,61 +192,69 @@ def object_json(value: Mapping[str, Any], where: str) -> str:
     return text
 
 
-def report_homeless(message: Message, where: str, lost: list[Lost]) -> None:
+def report_unsupported_fields(message: Message, where: str, lost: list[Dropped]) -> None:
     """Report the set fields that no format has a place for."""
-    if _HOMELESS.isdisjoint(message.__pydantic_fields_set__):
+    if _UNSUPPORTED_FIELD_SET.isdisjoint(message.__pydantic_fields_set__):
         return
-    for name in HOMELESS:
+    for name in UNSUPPORTED_FIELDS:
         value = getattr(message, name)
         if value is not None and not (name == "metadata" and not value):
-            lost.append(Lost(f"{where}.{name}", f"no place for `{name}`; left out"))
+            lost.append(Dropped(f"{where}.{name}", f"no place for `{name}`; left out"))
 
 
-def report_extras(extra: Mapping[str, Any] | None, own: str, where: str, lost: list[Lost]) -> None:
+def report_extras(
+    extra: Mapping[str, Any] | None, own: str, where: str, lost: list[Dropped]
+) -> None:
     """Report the extras that are not `own`. A null, and a mere spelling, is nothing to lose."""
     if not extra:
         return
     for name, value in extra.items():
         if name in (own, "spelling") or value is None:
             continue
-        if name in NAMESPACES and isinstance(value, Mapping):
+        if name in FORMAT_NAMESPACES and isinstance(value, Mapping):
             if any(inner is not None and inner != {} for inner in value.values()):
                 keys = ", ".join(f"`{key}`" for key in value)
-                lost.append(Lost(f"{where}.{name}", f"{keys} as read from {name}; left out"))
+                lost.append(Dropped(f"{where}.{name}", f"{keys} as read from {name}; left out"))
         else:
-            lost.append(Lost(f"{where}.{name}", f"no place for the extra `{name}`; left out"))
+            lost.append(Dropped(f"{where}.{name}", f"no place for the extra `{name}`; left out"))
 
 
 def report_unused(
-    extra: Mapping[str, Any] | None, own: str, used: tuple[str, ...], where: str, lost: list[Lost]
+    extra: Mapping[str, Any] | None,
+    own: str,
+    used: tuple[str, ...],
+    where: str,
+    lost: list[Dropped],
 ) -> None:
     """Report what a message keeps for the format at hand that this message has no use for."""
     kept = extra.get(own) if extra else None
     if kept is None:
         return
     if not isinstance(kept, Mapping):
-        lost.append(Lost(f"{where}.{own}", f"not something read from {own}; left out"))
+        lost.append(Dropped(f"{where}.{own}", f"not something read from {own}; left out"))
         return
     for key, value in kept.items():
         if key not in used and value is not None:
-            lost.append(Lost(f"{where}.{own}.{key}", "no place in such a message; left out"))
+            lost.append(Dropped(f"{where}.{own}.{key}", "no place in such a message; left out"))
 
 
-def report_unspoken(message: Message, where: str, lost: list[Lost], names: tuple[str, ...]) -> None:
+def report_unsupported_by_role(
+    message: Message, where: str, lost: list[Dropped], names: tuple[str, ...]
+) -> None:
     """Report the fields in `names` that are set, though a message of this role has none."""
     for name in names:
         if getattr(message, name) not in (None, ()):
             what = f"a {message.role} message has no place for `{name}`; left out"
-            lost.append(Lost(f"{where}.{name}", what))
+            lost.append(Dropped(f"{where}.{name}", what))
 
 
-def joined_reasoning(texts: Iterable[object]) -> str | None:
+def join_reasoning(texts: Iterable[object]) -> str | None:
     """Several pieces of thinking as one reasoning, or None when none of them is text."""
     found = [text for text in texts if isinstance(text, str)]
     return "\n\n".join(found) if found else None
 
 
-def plain_arguments(call: ToolCall, where: str, lost: list[Lost]) -> dict[str, Any]:
+def write_plain_arguments(call: ToolCall, where: str, lost: list[Dropped]) -> dict[str, Any]:
     """The arguments as an object, reporting the model's own spelling, which an object has not."""
     if call.raw_arguments is not None:
         what = (
@@ -252,23 +262,23 @@ def plain_arguments(call: ToolCall, where: str, lost: list[Lost]) -> dict[str, A
             if call.malformed
             else "the model's own spelling of the arguments; written as an object"
         )
-        lost.append(Lost(f"{where}.raw_arguments", what))
+        lost.append(Dropped(f"{where}.raw_arguments", what))
     return call.arguments
 
 
-def namespace_of(extra: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
+def get_namespace(extra: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
     """What `extra` keeps for one format; empty when there is nothing or no object."""
     kept = extra.get(name) if extra else None
     return kept if isinstance(kept, Mapping) else {}
 
 
-def keeping(message: Message, name: str, more: dict[str, Any]) -> Message:
+def extend_namespace(message: Message, name: str, more: dict[str, Any]) -> Message:
     """The message with `more` added to what it keeps for format `name`."""
-    kept = namespace_of(message.__pydantic_extra__, name)
+    kept = get_namespace(message.__pydantic_extra__, name)
     return message.model_copy(update={name: {**kept, **more}})
 
 
-def spelling_for(message: Message, name: str) -> Mapping[str, Any] | None:
+def find_spelling(message: Message, name: str) -> Mapping[str, Any] | None:
     """How this message was spelled in format `name`, when it was read from there and was odd."""
     extra = message.__pydantic_extra__
     if not extra or "spelling" not in extra:
@@ -277,25 +287,25 @@ def spelling_for(message: Message, name: str) -> Mapping[str, Any] | None:
     return spelling if isinstance(spelling, Mapping) and spelling.get("format") == name else None
 
 
-def difference(
+def compute_spelling(
     wire: Mapping[str, Any], usual: Mapping[str, Any], name: str
 ) -> dict[str, Any] | None:
     """How `wire` differs from the usual spelling of the same message, or None if it does not."""
-    given = {key: value for key, value in wire.items() if not _holds(usual, key, value)}
+    given = {key: value for key, value in wire.items() if not _has_same_value(usual, key, value)}
     absent = [key for key in usual if key not in wire]
     if given:
-        given = {k: v for k, v in storable(given).items() if not _holds(usual, k, v)}
+        given = {k: v for k, v in make_storable(given).items() if not _has_same_value(usual, k, v)}
     if not given and not absent:
         return None
     return {"format": name, "set": given, "unset": absent}
 
 
-def _holds(usual: Mapping[str, Any], key: str, value: object) -> bool:
-    return key in usual and same(usual[key], value)
+def _has_same_value(usual: Mapping[str, Any], key: str, value: object) -> bool:
+    return key in usual and is_same_json(usual[key], value)
 
 
-def respelled(usual: dict[str, Any], spelling: Mapping[str, Any]) -> dict[str, Any]:
-    """The usual spelling, changed as `difference` found it."""
+def apply_spelling(usual: dict[str, Any], spelling: Mapping[str, Any]) -> dict[str, Any]:
+    """The usual spelling, changed as `compute_spelling` found it."""
     given, absent = spelling.get("set"), spelling.get("unset")
     changed = {**usual, **given} if isinstance(given, Mapping) else dict(usual)
     for key in absent if isinstance(absent, list | tuple) else ():

@@ -18,23 +18,30 @@ from assay.types import Message, Sample, Status, ToolCall, Trajectory
 
 from .conversion import (
     Converted,
-    Lost,
-    mapping_at,
-    sequence_at,
-    storable,
-    text_at,
-    validated,
+    Dropped,
+    expect_mapping,
+    expect_sequence,
+    expect_text,
+    make_storable,
+    validate_wire,
 )
-from .eval_turns import OF_EVENT, SEPARATOR, Turn, Turns
+from .eval_turns import EVENT_DETAIL_KEYS, TEXT_SEPARATOR, EvalTurn, EvalTurns
 
 ResponseMode = Literal["final", "turn"]
 """Whether the response is what was said after the last tool call, or the whole last turn."""
 
-_PASSED = ("parent_id", "skipped", "compactions", "user_shell", "reverted_messages", "subagents")
-_DEEPEST = 8
+_PASSED_THROUGH_KEYS = (
+    "parent_id",
+    "skipped",
+    "compactions",
+    "user_shell",
+    "reverted_messages",
+    "subagents",
+)
+_MAX_RECORD_DEPTH = 8
 """Subagents inside subagents. Of those further down, a record has the id and the title."""
 
-_KEYS = frozenset(
+_EVAL_RECORD_KEYS = frozenset(
     """
     session_id title created request response intermediate_events prompt prompt_concat
     response_concat conversation_history generated_trajectory metadata
@@ -42,7 +49,7 @@ _KEYS = frozenset(
 )
 """The keys of a record. Others come from another writer and are kept in `metadata`."""
 
-_COMPUTED = frozenset(
+_COMPUTED_KEYS = frozenset(
     """
     total_turns total_tools user_turns model_turns distinct_tools tool_errors turn_base
     response_mode response_precedes_tools finish_reason
@@ -68,32 +75,32 @@ def to_eval_record(
 
     Subagents in `metadata["subagents"]` are written as records inside this one.
     """
-    return _write(sample, response_mode, tool_names or {}, depth=0)
+    return _write_record(sample, response_mode, tool_names or {}, depth=0)
 
 
-def _write(
+def _write_record(
     sample: Sample, mode: ResponseMode, tool_names: Mapping[str, str], *, depth: int
 ) -> Converted[dict[str, Any]]:
-    writer = Turns(tool_names)
+    writer = EvalTurns(tool_names)
     for index, message in enumerate(sample.messages):
         writer.take(message, f"messages[{index}]")
     if sample.trajectory is not None and sample.trajectory.calls:
-        writer.lost.append(Lost("trajectory.calls", "what each model call consumed; left out"))
-    record = _record(sample, writer, mode)
+        writer.lost.append(Dropped("trajectory.calls", "what each model call consumed; left out"))
+    record = _build_record(sample, writer, mode)
     stored = sample.metadata.get("subagents")
     for place, each in enumerate(stored if isinstance(stored, list) else ()):
-        inner = _read_stored(each) if depth < _DEEPEST else None
+        inner = _read_stored_subagent(each) if depth < _MAX_RECORD_DEPTH else None
         where = f"metadata.subagents[{place}]"
         if inner is not None:
-            written = _write(inner, mode, tool_names, depth=depth + 1)
+            written = _write_record(inner, mode, tool_names, depth=depth + 1)
             record["metadata"]["subagents"][place]["record"] = written.value
-            writer.lost += [Lost(f"{where}.{lost.where}", lost.what) for lost in written.lost]
+            writer.lost += [Dropped(f"{where}.{lost.where}", lost.what) for lost in written.lost]
         elif isinstance(each, dict) and "trajectory" in each:
-            writer.lost.append(Lost(where, "its conversation; left out"))
+            writer.lost.append(Dropped(where, "its conversation; left out"))
     return Converted(record, tuple(writer.lost))
 
 
-def _read_stored(entry: object) -> Sample | None:
+def _read_stored_subagent(entry: object) -> Sample | None:
     """The subagent's sample, or None for what is not one."""
     if not isinstance(entry, dict) or "trajectory" not in entry:
         return None
@@ -103,30 +110,30 @@ def _read_stored(entry: object) -> Sample | None:
         return None
 
 
-def _record(sample: Sample, writer: Turns, mode: ResponseMode) -> dict[str, Any]:
+def _build_record(sample: Sample, writer: EvalTurns, mode: ResponseMode) -> dict[str, Any]:
     turns = writer.turns
     asked = [place for place, turn in enumerate(turns) if turn.role == "user"]
     contents = [turn.content for turn in turns]
-    response, early = _response(turns, mode)
-    candidates = [] if response is None else [{"content": _content("model", response)}]
+    response, early = _choose_record_response(turns, mode)
+    candidates = [] if response is None else [{"content": _build_record_content("model", response)}]
     created = sample.input.get("created")
     return {
         "session_id": sample.id,
         "title": str(sample.input.get("title", "")),
-        "created": created if isinstance(created, str) else _first_time(sample),
+        "created": created if isinstance(created, str) else _find_first_timestamp(sample),
         "request": {"contents": contents},
         "response": {"candidates": candidates},
         "intermediate_events": writer.events,
         "prompt": turns[asked[-1]].text if asked else "",
-        "prompt_concat": _joined(turns, "user"),
-        "response_concat": _joined(turns, "model"),
+        "prompt_concat": _join_role_texts(turns, "user"),
+        "response_concat": _join_role_texts(turns, "model"),
         "conversation_history": contents[: asked[-1]] if asked else [],
-        "generated_trajectory": [_legacy(event) for event in writer.events],
-        "metadata": _metadata(sample, writer, mode, early=early),
+        "generated_trajectory": [_write_legacy_event(event) for event in writer.events],
+        "metadata": _build_record_metadata(sample, writer, mode, early=early),
     }
 
 
-def _response(turns: list[Turn], mode: ResponseMode) -> tuple[str | None, bool]:
+def _choose_record_response(turns: list[EvalTurn], mode: ResponseMode) -> tuple[str | None, bool]:
     """The final response, None when the user spoke last, and if a tool was called after it."""
     if not turns or turns[-1].role != "model":
         return None, False
@@ -138,19 +145,19 @@ def _response(turns: list[Turn], mode: ResponseMode) -> tuple[str | None, bool]:
     return (last.texts[-1] if last.texts else ""), bool(last.texts)
 
 
-def _content(role: str, text: str) -> dict[str, Any]:
+def _build_record_content(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"text": text}]}
 
 
-def _joined(turns: list[Turn], role: str) -> str:
-    return SEPARATOR.join(turn.text for turn in turns if turn.role == role and turn.text)
+def _join_role_texts(turns: list[EvalTurn], role: str) -> str:
+    return TEXT_SEPARATOR.join(turn.text for turn in turns if turn.role == role and turn.text)
 
 
-def _first_time(sample: Sample) -> str | None:
+def _find_first_timestamp(sample: Sample) -> str | None:
     return next((message.timestamp for message in sample.messages if message.timestamp), None)
 
 
-def _legacy(event: dict[str, Any]) -> dict[str, Any]:
+def _write_legacy_event(event: dict[str, Any]) -> dict[str, Any]:
     answer = event["function_response"]["response"]
     output = answer.get("output", answer.get("error"))
     if not isinstance(output, str):
@@ -159,7 +166,9 @@ def _legacy(event: dict[str, Any]) -> dict[str, Any]:
     return {"tool": call["name"], "args": call["args"], "output": output, "turn": event["turn"]}
 
 
-def _metadata(sample: Sample, writer: Turns, mode: ResponseMode, *, early: bool) -> dict[str, Any]:
+def _build_record_metadata(
+    sample: Sample, writer: EvalTurns, mode: ResponseMode, *, early: bool
+) -> dict[str, Any]:
     roles = [turn.role for turn in writer.turns]
     events = writer.events
     found = {
@@ -175,21 +184,21 @@ def _metadata(sample: Sample, writer: Turns, mode: ResponseMode, *, early: bool)
     }
     if early:
         found["response_precedes_tools"] = True
-    for key in _PASSED:
+    for key in _PASSED_THROUGH_KEYS:
         if sample.metadata.get(key):
-            found[key] = _passed(sample.metadata[key])
+            found[key] = _summarize_passed_value(sample.metadata[key])
     kept = sample.metadata.get("eval_record")
     return {**kept, **found} if isinstance(kept, Mapping) else found
 
 
-def _passed(value: Any) -> Any:
+def _summarize_passed_value(value: Any) -> Any:
     """What a record says of things that are whole elsewhere: their ids, titles and reasons."""
     if not isinstance(value, list):
         return value
-    return [_named(each) if isinstance(each, dict) else each for each in value]
+    return [_summarize_entry(each) if isinstance(each, dict) else each for each in value]
 
 
-def _named(value: dict[str, Any]) -> dict[str, Any]:
+def _summarize_entry(value: dict[str, Any]) -> dict[str, Any]:
     if "trajectory" in value or "parts" in value:
         given = value.get("input")
         title = given.get("title") if isinstance(given, dict) and "trajectory" in value else None
@@ -204,74 +213,76 @@ def from_eval_record(record: Mapping[str, Any]) -> Sample:
     Reads records whose `turn` counts contents, as written here, and those that count model turns
     or name the user's content. Raises `WireError` for what is not a record.
     """
-    return _read(record, depth=0)
+    return _read_record(record, depth=0)
 
 
-def _read(record: Mapping[str, Any], *, depth: int) -> Sample:
-    data = mapping_at(storable(dict(mapping_at(record, "record"))), "record")
+def _read_record(record: Mapping[str, Any], *, depth: int) -> Sample:
+    data = expect_mapping(make_storable(dict(expect_mapping(record, "record"))), "record")
     contents = [
-        _read_content(each, f"request.contents[{place}]")
+        _read_record_content(each, f"request.contents[{place}]")
         for place, each in enumerate(
-            sequence_at(
-                mapping_at(data.get("request"), "request").get("contents"), "request.contents"
+            expect_sequence(
+                expect_mapping(data.get("request"), "request").get("contents"), "request.contents"
             )
         )
     ]
-    metadata = mapping_at(data.get("metadata", {}), "metadata")
-    response = _response_text(data)
+    metadata = expect_mapping(data.get("metadata", {}), "metadata")
+    response = _read_response_text(data)
     if response is not None and (not contents or contents[-1][0] == "user"):
         # Others keep the answer out of the request.
         contents.append(("model", response))
-    if metadata.get("response_precedes_tools") is True and _ends_with(contents, response):
+    if metadata.get("response_precedes_tools") is True and _ends_with_text(contents, response):
         # It is said already, before the tools were called.
         response = None
-    by_turn = _events_by_turn(data, [role for role, _ in contents], metadata)
+    by_turn = _group_events_by_turn(data, [role for role, _ in contents], metadata)
     messages: list[Message] = []
     for place, (role, text) in enumerate(contents):
         if role == "user":
             messages.append(Message(role="user", content=text))
             continue
         final = response if place == len(contents) - 1 else None
-        messages += _model_messages(text, by_turn.get(place, []), final)
-    found = _sample(data, metadata, messages)
+        messages += _build_model_messages(text, by_turn.get(place, []), final)
+    found = _build_record_sample(data, metadata, messages)
     stored = found.metadata.get("subagents")
     if isinstance(stored, list):
-        found.metadata["subagents"] = [_read_subagent(each, depth) for each in stored]
+        found.metadata["subagents"] = [_read_record_subagent(each, depth) for each in stored]
     return found
 
 
-def _read_content(value: object, where: str) -> tuple[str, str]:
-    content = mapping_at(value, where)
+def _read_record_content(value: object, where: str) -> tuple[str, str]:
+    content = expect_mapping(value, where)
     role = content.get("role")
     if role not in ("user", "model"):
         raise WireError(f"{role!r} is neither 'user' nor 'model'", where=f"{where}.role")
-    parts = sequence_at(content.get("parts"), f"{where}.parts")
+    parts = expect_sequence(content.get("parts"), f"{where}.parts")
     texts = [
-        text_at(mapping_at(part, f"{where}.parts[{n}]").get("text"), f"{where}.parts[{n}].text")
+        expect_text(
+            expect_mapping(part, f"{where}.parts[{n}]").get("text"), f"{where}.parts[{n}].text"
+        )
         for n, part in enumerate(parts)
     ]
-    return str(role), SEPARATOR.join(texts)
+    return str(role), TEXT_SEPARATOR.join(texts)
 
 
-def _events_by_turn(
+def _group_events_by_turn(
     data: Mapping[str, Any], roles: list[str], metadata: Mapping[str, Any]
 ) -> dict[int, list[Mapping[str, Any]]]:
     """The events of each content, by its place from 0."""
     events = [
-        mapping_at(each, f"intermediate_events[{n}]")
+        expect_mapping(each, f"intermediate_events[{n}]")
         for n, each in enumerate(
-            sequence_at(data.get("intermediate_events", []), "intermediate_events")
+            expect_sequence(data.get("intermediate_events", []), "intermediate_events")
         )
     ]
     turns = [event.get("turn") for event in events]
-    places = _places(turns, roles, known=metadata.get("turn_base") == "contents")
+    places = _locate_event_turns(turns, roles, known=metadata.get("turn_base") == "contents")
     found: dict[int, list[Mapping[str, Any]]] = {}
     for event, place in zip(events, places, strict=True):
         found.setdefault(place, []).append(event)
     return found
 
 
-def _places(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
+def _locate_event_turns(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
     """Where the turns of the events are, in the one of three readings that fits them all."""
     models = [place for place, role in enumerate(roles) if role == "model"]
     whole = [turn for turn in turns if type(turn) is int]
@@ -292,29 +303,31 @@ def _places(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
     )
 
 
-def _ends_with(contents: list[tuple[str, str]], text: str | None) -> bool:
+def _ends_with_text(contents: list[tuple[str, str]], text: str | None) -> bool:
     return text is not None and bool(contents) and contents[-1][1].endswith(text)
 
 
-def _response_text(data: Mapping[str, Any]) -> str | None:
+def _read_response_text(data: Mapping[str, Any]) -> str | None:
     """The answer in `response`, or None where there is none."""
-    candidates = mapping_at(data.get("response", {}), "response").get("candidates")
+    candidates = expect_mapping(data.get("response", {}), "response").get("candidates")
     if not candidates:
         return None
     where = "response.candidates[0]"
-    first = mapping_at(sequence_at(candidates, "response.candidates")[0], where)
-    content = mapping_at(first.get("content"), f"{where}.content")
-    return _read_content({"role": "model", **content}, f"{where}.content")[1]
+    first = expect_mapping(expect_sequence(candidates, "response.candidates")[0], where)
+    content = expect_mapping(first.get("content"), f"{where}.content")
+    return _read_record_content({"role": "model", **content}, f"{where}.content")[1]
 
 
-def _model_messages(text: str, events: list[Mapping[str, Any]], final: str | None) -> list[Message]:
+def _build_model_messages(
+    text: str, events: list[Mapping[str, Any]], final: str | None
+) -> list[Message]:
     """The messages of one content. The last one says `final`, where it is given."""
     before, after = text, None
     if final is not None:
-        before, after = _without_end(text, final), final
+        before, after = _strip_last_paragraph(text, final), final
     messages: list[Message] = []
-    for group in _grouped(events):
-        messages += _step_messages(group, None if messages else before or None)
+    for group in _group_events_by_step(events):
+        messages += _build_step_messages(group, None if messages else before or None)
     if not events and (before or after is None):
         messages.append(Message(role="assistant", content=before))
     if after is not None:
@@ -322,15 +335,15 @@ def _model_messages(text: str, events: list[Mapping[str, Any]], final: str | Non
     return messages
 
 
-def _without_end(text: str, end: str) -> str:
+def _strip_last_paragraph(text: str, end: str) -> str:
     """What stands before the last paragraph `end`; the whole text where it ends otherwise."""
     before = text.removesuffix(end)
     if before != text and before and not before[-1].isspace():
         return text
-    return before.removesuffix(SEPARATOR)
+    return before.removesuffix(TEXT_SEPARATOR)
 
 
-def _grouped(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def _group_events_by_step(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Events of one step stand together: they were asked for in one answer of the model."""
     groups: list[list[Mapping[str, Any]]] = []
     for event in events:
@@ -342,67 +355,73 @@ def _grouped(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     return groups
 
 
-def _step_messages(events: list[Mapping[str, Any]], text: str | None) -> list[Message]:
+def _build_step_messages(events: list[Mapping[str, Any]], text: str | None) -> list[Message]:
     calls, answers = [], []
     for event in events:
         where = "intermediate_events"
-        call = mapping_at(event.get("function_call"), f"{where}[].function_call")
+        call = expect_mapping(event.get("function_call"), f"{where}[].function_call")
         given = {
             "id": event.get("call_id"),
             "name": call.get("name"),
             "arguments": call.get("args"),
         }
-        calls.append(validated(ToolCall, given, f"{where}[].function_call"))
+        calls.append(validate_wire(ToolCall, given, f"{where}[].function_call"))
         if event.get("status") != "unanswered":
-            answers.append(_read_answer(event, calls[-1]))
+            answers.append(_read_event_answer(event, calls[-1]))
     message_id, step = events[0].get("message_id"), str(events[0].get("step") or "")
     details: dict[str, Any] = {} if message_id is None else {"id": message_id}
     number = step.rpartition("#")[2]
     if message_id is not None and step != message_id and number.isdecimal():
         details["step"] = int(number)
     said = {"role": "assistant", "content": text, "tool_calls": calls, "details": details or None}
-    return [validated(Message, said, "intermediate_events"), *answers]
+    return [validate_wire(Message, said, "intermediate_events"), *answers]
 
 
-def _read_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
+def _read_event_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
     where = "intermediate_events[].function_response"
-    answer = mapping_at(event.get("function_response"), where)
-    response = mapping_at(answer.get("response", {}), f"{where}.response")
-    details = {key: event[key] for key in OF_EVENT if event.get(key) is not None}
+    answer = expect_mapping(event.get("function_response"), where)
+    response = expect_mapping(answer.get("response", {}), f"{where}.response")
+    details = {key: event[key] for key in EVENT_DETAIL_KEYS if event.get(key) is not None}
     details["failed"] = "error" in response and "output" not in response
     text = response.get("error" if details["failed"] else "output")
     if not isinstance(text, str) or len(response) != 1:
         details["response"] = dict(response)
         text = to_json(dict(response)).decode()
     data = {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": text}
-    return validated(Message, {**data, "details": details}, where)
+    return validate_wire(Message, {**data, "details": details}, where)
 
 
-def _read_subagent(entry: Any, depth: int) -> Any:
+def _read_record_subagent(entry: Any, depth: int) -> Any:
     """A subagent as it stands in `metadata` of a sample: whole where its record is there."""
     record = entry.get("record") if isinstance(entry, Mapping) else None
     if record is None:
         return entry
-    if depth == _DEEPEST:
-        raise WireError(f"subagents are nested more than {_DEEPEST} deep", where="metadata")
-    return _read(record, depth=depth + 1).to_dict()
+    if depth == _MAX_RECORD_DEPTH:
+        raise WireError(
+            f"subagents are nested more than {_MAX_RECORD_DEPTH} deep", where="metadata"
+        )
+    return _read_record(record, depth=depth + 1).to_dict()
 
 
-def _sample(
+def _build_record_sample(
     data: Mapping[str, Any], metadata: Mapping[str, Any], messages: list[Message]
 ) -> Sample:
     opening = next(
         (n for n, each in enumerate(messages) if each.role == "assistant"), len(messages)
     )
-    kept = {key: metadata[key] for key in _PASSED if key in metadata}
-    rest = {key: value for key, value in data.items() if key not in _KEYS}
-    rest |= {k: v for k, v in metadata.items() if k not in _COMPUTED and k not in _PASSED}
+    kept = {key: metadata[key] for key in _PASSED_THROUGH_KEYS if key in metadata}
+    rest = {key: value for key, value in data.items() if key not in _EVAL_RECORD_KEYS}
+    rest |= {
+        k: v
+        for k, v in metadata.items()
+        if k not in _COMPUTED_KEYS and k not in _PASSED_THROUGH_KEYS
+    }
     if rest:
         kept["eval_record"] = rest
     reason = metadata.get("finish_reason")
     answered = bool(messages) and messages[-1].role != "user"
     fields = {
-        "id": text_at(data.get("session_id"), "session_id"),
+        "id": expect_text(data.get("session_id"), "session_id"),
         "input": {key: data[key] for key in ("title", "created") if data.get(key) is not None},
         "prompt": messages[:opening],
         "trajectory": Trajectory(
@@ -413,4 +432,4 @@ def _sample(
         "status": Status.COMPLETED if answered else Status.ABORTED,
         "metadata": kept,
     }
-    return validated(Sample, fields, "record")
+    return validate_wire(Sample, fields, "record")

@@ -7,19 +7,19 @@ from typing import Any
 
 from assay.types import DataBlock, Message, ToolCall
 
-from .conversion import Lost
+from .conversion import Dropped
 
-UNANSWERED = "[Tool execution was interrupted]"
+UNANSWERED_RESPONSE = "[Tool execution was interrupted]"
 """The response of a call that never got one."""
 
-OF_EVENT = ("status", "is_error", "exit_code", "raw_tool", "part_id", "subagent")
+EVENT_DETAIL_KEYS = ("status", "is_error", "exit_code", "raw_tool", "part_id", "subagent")
 """Details of a tool's message that an event shows."""
 
-SEPARATOR = "\n\n"
+TEXT_SEPARATOR = "\n\n"
 
 
 @dataclass
-class Turn:
+class EvalTurn:
     """Consecutive messages of one side."""
 
     role: str
@@ -29,21 +29,21 @@ class Turn:
 
     @property
     def text(self) -> str:
-        return SEPARATOR.join(self.texts)
+        return TEXT_SEPARATOR.join(self.texts)
 
     @property
     def content(self) -> dict[str, Any]:
         return {"role": self.role, "parts": [{"text": self.text}]}
 
 
-class Turns:
+class EvalTurns:
     """Messages merged into turns, and every tool call with the turn that made it."""
 
     def __init__(self, tool_names: Mapping[str, str]) -> None:
-        self.turns: list[Turn] = []
+        self.turns: list[EvalTurn] = []
         self._counts: Counter[str] = Counter()
         self.events: list[dict[str, Any]] = []
-        self.lost: list[Lost] = []
+        self.lost: list[Dropped] = []
         self._names = tool_names
         self._open: dict[int, dict[str, Any]] = {}
         """Calls without an answer, by their place in `events`."""
@@ -54,41 +54,43 @@ class Turns:
     def take(self, message: Message, where: str) -> None:
         """Add the next message."""
         if message.role == "user":
-            self._turn("user").texts += self._words(message, where)
+            self._open_turn("user").texts += self._collect_texts(message, where)
         elif message.role == "assistant":
-            self._take_assistant(message, where)
+            self._add_assistant_message(message, where)
         elif message.role in ("tool", "function"):
-            self._answer(message, where)
+            self._add_answer(message, where)
         else:
-            self.lost.append(Lost(where, f"no place for a {message.role} message; left out"))
+            self.lost.append(Dropped(where, f"no place for a {message.role} message; left out"))
 
-    def _turn(self, role: str) -> Turn:
+    def _open_turn(self, role: str) -> EvalTurn:
         if not self.turns or self.turns[-1].role != role:
-            self.turns.append(Turn(role))
+            self.turns.append(EvalTurn(role))
             self._counts[role] += 1
         return self.turns[-1]
 
-    def _words(self, message: Message, where: str) -> list[str]:
+    def _collect_texts(self, message: Message, where: str) -> list[str]:
         """The text of a message, and a marker for everything in it that is not text."""
         words = [message.text.strip()] if message.text.strip() else []
         if message.content is None or isinstance(message.content, str):
             return words
         for position, block in enumerate(message.content):
             if isinstance(block, DataBlock):
-                words.append(marker(block))
-                self.lost.append(Lost(f"{where}.content[{position}]", f"written as {words[-1]!r}"))
+                words.append(format_block_marker(block))
+                self.lost.append(
+                    Dropped(f"{where}.content[{position}]", f"written as {words[-1]!r}")
+                )
         return words
 
-    def _take_assistant(self, message: Message, where: str) -> None:
-        turn = self._turn("model")
-        words = self._words(message, where)
+    def _add_assistant_message(self, message: Message, where: str) -> None:
+        turn = self._open_turn("model")
+        words = self._collect_texts(message, where)
         turn.texts += words
         if message.tool_calls:
             turn.after_tools = []
         else:
             turn.after_tools += words
         if message.reasoning:
-            self.lost.append(Lost(f"{where}.reasoning", "no place for it; left out"))
+            self.lost.append(Dropped(f"{where}.reasoning", "no place for it; left out"))
         if not message.tool_calls:
             return
         details = message.details or {}
@@ -98,13 +100,13 @@ class Turns:
             self._unnamed_steps += 1
             step = f"#{self._unnamed_steps}"
         for call in message.tool_calls:
-            self._call(call, message_id, step)
+            self._add_call_event(call, message_id, step)
 
-    def _call(self, call: ToolCall, message_id: Any, step: Any) -> None:
+    def _add_call_event(self, call: ToolCall, message_id: Any, step: Any) -> None:
         name = self._names.get(call.name, call.name)
         event = {
             "function_call": {"name": name, "args": call.arguments},
-            "function_response": {"name": name, "response": {"error": UNANSWERED}},
+            "function_response": {"name": name, "response": {"error": UNANSWERED_RESPONSE}},
             "turn": len(self.turns),
             "content_role": "model",
             "turn_index": max(self._counts["user"] - 1, 0),
@@ -121,24 +123,24 @@ class Turns:
         self._open_by_id.setdefault(call.id, deque()).append(len(self.events))
         self.events.append(event)
 
-    def _answer(self, message: Message, where: str) -> None:
-        event = self._next_open(message.tool_call_id)
+    def _add_answer(self, message: Message, where: str) -> None:
+        event = self._take_open_event(message.tool_call_id)
         if event is None:
-            self.lost.append(Lost(where, "answers no call; left out"))
+            self.lost.append(Dropped(where, "answers no call; left out"))
             return
         details = message.details or {}
         failed = bool(details.get("failed", details.get("is_error", False)))
         response = details.get("response")
         if not isinstance(response, Mapping):
-            text = SEPARATOR.join(self._words_of_tool(message, where))
+            text = TEXT_SEPARATOR.join(self._collect_tool_texts(message, where))
             response = {"error" if failed else "output": text}
         event["function_response"]["response"] = dict(response)
         event |= {"status": "error" if failed else "completed", "is_error": failed}
-        event |= {key: details[key] for key in OF_EVENT if details.get(key) is not None}
+        event |= {key: details[key] for key in EVENT_DETAIL_KEYS if details.get(key) is not None}
         # Details may come from a file of somebody else.
         event["is_error"] = bool(event["is_error"])
 
-    def _next_open(self, call_id: str | None) -> dict[str, Any] | None:
+    def _take_open_event(self, call_id: str | None) -> dict[str, Any] | None:
         """The first call that an answer with this id may be of; it is open no longer."""
         same = self._open_by_id.get(call_id, deque())
         while same:
@@ -150,13 +152,13 @@ class Turns:
             return None
         return self._open.pop(next(iter(self._open)))
 
-    def _words_of_tool(self, message: Message, where: str) -> list[str]:
+    def _collect_tool_texts(self, message: Message, where: str) -> list[str]:
         if isinstance(message.content, str):
             return [message.content]
-        return self._words(message, where)
+        return self._collect_texts(message, where)
 
 
-def marker(block: DataBlock) -> str:
+def format_block_marker(block: DataBlock) -> str:
     """What stands in a text for something that is not text, such as `[file: notes.txt]`."""
     extra = block.__pydantic_extra__ or {}
     named = (extra.get(key) for key in ("filename", "description", "mime"))

@@ -14,38 +14,38 @@ from assay.types import Message, TextBlock, ToolCall
 
 from .conversion import (
     Converted,
-    Lost,
-    each,
-    joined_reasoning,
-    keeping,
-    mapping_at,
-    message_at,
-    namespace_of,
-    optional_text_at,
-    plain_arguments,
+    Dropped,
+    build_depth_error,
+    check_iterable,
+    expect_mapping,
+    expect_message,
+    expect_optional_text,
+    expect_sequence,
+    expect_text,
+    extend_namespace,
+    find_spelling,
+    get_namespace,
+    is_same_json,
+    join_reasoning,
+    make_storable,
     report_extras,
-    report_homeless,
-    report_unspoken,
+    report_unsupported_by_role,
+    report_unsupported_fields,
     report_unused,
-    same,
-    sequence_at,
-    spelling_for,
-    storable,
-    text_at,
-    too_deep,
-    validated,
+    validate_wire,
+    write_plain_arguments,
 )
 from .gemini_parts import (
-    FORMAT,
-    camel_part,
-    read_block,
-    read_result,
-    write_parts,
-    write_response,
+    GEMINI_FORMAT,
+    read_function_response,
+    read_gemini_part,
+    to_camel_part,
+    write_function_response,
+    write_gemini_parts,
 )
 
-_USED_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
-_UNKNOWN_NAME = "unknown"
+_GEMINI_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
+_UNKNOWN_TOOL_NAME = "unknown"
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ def to_gemini(messages: Iterable[Message]) -> Converted[GeminiChat]:
     Neighbouring tool messages become one content, as parallel calls need it. Text that a tool
     returned is written as `{"output": text}`, under the name of the tool whose call it answers.
     """
-    writer = _Writer(list(each(messages, "messages")))
+    writer = _GeminiWriter(list(check_iterable(messages, "messages")))
     index = 0
     while index < len(writer.messages):
-        message_at(writer.messages[index], f"messages[{index}]")
+        expect_message(writer.messages[index], f"messages[{index}]")
         try:
             index += writer.write(index)
         except RecursionError as error:
-            raise too_deep(f"messages[{index}]") from error
+            raise build_depth_error(f"messages[{index}]") from error
     return Converted(GeminiChat(writer.contents, writer.system), tuple(writer.lost))
 
 
@@ -88,29 +88,31 @@ def from_gemini(
         system_instruction = {"parts": [{"text": system_instruction}]}
     try:
         if system_instruction is not None:
-            read.extend(_read_system(system_instruction))
+            read.extend(_read_system_instruction(system_instruction))
     except RecursionError as error:
-        raise too_deep("system_instruction") from error
+        raise build_depth_error("system_instruction") from error
     after_tool = False
-    for index, wire in enumerate(each(contents, "contents")):
+    for index, wire in enumerate(check_iterable(contents, "contents")):
         where = f"contents[{index}]"
         try:
-            read.extend(_read_content(mapping_at(wire, where), where, after_tool=after_tool))
+            read.extend(
+                _read_gemini_content(expect_mapping(wire, where), where, after_tool=after_tool)
+            )
         except RecursionError as error:
-            raise too_deep(where) from error
+            raise build_depth_error(where) from error
         after_tool = read[-1].role == "tool"
     return read
 
 
 @dataclass
-class _Writer:
+class _GeminiWriter:
     """Contents as they grow, one message at a time."""
 
     messages: list[Message]
     system: dict[str, Any] | None = None
     system_from: str = ""
     contents: list[dict[str, Any]] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[Dropped] = field(default_factory=list)
     in_results: bool = False
     """Whether the last content holds function responses that another may join."""
 
@@ -123,19 +125,19 @@ class _Writer:
     def write(self, index: int) -> int:
         """Write the message at `index`, and say how many messages that took care of."""
         message, where = self.messages[index], f"messages[{index}]"
-        spelling = spelling_for(message, FORMAT)
+        spelling = find_spelling(message, GEMINI_FORMAT)
         if spelling is not None and (count := self._write_as_read(index, spelling)):
             return count
-        report_homeless(message, where, self.lost)
-        report_extras(message.__pydantic_extra__, FORMAT, where, self.lost)
-        used = ("turn", _USED_BY_ROLE.get(message.role, "turn"))
-        report_unused(message.__pydantic_extra__, FORMAT, used, where, self.lost)
+        report_unsupported_fields(message, where, self.lost)
+        report_extras(message.__pydantic_extra__, GEMINI_FORMAT, where, self.lost)
+        used = ("turn", _GEMINI_EXTRAS_BY_ROLE.get(message.role, "turn"))
+        report_unused(message.__pydantic_extra__, GEMINI_FORMAT, used, where, self.lost)
         if message.role in ("system", "developer") and not self.contents:
             self._write_system(message, where)
         elif message.role in ("tool", "function"):
             self._write_result(message, where)
         else:
-            self._write_spoken(message, where)
+            self._write_message(message, where)
         return 1
 
     def _write_as_read(self, index: int, spelling: Mapping[str, Any]) -> int:
@@ -144,10 +146,12 @@ class _Writer:
             return 0
         message, where = self.messages[index], f"messages[{index}]"
         first = message.role == "system" and not self.contents and self.system is None
-        after_tool = "turn" in namespace_of(message.__pydantic_extra__, FORMAT)
+        after_tool = "turn" in get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
         try:
             read = (
-                _read_system(wire) if first else _read_content(wire, where, after_tool=after_tool)
+                _read_system_instruction(wire)
+                if first
+                else _read_gemini_content(wire, where, after_tool=after_tool)
             )
         except WireError:
             return 0
@@ -159,57 +163,60 @@ class _Writer:
         self.contents.append({**wire, "parts": list(wire["parts"])})
         for item in read:
             for call in item.tool_calls:
-                self._expect(call)
+                self._track_call(call)
             if item.role == "tool":
-                self._name(item)
+                self._resolve_tool_name(item)
         self.in_results = read[-1].role == "tool"
         return len(read)
 
     def _write_system(self, message: Message, where: str) -> None:
-        report_unspoken(
+        report_unsupported_by_role(
             message, where, self.lost, ("tool_calls", "tool_call_id", "name", "reasoning")
         )
         if message.role == "developer":
-            self.lost.append(Lost(f"{where}.role", "written as the system instruction"))
-        parts = write_parts(message.content, where, self.lost)
+            self.lost.append(Dropped(f"{where}.role", "written as the system instruction"))
+        parts = write_gemini_parts(message.content, where, self.lost)
         if self.system is not None and not self.system["parts"]:
-            self.lost.append(Lost(self.system_from, "says nothing; left out"))
+            self.lost.append(Dropped(self.system_from, "says nothing; left out"))
             self.system = None
         if self.system is None:
-            self.system, self.system_from = {**_turn(message), "parts": parts}, where
+            self.system, self.system_from = {**_get_turn_keys(message), "parts": parts}, where
             return
-        self.lost.append(Lost(where, "joined to the system instruction before it"))
+        self.lost.append(Dropped(where, "joined to the system instruction before it"))
         self.system = {**self.system, "parts": self.system["parts"] + parts}
 
     def _write_result(self, message: Message, where: str) -> None:
-        report_unspoken(message, where, self.lost, ("tool_calls", "reasoning"))
+        report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
         if message.role != "tool":
-            self.lost.append(Lost(f"{where}.role", "written as a function response"))
-        name = self._name(message)
+            self.lost.append(Dropped(f"{where}.role", "written as a function response"))
+        name = self._resolve_tool_name(message)
         if name is None:
-            name = _UNKNOWN_NAME
-            self.lost.append(Lost(f"{where}.name", f"none is known; {name!r} written"))
-        own = namespace_of(message.__pydantic_extra__, FORMAT)
-        response = {"name": name, "response": write_response(message, own, where, self.lost)}
+            name = _UNKNOWN_TOOL_NAME
+            self.lost.append(Dropped(f"{where}.name", f"none is known; {name!r} written"))
+        own = get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
+        response = {
+            "name": name,
+            "response": write_function_response(message, own, where, self.lost),
+        }
         if message.tool_call_id is not None:
             response["id"] = message.tool_call_id
-        beside = namespace_of(namespace_of(own, "result"), "keys")
+        beside = get_namespace(get_namespace(own, "result"), "keys")
         part = {
-            **namespace_of(namespace_of(own, "result"), "part"),
+            **get_namespace(get_namespace(own, "result"), "part"),
             "functionResponse": {**beside, **response},
         }
         if self.in_results and "turn" not in own:
             self.contents[-1]["parts"].append(part)
             return
-        self.contents.append({**_turn(message), "role": "user", "parts": [part]})
+        self.contents.append({**_get_turn_keys(message), "role": "user", "parts": [part]})
         self.in_results = True
 
-    def _expect(self, call: ToolCall) -> None:
+    def _track_call(self, call: ToolCall) -> None:
         self.pending.append((call.id, call.name))
         if call.id is not None:
             self.called[call.id] = call.name
 
-    def _name(self, message: Message) -> str | None:
+    def _resolve_tool_name(self, message: Message) -> str | None:
         """The name of the tool that answers here; its call counts as answered."""
         for position, (identifier, name) in enumerate(self.pending):
             by_id = identifier is not None and message.tool_call_id is not None
@@ -218,70 +225,76 @@ class _Writer:
                 return message.name if message.name is not None else name
         return message.name if message.name is not None else self.called.get(message.tool_call_id)
 
-    def _write_spoken(self, message: Message, where: str) -> None:
+    def _write_message(self, message: Message, where: str) -> None:
         role = "model" if message.role == "assistant" else "user"
         if message.role not in ("user", "assistant"):
-            self.lost.append(Lost(f"{where}.role", "written as a user message"))
-        report_unspoken(message, where, self.lost, ("tool_call_id", "name"))
-        parts = write_parts(message.content, where, self.lost)
+            self.lost.append(Dropped(f"{where}.role", "written as a user message"))
+        report_unsupported_by_role(message, where, self.lost, ("tool_call_id", "name"))
+        parts = write_gemini_parts(message.content, where, self.lost)
         if role == "model":
-            calls = self._calls(message, where)
-            parts = [*_thinking(message, where, self.lost), *parts, *calls]
+            calls = self._write_calls(message, where)
+            parts = [*_write_thinking_parts(message, where, self.lost), *parts, *calls]
         else:
-            report_unspoken(message, where, self.lost, ("tool_calls", "reasoning"))
-        self.contents.append({**_turn(message), "role": role, "parts": parts})
+            report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
+        self.contents.append({**_get_turn_keys(message), "role": role, "parts": parts})
         self.in_results = False
 
-    def _calls(self, message: Message, where: str) -> list[dict[str, Any]]:
+    def _write_calls(self, message: Message, where: str) -> list[dict[str, Any]]:
         parts = []
         for position, call in enumerate(message.tool_calls):
             at = f"{where}.tool_calls[{position}]"
-            self._expect(call)
-            report_extras(call.__pydantic_extra__, FORMAT, at, self.lost)
-            own = namespace_of(call.__pydantic_extra__, FORMAT)
-            function = {"name": call.name, "args": plain_arguments(call, at, self.lost)}
+            self._track_call(call)
+            report_extras(call.__pydantic_extra__, GEMINI_FORMAT, at, self.lost)
+            own = get_namespace(call.__pydantic_extra__, GEMINI_FORMAT)
+            function = {"name": call.name, "args": write_plain_arguments(call, at, self.lost)}
             if call.id is not None:
                 function["id"] = call.id
-            inner = {**namespace_of(own, "functionCall"), **function}
+            inner = {**get_namespace(own, "functionCall"), **function}
             parts.append({**own, "functionCall": inner})
         return parts
 
 
-def _turn(message: Message) -> Mapping[str, Any]:
-    return namespace_of(namespace_of(message.__pydantic_extra__, FORMAT), "turn")
+def _get_turn_keys(message: Message) -> Mapping[str, Any]:
+    return get_namespace(get_namespace(message.__pydantic_extra__, GEMINI_FORMAT), "turn")
 
 
-def _thinking(message: Message, where: str, lost: list[Lost]) -> list[dict[str, Any]]:
-    own = namespace_of(message.__pydantic_extra__, FORMAT)
+def _write_thinking_parts(
+    message: Message, where: str, lost: list[Dropped]
+) -> list[dict[str, Any]]:
+    own = get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
     kept = own.get("thinking")
     kept = [item for item in kept if isinstance(item, Mapping)] if isinstance(kept, list) else []
     if len(kept) == 1 and "text" not in kept[0] and message.reasoning is not None:
         return [{**kept[0], "text": message.reasoning, "thought": True}]
-    if kept and joined_reasoning(item.get("text") for item in kept) == message.reasoning:
+    if kept and join_reasoning(item.get("text") for item in kept) == message.reasoning:
         return [dict(item) for item in kept]
     if kept:
-        lost.append(Lost(f"{where}.gemini", "the signatures of other thinking; left out"))
+        lost.append(Dropped(f"{where}.gemini", "the signatures of other thinking; left out"))
     return [] if message.reasoning is None else [{"text": message.reasoning, "thought": True}]
 
 
-def _read_system(wire: object) -> list[Message]:
+def _read_system_instruction(wire: object) -> list[Message]:
     where = "system_instruction"
-    data = mapping_at(wire, where)
-    parts = sequence_at(data.get("parts"), f"{where}.parts")
+    data = expect_mapping(wire, where)
+    parts = expect_sequence(data.get("parts"), f"{where}.parts")
     blocks = [
-        read_block(camel_part(part, f"{where}.parts[{position}]"), f"{where}.parts[{position}]")
+        read_gemini_part(
+            to_camel_part(part, f"{where}.parts[{position}]"), f"{where}.parts[{position}]"
+        )
         for position, part in enumerate(parts)
     ]
-    message = validated(Message, {"role": "system", "content": _said(blocks)}, where)
+    message = validate_wire(
+        Message, {"role": "system", "content": _build_message_content(blocks)}, where
+    )
     keys = {key: value for key, value in data.items() if key != "parts"}
     if keys:
-        message = keeping(message, FORMAT, {"turn": storable(keys)})
-    writer = _Writer([message])
+        message = extend_namespace(message, GEMINI_FORMAT, {"turn": make_storable(keys)})
+    writer = _GeminiWriter([message])
     writer.write(0)
-    return _spelled(data, writer.system, [message])
+    return _keep_original_content(data, writer.system, [message])
 
 
-def _read_content(wire: Mapping[str, Any], where: str, *, after_tool: bool) -> list[Message]:
+def _read_gemini_content(wire: Mapping[str, Any], where: str, *, after_tool: bool) -> list[Message]:
     """The messages of one content. `after_tool`: the content before it ended with a response."""
     role = wire.get("role")
     if role not in (None, "user", "model", "function"):
@@ -291,72 +304,74 @@ def _read_content(wire: Mapping[str, Any], where: str, *, after_tool: bool) -> l
             hint="the system prompt is given as `system_instruction=`",
         )
     parts = [
-        camel_part(part, f"{where}.parts[{position}]")
-        for position, part in enumerate(sequence_at(wire.get("parts"), f"{where}.parts"))
+        to_camel_part(part, f"{where}.parts[{position}]")
+        for position, part in enumerate(expect_sequence(wire.get("parts"), f"{where}.parts"))
     ]
-    read = _read_model if role == "model" else _read_user
+    read = _read_model_parts if role == "model" else _read_user_parts
     messages = read(parts, f"{where}.parts")
     keys = {key: value for key, value in wire.items() if key not in ("role", "parts")}
     if keys or (after_tool and messages[0].role == "tool"):
-        messages[0] = keeping(messages[0], FORMAT, {"turn": storable(keys)})
-    writer = _Writer(messages)
+        messages[0] = extend_namespace(messages[0], GEMINI_FORMAT, {"turn": make_storable(keys)})
+    writer = _GeminiWriter(messages)
     for index in range(len(messages)):
         writer.write(index)
     usual = writer.contents[0] if len(writer.contents) == 1 else None
-    return _spelled(wire, usual, messages)
+    return _keep_original_content(wire, usual, messages)
 
 
-def _spelled(
+def _keep_original_content(
     wire: Mapping[str, Any], usual: dict[str, Any] | None, messages: list[Message]
 ) -> list[Message]:
     """Keep the content as it came where the usual writing of its messages would differ."""
-    if same(usual, dict(wire)):
+    if is_same_json(usual, dict(wire)):
         return messages
-    stored = storable(dict(wire))
-    if same(usual, stored):
+    stored = make_storable(dict(wire))
+    if is_same_json(usual, stored):
         return messages
-    spelling = {"format": FORMAT, "message": stored}
+    spelling = {"format": GEMINI_FORMAT, "message": stored}
     return [messages[0].model_copy(update={"spelling": spelling}), *messages[1:]]
 
 
-def _said(blocks: list[Any]) -> str | tuple[Any, ...] | None:
+def _build_message_content(blocks: list[Any]) -> str | tuple[Any, ...] | None:
     """Blocks as content: a lone plain text is what a string is written as."""
     if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].__pydantic_extra__:
         return blocks[0].text
     return tuple(blocks) or None
 
 
-def _read_model(parts: list[dict[str, Any]], where: str) -> list[Message]:
+def _read_model_parts(parts: list[dict[str, Any]], where: str) -> list[Message]:
     spoken, calls = [], []
     thinking: list[dict[str, Any]] = []
     for position, part in enumerate(parts):
         at = f"{where}[{position}]"
         if "functionCall" in part:
-            calls.append(_read_call(part, at))
+            calls.append(_read_function_call(part, at))
         elif part.get("thought") is True and isinstance(part.get("text"), str):
-            thinking.append(storable(part))
+            thinking.append(make_storable(part))
         else:
-            spoken.append(read_block(part, at))
-    data: dict[str, Any] = {"role": "assistant", "content": _said(spoken)}
+            spoken.append(read_gemini_part(part, at))
+    data: dict[str, Any] = {"role": "assistant", "content": _build_message_content(spoken)}
     data["tool_calls"] = tuple(calls)
     if thinking:
-        data["reasoning"] = joined_reasoning(part["text"] for part in thinking)
+        data["reasoning"] = join_reasoning(part["text"] for part in thinking)
         if len(thinking) == 1:
             rest = {key: thinking[0][key] for key in thinking[0] if key not in ("text", "thought")}
             thinking = [rest] if rest else []
         if thinking:
-            data[FORMAT] = {"thinking": thinking}
-    return [validated(Message, data, where)]
+            data[GEMINI_FORMAT] = {"thinking": thinking}
+    return [validate_wire(Message, data, where)]
 
 
-def _read_call(part: dict[str, Any], where: str) -> ToolCall:
-    call = mapping_at(part["functionCall"], f"{where}.functionCall")
+def _read_function_call(part: dict[str, Any], where: str) -> ToolCall:
+    call = expect_mapping(part["functionCall"], f"{where}.functionCall")
     arguments = call.get("args")
     data: dict[str, Any] = {
-        "id": optional_text_at(call.get("id"), f"{where}.functionCall.id"),
-        "name": text_at(call.get("name"), f"{where}.functionCall.name"),
-        "arguments": storable(
-            dict(mapping_at({} if arguments is None else arguments, f"{where}.functionCall.args"))
+        "id": expect_optional_text(call.get("id"), f"{where}.functionCall.id"),
+        "name": expect_text(call.get("name"), f"{where}.functionCall.name"),
+        "arguments": make_storable(
+            dict(
+                expect_mapping({} if arguments is None else arguments, f"{where}.functionCall.args")
+            )
         ),
     }
     own = {key: value for key, value in part.items() if key != "functionCall"}
@@ -364,22 +379,30 @@ def _read_call(part: dict[str, Any], where: str) -> ToolCall:
     if inner:
         own["functionCall"] = inner
     if own:
-        data[FORMAT] = storable(own)
-    return validated(ToolCall, data, where)
+        data[GEMINI_FORMAT] = make_storable(own)
+    return validate_wire(ToolCall, data, where)
 
 
-def _read_user(parts: list[dict[str, Any]], where: str) -> list[Message]:
+def _read_user_parts(parts: list[dict[str, Any]], where: str) -> list[Message]:
     messages: list[Message] = []
     spoken: list[Any] = []
     for position, part in enumerate(parts):
         at = f"{where}[{position}]"
         if "functionResponse" not in part:
-            spoken.append(read_block(part, at))
+            spoken.append(read_gemini_part(part, at))
             continue
         if spoken:
-            messages.append(validated(Message, {"role": "user", "content": _said(spoken)}, where))
+            messages.append(
+                validate_wire(
+                    Message, {"role": "user", "content": _build_message_content(spoken)}, where
+                )
+            )
             spoken = []
-        messages.append(read_result(part, at))
+        messages.append(read_function_response(part, at))
     if spoken or not messages:
-        messages.append(validated(Message, {"role": "user", "content": _said(spoken)}, where))
+        messages.append(
+            validate_wire(
+                Message, {"role": "user", "content": _build_message_content(spoken)}, where
+            )
+        )
     return messages

@@ -6,26 +6,26 @@ from typing import Any
 
 from assay.types import ContentBlock, DataBlock
 
-from .conversion import Lost, report_extras
+from .conversion import Dropped, report_extras
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+")
 _DATA_URL = re.compile(r"data:([A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+);base64,")
 
 
-def media_from_data_url(url: str) -> tuple[str, str] | None:
+def parse_data_url(url: str) -> tuple[str, str] | None:
     """The media type and base64 data of a `data:` URL, or None when it is none of that form."""
     match = _DATA_URL.match(url)
     return (match[1], url[match.end() :]) if match else None
 
 
-def data_url(media_type: object, data: object) -> str | None:
-    """The `data:` URL that `media_from_data_url` takes apart again, or None if there is none."""
+def build_data_url(media_type: object, data: object) -> str | None:
+    """The `data:` URL that `parse_data_url` takes apart again, or None if there is none."""
     if isinstance(data, str) and isinstance(media_type, str) and _MEDIA_TYPE.fullmatch(media_type):
         return f"data:{media_type};base64,{data}"
     return None
 
 
-def image_address(block: ContentBlock) -> str | None:
+def get_image_url(block: ContentBlock) -> str | None:
     """The URL of an `image_url` part, or None when `block` is something else."""
     extra = block.__pydantic_extra__
     if not extra or block.type != "image_url" or not isinstance(block, DataBlock):
@@ -35,7 +35,7 @@ def image_address(block: ContentBlock) -> str | None:
     return url if isinstance(url, str) else None
 
 
-def report_beside_address(block: ContentBlock, own: str, where: str, lost: list[Lost]) -> None:
+def report_image_extras(block: ContentBlock, own: str, where: str, lost: list[Dropped]) -> None:
     """Report what an `image_url` part says beside its URL, such as `detail`."""
     extra: Mapping[str, Any] = block.__pydantic_extra__ or {}
     rest = {key: value for key, value in extra.items() if key != "image_url"}

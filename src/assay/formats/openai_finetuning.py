@@ -10,12 +10,12 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, Sample, Status, Trajectory
 
-from .agent_turns import AgentTurns, asked_of, turns_of
-from .conversion import Converted, Lost, mapping_at, sequence_at, validated
+from .agent_turns import AgentTurns, get_prompt_messages, split_agent_turns
+from .conversion import Converted, Dropped, expect_mapping, expect_sequence, validate_wire
 from .openai_chat import from_openai_chat, to_openai_chat
-from .tool_schemas import read_tools, report_untold, tools_of
+from .tool_schemas import find_tools, read_tools, report_unknown_tools
 
-_KEYS = {
+_KEYS_BY_ROLE = {
     "system": ("role", "content", "name"),
     "user": ("role", "content", "name"),
     "assistant": ("role", "content", "name", "tool_calls", "weight"),
@@ -26,44 +26,44 @@ _KEYS = {
 
 def to_openai_sft(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `messages` and `tools`. Assistant turns of others have `weight` 0."""
-    lost: list[Lost] = []
-    turns = turns_of(sample)
-    turns.report_cut(lost)
-    messages = _written([*turns.context, *turns.made], lost)
+    lost: list[Dropped] = []
+    turns = split_agent_turns(sample)
+    turns.report_trailing_messages(lost)
+    messages = _write_finetuning_messages([*turns.context, *turns.made], lost)
     for place, message in enumerate(messages):
         own = place - len(turns.context) in turns.own
         if message["role"] == "assistant" and not own:
             message["weight"] = 0
-    tools = tools_of(sample)
-    report_untold(turns.made, tools, lost)
-    return Converted({"messages": messages, **_tooled(tools, messages)}, tuple(lost))
+    tools = find_tools(sample)
+    report_unknown_tools(turns.made, tools, lost)
+    return Converted({"messages": messages, **_build_tool_columns(tools, messages)}, tuple(lost))
 
 
 def to_openai_dpo(chosen: Sample, rejected: Sample) -> Converted[dict[str, Any]]:
     """A row with `input`, `preferred_output` and `non_preferred_output`: one message each."""
-    lost: list[Lost] = []
-    better, worse = turns_of(chosen), turns_of(rejected)
-    context = _written(better.context, lost)
-    if context != _written(worse.context, []):
+    lost: list[Dropped] = []
+    better, worse = split_agent_turns(chosen), split_agent_turns(rejected)
+    context = _write_finetuning_messages(better.context, lost)
+    if context != _write_finetuning_messages(worse.context, []):
         raise WireError("the two answers are not to the same context", where=f"sample {chosen.id}")
     row = {
-        "input": {"messages": context, **_tooled(tools_of(chosen), context)},
-        "preferred_output": _only_turn(better, chosen, lost),
-        "non_preferred_output": _only_turn(worse, rejected, lost),
+        "input": {"messages": context, **_build_tool_columns(find_tools(chosen), context)},
+        "preferred_output": _write_only_turn(better, chosen, lost),
+        "non_preferred_output": _write_only_turn(worse, rejected, lost),
     }
     return Converted(row, tuple(lost))
 
 
 def to_openai_rft(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `messages`, `tools`, and `reference_answer` and `sample_id` for a grader."""
-    lost: list[Lost] = []
-    asked = asked_of(sample)
+    lost: list[Dropped] = []
+    asked = get_prompt_messages(sample)
     if not asked or asked[-1].role != "user":
         raise WireError("the prompt does not end with the user", where=f"sample {sample.id}")
-    messages = _written(asked, lost)
+    messages = _write_finetuning_messages(asked, lost)
     row = {
         "messages": messages,
-        **_tooled(tools_of(sample), messages),
+        **_build_tool_columns(find_tools(sample), messages),
         "reference_answer": sample.ground_truth,
         "sample_id": sample.id,
     }
@@ -76,20 +76,22 @@ def from_openai_finetuning(row: Mapping[str, Any]) -> list[Sample]:
     The agent's turns are those after the last assistant turn of weight 0, or after what was last
     said to it. Raises `WireError` for what is no such row.
     """
-    data = mapping_at(row, "row")
+    data = expect_mapping(row, "row")
     if "input" in data:
-        given = mapping_at(data["input"], "input")
-        prompt = from_openai_chat(sequence_at(given.get("messages"), "input.messages"))
+        given = expect_mapping(data["input"], "input")
+        prompt = from_openai_chat(expect_sequence(given.get("messages"), "input.messages"))
         outputs = [data.get("preferred_output"), data.get("non_preferred_output")]
-        answers = [from_openai_chat(sequence_at(each, "output")) for each in outputs]
-        return [_sample(given, prompt, answer) for answer in answers]
-    wire = sequence_at(data.get("messages"), "messages")
-    start = _first_trained([mapping_at(each, f"messages[{n}]") for n, each in enumerate(wire)])
+        answers = [from_openai_chat(expect_sequence(each, "output")) for each in outputs]
+        return [_build_finetuning_sample(given, prompt, answer) for answer in answers]
+    wire = expect_sequence(data.get("messages"), "messages")
+    start = _find_first_trained_turn(
+        [expect_mapping(each, f"messages[{n}]") for n, each in enumerate(wire)]
+    )
     messages = from_openai_chat([{k: v for k, v in each.items() if k != "weight"} for each in wire])
-    return [_sample(data, messages[:start], messages[start:])]
+    return [_build_finetuning_sample(data, messages[:start], messages[start:])]
 
 
-def _first_trained(messages: Sequence[Mapping[str, Any]]) -> int:
+def _find_first_trained_turn(messages: Sequence[Mapping[str, Any]]) -> int:
     """Where the agent first speaks: the first assistant turn that counts."""
     for place, message in enumerate(messages):
         if message.get("role") == "assistant" and message.get("weight", 1) != 0:
@@ -97,7 +99,9 @@ def _first_trained(messages: Sequence[Mapping[str, Any]]) -> int:
     return len(messages)
 
 
-def _sample(data: Mapping[str, Any], prompt: list[Message], answer: list[Message]) -> Sample:
+def _build_finetuning_sample(
+    data: Mapping[str, Any], prompt: list[Message], answer: list[Message]
+) -> Sample:
     fields: dict[str, Any] = {
         "id": str(data.get("sample_id") or ""),
         "prompt": prompt,
@@ -108,54 +112,62 @@ def _sample(data: Mapping[str, Any], prompt: list[Message], answer: list[Message
         fields["status"] = Status.COMPLETED
     if data.get("tools"):
         fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
-    return validated(Sample, fields, "row")
+    return validate_wire(Sample, fields, "row")
 
 
-def _tooled(tools: list[dict[str, Any]], messages: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_tool_columns(
+    tools: list[dict[str, Any]], messages: list[dict[str, Any]]
+) -> dict[str, Any]:
     if not tools:
         return {}
     at_once = any(len(each.get("tool_calls", ())) > 1 for each in messages)
     return {"tools": tools, "parallel_tool_calls": True} if at_once else {"tools": tools}
 
 
-def _only_turn(turns: AgentTurns, sample: Sample, lost: list[Lost]) -> list[dict[str, Any]]:
+def _write_only_turn(
+    turns: AgentTurns, sample: Sample, lost: list[Dropped]
+) -> list[dict[str, Any]]:
     if len(turns.made) != 1:
         raise WireError(
             "the agent took several turns, where a preference is between single messages",
             where=f"sample {sample.id}",
         )
-    turns.report_cut(lost)
-    return _written(turns.made, lost)
+    turns.report_trailing_messages(lost)
+    return _write_finetuning_messages(turns.made, lost)
 
 
-def _written(messages: Sequence[Message], lost: list[Lost]) -> list[dict[str, Any]]:
-    converted = to_openai_chat(_with_ids(messages))
+def _write_finetuning_messages(
+    messages: Sequence[Message], lost: list[Dropped]
+) -> list[dict[str, Any]]:
+    converted = to_openai_chat(_add_call_ids(messages))
     lost += converted.lost
-    rows = [_allowed(each, f"messages[{n}]", lost) for n, each in enumerate(converted.value)]
+    rows = [
+        _keep_allowed_keys(each, f"messages[{n}]", lost) for n, each in enumerate(converted.value)
+    ]
     _check_answers(rows)
     return rows
 
 
-def _allowed(wire: dict[str, Any], where: str, lost: list[Lost]) -> dict[str, Any]:
+def _keep_allowed_keys(wire: dict[str, Any], where: str, lost: list[Dropped]) -> dict[str, Any]:
     role = wire["role"]
     if role == "developer":
-        lost.append(Lost(f"{where}.role", "`developer` is written as `system`"))
+        lost.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
         role = "system"
-    if role not in _KEYS:
+    if role not in _KEYS_BY_ROLE:
         raise WireError(f"there are no {role!r} messages in fine-tuning", where=where)
     row: dict[str, Any] = {"role": role}
     for key, value in wire.items():
-        if key in _KEYS[role] and key != "role":
+        if key in _KEYS_BY_ROLE[role] and key != "role":
             row[key] = value
         # A tool's name is that of the call it answers.
         elif key not in ("role", "name") and value is not None:
-            lost.append(Lost(f"{where}.{key}", f"no place for `{key}`; left out"))
+            lost.append(Dropped(f"{where}.{key}", f"no place for `{key}`; left out"))
     if row.get("content") is None and not row.get("tool_calls"):
         row["content"] = ""
     return row
 
 
-def _with_ids(messages: Sequence[Message]) -> list[Message]:
+def _add_call_ids(messages: Sequence[Message]) -> list[Message]:
     """The messages with an id for each call, and in each answer the id of its call."""
     found: list[Message] = []
     open_ids: list[str] = []

@@ -13,14 +13,14 @@ from assay.types import ModelCall, Sample, Trajectory
 
 from .conversion import (
     Converted,
-    Lost,
-    mapping_at,
-    sequence_at,
-    text_at,
-    validated,
+    Dropped,
+    expect_mapping,
+    expect_sequence,
+    expect_text,
+    validate_wire,
 )
 
-SCHEMA_VERSION = 1
+OPENENV_SCHEMA_VERSION = 1
 
 
 def to_openenv_trace(sample: Sample) -> Converted[dict[str, Any]]:
@@ -29,25 +29,25 @@ def to_openenv_trace(sample: Sample) -> Converted[dict[str, Any]]:
     calls = [] if trajectory is None else [c for c in trajectory.calls if c.error is None]
     if not calls:
         raise WireError("no model call is recorded", where=f"sample {sample.id}")
-    turns = [_turn(sample, call, number) for number, call in enumerate(calls)]
+    turns = [_write_trace_turn(sample, call, number) for number, call in enumerate(calls)]
     lost = (
-        Lost("messages", "the conversation in words; its tokens are there"),
-        *([Lost("ground_truth", "no place for it; left out")] if sample.ground_truth else []),
+        Dropped("messages", "the conversation in words; its tokens are there"),
+        *([Dropped("ground_truth", "no place for it; left out")] if sample.ground_truth else []),
     )
-    return Converted({"schema_version": SCHEMA_VERSION, "turns": turns}, lost)
+    return Converted({"schema_version": OPENENV_SCHEMA_VERSION, "turns": turns}, lost)
 
 
 def from_openenv_trace(trace: Mapping[str, Any]) -> Sample:
     """The sample that a trace holds: its model calls. Raises `WireError` for anything else."""
-    data = mapping_at(trace, "trace")
-    if data.get("schema_version") != SCHEMA_VERSION:
+    data = expect_mapping(trace, "trace")
+    if data.get("schema_version") != OPENENV_SCHEMA_VERSION:
         raise WireError(f"is of version {data.get('schema_version')!r}, not 1", where="trace")
     turns = [
-        mapping_at(each, f"turns[{n}]")
-        for n, each in enumerate(sequence_at(data.get("turns"), "turns"))
+        expect_mapping(each, f"turns[{n}]")
+        for n, each in enumerate(expect_sequence(data.get("turns"), "turns"))
     ]
-    calls = [_call(turn, f"turns[{n}]") for n, turn in enumerate(turns)]
-    about = mapping_at(turns[0].get("metadata") or {}, "metadata") if turns else {}
+    calls = [_read_trace_turn(turn, f"turns[{n}]") for n, turn in enumerate(turns)]
+    about = expect_mapping(turns[0].get("metadata") or {}, "metadata") if turns else {}
     fields: dict[str, Any] = {
         "id": str(about.get("sample_id") or ""),
         "rollout_id": about.get("rollout_id"),
@@ -55,10 +55,10 @@ def from_openenv_trace(trace: Mapping[str, Any]) -> Sample:
     }
     if about.get("reward") is not None:
         fields["score"] = {"score": about["reward"]}
-    return validated(Sample, fields, "trace")
+    return validate_wire(Sample, fields, "trace")
 
 
-def _turn(sample: Sample, call: ModelCall, number: int) -> dict[str, Any]:
+def _write_trace_turn(sample: Sample, call: ModelCall, number: int) -> dict[str, Any]:
     where = f"sample {sample.id}, call {number + 1}"
     prompt, completion, logprobs = call.prompt_ids, call.completion_ids, call.logprobs
     if not prompt or completion is None or logprobs is None:
@@ -87,13 +87,13 @@ def _turn(sample: Sample, call: ModelCall, number: int) -> dict[str, Any]:
     }
 
 
-def _call(turn: Mapping[str, Any], where: str) -> ModelCall:
-    text_at(turn.get("node_id"), f"{where}.node_id")
-    about = mapping_at(turn.get("metadata") or {}, f"{where}.metadata")
-    request = dict(mapping_at(turn.get("request") or {}, f"{where}.request"))
+def _read_trace_turn(turn: Mapping[str, Any], where: str) -> ModelCall:
+    expect_text(turn.get("node_id"), f"{where}.node_id")
+    about = expect_mapping(turn.get("metadata") or {}, f"{where}.metadata")
+    request = dict(expect_mapping(turn.get("request") or {}, f"{where}.request"))
     prompt, completion = turn.get("prompt_token_ids"), turn.get("completion_token_ids")
-    mask = sequence_at(turn.get("loss_mask"), f"{where}.loss_mask")
-    expected = len(sequence_at(prompt, where)) + len(sequence_at(completion, where))
+    mask = expect_sequence(turn.get("loss_mask"), f"{where}.loss_mask")
+    expected = len(expect_sequence(prompt, where)) + len(expect_sequence(completion, where))
     if len(mask) != expected:
         raise WireError(f"has {len(mask)} mask values for {expected} tokens", where=where)
     fields = {
@@ -105,4 +105,4 @@ def _call(turn: Mapping[str, Any], where: str) -> ModelCall:
         "finish_reason": about.get("finish_reason"),
         "weight_version": about.get("weight_version"),
     }
-    return validated(ModelCall, fields, where)
+    return validate_wire(ModelCall, fields, where)

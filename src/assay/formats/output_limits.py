@@ -6,7 +6,7 @@ from typing import Any
 from assay.errors import ConfigError
 from assay.types import Message, Sample, TextBlock
 
-_MARK = "… [{left} more characters]"
+_TRUNCATION_NOTE = "… [{left} more characters]"
 _SUBAGENTS = "subagents"
 
 
@@ -14,7 +14,7 @@ def cut_text(text: str, limit: int | None) -> str:
     """`text`, or its first `limit` characters and how many more there were."""
     if limit is None or len(text) <= limit:
         return text
-    return text[:limit] + _MARK.format(left=len(text) - limit)
+    return text[:limit] + _TRUNCATION_NOTE.format(left=len(text) - limit)
 
 
 def cut_outputs(sample: Sample, limit: int) -> tuple[Sample, int]:
@@ -26,7 +26,7 @@ def cut_outputs(sample: Sample, limit: int) -> tuple[Sample, int]:
         raise ConfigError(f"limit={limit} is less than 1", where="cut_outputs()")
     trajectory = sample.trajectory
     messages = () if trajectory is None else trajectory.messages
-    shorter = [_cut(message, limit) for message in messages]
+    shorter = [_cut_message(message, limit) for message in messages]
     count = sum(one is not other for one, other in zip(messages, shorter, strict=True))
     changes: dict[str, Any] = {}
     if trajectory is not None and count:
@@ -39,7 +39,7 @@ def cut_outputs(sample: Sample, limit: int) -> tuple[Sample, int]:
     return (sample.model_copy(update=changes) if changes else sample), count
 
 
-def _cut(message: Message, limit: int) -> Message:
+def _cut_message(message: Message, limit: int) -> Message:
     if message.role not in ("tool", "function"):
         return message
     content: Any = message.content

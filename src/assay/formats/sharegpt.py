@@ -16,28 +16,28 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, Sample, Status, ToolCall, Trajectory
 
-from .agent_turns import in_words, turns_of
+from .agent_turns import flatten_to_text, split_agent_turns
 from .conversion import (
     Converted,
-    Lost,
-    mapping_at,
-    plain_arguments,
+    Dropped,
+    expect_mapping,
+    expect_sequence,
+    expect_text,
     report_extras,
-    report_homeless,
-    sequence_at,
-    text_at,
-    validated,
+    report_unsupported_fields,
+    validate_wire,
+    write_plain_arguments,
 )
-from .tool_schemas import read_tools, report_untold, tools_json, tools_of
+from .tool_schemas import find_tools, read_tools, report_unknown_tools, write_tools_json
 
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_NEXT_ANSWER = "\n</tool_response>\n<tool_response>\n"
+_CALL_OPEN_TAG, _CALL_CLOSE_TAG = "<tool_call>", "</tool_call>"
+_ANSWER_SEPARATOR = "\n</tool_response>\n<tool_response>\n"
 """Between the answers to calls at once: LLaMA-Factory's own separator for OpenAI's messages."""
 
-_MARKS = re.compile(r"<(?=/?(?:tool_call|think|seed:think)>|\|)|◁")
+_TEMPLATE_MARK = re.compile(r"<(?=/?(?:tool_call|think|seed:think)>|\|)|◁")
 """What opens a mark that LLaMA-Factory looks for in a `function_call`, in arguments as well."""
 
-_ROLES = {
+_SHAREGPT_ROLES = {
     "system": "system",
     "human": "user",
     "user": "user",
@@ -50,31 +50,33 @@ _ROLES = {
 
 def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `conversations`, and `tools` as JSON text."""
-    lost: list[Lost] = []
-    turns = turns_of(sample)
+    lost: list[Dropped] = []
+    turns = split_agent_turns(sample)
     if turns.foreign:
         raise WireError(
             "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
         )
-    turns.report_cut(lost)
-    tools = tools_of(sample)
-    report_untold(turns.made, tools, lost)
-    messages = in_words([*turns.context, *turns.made])
+    turns.report_trailing_messages(lost)
+    tools = find_tools(sample)
+    report_unknown_tools(turns.made, tools, lost)
+    messages = flatten_to_text([*turns.context, *turns.made])
     for n, message in enumerate(messages):
-        _report(message, f"messages[{n}]", lost)
-    taken = _take_turns(messages, lost)
+        _report_dropped_fields(message, f"messages[{n}]", lost)
+    taken = _merge_turns(messages, lost)
     for call, turn in pairwise(taken):
         turn.order_answers(call)
-    written = [_write(turn, lost) for turn in taken]
-    return Converted({"conversations": written, "tools": tools_json(tools)}, tuple(lost))
+    written = [_write_sharegpt_turn(turn, lost) for turn in taken]
+    return Converted({"conversations": written, "tools": write_tools_json(tools)}, tuple(lost))
 
 
 def from_sharegpt(row: Mapping[str, Any]) -> Sample:
     """The sample of a row. Raises `WireError` for what is no such conversation."""
-    data = mapping_at(row, "row")
+    data = expect_mapping(row, "row")
     messages: list[Message] = []
-    for n, turn in enumerate(sequence_at(data.get("conversations"), "conversations")):
-        _read(mapping_at(turn, f"conversations[{n}]"), f"conversations[{n}]", messages)
+    for n, turn in enumerate(expect_sequence(data.get("conversations"), "conversations")):
+        _read_sharegpt_turn(
+            expect_mapping(turn, f"conversations[{n}]"), f"conversations[{n}]", messages
+        )
     start = next((n for n, each in enumerate(messages) if each.role == "assistant"), len(messages))
     fields: dict[str, Any] = {"id": str(data.get("id") or ""), "prompt": messages[:start]}
     if start < len(messages):
@@ -82,11 +84,11 @@ def from_sharegpt(row: Mapping[str, Any]) -> Sample:
         fields["status"] = Status.COMPLETED
     if data.get("tools"):
         fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
-    return validated(Sample, fields, "row")
+    return validate_wire(Sample, fields, "row")
 
 
 @dataclass
-class _Turn:
+class _ShareGptTurn:
     speaker: str
     start: int
     messages: list[Message]
@@ -95,36 +97,36 @@ class _Turn:
     def text(self) -> str:
         return "\n\n".join(each.text for each in self.messages if each.text)
 
-    def order_answers(self, before: "_Turn") -> None:
+    def order_answers(self, before: "_ShareGptTurn") -> None:
         """Bring the answers of tools into the order of their calls: a turn has no ids."""
         calls = [call.id for call in before.messages[-1].tool_calls]
         if self.speaker == "observation" and all(m.tool_call_id in calls for m in self.messages):
             self.messages.sort(key=lambda message: calls.index(message.tool_call_id))
 
 
-def _take_turns(messages: Sequence[Message], lost: list[Lost]) -> list[_Turn]:
+def _merge_turns(messages: Sequence[Message], lost: list[Dropped]) -> list[_ShareGptTurn]:
     """Turns of the two sides, one after the other. Raises `WireError` where they do not alternate.
 
     Messages of one side in a row are joined, and reported, where that keeps their meaning.
     """
-    turns: list[_Turn] = []
+    turns: list[_ShareGptTurn] = []
     for n, message in enumerate(messages):
-        where, speaker = f"messages[{n}]", _speaker(message, f"messages[{n}]")
+        where, speaker = f"messages[{n}]", _choose_speaker(message, f"messages[{n}]")
         last = turns[-1] if turns else None
         before = None if last is None else last.speaker
-        if problem := _misplaced(speaker, before):
+        if problem := _find_order_problem(speaker, before):
             raise WireError(problem, where=where)
-        if last is None or not _joins(speaker, last.speaker):
-            turns.append(_Turn(speaker, n, [message]))
+        if last is None or not _joins_turn(speaker, last.speaker):
+            turns.append(_ShareGptTurn(speaker, n, [message]))
             continue
         last.speaker = speaker
         last.messages.append(message)
         if speaker != "observation":
-            lost.append(Lost(where, "follows a message of the same side; joined with it"))
+            lost.append(Dropped(where, "follows a message of the same side; joined with it"))
     return turns
 
 
-def _speaker(message: Message, where: str) -> str:
+def _choose_speaker(message: Message, where: str) -> str:
     if message.role == "assistant":
         return "function_call" if message.tool_calls else "gpt"
     known = {"system": "system", "developer": "system", "user": "human", "tool": "observation"}
@@ -133,12 +135,12 @@ def _speaker(message: Message, where: str) -> str:
     return known[message.role]
 
 
-def _joins(speaker: str, before: str) -> bool:
+def _joins_turn(speaker: str, before: str) -> bool:
     """Whether a message belongs to the turn before it."""
     return speaker == before != "function_call" or (before, speaker) == ("gpt", "function_call")
 
 
-def _misplaced(speaker: str, before: str | None) -> str | None:
+def _find_order_problem(speaker: str, before: str | None) -> str | None:
     """Why LLaMA-Factory would drop a conversation in which one turn follows the other."""
     if speaker == "system":
         return None if before in (None, "system") else "a system message is not the first"
@@ -154,66 +156,76 @@ def _misplaced(speaker: str, before: str | None) -> str | None:
     return None
 
 
-def _write(turn: _Turn, lost: list[Lost]) -> dict[str, Any]:
+def _write_sharegpt_turn(turn: _ShareGptTurn, lost: list[Dropped]) -> dict[str, Any]:
     if turn.speaker == "observation":
-        return {"from": "observation", "value": _NEXT_ANSWER.join(m.text for m in turn.messages)}
+        return {
+            "from": "observation",
+            "value": _ANSWER_SEPARATOR.join(m.text for m in turn.messages),
+        }
     if turn.speaker != "function_call":
         return {"from": turn.speaker, "value": turn.text}
     where = f"messages[{turn.start + len(turn.messages) - 1}]"
     calls = [
-        {"name": call.name, "arguments": plain_arguments(call, f"{where}.tool_calls[{n}]", lost)}
+        {
+            "name": call.name,
+            "arguments": write_plain_arguments(call, f"{where}.tool_calls[{n}]", lost),
+        }
         for n, call in enumerate(turn.messages[-1].tool_calls)
     ]
     value = json.dumps(calls[0] if len(calls) == 1 else calls, ensure_ascii=False)
-    value = _MARKS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    value = _TEMPLATE_MARK.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
     if turn.text:
-        if _OPEN in turn.text:
-            raise WireError(f"the text beside a call contains `{_OPEN}`", where=where)
-        value = f"{turn.text}\n{_OPEN}{value}{_CLOSE}"
+        if _CALL_OPEN_TAG in turn.text:
+            raise WireError(f"the text beside a call contains `{_CALL_OPEN_TAG}`", where=where)
+        value = f"{turn.text}\n{_CALL_OPEN_TAG}{value}{_CALL_CLOSE_TAG}"
     return {"from": "function_call", "value": value}
 
 
-def _report(message: Message, where: str, lost: list[Lost]) -> None:
+def _report_dropped_fields(message: Message, where: str, lost: list[Dropped]) -> None:
     if message.reasoning is not None:
-        lost.append(Lost(f"{where}.reasoning", "no place for `reasoning`; left out"))
+        lost.append(Dropped(f"{where}.reasoning", "no place for `reasoning`; left out"))
     if message.role == "developer":
-        lost.append(Lost(f"{where}.role", "`developer` is written as `system`"))
-    report_homeless(message, where, lost)
+        lost.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
+    report_unsupported_fields(message, where, lost)
     report_extras(message.__pydantic_extra__, "", where, lost)
 
 
-def _read(turn: Mapping[str, Any], where: str, messages: list[Message]) -> None:
+def _read_sharegpt_turn(turn: Mapping[str, Any], where: str, messages: list[Message]) -> None:
     """Add a turn. A call belongs to the text before it, an answer to the first open call."""
     speaker = turn.get("from", turn.get("role"))
-    value = text_at(turn.get("value", turn.get("content")), f"{where}.value")
+    value = expect_text(turn.get("value", turn.get("content")), f"{where}.value")
     if speaker == "function_call":
-        text, calls = _read_calls(value, where, len(messages))
+        text, calls = _read_sharegpt_calls(value, where, len(messages))
         last = messages[-1] if messages else None
         if last is not None and last.role == "assistant" and not last.tool_calls and not text:
             messages[-1] = last.model_copy(update={"tool_calls": calls})
         else:
             messages.append(Message(role="assistant", content=text, tool_calls=calls))
         return
-    if speaker not in _ROLES:
-        raise WireError(f"{speaker!r} is none of {', '.join(_ROLES)}", where=f"{where}.from")
-    role = _ROLES[speaker]
+    if speaker not in _SHAREGPT_ROLES:
+        raise WireError(
+            f"{speaker!r} is none of {', '.join(_SHAREGPT_ROLES)}", where=f"{where}.from"
+        )
+    role = _SHAREGPT_ROLES[speaker]
     if role != "tool":
-        messages.append(validated(Message, {"role": role, "content": value}, where))
+        messages.append(validate_wire(Message, {"role": role, "content": value}, where))
         return
-    waiting = _unanswered(messages)
-    answers = value.split(_NEXT_ANSWER)
+    waiting = _find_unanswered_calls(messages)
+    answers = value.split(_ANSWER_SEPARATOR)
     for n, answer in enumerate(answers if len(answers) <= len(waiting) else [value]):
         fields: dict[str, Any] = {"role": role, "content": answer}
         if waiting:
             fields |= {"tool_call_id": waiting[n].id, "name": waiting[n].name}
-        messages.append(validated(Message, fields, where))
+        messages.append(validate_wire(Message, fields, where))
 
 
-def _read_calls(value: str, where: str, place: int) -> tuple[str | None, tuple[ToolCall, ...]]:
+def _read_sharegpt_calls(
+    value: str, where: str, place: int
+) -> tuple[str | None, tuple[ToolCall, ...]]:
     """The text beside the calls, and the calls."""
     text: str | None = None
-    if value.endswith(_CLOSE):
-        text, _, value = value.removesuffix(_CLOSE).partition(_OPEN)
+    if value.endswith(_CALL_CLOSE_TAG):
+        text, _, value = value.removesuffix(_CALL_CLOSE_TAG).partition(_CALL_OPEN_TAG)
         text = text.removesuffix("\n") or None
     try:
         given = json.loads(value)
@@ -221,13 +233,13 @@ def _read_calls(value: str, where: str, place: int) -> tuple[str | None, tuple[T
         raise WireError("is not the JSON of a call", where=f"{where}.value") from None
     listed = given if isinstance(given, list) else [given]
     calls = tuple(
-        validated(ToolCall, {"id": f"call_{place}_{n}", **mapping_at(each, where)}, where)
+        validate_wire(ToolCall, {"id": f"call_{place}_{n}", **expect_mapping(each, where)}, where)
         for n, each in enumerate(listed)
     )
     return text, calls
 
 
-def _unanswered(messages: list[Message]) -> tuple[ToolCall, ...]:
+def _find_unanswered_calls(messages: list[Message]) -> tuple[ToolCall, ...]:
     """The calls of the last assistant turn that no answer follows yet, in order."""
     for answered, message in enumerate(reversed(messages)):
         if message.role != "tool":

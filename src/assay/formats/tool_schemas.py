@@ -7,12 +7,12 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, Sample, ToolSpec
 
-from .conversion import Lost, mapping_at, sequence_at, storable, validated
+from .conversion import Dropped, expect_mapping, expect_sequence, make_storable, validate_wire
 
-_UNTOLD = "tools are called, but which tools the model was told of is not recorded"
+_UNKNOWN_TOOLS_NOTE = "tools are called, but which tools the model was told of is not recorded"
 
 
-def tools_of(sample: Sample) -> list[dict[str, Any]]:
+def find_tools(sample: Sample) -> list[dict[str, Any]]:
     """The tools of a sample as `{"type": "function", "function": …}`; empty when none are known.
 
     They are looked for under `tools`: in the trajectory, in the dataset row, in the metadata.
@@ -35,31 +35,31 @@ def read_tools(given: object, where: str) -> list[dict[str, Any]]:
             given = json.loads(given)
         except (ValueError, RecursionError):
             raise WireError("is not JSON", where=where) from None
-    tools = sequence_at(given, where)
-    return [_tool(each, f"{where}[{n}]") for n, each in enumerate(tools)]
+    tools = expect_sequence(given, where)
+    return [_read_tool_schema(each, f"{where}[{n}]") for n, each in enumerate(tools)]
 
 
-def _tool(given: object, where: str) -> dict[str, Any]:
+def _read_tool_schema(given: object, where: str) -> dict[str, Any]:
     if isinstance(given, ToolSpec):
         given = given.model_dump()
-    data = mapping_at(given, where)
+    data = expect_mapping(given, where)
     function = data.get("function")
-    spec = validated(ToolSpec, function if isinstance(function, Mapping) else data, where)
+    spec = validate_wire(ToolSpec, function if isinstance(function, Mapping) else data, where)
     # As it came, without defaults: a schema that a model was never shown must not appear.
-    written = storable(dict(function if isinstance(function, Mapping) else data))
+    written = make_storable(dict(function if isinstance(function, Mapping) else data))
     written.pop("type", None)
     written.setdefault("parameters", spec.parameters)
     return {"type": "function", "function": written}
 
 
-def tools_json(tools: list[dict[str, Any]]) -> str:
+def write_tools_json(tools: list[dict[str, Any]]) -> str:
     """Tools as JSON text: a column of schemas has no one type, a column of text has."""
     return json.dumps(tools, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def report_untold(
-    messages: Iterable[Message], tools: list[dict[str, Any]], lost: list[Lost]
+def report_unknown_tools(
+    messages: Iterable[Message], tools: list[dict[str, Any]], lost: list[Dropped]
 ) -> None:
     """Report calls of tools where no tool is known: a template would not show them."""
     if not tools and any(message.tool_calls for message in messages):
-        lost.append(Lost("tools", _UNTOLD))
+        lost.append(Dropped("tools", _UNKNOWN_TOOLS_NOTE))

@@ -11,10 +11,10 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, Sample, Status, Trajectory
 
-from .agent_turns import asked_of, in_words, turns_of
-from .conversion import Converted, Lost, mapping_at, sequence_at, validated
+from .agent_turns import flatten_to_text, get_prompt_messages, split_agent_turns
+from .conversion import Converted, Dropped, expect_mapping, expect_sequence, validate_wire
 from .huggingface import from_huggingface, to_huggingface
-from .tool_schemas import read_tools, report_untold, tools_of
+from .tool_schemas import find_tools, read_tools, report_unknown_tools
 
 VERL_COLUMNS: Mapping[str, Any] = {
     "data_source": str,
@@ -30,18 +30,18 @@ SKYRL_COLUMNS: Mapping[str, Any] = {
     "reward_spec": {"method": str, "ground_truth": str},
     "extra_info": {"index": int, "id": str},
 }
-_TEXT_TURNS = frozenset({"role", "content"})
+_TEXT_TURN_KEYS = frozenset({"role", "content"})
 _UNKNOWN_SOURCE = "assay"
 
 
 def to_verl(sample: Sample) -> Converted[dict[str, Any]]:
     """A row of prompts for verl's RL trainers."""
-    lost: list[Lost] = []
+    lost: list[Dropped] = []
     row = {
-        "data_source": _word(sample, "data_source") or _UNKNOWN_SOURCE,
-        "prompt": _prompt(sample, lost),
-        "ability": _word(sample, "ability"),
-        "reward_model": {"style": "rule", "ground_truth": _truth(sample)},
+        "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
+        "prompt": _write_verl_prompt(sample, lost),
+        "ability": _find_text_value(sample, "ability"),
+        "reward_model": {"style": "rule", "ground_truth": _write_ground_truth(sample)},
         "extra_info": {"index": sample.index, "id": sample.id},
     }
     return Converted(row, tuple(lost))
@@ -49,12 +49,12 @@ def to_verl(sample: Sample) -> Converted[dict[str, Any]]:
 
 def to_skyrl(sample: Sample) -> Converted[dict[str, Any]]:
     """A row of prompts for SkyRL. Without an `env_class` the training configuration names it."""
-    lost: list[Lost] = []
+    lost: list[Dropped] = []
     row = {
-        "data_source": _word(sample, "data_source") or _UNKNOWN_SOURCE,
-        "prompt": _prompt(sample, lost),
-        "env_class": _word(sample, "env_class"),
-        "reward_spec": {"method": "rule", "ground_truth": _truth(sample)},
+        "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
+        "prompt": _write_verl_prompt(sample, lost),
+        "env_class": _find_text_value(sample, "env_class"),
+        "reward_spec": {"method": "rule", "ground_truth": _write_ground_truth(sample)},
         "extra_info": {"index": sample.index, "id": sample.id},
     }
     return Converted(row, tuple(lost))
@@ -62,41 +62,43 @@ def to_skyrl(sample: Sample) -> Converted[dict[str, Any]]:
 
 def to_verl_sft(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `messages` and `tools` for verl, which trains on every assistant turn."""
-    lost: list[Lost] = []
-    turns = turns_of(sample)
+    lost: list[Dropped] = []
+    turns = split_agent_turns(sample)
     if turns.foreign:
         raise WireError(
             "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
         )
-    turns.report_cut(lost)
-    tools = tools_of(sample)
-    report_untold(turns.made, tools, lost)
-    converted = to_huggingface(in_words([*turns.context, *turns.made]))
+    turns.report_trailing_messages(lost)
+    tools = find_tools(sample)
+    report_unknown_tools(turns.made, tools, lost)
+    converted = to_huggingface(flatten_to_text([*turns.context, *turns.made]))
     return Converted({"messages": converted.value, "tools": tools}, (*lost, *converted.lost))
 
 
 def from_verl(row: Mapping[str, Any]) -> Sample:
     """The sample of a row written here, for verl or for SkyRL."""
-    data = mapping_at(row, "row")
+    data = expect_mapping(row, "row")
     if "messages" in data:
-        return _from_messages(data)
+        return _read_verl_messages(data)
     reward = data.get("reward_model") or data.get("reward_spec") or {}
-    info = mapping_at(data.get("extra_info") or {}, "extra_info")
+    info = expect_mapping(data.get("extra_info") or {}, "extra_info")
     fields = {
         "id": str(info.get("id") or ""),
         "index": info.get("index"),
-        "prompt": from_huggingface(sequence_at(data.get("prompt"), "prompt")),
-        "ground_truth": mapping_at(reward, "reward_model").get("ground_truth"),
+        "prompt": from_huggingface(expect_sequence(data.get("prompt"), "prompt")),
+        "ground_truth": expect_mapping(reward, "reward_model").get("ground_truth"),
         "input": {
             key: data[key] for key in ("data_source", "ability", "env_class") if data.get(key)
         },
     }
-    return validated(Sample, fields, "row")
+    return validate_wire(Sample, fields, "row")
 
 
-def _from_messages(data: Mapping[str, Any]) -> Sample:
-    wire = _without_nulls(sequence_at(data["messages"], "messages"))
-    messages = from_huggingface([{"content": "", **mapping_at(each, "message")} for each in wire])
+def _read_verl_messages(data: Mapping[str, Any]) -> Sample:
+    wire = _strip_parquet_nulls(expect_sequence(data["messages"], "messages"))
+    messages = from_huggingface(
+        [{"content": "", **expect_mapping(each, "message")} for each in wire]
+    )
     start = next((n for n, each in enumerate(messages) if each.role == "assistant"), len(messages))
     fields: dict[str, Any] = {
         "prompt": messages[:start],
@@ -104,26 +106,28 @@ def _from_messages(data: Mapping[str, Any]) -> Sample:
         "status": Status.COMPLETED,
     }
     if data.get("tools"):
-        fields["metadata"] = {"tools": read_tools(_without_nulls(data["tools"]), "tools")}
-    return validated(Sample, fields, "row")
+        fields["metadata"] = {"tools": read_tools(_strip_parquet_nulls(data["tools"]), "tools")}
+    return validate_wire(Sample, fields, "row")
 
 
-def _without_nulls(value: Any) -> Any:
+def _strip_parquet_nulls(value: Any) -> Any:
     """The value without the keys that Parquet padded its objects with."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _strip_parquet_nulls(each) for key, each in value.items() if each is not None}
+    return (
+        [_strip_parquet_nulls(each) for each in value] if isinstance(value, list | tuple) else value
+    )
 
 
-def _prompt(sample: Sample, lost: list[Lost]) -> list[dict[str, Any]]:
-    asked = asked_of(sample)
+def _write_verl_prompt(sample: Sample, lost: list[Dropped]) -> list[dict[str, Any]]:
+    asked = get_prompt_messages(sample)
     if not asked:
         raise WireError("has no prompt", where=f"sample {sample.id}")
     _refuse_calls(asked, sample)
-    converted = to_huggingface(in_words(asked))
+    converted = to_huggingface(flatten_to_text(asked))
     for n, wire in enumerate(converted.value):
-        for key in wire.keys() - _TEXT_TURNS:
-            lost.append(Lost(f"messages[{n}].{key}", f"no place for `{key}`; left out"))
+        for key in wire.keys() - _TEXT_TURN_KEYS:
+            lost.append(Dropped(f"messages[{n}].{key}", f"no place for `{key}`; left out"))
     lost += converted.lost
     return [{key: wire[key] for key in ("role", "content")} for wire in converted.value]
 
@@ -135,19 +139,19 @@ def _refuse_calls(messages: Sequence[Message], sample: Sample) -> None:
         )
 
 
-def _truth(sample: Sample) -> str | None:
+def _write_ground_truth(sample: Sample) -> str | None:
     truth = sample.ground_truth
-    return truth if truth is None or isinstance(truth, str) else _json(truth)
+    return truth if truth is None or isinstance(truth, str) else _write_verl_json(truth)
 
 
-def _word(sample: Sample, key: str) -> str | None:
+def _find_text_value(sample: Sample, key: str) -> str | None:
     for holder in (sample.input, sample.metadata):
         if isinstance(holder.get(key), str) and holder[key]:
             return str(holder[key])
     return None
 
 
-def _json(value: Any) -> str:
+def _write_verl_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError) as error:

@@ -13,18 +13,24 @@ from assay.types import Message, Sample, Status, Trajectory
 
 from .conversion import (
     Converted,
-    Lost,
-    mapping_at,
-    optional_text_at,
-    sequence_at,
-    storable,
-    text_at,
-    validated,
+    Dropped,
+    expect_mapping,
+    expect_optional_text,
+    expect_sequence,
+    expect_text,
+    make_storable,
+    validate_wire,
 )
 from .eval_record import ResponseMode
-from .eval_turns import Turn, Turns
+from .eval_turns import EvalTurn, EvalTurns
 from .gemini import from_gemini
-from .vertex_events import AgentHistory, TurnsReader, noted, opening, read_event
+from .vertex_events import (
+    AgentDataReader,
+    AgentHistory,
+    get_opening_messages,
+    read_event,
+    to_session_message,
+)
 
 VERTEX_KEYS = (
     "session_id",
@@ -57,7 +63,7 @@ def to_vertex(
     """
     if max_output_chars is not None and max_output_chars < 1:
         raise ConfigError(f"max_output_chars={max_output_chars} is less than 1", where="to_vertex")
-    turns = Turns({})
+    turns = EvalTurns({})
     for index, message in enumerate(sample.messages):
         turns.take(message, f"messages[{index}]")
     asked = [place for place, turn in enumerate(turns.turns) if turn.role == "user"]
@@ -69,18 +75,20 @@ def to_vertex(
             hint="leave the session out",
         )
     history = AgentHistory(max_output_chars, reasoning)
-    history.take_sample(sample)
+    history.add_sample(sample)
     lost = list(history.lost)
     if sample.trajectory is not None and sample.trajectory.calls:
-        lost.append(Lost("trajectory.calls", "what each model call consumed; left out"))
-    row = _row(sample, turns, history, response_mode)
+        lost.append(Dropped("trajectory.calls", "what each model call consumed; left out"))
+    row = _build_vertex_row(sample, turns, history, response_mode)
     row["prompt"] = turns.turns[asked[-1]].content
     row["conversation_history"] = [turn.content for turn in turns.turns[: asked[-1]]]
     return Converted({key: row[key] for key in VERTEX_KEYS}, tuple(lost))
 
 
-def _row(sample: Sample, turns: Turns, history: AgentHistory, mode: ResponseMode) -> dict[str, Any]:
-    response = _response(turns.turns[-1], mode)
+def _build_vertex_row(
+    sample: Sample, turns: EvalTurns, history: AgentHistory, mode: ResponseMode
+) -> dict[str, Any]:
+    response = _choose_vertex_response(turns.turns[-1], mode)
     created = sample.input.get("created")
     truth = sample.ground_truth
     return {
@@ -90,20 +98,20 @@ def _row(sample: Sample, turns: Turns, history: AgentHistory, mode: ResponseMode
         "instruction": "\n\n".join(history.instruction),
         "response": {"role": "model", "parts": [{"text": response}]},
         "reference": truth if isinstance(truth, str) and truth else None,
-        "intermediate_events": _intermediate(history.turns, mode, response),
+        "intermediate_events": _collect_intermediate_events(history.turns, mode, response),
         "agent_data": history.to_agent_data(),
-        "metadata": _metadata(sample, turns, mode),
+        "metadata": _build_vertex_metadata(sample, turns, mode),
     }
 
 
-def _response(last: Turn, mode: ResponseMode) -> str:
+def _choose_vertex_response(last: EvalTurn, mode: ResponseMode) -> str:
     if mode == "turn":
         return last.text
     said = last.after_tools or last.texts
     return said[-1] if said else ""
 
 
-def _intermediate(
+def _collect_intermediate_events(
     turns: list[list[dict[str, Any]]], mode: ResponseMode, response: str
 ) -> list[dict[str, Any]]:
     """The last turn's events without what the row says elsewhere: prompt and response."""
@@ -116,7 +124,7 @@ def _intermediate(
         parts = event["content"]["parts"]
         final = number == len(last) - 1
         if mode == "turn" or final:
-            parts = [part for part in parts if not _says(part, response, final=final)]
+            parts = [part for part in parts if not _is_response_text(part, response, final=final)]
         if parts:
             written = {"event_id": f"{place}.{number}", "author": event["author"]}
             if "event_time" in event:
@@ -125,7 +133,7 @@ def _intermediate(
     return events
 
 
-def _says(part: Mapping[str, Any], response: str, *, final: bool) -> bool:
+def _is_response_text(part: Mapping[str, Any], response: str, *, final: bool) -> bool:
     """Whether a part is words of the response."""
     if "text" not in part or part.get("thought"):
         return False
@@ -133,7 +141,7 @@ def _says(part: Mapping[str, Any], response: str, *, final: bool) -> bool:
     return text in response if final else bool(text)
 
 
-def _metadata(sample: Sample, turns: Turns, mode: ResponseMode) -> dict[str, Any]:
+def _build_vertex_metadata(sample: Sample, turns: EvalTurns, mode: ResponseMode) -> dict[str, Any]:
     roles = [turn.role for turn in turns.turns]
     return {
         "source": str(sample.metadata.get("source", "unknown")),
@@ -153,7 +161,7 @@ def from_vertex(row: Mapping[str, Any]) -> Sample:
 
     Raises `WireError` for what is not such a row.
     """
-    data = mapping_at(storable(dict(mapping_at(row, "row"))), "row")
+    data = expect_mapping(make_storable(dict(expect_mapping(row, "row"))), "row")
     if "request" in data:
         raise WireError(
             "is a row of the Gemini layout, in which the SDK sees no tool calls",
@@ -162,59 +170,65 @@ def from_vertex(row: Mapping[str, Any]) -> Sample:
         )
     subagents: list[Sample] = []
     if data.get("agent_data"):
-        reader = TurnsReader(mapping_at(_parsed(data["agent_data"], "agent_data"), "agent_data"))
+        reader = AgentDataReader(
+            expect_mapping(_parse_if_json(data["agent_data"], "agent_data"), "agent_data")
+        )
         messages, subagents = reader.messages, reader.subagents()
     else:
         messages = _read_columns(data)
     instruction = data.get("instruction")
     if instruction and (not messages or messages[0].role != "system"):
-        text = text_at(instruction, "instruction")
+        text = expect_text(instruction, "instruction")
         messages.insert(0, Message(role="system", content=text))
-    return _sample(data, messages, subagents)
+    return _build_vertex_sample(data, messages, subagents)
 
 
-def _parsed(value: object, where: str) -> object:
+def _parse_if_json(value: object, where: str) -> object:
     """`value`, or what it says as JSON: the SDK reads either."""
     if not isinstance(value, str):
         return value
     try:
-        return storable(json.loads(value))
+        return make_storable(json.loads(value))
     except (ValueError, RecursionError) as error:
         raise WireError(f"is not JSON: {error}", where=where) from None
 
 
 def _read_columns(data: Mapping[str, Any]) -> list[Message]:
-    history = _parsed(data.get("conversation_history") or [], "conversation_history")
+    history = _parse_if_json(data.get("conversation_history") or [], "conversation_history")
     contents = [
-        _content(each, f"conversation_history[{n}]")
-        for n, each in enumerate(sequence_at(history, "conversation_history"))
+        _to_vertex_content(each, f"conversation_history[{n}]")
+        for n, each in enumerate(expect_sequence(history, "conversation_history"))
     ]
-    contents.append(_content(data.get("prompt"), "prompt", role="user"))
+    contents.append(_to_vertex_content(data.get("prompt"), "prompt", role="user"))
     messages = [
-        noted(message, "agent", None)
+        to_session_message(message, "agent", None)
         for each in contents
         for message in from_gemini([{"role": "user", **each}])
     ]
-    events = sequence_at(data.get("intermediate_events") or [], "intermediate_events")
+    events = expect_sequence(data.get("intermediate_events") or [], "intermediate_events")
     for n, event in enumerate(events):
-        fields = mapping_at(event, f"intermediate_events[{n}]")
+        fields = expect_mapping(event, f"intermediate_events[{n}]")
         author = str(fields.get("author") or "agent")
         messages += read_event(fields, author, f"intermediate_events[{n}]")
-    answer = {"role": "model", **_content(data.get("response"), "response", role="model")}
-    return messages + [noted(message, "agent", None) for message in from_gemini([answer])]
+    answer = {"role": "model", **_to_vertex_content(data.get("response"), "response", role="model")}
+    return messages + [
+        to_session_message(message, "agent", None) for message in from_gemini([answer])
+    ]
 
 
-def _content(value: object, where: str, *, role: str = "user") -> dict[str, Any]:
+def _to_vertex_content(value: object, where: str, *, role: str = "user") -> dict[str, Any]:
     if isinstance(value, str):
         return {"role": role, "parts": [{"text": value}]}
-    content = dict(mapping_at(value, where))
+    content = dict(expect_mapping(value, where))
     if isinstance(content.get("content"), str):
         return {"role": content.get("role", role), "parts": [{"text": content["content"]}]}
     return content
 
 
-def _sample(data: Mapping[str, Any], messages: list[Message], subagents: list[Sample]) -> Sample:
-    said = mapping_at(data.get("metadata") or {}, "metadata")
+def _build_vertex_sample(
+    data: Mapping[str, Any], messages: list[Message], subagents: list[Sample]
+) -> Sample:
+    said = expect_mapping(data.get("metadata") or {}, "metadata")
     metadata: dict[str, Any] = {"source": said["source"]} if "source" in said else {}
     rest = {key: value for key, value in data.items() if key not in VERTEX_KEYS}
     if rest:
@@ -224,9 +238,9 @@ def _sample(data: Mapping[str, Any], messages: list[Message], subagents: list[Sa
     reason = said.get("finish_reason")
     status = said.get("status")
     fields = {
-        "id": optional_text_at(data.get("session_id"), "session_id") or "",
+        "id": expect_optional_text(data.get("session_id"), "session_id") or "",
         "input": {key: data[key] for key in ("title", "created") if data.get(key)},
-        "prompt": opening(messages),
+        "prompt": get_opening_messages(messages),
         "ground_truth": data.get("reference"),
         "trajectory": Trajectory(
             messages=messages,
@@ -237,4 +251,4 @@ def _sample(data: Mapping[str, Any], messages: list[Message], subagents: list[Sa
         "status": status if status in list(Status) else Status.COMPLETED,
         "metadata": metadata,
     }
-    return validated(Sample, fields, "row")
+    return validate_wire(Sample, fields, "row")

@@ -15,19 +15,19 @@ from assay.errors import WireError
 from assay.types import Message, Sample, TextBlock, ToolCall, Trajectory
 
 from .conversion import (
-    Lost,
-    mapping_at,
-    namespace_of,
-    optional_text_at,
-    plain_arguments,
-    sequence_at,
-    validated,
+    Dropped,
+    expect_mapping,
+    expect_optional_text,
+    expect_sequence,
+    get_namespace,
+    validate_wire,
+    write_plain_arguments,
 )
-from .eval_turns import UNANSWERED, marker
+from .eval_turns import UNANSWERED_RESPONSE, format_block_marker
 from .gemini import from_gemini
 from .output_limits import cut_text
 
-_DEEPEST = 8
+_MAX_SUBAGENT_DEPTH = 8
 
 
 @dataclass
@@ -43,15 +43,15 @@ class AgentHistory:
     agents: dict[str, dict[str, Any]] = field(default_factory=dict)
     turns: list[list[dict[str, Any]]] = field(default_factory=list)
     instruction: list[str] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[Dropped] = field(default_factory=list)
     _calls: int = 0
     _user_speaks: bool = False
     """Whether all events of the last turn are the user's."""
 
-    def take_sample(self, sample: Sample) -> None:
+    def add_sample(self, sample: Sample) -> None:
         """Add everything that was said in a sample, and in those of its subagents."""
-        source = _word(sample.metadata.get("source")) or "agent"
-        _Speaker(self, sample, _agent_of(sample, source)).speak()
+        source = _to_nonempty_text(sample.metadata.get("source")) or "agent"
+        _AgentWriter(self, sample, _find_agent_name(sample, source)).write_events()
 
     def to_agent_data(self) -> dict[str, Any]:
         """The object that a row carries."""
@@ -69,14 +69,14 @@ class AgentHistory:
         self._user_speaks &= event["author"] == "user"
         self.turns[-1].append(event)
 
-    def next_call_id(self) -> str:
+    def make_call_id(self) -> str:
         """An id for a call that has none, by which its answer can be found."""
         self._calls += 1
         return f"call_{self._calls}"
 
 
 @dataclass
-class _Speaker:
+class _AgentWriter:
     """One agent's part in the history."""
 
     history: AgentHistory
@@ -95,88 +95,90 @@ class _Speaker:
     _author: str = ""
     """Who spoke last: a session may pass from one agent to another."""
 
-    def speak(self) -> None:
+    def write_events(self) -> None:
         self._author = self.name
-        self._register(self.name)
+        self._register_agent(self.name)
         for index, message in enumerate(self.sample.messages):
             where = f"{self.at}messages[{index}]"
             if message.role in ("tool", "function"):
-                self._answer(message, where)
+                self._add_tool_message(message, where)
                 continue
             self._close_calls()
             if message.role == "user":
-                event = self._event(self.caller, "user", self._words(message, where), message)
+                event = self._build_event(
+                    self.caller, "user", self._write_text_parts(message, where), message
+                )
                 self.history.add(event, begins=self.caller == "user")
             elif message.role == "assistant":
-                self._say(message, where)
+                self._add_assistant_message(message, where)
             else:
-                self._instruct(message, where, first=index == 0)
+                self._add_instruction(message, where, first=index == 0)
         self._close_calls()
         self._report_unlinked()
 
-    def _register(self, name: str) -> None:
+    def _register_agent(self, name: str) -> None:
         self.history.agents.setdefault(name, {"agent_id": name})
 
-    def _instruct(self, message: Message, where: str, *, first: bool) -> None:
+    def _add_instruction(self, message: Message, where: str, *, first: bool) -> None:
         if not first or message.role not in ("system", "developer"):
             what = f"no place for a {message.role} message here; left out"
-            self.history.lost.append(Lost(where, what))
+            self.history.lost.append(Dropped(where, what))
             return
         self.history.agents[self.name]["instruction"] = message.text
         if not self.depth:
             self.history.instruction.append(message.text)
 
-    def _say(self, message: Message, where: str) -> None:
-        named = _word((message.details or {}).get("agent")) if not self.depth else None
+    def _add_assistant_message(self, message: Message, where: str) -> None:
+        named = _to_nonempty_text((message.details or {}).get("agent")) if not self.depth else None
         self._author = named or self.name
-        self._register(self._author)
+        self._register_agent(self._author)
         parts: list[dict[str, Any]] = []
         if message.reasoning and self.history.reasoning:
             parts.append({"text": message.reasoning, "thought": True})
         elif message.reasoning:
-            self.history.lost.append(Lost(f"{where}.reasoning", "left out as asked"))
-        parts += [part for part in self._words(message, where) if part["text"]]
+            self.history.lost.append(Dropped(f"{where}.reasoning", "left out as asked"))
+        parts += [part for part in self._write_text_parts(message, where) if part["text"]]
         for place, call in enumerate(message.tool_calls):
-            call_id = call.id or self.history.next_call_id()
+            call_id = call.id or self.history.make_call_id()
             at = f"{where}.tool_calls[{place}]"
-            arguments = plain_arguments(call, at, self.history.lost)
+            arguments = write_plain_arguments(call, at, self.history.lost)
             function = {"id": call_id, "name": call.name, "args": arguments}
             parts.append({"function_call": function})
             self._open[self._asked] = call, call_id
             self._open_by_id.setdefault(call.id, deque()).append(self._asked)
             self._asked += 1
-        event = self._event(self._author, "model", parts or [{"text": ""}], message)
+        event = self._build_event(self._author, "model", parts or [{"text": ""}], message)
         self.history.add(event)
 
-    def _words(self, message: Message, where: str) -> list[dict[str, Any]]:
+    def _write_text_parts(self, message: Message, where: str) -> list[dict[str, Any]]:
         words = [message.text] if message.text else []
         blocks = () if isinstance(message.content, str) else message.content or ()
         for position, block in enumerate(blocks):
             if not isinstance(block, TextBlock):
-                words.append(marker(block))
+                words.append(format_block_marker(block))
                 at = f"{where}.content[{position}]"
-                self.history.lost.append(Lost(at, f"written as {words[-1]!r}"))
+                self.history.lost.append(Dropped(at, f"written as {words[-1]!r}"))
         return [{"text": "\n\n".join(words)}]
 
-    def _answer(self, message: Message, where: str) -> None:
-        found = self._next_open(message.tool_call_id)
+    def _add_tool_message(self, message: Message, where: str) -> None:
+        found = self._take_open_call(message.tool_call_id)
         if found is None:
-            self.history.lost.append(Lost(where, "answers no call; left out"))
+            self.history.lost.append(Dropped(where, "answers no call; left out"))
             return
         call, call_id = found
         details = message.details or {}
-        if child := _word(details.get("subagent")):
-            self._delegate(child, where)
+        if child := _to_nonempty_text(details.get("subagent")):
+            self._add_subagent(child, where)
         response = details.get("response")
         if not isinstance(response, Mapping):
             failed = bool(details.get("failed", details.get("is_error", False)))
-            text = "\n\n".join(part["text"] for part in self._words(message, where))
-            response = {"error" if failed else "output": self._cut(text, where)}
+            text = "\n\n".join(part["text"] for part in self._write_text_parts(message, where))
+            response = {"error" if failed else "output": self._cut_output(text, where)}
             if type(code := details.get("exit_code")) is int:
                 response["exit_code"] = code
-        self._respond(call, call_id, dict(response), message)
+        self._add_tool_response(call, call_id, dict(response), message)
 
-    def _next_open(self, call_id: str | None) -> tuple[ToolCall, str] | None:
+    def _take_open_call(self, call_id: str | None) -> tuple[ToolCall, str] | None:
         """The first call that an answer with this id may be of; it is open no longer."""
         if call_id is None:
             return self._open.pop(next(iter(self._open))) if self._open else None
@@ -188,29 +190,29 @@ class _Speaker:
                 return found
         return None
 
-    def _cut(self, text: str, where: str) -> str:
+    def _cut_output(self, text: str, where: str) -> str:
         limit = self.history.max_output_chars
         if limit is None or len(text) <= limit:
             return text
-        self.history.lost.append(Lost(f"{where}.content", f"cut to {limit} characters"))
+        self.history.lost.append(Dropped(f"{where}.content", f"cut to {limit} characters"))
         return cut_text(text, limit)
 
-    def _respond(
+    def _add_tool_response(
         self, call: ToolCall, call_id: str, response: dict[str, Any], message: Message | None
     ) -> None:
         function = {"id": call_id, "name": call.name, "response": response}
         part = {"function_response": function}
         last = self.history.turns[-1][-1] if self.history.turns else None
         # Answers to the calls of one message stand together, as parallel calls need it.
-        beside = last is not None and responds(last) and last["author"] == self._author
+        beside = last is not None and is_tool_response(last) and last["author"] == self._author
         if last is not None and beside:
             last["content"]["parts"].append(part)
         else:
-            self.history.add(self._event(self._author, "user", [part], message))
+            self.history.add(self._build_event(self._author, "user", [part], message))
 
     def _close_calls(self) -> None:
         for call, call_id in self._open.values():
-            self._respond(call, call_id, {"error": UNANSWERED}, None)
+            self._add_tool_response(call, call_id, {"error": UNANSWERED_RESPONSE}, None)
         self._open, self._open_by_id = {}, {}
 
     def _report_unlinked(self) -> None:
@@ -219,45 +221,49 @@ class _Speaker:
         for place, each in enumerate(found if isinstance(found, list) else []):
             if not isinstance(each, Mapping) or each.get("id") not in linked:
                 where = f"{self.at}metadata.subagents[{place}]"
-                self.history.lost.append(Lost(where, "no call started it; left out"))
+                self.history.lost.append(Dropped(where, "no call started it; left out"))
 
-    def _delegate(self, child: str, where: str) -> None:
+    def _add_subagent(self, child: str, where: str) -> None:
         """Add what a subagent did, when its sample is here."""
         found = self.sample.metadata.get("subagents")
         for place, each in enumerate(found if isinstance(found, list) else []):
             if not isinstance(each, Mapping) or each.get("id") != child:
                 continue
             at = f"{self.at}metadata.subagents[{place}]"
-            if self.depth >= _DEEPEST:
-                self.history.lost.append(Lost(at, "subagents too deep inside each other; left out"))
+            if self.depth >= _MAX_SUBAGENT_DEPTH:
+                self.history.lost.append(
+                    Dropped(at, "subagents too deep inside each other; left out")
+                )
                 return
-            sample = validated(Sample, each, at)
-            name = f"{_agent_of(sample, 'subagent')}:{child}"
+            sample = validate_wire(Sample, each, at)
+            name = f"{_find_agent_name(sample, 'subagent')}:{child}"
             children = self.history.agents[self._author].setdefault("sub_agents", [])
             children.append(name)
-            _Speaker(self.history, sample, name, self._author, f"{at}.", self.depth + 1).speak()
+            _AgentWriter(
+                self.history, sample, name, self._author, f"{at}.", self.depth + 1
+            ).write_events()
             return
-        self.history.lost.append(Lost(where, f"the session {child} of a subagent is not here"))
+        self.history.lost.append(Dropped(where, f"the session {child} of a subagent is not here"))
 
-    def _event(
+    def _build_event(
         self, author: str, role: str, parts: list[dict[str, Any]], message: Message | None
     ) -> dict[str, Any]:
         event = {"author": author, "content": {"role": role, "parts": parts}}
-        if message is not None and (moment := iso_moment(message.timestamp)) is not None:
+        if message is not None and (moment := to_zoned_timestamp(message.timestamp)) is not None:
             event["event_time"] = moment
         return event
 
 
-def _agent_of(sample: Sample, otherwise: str) -> str:
-    names = (_word((each.details or {}).get("agent")) for each in sample.messages)
+def _find_agent_name(sample: Sample, otherwise: str) -> str:
+    names = (_to_nonempty_text((each.details or {}).get("agent")) for each in sample.messages)
     return next((name for name in names if name), otherwise)
 
 
-def _word(value: object) -> str | None:
+def _to_nonempty_text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def iso_moment(text: str | None) -> str | None:
+def to_zoned_timestamp(text: str | None) -> str | None:
     """`text` when it is a point in time with its zone, which the service asks for."""
     try:
         moment = datetime.fromisoformat(text) if text else None
@@ -266,31 +272,33 @@ def iso_moment(text: str | None) -> str | None:
     return text if moment is not None and moment.tzinfo is not None else None
 
 
-class TurnsReader:
+class AgentDataReader:
     """The messages in an `agent_data`, with those of subagents apart."""
 
     def __init__(self, agent_data: Mapping[str, Any]) -> None:
         self.messages: list[Message] = []
-        self._agents = mapping_at(agent_data.get("agents") or {}, "agent_data.agents")
+        self._agents = expect_mapping(agent_data.get("agents") or {}, "agent_data.agents")
         self._below = {
             str(name)
             for agent in self._agents.values()
-            for name in mapping_at(agent, "agent_data.agents").get("sub_agents") or ()
+            for name in expect_mapping(agent, "agent_data.agents").get("sub_agents") or ()
         }
         self._spoken: dict[str, list[Message]] = {}
         self._last_below: str | None = None
-        for place, turn in enumerate(sequence_at(agent_data.get("turns"), "agent_data.turns")):
+        for place, turn in enumerate(expect_sequence(agent_data.get("turns"), "agent_data.turns")):
             at = f"agent_data.turns[{place}]"
-            events = sequence_at(mapping_at(turn, at).get("events") or [], f"{at}.events")
-            read = [mapping_at(each, f"{at}.events[{n}]") for n, each in enumerate(events)]
+            events = expect_sequence(expect_mapping(turn, at).get("events") or [], f"{at}.events")
+            read = [expect_mapping(each, f"{at}.events[{n}]") for n, each in enumerate(events)]
             for number, event in enumerate(read):
-                self._take(event, read[number + 1 :], f"{at}.events[{number}]")
+                self._add_event(event, read[number + 1 :], f"{at}.events[{number}]")
 
-    def _take(self, event: Mapping[str, Any], later: list[Mapping[str, Any]], where: str) -> None:
+    def _add_event(
+        self, event: Mapping[str, Any], later: list[Mapping[str, Any]], where: str
+    ) -> None:
         author = str(event.get("author") or "agent")
-        answers = responds(event)
+        answers = is_tool_response(event)
         owner = author
-        if author != "user" and not answers and _role(event) == "user" and later:
+        if author != "user" and not answers and _get_event_role(event) == "user" and later:
             # What a subagent is asked is the word of the agent that called it.
             owner = str(later[0].get("author") or "agent")
         read = read_event(event, author, where)
@@ -304,9 +312,9 @@ class TurnsReader:
 
     def subagents(self) -> list[Sample]:
         """A sample for each subagent, in the order in which they were called."""
-        return [self._subagent(name, said) for name, said in self._spoken.items()]
+        return [self._build_subagent(name, said) for name, said in self._spoken.items()]
 
-    def _subagent(self, name: str, messages: list[Message]) -> Sample:
+    def _build_subagent(self, name: str, messages: list[Message]) -> Sample:
         agent, _, session = name.partition(":")
         said = [
             each.model_copy(update={"details": {"agent": agent}})
@@ -314,14 +322,14 @@ class TurnsReader:
             else each
             for each in messages
         ]
-        config = mapping_at(self._agents.get(name, {}), "agent_data.agents")
+        config = expect_mapping(self._agents.get(name, {}), "agent_data.agents")
         if isinstance(config.get("instruction"), str):
             said.insert(0, Message(role="system", content=config["instruction"]))
         trajectory = Trajectory(messages=said)
-        return Sample(id=session or name, prompt=opening(said), trajectory=trajectory)
+        return Sample(id=session or name, prompt=get_opening_messages(said), trajectory=trajectory)
 
 
-def responds(event: Mapping[str, Any]) -> bool:
+def is_tool_response(event: Mapping[str, Any]) -> bool:
     """Whether an event is what tools answered."""
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, Mapping) else None
@@ -332,32 +340,32 @@ def responds(event: Mapping[str, Any]) -> bool:
     )
 
 
-def _role(event: Mapping[str, Any]) -> Any:
+def _get_event_role(event: Mapping[str, Any]) -> Any:
     content = event.get("content")
     return content.get("role") if isinstance(content, Mapping) else None
 
 
 def read_event(event: Mapping[str, Any], author: str, where: str) -> list[Message]:
     """The messages of one event: several when tools answered several calls."""
-    content = mapping_at(event.get("content"), f"{where}.content")
+    content = expect_mapping(event.get("content"), f"{where}.content")
     moment = event.get("event_time") or event.get("creation_timestamp")
-    moment = optional_text_at(moment, f"{where}.event_time")
+    moment = expect_optional_text(moment, f"{where}.event_time")
     try:
         read = from_gemini([content])
     except WireError as error:
         raise WireError(error.message, where=f"{where}.{error.where}", hint=error.hint) from error
-    return [noted(message, author, moment) for message in read]
+    return [to_session_message(message, author, moment) for message in read]
 
 
-def noted(message: Message, author: str | None, moment: str | None) -> Message:
+def to_session_message(message: Message, author: str | None, moment: str | None) -> Message:
     """A message as the sources of sessions give it: who spoke, when, and if a tool failed."""
     extra = message.__pydantic_extra__ or {}
     update: dict[str, Any] = {"timestamp": moment}
     if message.role == "assistant" and author is not None:
         update["details"] = {"agent": author}
     elif message.role == "tool":
-        result = namespace_of(namespace_of(extra, "gemini"), "result")
-        response = namespace_of(result, "response")
+        result = get_namespace(get_namespace(extra, "gemini"), "result")
+        response = get_namespace(result, "response")
         text, failed, code = _read_outcome(response)
         status = "error" if failed else "completed"
         update["details"] = {"status": status, "failed": failed, "is_error": failed or bool(code)}
@@ -369,7 +377,7 @@ def noted(message: Message, author: str | None, moment: str | None) -> Message:
             update["details"]["exit_code"] = code
     # How Gemini spells it is settled by this format.
     fields = message.model_dump(exclude_defaults=True, exclude={"gemini", "spelling"})
-    return validated(Message, {**fields, **update}, "content")
+    return validate_wire(Message, {**fields, **update}, "content")
 
 
 def _read_outcome(response: Mapping[str, Any]) -> tuple[str | None, bool, int | None]:
@@ -385,7 +393,7 @@ def _read_outcome(response: Mapping[str, Any]) -> tuple[str | None, bool, int | 
     return None, False, None
 
 
-def opening(messages: list[Message]) -> list[Message]:
+def get_opening_messages(messages: list[Message]) -> list[Message]:
     """What was said before the agent's first word."""
     roles = [message.role for message in messages]
     return messages[: roles.index("assistant") if "assistant" in roles else len(roles)]

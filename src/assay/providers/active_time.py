@@ -13,10 +13,10 @@ from threading import get_ident
 from types import TracebackType
 from typing import Self
 
-_current: ContextVar["OwnTime | None"] = ContextVar("own_time", default=None)
+_current_timer: ContextVar["ActiveTimer | None"] = ContextVar("own_time", default=None)
 
 
-class OwnTime:
+class ActiveTimer:
     """The time of what is done inside `with OwnTime()`, and of the tasks that are started there.
 
     It stands still while one of their requests waits for its turn: several that wait at once
@@ -33,11 +33,11 @@ class OwnTime:
 
     def __init__(self) -> None:
         self.began_at = time.perf_counter()
-        self._outer = _current.get()
+        self._outer = _current_timer.get()
         self._thread = get_ident()
 
     def __enter__(self) -> Self:
-        self._token = _current.set(self)
+        self._token = _current_timer.set(self)
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class OwnTime:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _current.reset(self._token)
+        _current_timer.reset(self._token)
 
     @property
     def spent_s(self) -> float:
@@ -55,7 +55,7 @@ class OwnTime:
         return now - self.began_at - self.waited_s
 
     @asynccontextmanager
-    async def limited(
+    async def limit_time(
         self, seconds: float, *, name: str = "time limit"
     ) -> AsyncIterator[asyncio.Timeout]:
         """Raise `TimeoutError` inside once `spent_s` is over `seconds`; the timer tells if it did.
@@ -72,17 +72,17 @@ class OwnTime:
                 self._timers = self._timers[:place] + self._timers[place + 1 :]
                 self._names = self._names[:place] + self._names[place + 1 :]
 
-    def expired_limits(self) -> list[str]:
+    def list_expired_limits(self) -> list[str]:
         """Names of the limits that have cancelled this work, its own and those around it."""
         names: list[str] = []
-        own: OwnTime | None = self
+        own: ActiveTimer | None = self
         while own is not None:
             pairs = zip(own._names, own._timers, strict=True)
             names += [name for name, timer in pairs if timer.expired()]
             own = own._outer
         return names
 
-    def _stop(self) -> None:
+    def _pause(self) -> None:
         self._waits += 1
         if self._waits > 1:
             return
@@ -91,38 +91,38 @@ class OwnTime:
             due = timer.when()
             if due is not None and not timer.expired():
                 timer.reschedule(None)
-                self._off = (*self._off, (timer, due))
+                self._paused_timers = (*self._paused_timers, (timer, due))
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._waits -= 1
         if self._waits:
             return
         waited_s = time.perf_counter() - self._stopped_at
         self.waited_s += waited_s
-        for timer, due in self._off:
+        for timer, due in self._paused_timers:
             if timer in self._timers:  # else what it limited has ended meanwhile
                 timer.reschedule(due + waited_s)
-        self._off = ()
+        self._paused_timers = ()
 
 
 @contextmanager
-def waiting_for_a_turn() -> Iterator[None]:
+def pause_while_queued() -> Iterator[None]:
     """Stop the own time of the caller, and of everything that it is a part of."""
-    stopped = list(_of_this_thread())
+    stopped = list(_iter_thread_timers())
     for own in stopped:
-        own._stop()
+        own._pause()
     try:
         yield
     finally:
         for own in stopped:
-            own._go_on()
+            own._resume()
 
 
-def _of_this_thread() -> Iterator[OwnTime]:
+def _iter_thread_timers() -> Iterator[ActiveTimer]:
     # A thread may be given the context together with its work. The timers of another thread's
     # event loop cannot be set from there.
     thread = get_ident()
-    own = _current.get()
+    own = _current_timer.get()
     while own is not None:
         if own._thread == thread:
             yield own

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from assay.formats import Lost
+from assay.formats import Dropped
 from assay.types import Message, ToolSpec
 
 from .reply import Reply
@@ -23,7 +23,7 @@ class Attempt(NamedTuple):
     """What the provider's format has no place for, and how often it came up."""
 
 
-class Speaker(Protocol):
+class ProviderAdapter(Protocol):
     """One provider's way of being asked."""
 
     def write(
@@ -42,7 +42,7 @@ class Speaker(Protocol):
 
 
 @runtime_checkable
-class InProcess(Protocol):
+class InProcessAdapter(Protocol):
     """A speaker that knows what it can bear: there is no server to find it out from."""
 
     at_once: int
@@ -58,6 +58,6 @@ async def check_tools(asked: object, tools: Sequence[ToolSpec]) -> None:
         await asked.check_tools(tools)  # type: ignore[attr-defined]  # asked for in the line above
 
 
-def counted(lost: Iterable[Lost]) -> dict[str, int] | None:
+def count_dropped_fields(lost: Iterable[Dropped]) -> dict[str, int] | None:
     """Losses by their kind. One by one they would fill the record of a long conversation."""
     return dict(Counter(loss.what for loss in lost)) or None

@@ -7,13 +7,13 @@ from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from assay.errors import ConfigError
 from assay.types import Endpoint
 
-from .provider_table import provider_named
+from .provider_table import find_provider
 
-_AS_GIVEN = "".join(map(chr, range(33, 127)))
+_SAFE_CHARACTERS = "".join(map(chr, range(33, 127)))
 
 
 @dataclass(frozen=True)
-class Address:
+class EndpointAddress:
     """Where requests go. Comes from the endpoint alone, never from data or from a reply."""
 
     scheme: str
@@ -31,12 +31,12 @@ class Address:
         return f"Address({self.scheme}://{self.host}{self.path})"
 
 
-def as_sent(text: str) -> str:
+def percent_encode(text: str) -> str:
     """A part of an address as a request spells it: as it was given, and in ASCII."""
-    return quote(text, safe=_AS_GIVEN, errors="replace")
+    return quote(text, safe=_SAFE_CHARACTERS, errors="replace")
 
 
-def address_of(endpoint: Endpoint) -> Address:
+def resolve_address(endpoint: Endpoint) -> EndpointAddress:
     """The address of an endpoint, or its provider's own. Raises `ConfigError` for a bad one."""
     where = f"{endpoint.provider}:{endpoint.model}"
     if endpoint.api_base is None and "api_base" in (endpoint.model_extra or {}).get("withheld", ()):
@@ -46,14 +46,14 @@ def address_of(endpoint: Endpoint) -> Address:
             where=where,
             hint="give it again: endpoint.model_copy(update={'api_base': ...})",
         )
-    text = endpoint.api_base or provider_named(endpoint.provider).api_base
+    text = endpoint.api_base or find_provider(endpoint.provider).api_base
     if text is None:
         raise ConfigError(
             f"the provider {endpoint.provider!r} needs an `api_base`",
             where=where,
             hint="such as api_base='http://127.0.0.1:8000/v1'",
         )
-    parts = _parts(text)
+    parts = _split_http_url(text)
     if parts is None:
         # Not shown: what is wrong with it may be the place where a key stands.
         raise ConfigError(
@@ -62,10 +62,10 @@ def address_of(endpoint: Endpoint) -> Address:
             hint="write it like https://host/v1 or http://127.0.0.1:8000/v1",
         )
     host = parts.netloc.rpartition("@")[2]
-    return Address(parts.scheme, host, parts.path.rstrip("/"), parts.query)
+    return EndpointAddress(parts.scheme, host, parts.path.rstrip("/"), parts.query)
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Whether only this machine reaches `host`, a name or an address without a port."""
     try:
         return ip_address(host).is_loopback
@@ -73,7 +73,7 @@ def is_loopback(host: str) -> bool:
         return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
 
 
-def _parts(text: str) -> SplitResult | None:
+def _split_http_url(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -8,11 +8,11 @@ from assay.types import Message, ToolSpec
 from .client import ModelClient
 from .reply import Reply
 
-models_noted: ContextVar[set[str] | None] = ContextVar("models_noted", default=None)
+reported_models: ContextVar[set[str] | None] = ContextVar("models_noted", default=None)
 """Where the models that answer within a task are noted."""
 
 
-class NotingClient:
+class ModelTrackingClient:
     """A client that notes what the API called the model that answered."""
 
     def __init__(self, client: ModelClient) -> None:
@@ -28,7 +28,7 @@ class NotingClient:
     ) -> Reply:
         """The model's next message."""
         reply = await self._client.complete(messages, tools=tools, seed=seed)
-        noted = models_noted.get()
+        noted = reported_models.get()
         if noted is not None and reply.call.model:
             noted.add(reply.call.model)
         return reply

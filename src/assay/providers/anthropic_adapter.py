@@ -11,30 +11,30 @@ from assay.errors import ConfigError, WireError
 from assay.formats import from_anthropic, to_anthropic
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
-from .adapter import Attempt, counted
-from .attempt_errors import Fault, Kind
-from .http import Line, json_body
+from .adapter import Attempt, count_dropped_fields
+from .attempt_errors import AttemptError, ErrorKind
+from .http import HttpEndpoint, encode_json_body
 from .prices import Price
 from .reply import Reply
-from .sampling_settings import recorded_sampling
-from .token_counts import within_reason
+from .sampling_settings import collect_sampling
+from .token_counts import drop_absurd_counts
 
 PATH = "/v1/messages"
-DEFAULT_MAX_TOKENS = 4096
+ANTHROPIC_DEFAULT_MAX_TOKENS = 4096
 """Anthropic requires a limit; this one is sent, and recorded, when the endpoint has none."""
 
 
-class AnthropicSpeaker:
+class AnthropicAdapter:
     """Writes requests of the messages API and reads what comes back."""
 
-    def __init__(self, endpoint: Endpoint, line: Line, price: Price | None) -> None:
+    def __init__(self, endpoint: Endpoint, line: HttpEndpoint, price: Price | None) -> None:
         self._line = line
         self._price = price
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
-        self._fixed = _fixed_part(endpoint)
+        self._fixed = _build_anthropic_base_body(endpoint)
         self._own_tools: list[Any] = self._fixed.pop("tools", None) or []
-        recorded = recorded_sampling(endpoint)
+        recorded = collect_sampling(endpoint)
         self._sampling = {"max_tokens": self._fixed["max_tokens"], **recorded}
 
     def write(
@@ -47,8 +47,8 @@ class AnthropicSpeaker:
         if chat.system is not None:
             body["system"] = chat.system
         if tools or self._own_tools:
-            body["tools"] = [*self._own_tools, *map(_tool, tools)]
-        return json_body(body, self._where), counted(converted.lost)
+            body["tools"] = [*self._own_tools, *map(_to_anthropic_tool, tools)]
+        return encode_json_body(body, self._where), count_dropped_fields(converted.lost)
 
     async def send(self, request: bytes) -> Any:
         """Post one request."""
@@ -58,29 +58,31 @@ class AnthropicSpeaker:
         """The message, with thinking as reasoning, and what the server says of the call."""
         blocks = answer.get("content") if isinstance(answer, dict) else None
         if isinstance(answer, dict) and blocks is None and answer.get("error"):
-            raise self._line.fault_in(answer["error"])
+            raise self._line.parse_error_object(answer["error"])
         if not isinstance(blocks, list):
-            raise Fault(Kind.GARBLED, "the answer is JSON without the content of a message", 200)
+            raise AttemptError(
+                ErrorKind.GARBLED, "the answer is JSON without the content of a message", 200
+            )
         try:
-            return Reply(_message(blocks), self._call(answer, attempt))
+            return Reply(_read_anthropic_message(blocks), self._build_call(answer, attempt))
         except ValidationError as error:
             problem = str(error.errors()[0]["msg"])
         except WireError as error:
             problem = error.message
         except TypeError:
             problem = "a value has the wrong type"
-        raise Fault(Kind.GARBLED, f"the answer is not a message: {problem}", 200)
+        raise AttemptError(ErrorKind.GARBLED, f"the answer is not a message: {problem}", 200)
 
     async def close(self) -> None:
         """Hang up."""
         await self._line.close()
 
-    def _call(self, answer: Mapping[str, Any], attempt: Attempt) -> ModelCall:
+    def _build_call(self, answer: Mapping[str, Any], attempt: Attempt) -> ModelCall:
         fields: dict[str, Any] = {
             "sampling": self._sampling,
             "model": answer.get("model") or self._model,
             "finish_reason": answer.get("stop_reason"),
-            "usage": self._usage(answer.get("usage")),
+            "usage": self._read_usage(answer.get("usage")),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.place,
@@ -89,12 +91,12 @@ class AnthropicSpeaker:
             fields["lost"] = attempt.lost
         return ModelCall.model_validate(fields)
 
-    def _usage(self, usage: Any) -> Usage | None:
+    def _read_usage(self, usage: Any) -> Usage | None:
         """Anthropic counts cached input beside the input; here input is all of it."""
         if not isinstance(usage, dict):
             return None
         plain = usage.get("input_tokens")
-        read, written = usage.get("cache_read_input_tokens"), _written(usage)
+        read, written = usage.get("cache_read_input_tokens"), _count_cache_writes(usage)
         parts = (0 if plain is None else plain, read or 0, written)
         total = None if plain is None or min(parts) < 0 else sum(parts)
         fields = {
@@ -103,25 +105,25 @@ class AnthropicSpeaker:
             "cached_tokens": read,
             **({"cache_write_tokens": written} if written > 0 else {}),
         }
-        known = within_reason(Usage.model_validate(fields))
-        if self._price is None or _kept_for_an_hour(usage):
+        known = drop_absurd_counts(Usage.model_validate(fields))
+        if self._price is None or _has_hour_long_cache(usage):
             return known
         cost = self._price.cost_usd(known, cache_writes=written)
         return known.model_copy(update={"cost_usd": cost})
 
 
-def _written(usage: Mapping[str, Any]) -> int:
+def _count_cache_writes(usage: Mapping[str, Any]) -> int:
     written = usage.get("cache_creation_input_tokens")
     return written if isinstance(written, int) else 0
 
 
-def _kept_for_an_hour(usage: Mapping[str, Any]) -> bool:
+def _has_hour_long_cache(usage: Mapping[str, Any]) -> bool:
     """Whether input was cached at the higher price of an hour, which the table does not hold."""
     creation = usage.get("cache_creation")
     return isinstance(creation, dict) and bool(creation.get("ephemeral_1h_input_tokens"))
 
 
-def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
+def _build_anthropic_base_body(endpoint: Endpoint) -> dict[str, Any]:
     """What every request of this endpoint says."""
     if endpoint.reasoning_effort is not None:
         raise ConfigError(
@@ -131,7 +133,7 @@ def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
         )
     body: dict[str, Any] = {
         "model": endpoint.model,
-        "max_tokens": endpoint.max_tokens or DEFAULT_MAX_TOKENS,
+        "max_tokens": endpoint.max_tokens or ANTHROPIC_DEFAULT_MAX_TOKENS,
     }
     for name, wire in (
         ("temperature", "temperature"),
@@ -145,7 +147,7 @@ def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
     return {**body, **endpoint.extra_params}
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def _to_anthropic_tool(tool: ToolSpec) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -154,11 +156,11 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _message(blocks: list[Any]) -> Message:
-    plain = [_without_nulls(block) for block in blocks]
-    broken = [_broken_input(block) for block in plain]
+def _read_anthropic_message(blocks: list[Any]) -> Message:
+    plain = [_strip_null_keys(block) for block in blocks]
+    broken = [_find_nonfinite_input(block) for block in plain]
     if any(broken):
-        return _with_broken_calls(plain, broken)
+        return _build_malformed_message(plain, broken)
     content: Any = plain
     if len(plain) == 1 and isinstance(plain[0], dict) and plain[0].keys() == {"type", "text"}:
         # A lone text says the same as a string, which is what other providers answer with.
@@ -166,31 +168,31 @@ def _message(blocks: list[Any]) -> Message:
     return from_anthropic([{"role": "assistant", "content": content}])[0]
 
 
-def _is_call(block: Any) -> bool:
+def _is_tool_use(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") == "tool_use"
 
 
-def _broken_input(block: Any) -> str | None:
+def _find_nonfinite_input(block: Any) -> str | None:
     """The input of a tool call that holds a number such as 1e999, which cannot be written."""
-    if not _is_call(block) or not isinstance(block.get("input"), dict):
+    if not _is_tool_use(block) or not isinstance(block.get("input"), dict):
         return None
-    return None if _is_finite(block["input"]) else to_json(block["input"]).decode()
+    return None if _is_finite_json(block["input"]) else to_json(block["input"]).decode()
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite_json(value: Any) -> bool:
     if isinstance(value, float):
         return isfinite(value)
     if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    return all(map(_is_finite, value)) if isinstance(value, list) else True
+        return all(map(_is_finite_json, value.values()))
+    return all(map(_is_finite_json, value)) if isinstance(value, list) else True
 
 
-def _with_broken_calls(blocks: list[Any], broken: list[str | None]) -> Message:
+def _build_malformed_message(blocks: list[Any], broken: list[str | None]) -> Message:
     """The message, with broken inputs as text: they are the model's mistake, for it to be told."""
     each = list(zip(blocks, broken, strict=True))
     readable = [{**block, "input": {}} if text else block for block, text in each]
     message = from_anthropic([{"role": "assistant", "content": readable}])[0]
-    texts = [text for block, text in each if _is_call(block)]
+    texts = [text for block, text in each if _is_tool_use(block)]
     calls = [
         call.model_copy(update={"raw_arguments": text}) if text else call
         for call, text in zip(message.tool_calls, texts, strict=True)
@@ -198,7 +200,7 @@ def _with_broken_calls(blocks: list[Any], broken: list[str | None]) -> Message:
     return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
-def _without_nulls(block: Any) -> Any:
+def _strip_null_keys(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
     return {key: value for key, value in block.items() if value is not None}

@@ -7,10 +7,10 @@ from pydantic_core import from_json, to_json
 
 from assay.types import ToolSpec
 
-from .literals import Literals
+from .literals import LiteralReader
 
-_MOST_REFERENCES = 8
-_SPELLINGS = {"True": True, "False": False, "None": None}
+_MAX_REF_DEPTH = 8
+_PYTHON_CONSTANTS = {"True": True, "False": False, "None": None}
 _UNREADABLE = object()
 
 
@@ -29,35 +29,35 @@ class ArgumentTypes:
         schema = self._schemas.get(tool, {})
         properties = schema.get("properties")
         own = properties.get(argument) if isinstance(properties, Mapping) else None
-        types = _types(own, schema, _MOST_REFERENCES)
+        types = _find_schema_types(own, schema, _MAX_REF_DEPTH)
         if types == {"string"}:
             return text
-        value = _parse(text)
+        value = _parse_argument(text)
         if value is _UNREADABLE or isinstance(value, str):
             return text
-        if types is not None and "string" in types and not types & _types_of(value):
+        if types is not None and "string" in types and not types & _find_value_types(value):
             return text
         return value
 
 
-def _types(schema: Any, root: Mapping[str, Any], references: int) -> set[str] | None:
+def _find_schema_types(schema: Any, root: Mapping[str, Any], references: int) -> set[str] | None:
     """The JSON types that a schema allows. None: any, or not known."""
     if not isinstance(schema, Mapping):
         return None
     if isinstance(reference := schema.get("$ref"), str) and references:
-        return _types(_resolve(reference, root), root, references - 1)
+        return _find_schema_types(_resolve(reference, root), root, references - 1)
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
     if isinstance(kind, list):
         return {each for each in kind if isinstance(each, str)} or None
     if "const" in schema:
-        return _types_of(schema["const"])
+        return _find_value_types(schema["const"])
     if isinstance(values := schema.get("enum"), list):
-        return set().union(*map(_types_of, values)) or None
+        return set().union(*map(_find_value_types, values)) or None
     for key in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(key), list) and references:
-            allowed = [_types(choice, root, references - 1) for choice in choices]
+            allowed = [_find_schema_types(choice, root, references - 1) for choice in choices]
             known = [each for each in allowed if each is not None]
             return set().union(*known) if len(known) == len(allowed) and known else None
     return None
@@ -70,7 +70,7 @@ def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
     return found
 
 
-def _types_of(value: Any) -> set[str]:
+def _find_value_types(value: Any) -> set[str]:
     if isinstance(value, bool):
         return {"boolean"}
     if isinstance(value, int):
@@ -81,11 +81,11 @@ def _types_of(value: Any) -> set[str]:
     return {kinds[type(value)]}
 
 
-def _parse(text: str) -> Any:
+def _parse_argument(text: str) -> Any:
     """The JSON value in `text`, or a Python literal in its place."""
     stripped = text.strip()
-    if stripped in _SPELLINGS:
-        return _SPELLINGS[stripped]
+    if stripped in _PYTHON_CONSTANTS:
+        return _PYTHON_CONSTANTS[stripped]
     try:
         return _refuse_infinity(from_json(stripped, allow_inf_nan=False))
     except ValueError:
@@ -93,7 +93,7 @@ def _parse(text: str) -> Any:
     if stripped[:1] not in ("[", "{"):
         return _UNREADABLE
     try:
-        return Literals(stripped).read_whole()
+        return LiteralReader(stripped).read_whole()
     except ValueError:
         return _UNREADABLE
 

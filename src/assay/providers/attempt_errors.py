@@ -9,7 +9,7 @@ from math import isfinite
 from assay.errors import AccessDenied, EndpointError
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """What an attempt failed of."""
 
     THROTTLED = "throttled"
@@ -32,15 +32,15 @@ class Kind(StrEnum):
     """The request itself is wrong, or never answered here: 400, 404, 422, redirects, no quota."""
 
 
-_PERMANENT = frozenset({Kind.DENIED, Kind.REFUSED})
+_PERMANENT = frozenset({ErrorKind.DENIED, ErrorKind.REFUSED})
 _TRANSIENT_STATUS = frozenset({408, 409, 425})
 
 
 @dataclass(eq=False)
-class Fault(Exception):
+class AttemptError(Exception):
     """One failed attempt. Its text holds no secrets: whoever raises it has scrubbed it."""
 
-    kind: Kind
+    kind: ErrorKind
     message: str
     status: int | None = None
     retry_after_s: float | None = None
@@ -63,7 +63,7 @@ class Fault(Exception):
             message += f" (attempt {attempts}, the last)"
         if why:
             message += f"; {why}"
-        kind = AccessDenied if self.kind is Kind.DENIED else EndpointError
+        kind = AccessDenied if self.kind is ErrorKind.DENIED else EndpointError
         return kind(
             message,
             where=where,
@@ -73,18 +73,18 @@ class Fault(Exception):
         )
 
 
-def kind_of_status(status: int) -> Kind:
+def classify_status(status: int) -> ErrorKind:
     """What an HTTP status other than success means."""
     if status in (401, 403):
-        return Kind.DENIED
+        return ErrorKind.DENIED
     if status == 429:
-        return Kind.THROTTLED
+        return ErrorKind.THROTTLED
     if status in _TRANSIENT_STATUS or (status >= 500 and status != 501):
-        return Kind.OVERLOADED
-    return Kind.REFUSED
+        return ErrorKind.OVERLOADED
+    return ErrorKind.REFUSED
 
 
-def retry_after(value: str | None, *, milliseconds: str | None, now: float) -> float | None:
+def parse_retry_after(value: str | None, *, milliseconds: str | None, now: float) -> float | None:
     """Seconds to wait by a `Retry-After` header, in seconds or as a date. None if unreadable."""
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if text is None:
@@ -95,10 +95,10 @@ def retry_after(value: str | None, *, milliseconds: str | None, now: float) -> f
             continue
         if isfinite(seconds) and seconds >= 0:
             return seconds
-    return None if value is None else _seconds_until(value, now)
+    return None if value is None else _parse_http_date(value, now)
 
 
-def _seconds_until(date: str, now: float) -> float | None:
+def _parse_http_date(date: str, now: float) -> float | None:
     try:
         moment = parsedate_to_datetime(date)
     except (ValueError, OverflowError):

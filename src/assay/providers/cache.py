@@ -10,27 +10,27 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assay.errors import ConfigError, WireError
-from assay.formats import HOMELESS
+from assay.formats import UNSUPPORTED_FIELDS
 from assay.types import (
     Endpoint,
     Message,
     ModelCall,
     ToolSpec,
     Usage,
-    canonical_json,
-    hidden_settings,
+    collect_hidden_settings,
+    encode_stable_json,
     make_private_folder,
     replace_private,
 )
 
-from .provider_table import provider_named
+from .provider_table import find_provider
 from .reply import Reply
 
-_VERSION = 1
+_CACHE_VERSION = 1
 _FIELDS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
 
 
-class _Entry(BaseModel):
+class _CacheEntry(BaseModel):
     """One file of the cache."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,7 +51,7 @@ class ResponseCache:
 
     def __init__(self, folder: Path, endpoint: Endpoint) -> None:
         self._folder = folder
-        self._about = _about(endpoint)
+        self._about = _build_key_fields(endpoint)
         self.hits = 0
         self.misses = 0
         self.broken = 0
@@ -73,12 +73,12 @@ class ResponseCache:
         """The digest of a request. Another seed is another request: that parts repeats."""
         request = {
             **self._about,
-            "messages": [_sent(message) for message in messages],
+            "messages": [_strip_unsent_fields(message) for message in messages],
             "tools": [tool.model_dump() for tool in tools],
             "seed": seed,
         }
         try:
-            return sha256(canonical_json(request)).hexdigest()
+            return sha256(encode_stable_json(request)).hexdigest()
         except ValueError as error:
             raise WireError(
                 f"the request cannot be written as JSON: {error}",
@@ -89,28 +89,28 @@ class ResponseCache:
     def find(self, key: str) -> Reply | None:
         """The reply kept under a digest, marked as cached and without a latency."""
         try:
-            data = self._path(key).read_bytes()
+            data = self._build_path(key).read_bytes()
         except FileNotFoundError:
             self.misses += 1
             return None
         except OSError:
-            self._miss_broken()
+            self._count_broken_miss()
             return None
         try:
-            entry = _Entry.model_validate_json(data)
+            entry = _CacheEntry.model_validate_json(data)
         except ValidationError:
-            self._miss_broken()
+            self._count_broken_miss()
             return None
-        if entry.version != _VERSION or entry.key != key:
-            self._miss_broken()
+        if entry.version != _CACHE_VERSION or entry.key != key:
+            self._count_broken_miss()
             return None
         self.hits += 1
-        return Reply(entry.message, _as_cached(entry.call))
+        return Reply(entry.message, _mark_cached(entry.call))
 
     def keep(self, key: str, reply: Reply) -> None:
         """Write a reply under its digest: all of it or nothing, also when killed in between."""
-        entry = _Entry(version=_VERSION, key=key, message=reply.message, call=reply.call)
-        path = self._path(key)
+        entry = _CacheEntry(version=_CACHE_VERSION, key=key, message=reply.message, call=reply.call)
+        path = self._build_path(key)
         try:
             make_private_folder(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
@@ -125,22 +125,22 @@ class ResponseCache:
             # The reply is good and paid for: a full disk must not lose it.
             self.unwritten += 1
 
-    def _miss_broken(self) -> None:
+    def _count_broken_miss(self) -> None:
         self.broken += 1
         self.misses += 1
 
-    def _path(self, key: str) -> Path:
+    def _build_path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"
 
 
-def _about(endpoint: Endpoint) -> dict[str, Any]:
+def _build_key_fields(endpoint: Endpoint) -> dict[str, Any]:
     """What parts one endpoint's replies from another's."""
     plain = endpoint.to_dict()
-    usual = provider_named(endpoint.provider).api_base
-    hidden = hidden_settings(endpoint)
+    usual = find_provider(endpoint.provider).api_base
+    hidden = collect_hidden_settings(endpoint)
     hidden.pop("extra_params", None)  # all of them are among the others
     return {
-        "version": _VERSION,
+        "version": _CACHE_VERSION,
         "provider": endpoint.provider,
         "address": str(plain.get("api_base") or usual or "").rstrip("/"),
         "model": endpoint.model,
@@ -151,12 +151,12 @@ def _about(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _sent(message: Message) -> dict[str, Any]:
+def _strip_unsent_fields(message: Message) -> dict[str, Any]:
     """A message without what no provider is sent, such as the time it was written."""
-    return {key: value for key, value in message.to_dict().items() if key not in HOMELESS}
+    return {key: value for key, value in message.to_dict().items() if key not in UNSUPPORTED_FIELDS}
 
 
-def _as_cached(call: ModelCall) -> ModelCall:
+def _mark_cached(call: ModelCall) -> ModelCall:
     """Nothing was paid and nobody was waited for this time."""
     usage = (call.usage or Usage()).model_copy(update={"cost_usd": 0.0})
     return call.model_copy(update={"cached": True, "latency_s": None, "usage": usage})

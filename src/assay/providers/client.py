@@ -7,14 +7,14 @@ from typing import Any, Protocol, Self
 
 from assay.types import Endpoint, Message, ToolSpec
 
-from .adapter import Attempt, Speaker, check_tools
-from .attempt_errors import Fault, Kind
+from .adapter import Attempt, ProviderAdapter, check_tools
+from .attempt_errors import AttemptError, ErrorKind
 from .cache import ResponseCache
 from .clock import Timing
 from .concurrency import Limiter
 from .reply import ClientSettings, Reply
 from .reply_redaction import Redactor
-from .retry import Patience
+from .retry import RetryBudget
 
 _FIRST_RETRIES = 3
 """Retries of a call while no connection to the server has worked yet: about two seconds."""
@@ -39,7 +39,7 @@ class ModelClient(Protocol):
 
 
 @dataclass(frozen=True)
-class Equipment:
+class ClientDeps:
     """What a client works with."""
 
     limiter: Limiter
@@ -56,7 +56,11 @@ class Client:
     """A `ModelClient` for any provider, and an async context manager that closes itself."""
 
     def __init__(
-        self, endpoint: Endpoint, settings: ClientSettings, speaker: Speaker, tools: Equipment
+        self,
+        endpoint: Endpoint,
+        settings: ClientSettings,
+        speaker: ProviderAdapter,
+        tools: ClientDeps,
     ) -> None:
         self.endpoint = endpoint
         self._speaker = speaker
@@ -114,9 +118,9 @@ class Client:
             seed = self.endpoint.seed
         if self._cache is None:
             return self._ask(messages, tools, seed)
-        return self._remembered(self._cache, messages, tools, seed)
+        return self._ask_cached(self._cache, messages, tools, seed)
 
-    async def _remembered(
+    async def _ask_cached(
         self,
         cache: ResponseCache,
         messages: Sequence[Message],
@@ -135,7 +139,7 @@ class Client:
     ) -> Reply:
         request, lost = self._speaker.write(messages, tools, seed)
         limiter, clock = self._limiter, self._timing.clock
-        patience: Patience | None = None
+        patience: RetryBudget | None = None
         number = 0
         while True:
             number += 1
@@ -148,7 +152,7 @@ class Client:
                 reply = self._speaker.read(
                     answer, Attempt(latency_s, number, seed, len(messages), lost)
                 )
-            except Fault as caught:
+            except AttemptError as caught:
                 fault = caught
             else:
                 limiter.succeeded(latency_s)
@@ -157,17 +161,17 @@ class Client:
             finally:
                 limiter.release()
             limiter.failed(fault)
-            if fault.kind is not Kind.UNREACHABLE:
+            if fault.kind is not ErrorKind.UNREACHABLE:
                 self._reached = True
             if patience is None:
-                patience = self._patience()
+                patience = self._build_retry_budget()
             # Waits without a slot: others may go on, and a cut limit is reached at once.
             await self._timing.sleep(patience.wait_s(fault, attempts=number))
 
-    def _patience(self) -> Patience:
+    def _build_retry_budget(self) -> RetryBudget:
         # An address at which nobody ever answered is rather wrong than busy.
         most = self._max_retries if self._reached else min(self._max_retries, _FIRST_RETRIES)
-        return Patience(
+        return RetryBudget(
             max_retries=most,
             max_wait_s=self._max_wait_s,
             where=self._where,

@@ -3,11 +3,11 @@
 import asyncio
 from collections import deque
 
-from .active_time import waiting_for_a_turn
-from .attempt_errors import Fault, Kind
+from .active_time import pause_while_queued
+from .attempt_errors import AttemptError, ErrorKind
 from .clock import REAL_TIME, Timing
 
-_START = 20
+_INITIAL_LIMIT = 20
 _FLOOR = 1.0
 _COOLDOWN_S = 15.0
 _LONGEST_COOLDOWN_S = 300.0
@@ -15,8 +15,8 @@ _FIRST_CUT = 0.5
 """The first climb doubles, so it may have gone twice too far; later ones go in small steps."""
 
 _LATER_CUT = 0.8
-_STEP = 0.1
-_SLOWER = 2.0
+_GROWTH_STEP = 0.1
+_SLOW_FACTOR = 2.0
 _DRIFT = 1.02
 """The best latency is forgotten slowly: prompts grow longer in the course of a run."""
 
@@ -52,7 +52,7 @@ class Limiter:
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(mine)
         try:
-            with waiting_for_a_turn():
+            with pause_while_queued():
                 await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
@@ -65,15 +65,15 @@ class Limiter:
         """Give a slot back, to the one who waits longest."""
         self._in_flight -= 1
         if self._waiters:
-            self._hand_out()
+            self._grant_slots()
 
     def succeeded(self, latency_s: float) -> None:
         """Learn from an answer. A fixed limit learns nothing."""
 
-    def failed(self, fault: Fault) -> None:
+    def failed(self, fault: AttemptError) -> None:
         """Learn from a failed attempt. A fixed limit learns nothing."""
 
-    def _hand_out(self) -> None:
+    def _grant_slots(self) -> None:
         while self._waiters and self._in_flight < int(self._limit):
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -92,7 +92,7 @@ class AdaptiveLimiter(Limiter):
     """
 
     def __init__(self, *, ceiling: int, timing: Timing = REAL_TIME) -> None:
-        super().__init__(min(_START, ceiling))
+        super().__init__(min(_INITIAL_LIMIT, ceiling))
         self._ceiling = float(ceiling)
         self._clock = timing.clock
         self._first_climb = True
@@ -105,25 +105,25 @@ class AdaptiveLimiter(Limiter):
 
     def succeeded(self, latency_s: float) -> None:
         """Grow by one answer's share of a round, if the limit is what holds requests back."""
-        self._note_latency(latency_s)
+        self._record_latency(latency_s)
         # The answered request still has its slot.
         held_back = bool(self._waiters) or self._in_flight >= int(self._limit)
         if self._slow or not held_back or self._limit >= self._ceiling:
             return
         if self._clock() < self._growth_resumes:
             return
-        share = 1.0 if self._first_climb else max(1.0, self._limit * _STEP) / self._limit
+        share = 1.0 if self._first_climb else max(1.0, self._limit * _GROWTH_STEP) / self._limit
         self._limit = min(self._limit + share, self._ceiling)
-        self._hand_out()
+        self._grant_slots()
 
-    def failed(self, fault: Fault) -> None:
+    def failed(self, fault: AttemptError) -> None:
         """Cut once for an episode of 429s; stop growing for a while after other trouble."""
-        if fault.kind is Kind.THROTTLED:
-            self._throttled(fault.retry_after_s or 0.0)
+        if fault.kind is ErrorKind.THROTTLED:
+            self._cut_limit(fault.retry_after_s or 0.0)
         elif not fault.permanent:
             self._growth_resumes = max(self._growth_resumes, self._clock() + _COOLDOWN_S)
 
-    def _throttled(self, retry_after_s: float) -> None:
+    def _cut_limit(self, retry_after_s: float) -> None:
         now = self._clock()
         if now >= self._episode_ends:
             cut = _FIRST_CUT if self._first_climb else _LATER_CUT
@@ -135,7 +135,7 @@ class AdaptiveLimiter(Limiter):
         self._episode_ends = max(self._episode_ends, now + pause)
         self._growth_resumes = max(self._growth_resumes, self._episode_ends)
 
-    def _note_latency(self, latency_s: float) -> None:
+    def _record_latency(self, latency_s: float) -> None:
         """Compare the mean of a round of answers with the best round so far."""
         self._answers += 1
         self._latencies_s += latency_s
@@ -144,6 +144,6 @@ class AdaptiveLimiter(Limiter):
         mean = self._latencies_s / self._answers
         best = mean if self._best_s is None else min(self._best_s * _DRIFT, mean)
         self._best_s = best
-        self._slow = mean > best * _SLOWER
+        self._slow = mean > best * _SLOW_FACTOR
         self._answers, self._latencies_s = 0, 0.0
         self._round_size = max(self.limit, 1)

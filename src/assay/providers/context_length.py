@@ -5,7 +5,7 @@ import re
 from assay.errors import EndpointError
 from assay.types import ModelCall
 
-_WORDS = re.compile(
+_CONTEXT_ERROR_PATTERN = re.compile(
     r"context[ _](length|window|size)"  # OpenAI and those that copy it, vLLM, llama.cpp
     r"|prompt is too long|exceed context limit"  # Anthropic, without and with `max_tokens`
     r"|longer than the maximum model length"  # vLLM's engine
@@ -25,7 +25,7 @@ def is_context_length_error(error: BaseException) -> bool:
     """
     if not isinstance(error, EndpointError) or error.retryable:
         return False
-    return _WORDS.search(error.message) is not None
+    return _CONTEXT_ERROR_PATTERN.search(error.message) is not None
 
 
 def fills_context(call: ModelCall) -> bool:

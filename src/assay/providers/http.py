@@ -16,43 +16,43 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, EndpointError, WireError
-from assay.formats import storable
+from assay.formats import make_storable
 
-from .address import as_sent
-from .attempt_errors import Fault, Kind, kind_of_status, retry_after
+from .address import percent_encode
+from .attempt_errors import AttemptError, ErrorKind, classify_status, parse_retry_after
 from .clock import REAL_TIME, Timing
-from .pool import Answer, Broken, Place, Pool, Unconnected
+from .pool import ConnectionBroken, ConnectTimeout, Origin, Pool, RawResponse
 from .proxies import CREDENTIALS_HINT, Proxy
 from .reply_redaction import Redactor
 
 if TYPE_CHECKING:
     from .proxy_session import ProxySession
 
-LARGEST_ANSWER = 64 * 1024 * 1024
-_LARGEST_COMPLAINT = 16 * 1024
-_SHOWN = 300
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+_MAX_ERROR_BYTES = 16 * 1024
+_MAX_ERROR_EXCERPT = 300
 _TAG = re.compile(r"<[^<>]*>")
 _CODE_TAG = re.compile(r"<(/?)(script|style)\b[^<>]*>", re.I)
-_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
+_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
-_USUAL_PORTS = {"http": 80, "https": 443}
-_UNPACKED = (b"", b"identity")
-_ZIPPED = (b"gzip", b"x-gzip", b"deflate")
-_MOST_MEMBERS = 100
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_IDENTITY_ENCODINGS = (b"", b"identity")
+_ZLIB_ENCODINGS = (b"gzip", b"x-gzip", b"deflate")
+_MAX_GZIP_MEMBERS = 100
 
 
 @dataclass
-class _Shared:
+class _SharedPool:
     pool: Pool
     users: int = 0
     through_proxies: "ProxySession | None" = None
 
-    def proxy_session(self) -> "ProxySession":
+    def get_proxy_session(self) -> "ProxySession":
         """Made when the first request goes through a proxy: most never do."""
         if self.through_proxies is None:
             from .proxy_session import ProxySession
 
-            self.through_proxies = ProxySession(self.pool.trusted)
+            self.through_proxies = ProxySession(self.pool.get_ssl_context)
         return self.through_proxies
 
     async def close(self) -> None:
@@ -61,30 +61,30 @@ class _Shared:
             await self.through_proxies.close()
 
 
-_SHARED: dict[asyncio.AbstractEventLoop, _Shared] = {}
+_SHARED_POOLS: dict[asyncio.AbstractEventLoop, _SharedPool] = {}
 
 
-def _lease(loop: asyncio.AbstractEventLoop) -> _Shared:
-    for old in [each for each in _SHARED if each.is_closed()]:
-        del _SHARED[old]  # its clients were never closed, and now cannot be
-    shared = _SHARED.get(loop)
+def _acquire_pool(loop: asyncio.AbstractEventLoop) -> _SharedPool:
+    for old in [each for each in _SHARED_POOLS if each.is_closed()]:
+        del _SHARED_POOLS[old]  # its clients were never closed, and now cannot be
+    shared = _SHARED_POOLS.get(loop)
     if shared is None:
-        shared = _SHARED[loop] = _Shared(Pool(loop))
+        shared = _SHARED_POOLS[loop] = _SharedPool(Pool(loop))
     shared.users += 1
     return shared
 
 
-async def _give_back(loop: asyncio.AbstractEventLoop, shared: _Shared) -> None:
+async def _release_pool(loop: asyncio.AbstractEventLoop, shared: _SharedPool) -> None:
     shared.users -= 1
     if shared.users > 0:
         return
-    if _SHARED.get(loop) is shared:
-        del _SHARED[loop]
+    if _SHARED_POOLS.get(loop) is shared:
+        del _SHARED_POOLS[loop]
     await shared.close()
 
 
 @dataclass(frozen=True)
-class Target:
+class RequestTemplate:
     """What stays the same from request to request. Not shown: it holds the key."""
 
     url: str
@@ -100,15 +100,15 @@ class Target:
         return f"Target({self.where})"
 
 
-class Line:
-    """An open line to one target. Each method makes one attempt and raises `Fault` if it fails."""
+class HttpEndpoint:
+    """An open line to one target. Each method makes one attempt and raises `AttemptError` if it fails."""
 
-    def __init__(self, target: Target, timing: Timing = REAL_TIME) -> None:
+    def __init__(self, target: RequestTemplate, timing: Timing = REAL_TIME) -> None:
         self._target = target
         self._now = timing.now
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._shared: _Shared | None = None
-        self._place, self._path, self._headers = _addressed(target)
+        self._shared: _SharedPool | None = None
+        self._place, self._path, self._headers = _resolve_origin(target)
         lines = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
         self._head = f"{self._path} HTTP/1.1\r\n{lines}".encode()
         self._closed = False
@@ -127,7 +127,7 @@ class Line:
         shared, self._shared = self._shared, None
         loop, self._loop = self._loop, None
         if shared is not None and loop is asyncio.get_running_loop():
-            await _give_back(loop, shared)
+            await _release_pool(loop, shared)
 
     async def _exchange(self, method: str, body: bytes | None) -> Any:
         shared = self._shared
@@ -136,7 +136,9 @@ class Line:
         timeout_s = self._target.timeout_s
         try:
             if self._target.proxy is not None:
-                answer = await self._through_proxy(shared, self._target.proxy, method, body)
+                answer = await self._exchange_through_proxy(
+                    shared, self._target.proxy, method, body
+                )
             else:
                 request = (
                     b"GET %s\r\n" % self._head
@@ -144,35 +146,35 @@ class Line:
                     else b"POST %sContent-Length: %d\r\n\r\n%s" % (self._head, len(body), body)
                 )
                 answer = await shared.pool.exchange(
-                    self._place, request, timeout_s=timeout_s, longest=_longest
+                    self._place, request, timeout_s=timeout_s, longest=_get_max_body_bytes
                 )
         except TimeoutError:
-            fault = Fault(Kind.TIMEOUT, f"no answer within {timeout_s:g} s")
-        except (OSError, Broken) as error:
-            fault = connection_fault(error)
+            fault = AttemptError(ErrorKind.TIMEOUT, f"no answer within {timeout_s:g} s")
+        except (OSError, ConnectionBroken) as error:
+            fault = build_connection_error(error)
         else:
             if answer.status == 200:
-                return self._parsed(answer)
-            fault = self._complaint(answer)
+                return self._parse_body(answer)
+            fault = self._build_status_error(answer)
         # Outside the handlers: the original exceptions may name the address.
         raise fault
 
-    async def _through_proxy(
-        self, shared: _Shared, proxy: Proxy, method: str, body: bytes | None
-    ) -> Answer:
-        from .proxy_session import Request
+    async def _exchange_through_proxy(
+        self, shared: _SharedPool, proxy: Proxy, method: str, body: bytes | None
+    ) -> RawResponse:
+        from .proxy_session import ProxyRequest
 
         scheme = "https" if self._place.tls else "http"
         host = f"[{self._place.host}]" if ":" in self._place.host else self._place.host
         url = f"{scheme}://{host}:{self._place.port}{self._path}"
-        return await shared.proxy_session().exchange(
+        return await shared.get_proxy_session().exchange(
             proxy,
-            Request(method, url, self._headers, body),
+            ProxyRequest(method, url, self._headers, body),
             timeout_s=self._target.timeout_s,
-            longest=_longest,
+            longest=_get_max_body_bytes,
         )
 
-    def _open(self) -> _Shared:
+    def _open(self) -> _SharedPool:
         """Join the connections of the running event loop."""
         if self._closed:
             raise EndpointError(
@@ -185,82 +187,92 @@ class Line:
                 hint="connect() anew in this event loop, and close the client at the end",
             )
         self._loop = asyncio.get_running_loop()
-        self._shared = _lease(self._loop)
+        self._shared = _acquire_pool(self._loop)
         return self._shared
 
-    def fault_in(self, error: Any) -> Fault:
+    def parse_error_object(self, error: Any) -> AttemptError:
         """What an error object stands for that a gateway sent in place of an answer."""
         code = error.get("code") if isinstance(error, dict) else None
-        said = self._excerpt(to_json({"error": error}))
+        said = self._make_excerpt(to_json({"error": error}))
         if type(code) is int and 400 <= code < 600:
-            return complaint(code, said, None, self._denied_hint(code))
-        return Fault(Kind.GARBLED, f"an error in place of an answer: {said}", 200)
+            return build_http_error(code, said, None, self._build_denied_hint(code))
+        return AttemptError(ErrorKind.GARBLED, f"an error in place of an answer: {said}", 200)
 
-    def _parsed(self, answer: Answer) -> Any:
-        data, cut = _unpacked(answer)
+    def _parse_body(self, answer: RawResponse) -> Any:
+        data, cut = _decompress_body(answer)
         if cut:
-            return _raise(Kind.GARBLED, f"the answer is longer than {LARGEST_ANSWER} bytes", 200)
+            return _raise_attempt_error(
+                ErrorKind.GARBLED, f"the answer is longer than {MAX_RESPONSE_BYTES} bytes", 200
+            )
         try:
-            return _json(data)
+            return _parse_response_json(data)
         except (ValueError, RecursionError):
             pass
-        shown = self._excerpt(data[:_LARGEST_COMPLAINT], cut=len(data) > _LARGEST_COMPLAINT)
-        return _raise(Kind.GARBLED, f"the answer is not JSON: {shown}", 200)
+        shown = self._make_excerpt(data[:_MAX_ERROR_BYTES], cut=len(data) > _MAX_ERROR_BYTES)
+        return _raise_attempt_error(ErrorKind.GARBLED, f"the answer is not JSON: {shown}", 200)
 
-    def _complaint(self, answer: Answer) -> Fault:
+    def _build_status_error(self, answer: RawResponse) -> AttemptError:
         """What a status other than 200 means."""
         status = answer.status
-        data, cut = _unpacked(answer)
-        said = self._excerpt(data, cut=cut)
+        data, cut = _decompress_body(answer)
+        said = self._make_excerpt(data, cut=cut)
         if 300 <= status < 400:
-            return Fault(
-                Kind.REFUSED,
+            return AttemptError(
+                ErrorKind.REFUSED,
                 f"HTTP {status}: the server points to another address, which is not followed",
                 status,
                 hint="put the final address into `api_base`",
             )
         if 200 < status < 300:
-            return Fault(Kind.GARBLED, f"HTTP {status} instead of an answer: {said}", status)
-        wait = retry_after(
-            _header(answer, b"retry-after"),
-            milliseconds=_header(answer, b"retry-after-ms"),
+            return AttemptError(
+                ErrorKind.GARBLED, f"HTTP {status} instead of an answer: {said}", status
+            )
+        wait = parse_retry_after(
+            _get_response_header(answer, b"retry-after"),
+            milliseconds=_get_response_header(answer, b"retry-after-ms"),
             now=self._now(),
         )
-        return complaint(status, said, wait, self._denied_hint(status))
+        return build_http_error(status, said, wait, self._build_denied_hint(status))
 
-    def _denied_hint(self, status: int) -> str:
+    def _build_denied_hint(self, status: int) -> str:
         hint = self._target.denied_hint
         return hint if status != 403 else f"{hint}; or the server forbids this model or request"
 
-    def _excerpt(self, data: bytes, *, cut: bool = False) -> str:
+    def _make_excerpt(self, data: bytes, *, cut: bool = False) -> str:
         """The beginning of a body as one line without markup, control characters and secrets."""
         # Cleaned before it is cut: half a key is not recognised, and is still half a key.
-        text = self._target.redactor.clean(_said(data), cut=cut)
+        text = self._target.redactor.clean(_extract_error_text(data), cut=cut)
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        return f"{text[:_SHOWN]}…" if len(text) > _SHOWN else text or "(nothing)"
+        return (
+            f"{text[:_MAX_ERROR_EXCERPT]}…"
+            if len(text) > _MAX_ERROR_EXCERPT
+            else text or "(nothing)"
+        )
 
 
-def complaint(status: int, said: str, wait: float | None, denied_hint: str | None) -> Fault:
+def build_http_error(
+    status: int, said: str, wait: float | None, denied_hint: str | None
+) -> AttemptError:
     """The fault that an HTTP status and the words with it stand for."""
-    kind, hint = kind_of_status(status), None
-    if kind is Kind.DENIED:
+    kind, hint = classify_status(status), None
+    if kind is ErrorKind.DENIED:
         hint = denied_hint
     elif status == 407:
         hint = CREDENTIALS_HINT
     elif status == 404:
         hint = "check the model's name and that `api_base` ends where the API begins (often /v1)"
-    elif kind is Kind.THROTTLED and "insufficient_quota" in said:
+    elif kind is ErrorKind.THROTTLED and "insufficient_quota" in said:
         # OpenAI's word for an empty account, which no waiting fills.
-        kind, hint = Kind.REFUSED, "the account has no credit left"
-    return Fault(kind, f"HTTP {status}: {said}", status, wait, hint)
+        kind, hint = ErrorKind.REFUSED, "the account has no credit left"
+    return AttemptError(kind, f"HTTP {status}: {said}", status, wait, hint)
 
 
-def json_body(body: Mapping[str, Any], where: str) -> bytes:
+def encode_json_body(body: Mapping[str, Any], where: str) -> bytes:
     """A request's body. Raises `WireError` for what JSON has no word for."""
     try:
         data = to_json(body)
         if b"NaN" in data or b"Infinity" in data:
-            json.loads(data, parse_constant=_no_such_number)
+            json.loads(data, parse_constant=_refuse_json_constant)
     except ValueError as error:
         raise WireError(
             f"the request cannot be written as JSON: {error}",
@@ -270,15 +282,15 @@ def json_body(body: Mapping[str, Any], where: str) -> bytes:
     return data
 
 
-def _no_such_number(word: str) -> None:
+def _refuse_json_constant(word: str) -> None:
     raise ValueError(f"it holds {word}")
 
 
-def _addressed(target: Target) -> tuple[Place, str, dict[str, str]]:
+def _resolve_origin(target: RequestTemplate) -> tuple[Origin, str, dict[str, str]]:
     """Where to connect to, and the path and headers of each request."""
     parts = urlsplit(target.url)
     host = (parts.hostname or "").encode("idna").decode()
-    usual = _USUAL_PORTS[parts.scheme]
+    usual = _DEFAULT_PORTS[parts.scheme]
     port = parts.port or usual
     # As it was given: in another spelling of it, a secret would not be recognised.
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
@@ -288,42 +300,42 @@ def _addressed(target: Target) -> tuple[Place, str, dict[str, str]]:
         if name.lower() in _FRAMING:
             raise ConfigError(f"the header {name!r} follows from the request", where=target.where)
         headers["Host" if name.lower() == "host" else name] = value
-    return Place(host, port, parts.scheme == "https"), as_sent(path), headers
+    return Origin(host, port, parts.scheme == "https"), percent_encode(path), headers
 
 
-def _longest(status: int) -> int:
-    return LARGEST_ANSWER if status == 200 else _LARGEST_COMPLAINT
+def _get_max_body_bytes(status: int) -> int:
+    return MAX_RESPONSE_BYTES if status == 200 else _MAX_ERROR_BYTES
 
 
-def _header(answer: Answer, name: bytes) -> str | None:
+def _get_response_header(answer: RawResponse, name: bytes) -> str | None:
     value = answer.headers.get(name)
     return None if value is None else value.decode("latin-1")
 
 
-def _unpacked(answer: Answer) -> tuple[bytes, bool]:
+def _decompress_body(answer: RawResponse) -> tuple[bytes, bool]:
     """The body, and whether it was longer: packed though nobody asked, it is measured unpacked."""
     packing = answer.headers.get(b"content-encoding", b"").strip().lower()
-    if packing in _UNPACKED:
+    if packing in _IDENTITY_ENCODINGS:
         return answer.body, answer.cut
-    most = _longest(answer.status)
+    most = _get_max_body_bytes(answer.status)
     # 32 more than usual: either of the two ways that are in use.
     unpacking = zlib.decompressobj(zlib.MAX_WBITS + 32)
     try:
-        if packing not in _ZIPPED:
+        if packing not in _ZLIB_ENCODINGS:
             raise zlib.error
         data = unpacking.decompress(answer.body, most + 1)
     except zlib.error:
         shown = f"(packed as {packing[:20].decode('latin-1')!r}, which cannot be read)"
         return shown.encode(), answer.cut
-    data += _further_members(unpacking.unused_data, most + 1 - len(data))
+    data += _decompress_members(unpacking.unused_data, most + 1 - len(data))
     return data[:most], answer.cut or len(data) > most
 
 
-def _further_members(packed: bytes, most: int) -> bytes:
+def _decompress_members(packed: bytes, most: int) -> bytes:
     """What follows the first member of a gzip file: some servers send their answer in several."""
     pieces: list[bytes] = []
     # Each one costs a copy of the rest: there is an end to how many are read.
-    for _ in range(_MOST_MEMBERS):
+    for _ in range(_MAX_GZIP_MEMBERS):
         if not packed or most <= 0:
             break
         unpacking = zlib.decompressobj(zlib.MAX_WBITS + 32)
@@ -336,7 +348,7 @@ def _further_members(packed: bytes, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _json(data: bytes) -> Any:
+def _parse_response_json(data: bytes) -> Any:
     try:
         return from_json(data)
     except ValueError:
@@ -344,21 +356,21 @@ def _json(data: bytes) -> Any:
             raise
     # Marked as UTF-8; or half an emoji, where a model was cut off. The slower reader lets both
     # pass, and what could not be written again is replaced.
-    return storable(json.loads(data))
+    return make_storable(json.loads(data))
 
 
-def _raise(kind: Kind, message: str, status: int) -> Any:
-    raise Fault(kind, message, status)
+def _raise_attempt_error(kind: ErrorKind, message: str, status: int) -> Any:
+    raise AttemptError(kind, message, status)
 
 
-def _said(data: bytes) -> str:
+def _extract_error_text(data: bytes) -> str:
     """The words of an error body: its message and code where it is JSON of a usual shape."""
     try:
-        value = _json(data)
+        value = _parse_response_json(data)
     except (ValueError, RecursionError):
         # The beginning of JSON, perhaps, in which a secret may be escaped.
-        text = _ESCAPED.sub(_unescaped, data.decode("utf-8", "replace"))
-        return _without_markup(text)
+        text = _JSON_ESCAPE.sub(_unescape_json, data.decode("utf-8", "replace"))
+        return _strip_markup(text)
     error = value.get("error", value) if isinstance(value, dict) else value
     if isinstance(error, dict):
         words = [str(error[key]) for key in ("type", "code", "message") if error.get(key)]
@@ -368,7 +380,7 @@ def _said(data: bytes) -> str:
     return error if isinstance(error, str) else to_json(error).decode()
 
 
-def _without_markup(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """The text of a page. One pass, whatever is in it: the event loop waits for this."""
     pieces: list[str] = []
     shown, end, opened = True, 0, ""
@@ -384,30 +396,30 @@ def _without_markup(text: str) -> str:
     return _TAG.sub(" ", " ".join(pieces))
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape_json(match: re.Match[str]) -> str:
     return chr(int(match[1], 16)) if match[1] else "/"
 
 
-def connection_fault(error: Exception) -> Fault:
+def build_connection_error(error: Exception) -> AttemptError:
     """What broke, in words that hold no address."""
-    if isinstance(error, Unconnected):
-        return Fault(
-            Kind.UNREACHABLE,
+    if isinstance(error, ConnectTimeout):
+        return AttemptError(
+            ErrorKind.UNREACHABLE,
             str(error),
             hint="check that the server answers, and whether `api_base` is http or https there",
         )
     if isinstance(error, ssl.CertificateError):
-        return Fault(
-            Kind.REFUSED,
+        return AttemptError(
+            ErrorKind.REFUSED,
             "the server's certificate is not valid for this address",
             hint="trust the authority that signed it (SSL_CERT_FILE names a file of them), or "
             "correct `api_base`",
         )
-    return Fault(Kind.UNREACHABLE, _trouble(error))
+    return AttemptError(ErrorKind.UNREACHABLE, _describe_connection_error(error))
 
 
-def _trouble(error: Exception) -> str:
-    if isinstance(error, Broken):
+def _describe_connection_error(error: Exception) -> str:
+    if isinstance(error, ConnectionBroken):
         return f"the connection broke ({error})"
     name = type(error).__name__
     if isinstance(error, socket.gaierror):

@@ -11,46 +11,46 @@ from assay.errors import AssayError, ConfigError
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
 from .adapter import Attempt
-from .attempt_errors import Fault, Kind
+from .attempt_errors import AttemptError, ErrorKind
 from .chat_prompts import ChatPrompts, Prompt
-from .daemon_threads import in_thread
-from .in_process_batches import Answered, Job
+from .daemon_threads import run_in_thread
+from .in_process_batches import BatchAnswer, Job
 from .in_process_decoder import NEVER, Generated, Sampling
-from .in_process_folder import LocalOptions, check_folder, load_shared, local_options
+from .in_process_folder import LocalOptions, check_folder, load_shared_model, parse_local_options
 from .in_process_model import LocalModel
-from .local_settings import unreadable_calls
-from .prices import NOBODY_IS_PAID, Price
-from .rendered_turn import Written
+from .local_settings import build_unreadable_calls_error
+from .prices import FREE_PRICE, Price
+from .rendered_turn import ParsedTurn
 from .reply import Reply
 from .tool_text import (
     CallStyle,
-    call_style,
+    detect_call_style,
     knows_reasoning,
     opens_reasoning,
     read_turn,
     writes_channels,
 )
 
-__all__ = ["NEVER", "Generated", "LocalClient", "LocalModel", "LocalSpeaker", "Sampling"]
+__all__ = ["NEVER", "Generated", "LocalAdapter", "LocalClient", "LocalModel", "Sampling"]
 
 MAX_BATCH = 64
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-Request = tuple[tuple[Message, ...], Sequence[ToolSpec], int | None]
+LocalRequest = tuple[tuple[Message, ...], Sequence[ToolSpec], int | None]
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _LocalAnswer:
     """A completion with all that is needed to make a message of it."""
 
     prompts: ChatPrompts
     prompt: Prompt
     tools: Sequence[ToolSpec]
     sampling: Sampling
-    answered: Answered
+    answered: BatchAnswer
 
 
-class LocalSpeaker:
+class LocalAdapter:
     """Renders, asks and reads one model in this process."""
 
     def __init__(
@@ -61,7 +61,7 @@ class LocalSpeaker:
         price: Price | None = None,
         max_batch: int = MAX_BATCH,
     ) -> None:
-        self._options: LocalOptions = local_options(endpoint)
+        self._options: LocalOptions = parse_local_options(endpoint)
         self._model = endpoint.model
         self._timeout_s = endpoint.timeout_s
         self._load = load
@@ -72,41 +72,48 @@ class LocalSpeaker:
 
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
-    ) -> tuple[Request, None]:
+    ) -> tuple[LocalRequest, None]:
         """The messages as they are: the template is known once the model is loaded."""
         return (tuple(messages), tools, seed), None
 
-    async def send(self, request: Request) -> _Answer:
+    async def send(self, request: LocalRequest) -> _LocalAnswer:
         """Sample a completion, in a batch with the other calls that wait."""
         messages, tools, seed = request
-        local, prompts = await self._ready()
+        local, prompts = await self._ensure_loaded()
         prompt = prompts.prompt(messages, tools)
         if tools and not prompt.tools_unseen:
             self._check_format(prompts, tools)
-        sampling = self._fitting(local, prompt)
-        job = Job(prompt.ids, sampling, _own_seed(seed, prompt), self._stops(prompts, prompt))
+        sampling = self._fit_sampling(local, prompt)
+        job = Job(
+            prompt.ids,
+            sampling,
+            _derive_prompt_seed(seed, prompt),
+            self._build_stop_check(prompts, prompt),
+        )
         try:
             async with asyncio.timeout(self._timeout_s):
                 answered = await local.batches.answer(job, local, max_batch=self.at_once)
         except TimeoutError as error:
-            raise Fault(Kind.TIMEOUT, f"no answer within {self._timeout_s:g} s") from error
-        return _Answer(prompts, prompt, tools, sampling, answered)
+            raise AttemptError(
+                ErrorKind.TIMEOUT, f"no answer within {self._timeout_s:g} s"
+            ) from error
+        return _LocalAnswer(prompts, prompt, tools, sampling, answered)
 
-    def read(self, answer: _Answer, attempt: Attempt) -> Reply:
+    def read(self, answer: _LocalAnswer, attempt: Attempt) -> Reply:
         """The message that was sampled, and the call with its exact tokens."""
         generated = answer.answered.generated
-        message = self._message(answer)
+        message = self._read_message(answer)
         answer.prompts.remember(message, answer.prompt, generated.ids)
         finish = generated.finish_reason
         fields: dict[str, Any] = {
             "prompt_ids": answer.prompt.ids,
             "completion_ids": generated.ids,
             "logprobs": generated.logprobs,
-            "sampling": self._recorded(answer.sampling, attempt.seed),
+            "sampling": self._collect_sampling(answer.sampling, attempt.seed),
             "model": self._model,
             "weight_version": answer.answered.weight_version,
             "finish_reason": "tool_calls" if message.tool_calls and finish == "stop" else finish,
-            "usage": self._usage(answer.prompt, generated),
+            "usage": self._build_usage(answer.prompt, generated),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.place,
@@ -120,8 +127,8 @@ class LocalSpeaker:
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
         """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
         try:
-            _, prompts = await self._ready()
-        except Fault:
+            _, prompts = await self._ensure_loaded()
+        except AttemptError:
             return  # a model that cannot be loaded is reported by the call that needs it
         self._check_format(prompts, tools)
 
@@ -129,7 +136,7 @@ class LocalSpeaker:
         """Let go of the model; it stays for other clients that use it."""
         self._local = self._prompts = None
 
-    async def _ready(self) -> tuple[LocalModel, ChatPrompts]:
+    async def _ensure_loaded(self) -> tuple[LocalModel, ChatPrompts]:
         if self._local is None or self._prompts is None:
             local = await self._load()
             where, settings = f"local:{self._model}", self._options.template
@@ -140,7 +147,7 @@ class LocalSpeaker:
             return local, self._prompts
         return self._local, self._prompts
 
-    def _fitting(self, local: LocalModel, prompt: Prompt) -> Sampling:
+    def _fit_sampling(self, local: LocalModel, prompt: Prompt) -> Sampling:
         """The sampling for a prompt, no longer than the context of the model allows."""
         sampling = self._options.sampling
         if not sampling.stop_ids:
@@ -151,14 +158,14 @@ class LocalSpeaker:
         if left >= sampling.max_tokens:
             return sampling
         if left < 1:
-            raise Fault(
-                Kind.REFUSED,
+            raise AttemptError(
+                ErrorKind.REFUSED,
                 f"the prompt has {len(prompt.ids)} tokens, and the model reads {local.context}",
                 hint="shorten the conversation, or use a model with a longer context",
             )
         return replace(sampling, max_tokens=left)
 
-    def _stops(
+    def _build_stop_check(
         self, prompts: ChatPrompts, prompt: Prompt
     ) -> Callable[[Sequence[int]], bool] | None:
         """Whether the newest tokens hold one of the texts to stop at."""
@@ -175,32 +182,34 @@ class LocalSpeaker:
 
     def _check_format(self, prompts: ChatPrompts, tools: Sequence[ToolSpec]) -> None:
         template = prompts.template(tools)
-        if self._style(template) is None:
+        if self._find_style(template) is None:
             hint = "use a model whose chat template is known"
-            raise unreadable_calls(template, where=f"local:{self._model}", hint=hint)
+            raise build_unreadable_calls_error(template, where=f"local:{self._model}", hint=hint)
 
-    def _style(self, template: str) -> CallStyle | None:
-        return self._options.tool_format or call_style(template)
+    def _find_style(self, template: str) -> CallStyle | None:
+        return self._options.tool_format or detect_call_style(template)
 
-    def _message(self, answer: _Answer) -> Message:
+    def _read_message(self, answer: _LocalAnswer) -> Message:
         """What the ids say: special tokens are no part of it, and calls are read from the text."""
-        style = self._style(answer.prompts.template(answer.tools))
+        style = self._find_style(answer.prompts.template(answer.tools))
         if (answer.tools and style is not None) or writes_channels(style):
             # The marks of a call and of reasoning may be special tokens.
             written = self._read_turn(answer, special=True)
             if written.calls or writes_channels(style):
-                return _said(_identified(_without_special(written, answer), answer))
-        return _said(self._read_turn(answer, special=False))
+                return _to_assistant_message(
+                    _assign_stable_call_ids(_strip_special_tokens(written, answer), answer)
+                )
+        return _to_assistant_message(self._read_turn(answer, special=False))
 
-    def _read_turn(self, answer: _Answer, *, special: bool) -> Written:
+    def _read_turn(self, answer: _LocalAnswer, *, special: bool) -> ParsedTurn:
         """The words, reasoning and calls of an answer, with special tokens or without."""
         prompts, prompt, generated = answer.prompts, answer.prompt, answer.answered.generated
         ids = generated.ids
         if ids[-1] in answer.sampling.stop_ids:
             ids = ids[:-1]
-        text = self._cut(prompts.decode(ids, after=prompt.ids, special=special))
+        text = self._cut_at_stop(prompts.decode(ids, after=prompt.ids, special=special))
         template = prompts.template(answer.tools)
-        style = self._style(template)
+        style = self._find_style(template)
         opened = opens_reasoning(prompt.text, style)
         return read_turn(
             text,
@@ -211,11 +220,11 @@ class LocalSpeaker:
             cut_short=generated.finish_reason == "length",
         )
 
-    def _cut(self, text: str) -> str:
+    def _cut_at_stop(self, text: str) -> str:
         places = [place for each in self._options.stop if (place := text.find(each)) >= 0]
         return text[: min(places)] if places else text
 
-    def _recorded(self, sampling: Sampling, seed: int | None) -> dict[str, Any]:
+    def _collect_sampling(self, sampling: Sampling, seed: int | None) -> dict[str, Any]:
         recorded: dict[str, Any] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -228,7 +237,7 @@ class LocalSpeaker:
             recorded["chat_template_kwargs"] = dict(self._options.template)
         return recorded if seed is None else {**recorded, "seed": seed}
 
-    def _usage(self, prompt: Prompt, generated: Generated) -> Usage:
+    def _build_usage(self, prompt: Prompt, generated: Generated) -> Usage:
         usage = Usage(input_tokens=len(prompt.ids), output_tokens=len(generated.ids))
         if self._price is None:
             return usage
@@ -247,7 +256,7 @@ class LocalClient:
         if max_batch < 1:
             raise ConfigError(f"max_batch={max_batch!r} is not at least 1", where="LocalClient")
         self.endpoint = endpoint
-        self._speaker = LocalSpeaker(endpoint, load, price=NOBODY_IS_PAID, max_batch=max_batch)
+        self._speaker = LocalAdapter(endpoint, load, price=FREE_PRICE, max_batch=max_batch)
         # Made now, so that a tokenizer without a template is refused before anything is asked.
         ChatPrompts(local.tokenizer, where=f"local:{endpoint.model}", settings={})
 
@@ -266,7 +275,7 @@ class LocalClient:
             answer = await self._speaker.send(request)
             spent_s = monotonic() - started
             return self._speaker.read(answer, Attempt(spent_s, 1, seed, len(messages), None))
-        except Fault as fault:
+        except AttemptError as fault:
             raise fault.error(where=f"local:{self.endpoint.model}", attempts=1) from fault
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
@@ -277,20 +286,20 @@ class LocalClient:
         """Nothing is held but the model, which belongs to whoever made it."""
 
 
-def folder_speaker(endpoint: Endpoint, price: Price | None) -> LocalSpeaker:
+def build_folder_adapter(endpoint: Endpoint, price: Price | None) -> LocalAdapter:
     """A speaker for a model folder. What can be checked is checked now; loading waits for use."""
-    options, folder = local_options(endpoint), check_folder(endpoint)
+    options, folder = parse_local_options(endpoint), check_folder(endpoint)
 
     async def load() -> LocalModel:
         try:
-            return await in_thread(lambda: load_shared(folder, options))
+            return await run_in_thread(lambda: load_shared_model(folder, options))
         except AssayError as error:
-            raise Fault(Kind.REFUSED, error.message, hint=error.hint) from error
+            raise AttemptError(ErrorKind.REFUSED, error.message, hint=error.hint) from error
 
-    return LocalSpeaker(endpoint, load, price=price)
+    return LocalAdapter(endpoint, load, price=price)
 
 
-def _own_seed(seed: int | None, prompt: Prompt) -> int | None:
+def _derive_prompt_seed(seed: int | None, prompt: Prompt) -> int | None:
     """A seed for this prompt alone: the turns of a rollout share theirs, and must not rhyme."""
     if seed is None:
         return None
@@ -298,7 +307,7 @@ def _own_seed(seed: int | None, prompt: Prompt) -> int | None:
     return int.from_bytes(blake2b(written, digest_size=7).digest())
 
 
-def _said(written: Written) -> Message:
+def _to_assistant_message(written: ParsedTurn) -> Message:
     fields: dict[str, Any] = {"role": "assistant", "content": written.content}
     if written.calls:
         fields["tool_calls"] = written.calls
@@ -307,7 +316,7 @@ def _said(written: Written) -> Message:
     return Message(**fields)
 
 
-def _without_special(written: Written, answer: _Answer) -> Written:
+def _strip_special_tokens(written: ParsedTurn, answer: _LocalAnswer) -> ParsedTurn:
     content, reasoning = written.content, written.reasoning
     for token in answer.prompts.special:
         content = content.replace(token, "")
@@ -315,20 +324,22 @@ def _without_special(written: Written, answer: _Answer) -> Written:
     return replace(written, content=content, reasoning=reasoning)
 
 
-def _identified(written: Written, answer: _Answer) -> Written:
+def _assign_stable_call_ids(written: ParsedTurn, answer: _LocalAnswer) -> ParsedTurn:
     """Calls with the ids they are answered under: the model's own, else the same each time.
 
     Nine letters and digits, which is the only form that Mistral's templates take.
     """
     place = f"{answer.prompt.ids}{answer.answered.generated.ids}"
     calls = tuple(
-        call if call.id else call.model_copy(update={"id": _nine_letters(f"{index}:{place}")})
+        call
+        if call.id
+        else call.model_copy(update={"id": _hash_to_nine_letters(f"{index}:{place}")})
         for index, call in enumerate(written.calls)
     )
     return replace(written, calls=calls)
 
 
-def _nine_letters(text: str) -> str:
+def _hash_to_nine_letters(text: str) -> str:
     number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
     letters = []
     for _ in range(9):

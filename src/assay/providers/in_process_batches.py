@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from assay.errors import AssayError
 
-from .attempt_errors import Fault, Kind
-from .daemon_threads import FAREWELL, deliver
+from .attempt_errors import AttemptError, ErrorKind
+from .daemon_threads import EXIT_GROUP, deliver
 from .in_process_decoder import Generated, Sampling, ShouldStop
 
 _QUIET_TURNS = 3
@@ -17,7 +17,7 @@ _QUIET_TURNS = 3
 
 
 @dataclass(frozen=True)
-class Answered:
+class BatchAnswer:
     """A completion, and the weights that gave it."""
 
     generated: Generated
@@ -35,7 +35,7 @@ class Job:
     """For stops that are words: whether what was sampled so far ends with one."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    future: asyncio.Future[Answered] = field(init=False)
+    future: asyncio.Future[BatchAnswer] = field(init=False)
 
     def __post_init__(self) -> None:
         self.future = self.loop.create_future()
@@ -44,7 +44,7 @@ class Job:
         return self.future.cancelled() or (self.says_stop is not None and self.says_stop(ids))
 
 
-class Engine(Protocol):
+class BatchEngine(Protocol):
     """What answers a batch."""
 
     weight_version: str | None
@@ -60,7 +60,7 @@ class Engine(Protocol):
         """A completion for each prompt."""
 
 
-class Batches:
+class BatchQueue:
     """The calls that wait for one model."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Batches:
         self._lock = Lock()
         self._busy = False
 
-    async def answer(self, job: Job, engine: Engine, *, max_batch: int) -> Answered:
+    async def answer(self, job: Job, engine: BatchEngine, *, max_batch: int) -> BatchAnswer:
         """Wait for the completion, in a batch with whatever else waits."""
         with self._lock:
             self._waiting.append(job)
@@ -76,18 +76,18 @@ class Batches:
         try:
             if first:
                 try:
-                    await self._gathered(max_batch)
+                    await self._gather_calls(max_batch)
                 except asyncio.CancelledError:
                     job.future.cancel()  # before the thread looks who still waits
                     raise
                 finally:
                     # Even if this caller gives up: others wait behind it by now.
-                    FAREWELL.start(lambda: self._work(engine, max_batch))
+                    EXIT_GROUP.start(lambda: self._work(engine, max_batch))
             return await job.future
         finally:
             job.future.cancel()
 
-    async def _gathered(self, max_batch: int) -> None:
+    async def _gather_calls(self, max_batch: int) -> None:
         """Let the other tasks that are ready ask too. No time passes, only turns of the loop."""
         quiet, seen = 0, 0
         while quiet < _QUIET_TURNS and len(self._waiting) < max_batch:
@@ -95,20 +95,20 @@ class Batches:
             seen = len(self._waiting)
             await asyncio.sleep(0)
 
-    def _work(self, engine: Engine, max_batch: int) -> None:
-        while not FAREWELL.asked:
+    def _work(self, engine: BatchEngine, max_batch: int) -> None:
+        while not EXIT_GROUP.asked:
             with self._lock:
                 jobs = [job for job in self._waiting if not job.future.cancelled()]
                 self._waiting = jobs[max_batch:]
                 self._busy = bool(jobs)
             if not jobs:
                 return
-            _run(engine, jobs[:max_batch])
+            _run_batch(engine, jobs[:max_batch])
 
 
-def _run(engine: Engine, jobs: list[Job]) -> None:
+def _run_batch(engine: BatchEngine, jobs: list[Job]) -> None:
     def ends(row: int, ids: Sequence[int]) -> bool:
-        return FAREWELL.asked or jobs[row].ends(ids)
+        return EXIT_GROUP.asked or jobs[row].ends(ids)
 
     version = engine.weight_version
     try:
@@ -120,11 +120,11 @@ def _run(engine: Engine, jobs: list[Job]) -> None:
         )
     except Exception as error:
         # Whatever the engine raises, its callers must not wait for ever.
-        what = error.message if isinstance(error, AssayError) else _named(error)
+        what = error.message if isinstance(error, AssayError) else _format_engine_error(error)
         problem = f"the model failed: {what}"
-        answers: list[Any] = [Fault(Kind.REFUSED, problem) for _ in jobs]
+        answers: list[Any] = [AttemptError(ErrorKind.REFUSED, problem) for _ in jobs]
     else:
-        answers = [Answered(each, version) for each in made]
+        answers = [BatchAnswer(each, version) for each in made]
     for loop in {job.loop for job in jobs}:
         ends_here = [
             (job.future, answer)
@@ -134,5 +134,5 @@ def _run(engine: Engine, jobs: list[Job]) -> None:
         deliver(loop, ends_here)
 
 
-def _named(error: Exception) -> str:
+def _format_engine_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

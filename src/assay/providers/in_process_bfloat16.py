@@ -5,11 +5,11 @@ import sys
 from functools import cache
 from typing import Any
 
-_TRY = (
+_PROBE_CODE = (
     "import torch; torch.ones(4, 32, dtype=torch.bfloat16) @ torch.ones(32, 64, "
     "dtype=torch.bfloat16)"
 )
-_TRY_S = 120.0
+_PROBE_TIMEOUT_S = 120.0
 
 
 def prepare_half_precision(dtype: Any, device: Any) -> None:
@@ -33,7 +33,10 @@ def _avoid_broken_amx() -> None:
         return
     try:
         tried = subprocess.run(
-            [sys.executable, "-c", _TRY], capture_output=True, timeout=_TRY_S, check=False
+            [sys.executable, "-c", _PROBE_CODE],
+            capture_output=True,
+            timeout=_PROBE_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return  # unknown: as torch has it

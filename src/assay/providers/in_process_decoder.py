@@ -83,7 +83,7 @@ class Decoder:
         self._done = [False] * len(prompts)
         self._prompts = [tuple(prompt) for prompt in prompts]
 
-    def _lay_out(self, prompts: Sequence[Sequence[int]]) -> None:
+    def _pad_prompts(self, prompts: Sequence[Sequence[int]]) -> None:
         """Prompts end together: padding stands on the left, and no position counts it."""
         torch = self._torch
         longest = max(map(len, prompts))
@@ -99,39 +99,39 @@ class Decoder:
 
     def run(self, seeds: Sequence[int | None], should_stop: ShouldStop | None) -> list[Generated]:
         """Sample until every prompt has its completion."""
-        chances = self._chances(seeds)
-        logits = self._first_logits()
+        chances = self._draw_uniforms(seeds)
+        logits = self._compute_first_logits()
         for step in range(max(sampling.max_tokens for sampling in self._samplings)):
             chosen, logprobs = self._sample(logits, chances[self._rows, step])
-            self._note(chosen.tolist(), logprobs.tolist(), should_stop)
+            self._record_tokens(chosen.tolist(), logprobs.tolist(), should_stop)
             if all(self._done[row] for row in self._rows):
                 break
             self._advance(chosen)
-            logits = self._logits()
+            logits = self._compute_logits()
         return [
             Generated(tuple(ids), tuple(logprobs), "stop" if stopped else "length")
             for ids, logprobs, stopped in zip(self._ids, self._logprobs, self._stopped, strict=True)
         ]
 
-    def _first_logits(self) -> Any:
+    def _compute_first_logits(self) -> Any:
         """Those after the prompts. A prompt that came several times is read once."""
         different = list(dict.fromkeys(self._prompts))
-        self._lay_out(different)
-        logits = self._logits()
+        self._pad_prompts(different)
+        logits = self._compute_logits()
         if self._whole:
-            return self._logits()
+            return self._compute_logits()
         if len(different) == len(self._prompts):
             return logits
-        if not _selectable(self._cache):
-            self._lay_out(self._prompts)
-            return self._logits()
+        if not _supports_row_selection(self._cache):
+            self._pad_prompts(self._prompts)
+            return self._compute_logits()
         number = {prompt: place for place, prompt in enumerate(different)}
         places = [number[prompt] for prompt in self._prompts]
         self._cache.batch_select_indices(self._torch.tensor(places, device=self._device))
         self._mask, self._positions = self._mask[places], self._positions[places]
         return logits[places]
 
-    def _chances(self, seeds: Sequence[int | None]) -> Any:
+    def _draw_uniforms(self, seeds: Sequence[int | None]) -> Any:
         """Numbers from 0 to 1, drawn for each prompt alone: its neighbours change nothing.
 
         Drawn on the CPU whatever the device, so that a seed means the same everywhere.
@@ -150,10 +150,10 @@ class Decoder:
             drawn[row, :count] = torch.rand(count, generator=generator, dtype=torch.float64)
         return drawn
 
-    def _logits(self) -> Any:
+    def _compute_logits(self) -> Any:
         """The logits of the next token, in fp32."""
         if self._whole:
-            return self._logits_of_whole_texts()
+            return self._compute_logits_uncached()
         out = self._model(
             input_ids=self._input,
             attention_mask=self._mask if self._padded else None,
@@ -167,7 +167,7 @@ class Decoder:
         self._whole = self._cache is None
         return out.logits[:, -1].float()
 
-    def _logits_of_whole_texts(self) -> Any:
+    def _compute_logits_uncached(self) -> Any:
         """The same without a cache. Padding stands on the right, where no causal model looks."""
         torch = self._torch
         texts = [[*self._prompts[row], *self._ids[row]] for row in self._rows]
@@ -183,7 +183,7 @@ class Decoder:
         """A token for each row, and its logprob."""
         torch = self._torch
         samplings = [self._samplings[row] for row in self._rows]
-        logprobs = filtered(logits, samplings).log_softmax(-1)
+        logprobs = filter_logits(logits, samplings).log_softmax(-1)
         # Inverse of the cumulative distribution, in fp64: a token of probability 0 has no part.
         total = logprobs.double().exp().cumsum(-1)
         whole = total[:, -1:]
@@ -203,7 +203,7 @@ class Decoder:
             chosen = torch.where(mask, logits.argmax(-1, keepdim=True), drawn)
         return chosen[:, 0], logprobs.gather(-1, chosen)[:, 0]
 
-    def _note(
+    def _record_tokens(
         self, chosen: list[int], logprobs: list[float], should_stop: ShouldStop | None
     ) -> None:
         for row, token, logprob in zip(self._rows, chosen, logprobs, strict=True):
@@ -224,7 +224,7 @@ class Decoder:
             self._rows = [self._rows[place] for place in kept]
             return
         mask, positions = self._mask, self._positions[:, -1:] + 1
-        if len(kept) <= _SPARSE * len(self._rows) and _selectable(self._cache):
+        if len(kept) <= _SPARSE * len(self._rows) and _supports_row_selection(self._cache):
             places = torch.tensor(kept, device=self._device)
             self._cache.batch_select_indices(places)
             chosen, mask, positions = chosen[places], mask[places], positions[places]
@@ -234,7 +234,7 @@ class Decoder:
         self._positions = positions
 
 
-def _selectable(cache: Any) -> bool:
+def _supports_row_selection(cache: Any) -> bool:
     """Whether rows can be taken out of a cache: not so where a layer keeps a running state.
 
     A layer that also has keys and values can select those, and would leave its state behind.
@@ -245,7 +245,7 @@ def _selectable(cache: Any) -> bool:
     )
 
 
-def filtered(logits: Any, samplings: Sequence[Sampling]) -> Any:
+def filter_logits(logits: Any, samplings: Sequence[Sampling]) -> Any:
     """Logits after temperature, top-k and top-p, each row by its own settings."""
     import torch
 

@@ -11,19 +11,19 @@ from weakref import WeakValueDictionary
 from assay.errors import ConfigError
 from assay.types import Endpoint
 
-from .chat_prompts import missing_template
+from .chat_prompts import build_missing_template_error
 from .in_process_decoder import Sampling
-from .in_process_model import LocalModel, check_packages
+from .in_process_model import LocalModel, check_local_packages
 from .local_settings import (
-    counted_setting,
-    refuse_foreign,
-    sampling_of,
-    tool_format_of,
+    build_sampling,
+    read_count_setting,
+    read_tool_format,
+    refuse_unsupported_settings,
 )
 from .model_hub import find_model_folder
 from .tool_text import CallStyle
 
-_KNOWN = (
+_LOCAL_PARAMS = (
     "chat_template_kwargs",
     "device",
     "dtype",
@@ -34,8 +34,8 @@ _KNOWN = (
 )
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 
-_loaded: WeakValueDictionary[tuple[object, ...], LocalModel] = WeakValueDictionary()
-_loading = Lock()
+_shared_models: WeakValueDictionary[tuple[object, ...], LocalModel] = WeakValueDictionary()
+_shared_models_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class LocalOptions:
     """How tool calls are written. None: the chat template decides."""
 
 
-def local_options(endpoint: Endpoint) -> LocalOptions:
+def parse_local_options(endpoint: Endpoint) -> LocalOptions:
     """The settings of an endpoint. Raises `ConfigError` for one that has no meaning here."""
     where, extra = f"local:{endpoint.model}", endpoint.extra_params
-    refuse_foreign(endpoint, known=_KNOWN)
+    refuse_unsupported_settings(endpoint, known=_LOCAL_PARAMS)
     stop_ids = extra.get("stop_token_ids") or []
     template = extra.get("chat_template_kwargs") or {}
     wrong = None
@@ -68,13 +68,13 @@ def local_options(endpoint: Endpoint) -> LocalOptions:
     if wrong:
         raise ConfigError(f"extra_params: {wrong}", where=where)
     return LocalOptions(
-        sampling=sampling_of(endpoint, stop_ids=tuple(stop_ids)),
+        sampling=build_sampling(endpoint, stop_ids=tuple(stop_ids)),
         stop=tuple(text for text in endpoint.stop or () if text),
         template=template,
-        threads=counted_setting(endpoint, "threads"),
+        threads=read_count_setting(endpoint, "threads"),
         dtype=str(extra.get("dtype", "float32")),
         device=None if extra.get("device") is None else str(extra["device"]),
-        tool_format=tool_format_of(endpoint),
+        tool_format=read_tool_format(endpoint),
     )
 
 
@@ -83,30 +83,32 @@ def check_folder(endpoint: Endpoint) -> Path:
     # An evaluation fetches nothing: of a hub id, the snapshot in the local cache is taken.
     folder = find_model_folder(endpoint.model, fetch=False)
     where = f"local:{endpoint.model}"
-    check_packages(where)
+    check_local_packages(where)
     beside = any((folder / name).exists() for name in _TEMPLATE_FILES)
-    if not beside and not _settings(folder / "tokenizer_config.json").get("chat_template"):
-        raise missing_template(where)
+    if not beside and not _read_tokenizer_config(folder / "tokenizer_config.json").get(
+        "chat_template"
+    ):
+        raise build_missing_template_error(where)
     return folder
 
 
-def load_shared(folder: Path, options: LocalOptions) -> LocalModel:
+def load_shared_model(folder: Path, options: LocalOptions) -> LocalModel:
     """The model in a folder: the one that is loaded already, if any client still has it."""
     path = folder.resolve()
     # A folder that was written again since holds another model.
     written = max(file.stat().st_mtime_ns for file in path.iterdir())
     key = (path, written, options.dtype, options.device, options.threads)
-    with _loading:
-        local = _loaded.get(key)
+    with _shared_models_lock:
+        local = _shared_models.get(key)
         if local is None:
             local = LocalModel.load(path, dtype=options.dtype, device=options.device)
             if options.threads is not None:
                 local.threads = options.threads
-            _loaded[key] = local
+            _shared_models[key] = local
     return local
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _read_tokenizer_config(path: Path) -> dict[str, Any]:
     try:
         read = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):

@@ -10,12 +10,12 @@ from typing import Any
 
 from assay.errors import ConfigError, MissingExtra
 
-from .in_process_batches import Batches
+from .in_process_batches import BatchQueue
 from .in_process_bfloat16 import prepare_half_precision
 from .in_process_decoder import Decoder, Generated, Sampling, ShouldStop
 from .model_hub import find_model_folder
 
-SMALL = 500_000_000
+SMALL_MODEL_PARAMETERS = 500_000_000
 """Models of fewer parameters run on one thread: more of them mostly wait for each other."""
 
 
@@ -41,16 +41,19 @@ class LocalModel:
         self.threads = threads
         """How many threads of torch a batch uses. None: 1 for a small model, else torch's own."""
 
-        if threads is None and sum(each.numel() for each in model.parameters()) < SMALL:
+        if (
+            threads is None
+            and sum(each.numel() for each in model.parameters()) < SMALL_MODEL_PARAMETERS
+        ):
             self.threads = 1
         prepare_half_precision(next(model.parameters()).dtype, self.device)
         self.compute_dtype: Any = None
         """What is computed in, where the weights are kept more exactly: a `torch.dtype`."""
 
-        self.stop_ids = _stop_ids(model, tokenizer)
+        self.stop_ids = _find_stop_ids(model, tokenizer)
         """The tokens that end a completion of this model."""
 
-        self.batches = Batches()
+        self.batches = BatchQueue()
         """The calls that wait for this model, whichever client they came through."""
 
         self._turn = Lock()
@@ -66,7 +69,7 @@ class LocalModel:
 
         An id such as `Qwen/Qwen3-0.6B` is looked for in the local cache, and only then fetched.
         """
-        check_packages("a model in this process")
+        check_local_packages("a model in this process")
         import torch
         import transformers
 
@@ -78,17 +81,17 @@ class LocalModel:
                 where=str(folder),
                 hint="float32, bfloat16 and float16 are",
             )
-        device = device or _best_device(torch)
+        device = device or _choose_device(torch)
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
             raise ConfigError(
-                f"device={device!r} cannot be used: {_first_line(error)}",
+                f"device={device!r} cannot be used: {_summarize_load_error(error)}",
                 where=str(folder),
                 hint="leave it out to take the best one there is",
             ) from error
         try:
-            with _without_bars(transformers):
+            with _hide_loading_bars(transformers):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(
                     folder, local_files_only=True, trust_remote_code=False
                 )
@@ -97,7 +100,7 @@ class LocalModel:
                 )
         except Exception as error:  # each library below has errors of its own for a bad file
             raise ConfigError(
-                f"the model cannot be loaded: {_first_line(error)}",
+                f"the model cannot be loaded: {_summarize_load_error(error)}",
                 where=str(folder),
                 hint="a folder as `save_pretrained` of model and tokenizer writes it",
             ) from error
@@ -132,15 +135,15 @@ class LocalModel:
         as training are as before when this returns.
         """
         samplings = [sampling] * len(prompts) if isinstance(sampling, Sampling) else list(sampling)
-        _check(prompts, samplings, seeds)
+        _check_generate_arguments(prompts, samplings, seeds)
         if not prompts:
             return []
-        samplings = [self._with_stop_ids(each) for each in samplings]
-        with self._turn, self.limited_threads(), self.computing(), _evaluating(self.model):
+        samplings = [self._fill_stop_ids(each) for each in samplings]
+        with self._turn, self.limit_threads(), self.autocast(), _set_inference_mode(self.model):
             return Decoder(self.model, prompts, samplings).run(seeds, should_stop)
 
     @contextmanager
-    def limited_threads(self) -> Iterator[None]:
+    def limit_threads(self) -> Iterator[None]:
         """Torch with this model's number of threads; a trainer may want it for its updates too."""
         import torch
 
@@ -154,7 +157,7 @@ class LocalModel:
                 torch.set_num_threads(before)
 
     @contextmanager
-    def computing(self) -> Iterator[None]:
+    def autocast(self) -> Iterator[None]:
         """Torch with what this model computes in; a trainer needs it around its passes too."""
         if self.compute_dtype is None:
             yield
@@ -164,14 +167,14 @@ class LocalModel:
         with torch.autocast(self.device.type, dtype=self.compute_dtype):
             yield
 
-    def _with_stop_ids(self, sampling: Sampling) -> Sampling:
+    def _fill_stop_ids(self, sampling: Sampling) -> Sampling:
         if sampling.stop_ids:
             return sampling
         return replace(sampling, stop_ids=self.stop_ids)
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def _set_inference_mode(model: Any) -> Iterator[None]:
     """No gradients and no dropout; each module gets back the mode it had."""
     import torch
 
@@ -186,7 +189,7 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = True
 
 
-def _check(
+def _check_generate_arguments(
     prompts: Sequence[Sequence[int]], samplings: Sequence[Sampling], seeds: Sequence[int | None]
 ) -> None:
     where = "LocalModel.generate()"
@@ -201,7 +204,7 @@ def _check(
         raise ConfigError(f"prompt {empty[0]} has no tokens", where=where)
 
 
-def _stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     """The ends that the generation settings, the model and the tokenizer name."""
     found: dict[int, None] = {}
     generation = getattr(model, "generation_config", None)
@@ -216,7 +219,7 @@ def _stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def check_packages(by: str) -> None:
+def check_local_packages(by: str) -> None:
     """Raise `MissingExtra` when a package is not there. Imports none of them."""
     for package in ("torch", "transformers", "jinja2"):
         if find_spec(package) is None:
@@ -224,7 +227,7 @@ def check_packages(by: str) -> None:
 
 
 @contextmanager
-def _without_bars(transformers: Any) -> Iterator[None]:
+def _hide_loading_bars(transformers: Any) -> Iterator[None]:
     """Keep the progress bars of loading off the terminal: only commands write there."""
     logging = transformers.utils.logging
     shown = logging.is_progress_bar_enabled()
@@ -236,11 +239,11 @@ def _without_bars(transformers: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _best_device(torch: Any) -> str:
+def _choose_device(torch: Any) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _first_line(error: BaseException) -> str:
+def _summarize_load_error(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__

@@ -7,17 +7,17 @@ from urllib.parse import unquote, urlsplit
 from assay.errors import ConfigError
 from assay.types import Endpoint
 
-from .address import is_loopback
-from .provider_table import provider_named
+from .address import is_loopback_host
+from .provider_table import find_provider
 
 _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "proxy-authorization"})
 
 
-def credential_headers(endpoint: Endpoint) -> dict[str, str]:
+def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
     """The headers that prove who asks; none where none is known and none is needed."""
-    provider = provider_named(endpoint.provider)
+    provider = find_provider(endpoint.provider)
     where = f"{endpoint.provider}:{endpoint.model}"
-    basic = _basic(endpoint.api_base)
+    basic = _build_basic_credential(endpoint.api_base)
     named = endpoint.key_env
     given = [text for text in (endpoint.api_key, named, endpoint.oauth_token, basic) if text]
     if len(given) > 1:
@@ -29,8 +29,8 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
     if basic:
         return {"Authorization": basic}
     if endpoint.oauth_token:
-        return {"Authorization": f"Bearer {_sendable(endpoint.oauth_token, where)}"}
-    if _own_header(endpoint):
+        return {"Authorization": f"Bearer {_clean_key(endpoint.oauth_token, where)}"}
+    if _find_credential_header(endpoint):
         return {}
     key = endpoint.api_key or os.environ.get(named or provider.key_variable or "", "")
     if named and not key.strip():
@@ -41,9 +41,9 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
         )
     if key.strip():
         if not endpoint.api_key:
-            _refuse_plain_http(endpoint, where)
-        key = _sendable(key, where)
-        return {"x-api-key": key} if provider.speaks == "anthropic" else _bearer(key)
+            _refuse_key_over_http(endpoint, where)
+        key = _clean_key(key, where)
+        return {"x-api-key": key} if provider.speaks == "anthropic" else _build_bearer_header(key)
     if provider.key_variable and endpoint.api_base is None:
         raise ConfigError(
             f"no key for {endpoint.provider}",
@@ -53,17 +53,17 @@ def credential_headers(endpoint: Endpoint) -> dict[str, str]:
     return {}
 
 
-def _refuse_plain_http(endpoint: Endpoint, where: str) -> None:
+def _refuse_key_over_http(endpoint: Endpoint, where: str) -> None:
     """Raise `ConfigError` where a key of the environment could be read on the way.
 
     Whoever names a variable for an endpoint says whose key it is, not that others may read it.
     """
     parts = urlsplit(endpoint.api_base or "")
     host = parts.hostname or ""
-    if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback(host):
+    if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback_host(host):
         return
     raise ConfigError(
-        f"{endpoint.key_env or provider_named(endpoint.provider).key_variable} is not sent to "
+        f"{endpoint.key_env or find_provider(endpoint.provider).key_variable} is not sent to "
         f"{host!r} over plain http, which does not encrypt it",
         where=where,
         hint="use an https address, or pass the server's own key as Endpoint(api_key=...); "
@@ -71,12 +71,12 @@ def _refuse_plain_http(endpoint: Endpoint, where: str) -> None:
     )
 
 
-def key_hint(endpoint: Endpoint) -> str:
-    """What to do when a server refuses the credential that `credential_headers` found, or none."""
-    variable = endpoint.key_env or provider_named(endpoint.provider).key_variable
-    if _basic(endpoint.api_base):
+def build_key_hint(endpoint: Endpoint) -> str:
+    """What to do when a server refuses the credential that `build_credential_headers` found, or none."""
+    variable = endpoint.key_env or find_provider(endpoint.provider).key_variable
+    if _build_basic_credential(endpoint.api_base):
         return "the user and password in `api_base` are not accepted: give those of this address"
-    header = None if endpoint.oauth_token else _own_header(endpoint)
+    header = None if endpoint.oauth_token else _find_credential_header(endpoint)
     if header:
         return f"the header {header!r} of this Endpoint is not accepted: give the right one"
     if endpoint.api_key or endpoint.oauth_token:
@@ -88,16 +88,16 @@ def key_hint(endpoint: Endpoint) -> str:
     return f"{variable} {state}: set it to a key for this address, or pass Endpoint(api_key=...)"
 
 
-def _own_header(endpoint: Endpoint) -> str | None:
+def _find_credential_header(endpoint: Endpoint) -> str | None:
     """The name of a header of the endpoint that is a credential."""
     return next((name for name in endpoint.headers if name.lower() in _CREDENTIAL_HEADERS), None)
 
 
-def _bearer(key: str) -> dict[str, str]:
+def _build_bearer_header(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def _basic(api_base: str | None) -> str | None:
+def _build_basic_credential(api_base: str | None) -> str | None:
     """The user and password in an address as a header: they are not sent as part of it."""
     user, at, _ = urlsplit(api_base or "").netloc.rpartition("@")
     if not at:
@@ -107,7 +107,7 @@ def _basic(api_base: str | None) -> str | None:
     return f"Basic {b64encode(pair).decode('ascii')}"
 
 
-def _sendable(key: str, where: str) -> str:
+def _clean_key(key: str, where: str) -> str:
     key = key.strip()
     if not key.isascii() or not key.isprintable():
         raise ConfigError(

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 _JSON = json.JSONDecoder(strict=False)
-_BLANK = re.compile(r"\s*+")
-_NUMBER = re.compile(r"-?\d++(\.\d++)?+([eE][+-]?\d++)?+")
-_WORD = re.compile(r"[A-Za-z_]\w*+")
+_WHITESPACE = re.compile(r"\s*+")
+_NUMBER_LITERAL = re.compile(r"-?\d++(\.\d++)?+([eE][+-]?\d++)?+")
+_CONSTANT_NAME = re.compile(r"[A-Za-z_]\w*+")
 _BARE_KEY = re.compile(r"[^:,<{}\[\]]++")
 _CONSTANTS = {
     "true": True,
@@ -22,13 +22,13 @@ _CONSTANTS = {
 }
 _SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*+)'", re.DOTALL)
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
+_LITERAL_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_ESCAPED_CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
 _PLAIN_ESCAPES = "\\'\"/"
-_DEEPEST = 64
+_MAX_LITERAL_DEPTH = 64
 
 
-class Literals:
+class LiteralReader:
     """Values in a text, as JSON or Python writes them. Raises `ValueError` for anything else."""
 
     def __init__(self, text: str, *, quote: str | None = None, bare_keys: bool = False) -> None:
@@ -48,7 +48,7 @@ class Literals:
     def read(self, at: int, depth: int = 0) -> tuple[Any, int]:
         """The value at a place, and where it ends."""
         at, text = self.skip_blank(at), self.text
-        if depth > _DEEPEST:
+        if depth > _MAX_LITERAL_DEPTH:
             raise ValueError("too deep")
         if text.startswith("{", at):
             return self.read_mapping(at, depth)
@@ -60,9 +60,9 @@ class Literals:
             return text[start:end], end + len(self._quote)
         if text.startswith(("'", '"'), at):
             return self._read_string(at)
-        if match := _NUMBER.match(text, at):
-            return _number(match), match.end()
-        if (match := _WORD.match(text, at)) and match[0] in _CONSTANTS:
+        if match := _NUMBER_LITERAL.match(text, at):
+            return _parse_number_literal(match), match.end()
+        if (match := _CONSTANT_NAME.match(text, at)) and match[0] in _CONSTANTS:
             return _CONSTANTS[match[0]], match.end()
         raise ValueError(f"no value at {at}")
 
@@ -73,12 +73,12 @@ class Literals:
         while not self.text.startswith("}", at):
             key, at = self._read_key(at)
             found[key], at = self.read(self._expect(":", at), depth + 1)
-            at = self._after_item(at, "}")
+            at = self._skip_separator(at, "}")
         return found, at + 1
 
     def skip_blank(self, at: int) -> int:
         """The first place from here on that is not blank."""
-        match = _BLANK.match(self.text, at)
+        match = _WHITESPACE.match(self.text, at)
         return match.end() if match else at
 
     def _read_list(self, at: int, depth: int) -> tuple[list[Any], int]:
@@ -87,10 +87,10 @@ class Literals:
         while not self.text.startswith("]", at):
             value, at = self.read(at, depth + 1)
             found.append(value)
-            at = self._after_item(at, "]")
+            at = self._skip_separator(at, "]")
         return found, at + 1
 
-    def _after_item(self, at: int, end: str) -> int:
+    def _skip_separator(self, at: int, end: str) -> int:
         """The next item, or the end."""
         at = self.skip_blank(at)
         return at if self.text.startswith(end, at) else self.skip_blank(self._expect(",", at))
@@ -125,17 +125,17 @@ class Literals:
         match = pattern.match(self.text, at)
         if match is None:
             raise ValueError(f"a string without an end at {at}")
-        return _ESCAPE.sub(_unescape, match[1]), match.end()
+        return _LITERAL_ESCAPE.sub(_unescape, match[1]), match.end()
 
 
 def _unescape(match: re.Match[str]) -> str:
     escape = match[1]
     if len(escape) > 1:
         return chr(int(escape[1:], 16))
-    return escape if escape in _PLAIN_ESCAPES else _ESCAPED.get(escape, match[0])
+    return escape if escape in _PLAIN_ESCAPES else _ESCAPED_CHARACTERS.get(escape, match[0])
 
 
-def _number(match: re.Match[str]) -> int | float:
+def _parse_number_literal(match: re.Match[str]) -> int | float:
     if not match[1] and not match[2]:
         return int(match[0])
     number = float(match[0])

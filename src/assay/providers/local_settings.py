@@ -6,23 +6,23 @@ from assay.types import Endpoint
 from .in_process_decoder import Sampling
 from .tool_text import STYLES, CallStyle
 
-DEFAULT_MAX_TOKENS = 512
+LOCAL_DEFAULT_MAX_TOKENS = 512
 """Used, and recorded, when the endpoint has no limit of its own."""
 
 
-def sampling_of(endpoint: Endpoint, *, stop_ids: tuple[int, ...] = ()) -> Sampling:
+def build_sampling(endpoint: Endpoint, *, stop_ids: tuple[int, ...] = ()) -> Sampling:
     """How an endpoint wants tokens to be chosen: plain sampling where it does not say."""
     temperature, top_p = endpoint.temperature, endpoint.top_p
     return Sampling(
         temperature=1.0 if temperature is None else temperature,
         top_p=1.0 if top_p is None else top_p,
         top_k=endpoint.extra_params.get("top_k") or 0,
-        max_tokens=endpoint.max_tokens or DEFAULT_MAX_TOKENS,
+        max_tokens=endpoint.max_tokens or LOCAL_DEFAULT_MAX_TOKENS,
         stop_ids=stop_ids,
     )
 
 
-def refuse_foreign(endpoint: Endpoint, *, known: tuple[str, ...]) -> None:
+def refuse_unsupported_settings(endpoint: Endpoint, *, known: tuple[str, ...]) -> None:
     """Refuse settings that a model in this process would not see."""
     where = f"local:{endpoint.model}"
     if endpoint.api_base is not None:
@@ -42,7 +42,7 @@ def refuse_foreign(endpoint: Endpoint, *, known: tuple[str, ...]) -> None:
         )
 
 
-def tool_format_of(endpoint: Endpoint) -> CallStyle | None:
+def read_tool_format(endpoint: Endpoint) -> CallStyle | None:
     """The format of tool calls that an endpoint names. None: the chat template decides."""
     value = endpoint.extra_params.get("tool_format")
     if value is None or value in STYLES:
@@ -53,7 +53,7 @@ def tool_format_of(endpoint: Endpoint) -> CallStyle | None:
     )
 
 
-def unreadable_calls(template: str, *, where: str, hint: str) -> ConfigError:
+def build_unreadable_calls_error(template: str, *, where: str, hint: str) -> ConfigError:
     """The error for a template whose tool calls cannot be read. `hint`: what else would help."""
     if "tools" in template:
         problem = "its format of tool calls is not known, so calls would be read as text"
@@ -67,7 +67,7 @@ def unreadable_calls(template: str, *, where: str, hint: str) -> ConfigError:
     )
 
 
-def counted_setting(endpoint: Endpoint, name: str) -> int | None:
+def read_count_setting(endpoint: Endpoint, name: str) -> int | None:
     """A whole number above 0 among the extra parameters, or None where it is not given."""
     value = endpoint.extra_params.get(name)
     if value is None or (type(value) is int and value > 0):

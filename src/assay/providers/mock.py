@@ -9,40 +9,40 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.errors import ConfigError
-from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, assembled, validated
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, construct_unchecked, validate
 
 from .adapter import Attempt
-from .attempt_errors import Fault, Kind
+from .attempt_errors import AttemptError, ErrorKind
 from .clock import Timing
-from .http import complaint
+from .http import build_http_error
 from .prices import Price
 from .reply import Reply
 
-_KNOWN = {
+_MOCK_PARAMS = {
     "echo": frozenset[str](),
     "fixed": frozenset({"text"}),
     "script": frozenset({"replies", "loop", "by"}),
 }
-_SHARED = frozenset({"latency_s", "token_ids"})
+_COMMON_MOCK_PARAMS = frozenset({"latency_s", "token_ids"})
 _VOCABULARY = 32_000
-_TROUBLE = {
-    "timeout": Kind.TIMEOUT,
-    "reset": Kind.UNREACHABLE,
-    "garbled": Kind.GARBLED,
+_SIMULATED_ERRORS = {
+    "timeout": ErrorKind.TIMEOUT,
+    "reset": ErrorKind.UNREACHABLE,
+    "garbled": ErrorKind.GARBLED,
 }
 
-Request = tuple[Sequence[Message], int | None]
-Said = tuple[Message, str | None] | Fault
+MockRequest = tuple[Sequence[Message], int | None]
+MockOutcome = tuple[Message, str | None] | AttemptError
 """What is said and the finish reason where the script gives one, or an error."""
 
 
-class MockSpeaker:
+class MockAdapter:
     """`echo`, `fixed` and `script`: the three models of the mock provider."""
 
     def __init__(
         self, endpoint: Endpoint, timeout_s: float, price: Price | None, timing: Timing
     ) -> None:
-        _check(endpoint)
+        _check_mock_endpoint(endpoint)
         options = endpoint.extra_params
         self._model = endpoint.model
         self._timeout_s = timeout_s
@@ -51,36 +51,38 @@ class MockSpeaker:
         self._latency_s = float(options.get("latency_s") or 0.0)
         self._token_ids = bool(options.get("token_ids"))
         self._fixed = Message(role="assistant", content=options.get("text", "")), None
-        self._replies = [_scripted(item, n) for n, item in enumerate(options.get("replies") or ())]
+        self._replies = [
+            _parse_scripted_reply(item, n) for n, item in enumerate(options.get("replies") or ())
+        ]
         self._loop = bool(options.get("loop"))
         self._by_turn = options.get("by") == "turn"
         self._position = 0
-        self._sampling = _sampling(endpoint)
+        self._sampling = _collect_mock_sampling(endpoint)
 
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
-    ) -> tuple[Request, None]:
+    ) -> tuple[MockRequest, None]:
         """The messages as they are."""
         return (messages, seed), None
 
-    async def send(self, request: Request) -> tuple[Message, str | None, Request]:
+    async def send(self, request: MockRequest) -> tuple[Message, str | None, MockRequest]:
         """Say the next thing, after the latency that was asked for."""
-        said = self._next(request[0])
+        said = self._choose_reply(request[0])
         if self._latency_s:
             await self._sleep(min(self._latency_s, self._timeout_s))
             if self._latency_s > self._timeout_s:
-                raise Fault(Kind.TIMEOUT, f"no answer within {self._timeout_s:g} s")
-        if isinstance(said, Fault):
+                raise AttemptError(ErrorKind.TIMEOUT, f"no answer within {self._timeout_s:g} s")
+        if isinstance(said, AttemptError):
             raise replace(said)
         return *said, request
 
-    def read(self, answer: tuple[Message, str | None, Request], attempt: Attempt) -> Reply:
+    def read(self, answer: tuple[Message, str | None, MockRequest], attempt: Attempt) -> Reply:
         """The reply, with words counted as tokens and marked so."""
         message, finish, (messages, seed) = answer
         text = message.text
         words = len(text.split())
         read = sum([len(each.text.split()) for each in messages])
-        usage = _words_spent(read, words)
+        usage = _build_word_usage(read, words)
         if self._price is not None:
             usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
         fields: dict[str, Any] = {
@@ -93,13 +95,13 @@ class MockSpeaker:
             "message_index": attempt.place,
         }
         if self._token_ids:
-            fields |= _made_up_tokens(messages, text, seed)
-        return Reply(message, assembled(ModelCall, fields))
+            fields |= _fake_token_fields(messages, text, seed)
+        return Reply(message, construct_unchecked(ModelCall, fields))
 
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _next(self, messages: Sequence[Message]) -> Said:
+    def _choose_reply(self, messages: Sequence[Message]) -> MockOutcome:
         if self._model == "fixed":
             return self._fixed
         if self._model == "echo":
@@ -113,48 +115,48 @@ class MockSpeaker:
             position %= len(self._replies)
         if position < len(self._replies):
             return self._replies[position]
-        return Fault(
-            Kind.REFUSED,
+        return AttemptError(
+            ErrorKind.REFUSED,
             f"the script has {len(self._replies)} replies, and reply {position + 1} was asked for",
             hint="add replies, or set extra_params['loop'] to true",
         )
 
 
 @lru_cache(maxsize=1024)
-def _words_spent(read: int, written: int) -> Usage:
+def _build_word_usage(read: int, written: int) -> Usage:
     # It is frozen: calls that spent the same may share it.
     fields = {"input_tokens": read, "output_tokens": written, "counted": "words"}
-    return validated(Usage, fields)
+    return validate(Usage, fields)
 
 
-def _sampling(endpoint: Endpoint) -> dict[str, Any]:
+def _collect_mock_sampling(endpoint: Endpoint) -> dict[str, Any]:
     given = {"temperature": endpoint.temperature, "top_p": endpoint.top_p}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _check(endpoint: Endpoint) -> None:
+def _check_mock_endpoint(endpoint: Endpoint) -> None:
     where = f"mock:{endpoint.model}"
-    known = _KNOWN.get(endpoint.model)
+    known = _MOCK_PARAMS.get(endpoint.model)
     if known is None:
         raise ConfigError(
-            f"{endpoint.model!r} is not a mock model: {', '.join(_KNOWN)} are", where=where
+            f"{endpoint.model!r} is not a mock model: {', '.join(_MOCK_PARAMS)} are", where=where
         )
-    if unknown := sorted(endpoint.extra_params.keys() - known - _SHARED):
+    if unknown := sorted(endpoint.extra_params.keys() - known - _COMMON_MOCK_PARAMS):
         raise ConfigError(
             f"extra_params has {', '.join(map(repr, unknown))}, which this model does not know: "
-            f"{', '.join(sorted(known | _SHARED))} are known",
+            f"{', '.join(sorted(known | _COMMON_MOCK_PARAMS))} are known",
             where=where,
         )
     needed = {"fixed": "text", "script": "replies"}.get(endpoint.model)
     if needed is not None and not endpoint.extra_params.get(needed):
         raise ConfigError(f"needs extra_params[{needed!r}]", where=where)
-    _check_values(endpoint.extra_params, where)
+    _check_mock_values(endpoint.extra_params, where)
 
 
-def _check_values(options: Mapping[str, Any], where: str) -> None:
+def _check_mock_values(options: Mapping[str, Any], where: str) -> None:
     latency, replies = options.get("latency_s", 0), options.get("replies", [])
     wrong = None
-    if not _is_time(latency):
+    if not _is_duration(latency):
         wrong = f"latency_s={latency!r} is not a number of seconds"
     elif not isinstance(options.get("text", ""), str):
         wrong = "text is not a string"
@@ -166,12 +168,12 @@ def _check_values(options: Mapping[str, Any], where: str) -> None:
         raise ConfigError(f"extra_params: {wrong}", where=where)
 
 
-def _is_time(value: Any) -> bool:
+def _is_duration(value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and 0 <= value < float("inf")
 
 
-def _scripted(item: Any, index: int) -> Said:
+def _parse_scripted_reply(item: Any, index: int) -> MockOutcome:
     """A reply of the script: text, a message, or an error to rehearse."""
     where = f"replies[{index}]"
     try:
@@ -180,13 +182,13 @@ def _scripted(item: Any, index: int) -> Said:
         if isinstance(item, Message):
             return item, None
         if isinstance(item, Mapping) and isinstance(item.get("error"), Mapping):
-            return _rehearsed(item["error"], where)
+            return _parse_simulated_error(item["error"], where)
         if isinstance(item, Mapping):
             fields = {"role": "assistant", **item}
             finish = fields.pop("finish_reason", None)
             if finish is not None and not isinstance(finish, str):
                 raise ConfigError(f"finish_reason={finish!r} is not a string", where=where)
-            return _with_call_ids(Message.model_validate(fields), index), finish
+            return _fill_call_ids(Message.model_validate(fields), index), finish
     except ValidationError as error:
         raise ConfigError(f"not a message: {error.errors()[0]['msg']}", where=where) from error
     raise ConfigError(
@@ -196,7 +198,7 @@ def _scripted(item: Any, index: int) -> Said:
     )
 
 
-def _with_call_ids(message: Message, index: int) -> Message:
+def _fill_call_ids(message: Message, index: int) -> Message:
     """Tool calls need an id to be answered under: they get one where the script has none."""
     calls = [
         call if call.id is not None else call.model_copy(update={"id": f"call_{index}_{place}"})
@@ -205,26 +207,27 @@ def _with_call_ids(message: Message, index: int) -> Message:
     return message.model_copy(update={"tool_calls": tuple(calls)}) if calls else message
 
 
-def _rehearsed(error: Mapping[str, Any], where: str) -> Fault:
+def _parse_simulated_error(error: Mapping[str, Any], where: str) -> AttemptError:
     message = str(error.get("message", "rehearsed error"))
-    if error.get("kind") in _TROUBLE:
-        return Fault(_TROUBLE[error["kind"]], message)
+    if error.get("kind") in _SIMULATED_ERRORS:
+        return AttemptError(_SIMULATED_ERRORS[error["kind"]], message)
     status, wait = error.get("status"), error.get("retry_after")
     if not isinstance(status, int) or not 300 <= status < 600:
         raise ConfigError(
-            "an error needs a `status` from 300 to 599, or a `kind`: " + ", ".join(_TROUBLE),
+            "an error needs a `status` from 300 to 599, or a `kind`: "
+            + ", ".join(_SIMULATED_ERRORS),
             where=where,
         )
-    if wait is not None and not _is_time(wait):
+    if wait is not None and not _is_duration(wait):
         raise ConfigError("`retry_after` is not a number of seconds", where=where)
-    return complaint(status, message, wait, "this denial is rehearsed by the mock")
+    return build_http_error(status, message, wait, "this denial is rehearsed by the mock")
 
 
-def _made_up_tokens(messages: Sequence[Message], text: str, seed: int | None) -> dict[str, Any]:
+def _fake_token_fields(messages: Sequence[Message], text: str, seed: int | None) -> dict[str, Any]:
     """Ids that are the same for the same word, and logprobs that depend on the seed too."""
-    prompt = tuple(_number(word) for each in messages for word in each.text.split())
-    ids = tuple(_number(word) for word in text.split())
-    chances = [_number(f"{seed}:{place}:{token}") + 1 for place, token in enumerate(ids)]
+    prompt = tuple(_hash_to_token_id(word) for each in messages for word in each.text.split())
+    ids = tuple(_hash_to_token_id(word) for word in text.split())
+    chances = [_hash_to_token_id(f"{seed}:{place}:{token}") + 1 for place, token in enumerate(ids)]
     return {
         "prompt_ids": prompt,
         "completion_ids": ids,
@@ -232,6 +235,6 @@ def _made_up_tokens(messages: Sequence[Message], text: str, seed: int | None) ->
     }
 
 
-def _number(text: str) -> int:
+def _hash_to_token_id(text: str) -> int:
     digest = blake2b(text.encode("utf-8", "replace"), digest_size=4).digest()
     return int.from_bytes(digest) % _VOCABULARY

@@ -9,7 +9,7 @@ from typing import Any
 from assay.errors import ConfigError, MissingExtra
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+_MODEL_FILE_PATTERNS = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """What a model and its tokenizer are made of. Weights in formats that can hold code are not."""
 
 
@@ -23,13 +23,13 @@ def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
     if (folder / "config.json").is_file():
         return folder
     if not _is_hub_id(str(name)):
-        raise missing_folder(folder)
+        raise build_missing_folder_error(folder)
     try:
         import huggingface_hub
     except ImportError as error:
         raise MissingExtra.needed("hf", by=f"{name!r}", package="huggingface_hub") from error
     del huggingface_hub
-    cached = _cached(str(name))
+    cached = _find_cached_snapshot(str(name))
     if cached is not None:
         return cached
     if not fetch:
@@ -38,10 +38,10 @@ def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
             where="local model",
             hint=f"fetch it with: hf download {name}",
         )
-    return _fetched(str(name))
+    return _fetch_snapshot(str(name))
 
 
-def missing_folder(folder: Path) -> ConfigError:
+def build_missing_folder_error(folder: Path) -> ConfigError:
     """What to say of a path that holds no model."""
     what = "has no `config.json`" if folder.is_dir() else "is not a folder"
     return ConfigError(
@@ -56,7 +56,7 @@ def _is_hub_id(name: str) -> bool:
     return _HUB_ID.fullmatch(name) is not None and not Path(name.partition("/")[0]).exists()
 
 
-def _cached(name: str) -> Path | None:
+def _find_cached_snapshot(name: str) -> Path | None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -69,13 +69,13 @@ def _cached(name: str) -> Path | None:
     return folder if weights and (folder / "config.json").is_file() else None
 
 
-def _fetched(name: str) -> Path:
+def _fetch_snapshot(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
     try:
-        with _without_bars():
-            folder = Path(snapshot_download(name, allow_patterns=_FILES))
+        with _hide_download_bars():
+            folder = Path(snapshot_download(name, allow_patterns=_MODEL_FILE_PATTERNS))
     except Exception as error:  # whatever the network, the hub or the disk raises
         if isinstance(error, RepositoryNotFoundError):
             why = "the hub has no such model, or it needs an access token (HF_TOKEN)"
@@ -90,12 +90,12 @@ def _fetched(name: str) -> Path:
             hint=f"name a folder, or fetch it where there is a network: hf download {name}",
         ) from error
     if not (folder / "config.json").is_file():
-        raise missing_folder(folder)
+        raise build_missing_folder_error(folder)
     return folder
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
+def _hide_download_bars() -> Iterator[None]:
     """Keep the progress bars of the download off the terminal: only commands write there."""
     import huggingface_hub.utils
 

@@ -5,14 +5,14 @@ import re
 from assay.errors import ConfigError
 from assay.types import Endpoint
 
-from .address import address_of
-from .provider_table import PROVIDERS, provider_named
+from .address import resolve_address
+from .provider_table import PROVIDERS, find_provider
 
-_HINT = "write provider:model or provider:model@http://host/v1"
+_MODEL_STRING_HINT = "write provider:model or provider:model@http://host/v1"
 _KEY_ENV = re.compile(r"#key_env=([A-Za-z_][A-Za-z0-9_]*)$")
 """Names the environment variable of the key, behind everything else."""
 
-_SETTING = re.compile(r"#[A-Za-z_-]+=")
+_SETTING_SUFFIX = re.compile(r"#[A-Za-z_-]+=")
 
 
 def parse_model(text: str) -> Endpoint:
@@ -28,15 +28,17 @@ def parse_model(text: str) -> Endpoint:
         raise ConfigError(
             "a model is written `provider:model`; providers are " + ", ".join(PROVIDERS),
             where="model string",
-            hint=_HINT,
+            hint=_MODEL_STRING_HINT,
         )
-    provider_named(provider)
-    model, api_base = _parted(rest)
-    if not provider_named(provider).in_process and _holds_an_address(model):
+    find_provider(provider)
+    model, api_base = _split_model_and_base(rest)
+    if not find_provider(provider).in_process and _contains_address(model):
         # Not shown: there may be a password in it.
-        raise ConfigError("what is after @ is not an address", where="model string", hint=_HINT)
-    known = provider_named(provider)
-    if not known.in_process and ("#" in (api_base or "") or _SETTING.search(model)):
+        raise ConfigError(
+            "what is after @ is not an address", where="model string", hint=_MODEL_STRING_HINT
+        )
+    known = find_provider(provider)
+    if not known.in_process and ("#" in (api_base or "") or _SETTING_SUFFIX.search(model)):
         # A fragment is not sent, so the request would go out without its key. Not shown: it may
         # be the key itself.
         raise ConfigError(
@@ -45,32 +47,34 @@ def parse_model(text: str) -> Endpoint:
             hint="the one setting is #key_env=NAME, an environment variable that holds the key",
         )
     if not model or model.isspace():
-        raise ConfigError(f"no model after {provider + ':'!r}", where="model string", hint=_HINT)
+        raise ConfigError(
+            f"no model after {provider + ':'!r}", where="model string", hint=_MODEL_STRING_HINT
+        )
     endpoint = Endpoint(
         provider=provider, model=model, api_base=api_base, key_env=key_env and key_env[1]
     )
-    if not provider_named(provider).in_process:
-        address_of(endpoint)
+    if not find_provider(provider).in_process:
+        resolve_address(endpoint)
     elif api_base is not None:
         raise ConfigError(
             f"a {provider} model has no address",
             where="model string",
             hint="leave out what is after @",
         )
-    if key_env and provider_named(provider).in_process:
+    if key_env and find_provider(provider).in_process:
         raise ConfigError(
             f"a {provider} model needs no key", where="model string", hint="leave out #key_env"
         )
     return endpoint
 
 
-def _holds_an_address(model: str) -> bool:
+def _contains_address(model: str) -> bool:
     """Whether a name has something behind an `@` that was meant for an address."""
     rest = model.partition("@")[2]
     return ":/" in rest or "@" in rest
 
 
-def _parted(text: str) -> tuple[str, str | None]:
+def _split_model_and_base(text: str) -> tuple[str, str | None]:
     """Model and address. Only `@http` parts them: a model's name may hold an `@` itself."""
     for mark in ("@http://", "@https://"):
         model, found, rest = text.partition(mark)

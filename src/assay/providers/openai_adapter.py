@@ -7,32 +7,32 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.formats import to_openai_chat
-from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, validated
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, validate
 
-from .adapter import Attempt, counted
-from .attempt_errors import Fault, Kind
-from .http import Line, json_body
+from .adapter import Attempt, count_dropped_fields
+from .attempt_errors import AttemptError, ErrorKind
+from .http import HttpEndpoint, encode_json_body
 from .prices import Price
 from .reply import Reply
-from .sampling_settings import recorded_sampling
-from .token_counts import completion_ids, logprobs_of, prompt_ids, within_reason
+from .sampling_settings import collect_sampling
+from .token_counts import completion_ids, drop_absurd_counts, prompt_ids, read_logprobs
 
 PATH = "/chat/completions"
 _REASONING_MODELS = ("o1", "o3", "o4", "gpt-5")
 _OWN_FIELDS = frozenset(Message.model_fields) | {"reasoning_content", "function_call"}
-_MARKED = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
+_FORMAT_MARKERS = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
 
 
-class OpenAISpeaker:
+class OpenAIAdapter:
     """Writes chat-completions requests and reads what comes back."""
 
-    def __init__(self, endpoint: Endpoint, line: Line, price: Price | None) -> None:
+    def __init__(self, endpoint: Endpoint, line: HttpEndpoint, price: Price | None) -> None:
         self._line = line
         self._price = price
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
-        self._sampling = recorded_sampling(endpoint)
-        self._fixed = _fixed_part(endpoint)
+        self._sampling = collect_sampling(endpoint)
+        self._fixed = _build_openai_base_body(endpoint)
         self._own_tools: list[Any] = self._fixed.pop("tools", None) or []
 
     def write(
@@ -44,9 +44,9 @@ class OpenAISpeaker:
         if seed is not None:
             body["seed"] = seed
         if tools or self._own_tools:
-            body["tools"] = [*self._own_tools, *map(_tool, tools)]
+            body["tools"] = [*self._own_tools, *map(_to_openai_tool, tools)]
         lost = converted.lost
-        return json_body(body, self._where), counted(lost) if lost else None
+        return encode_json_body(body, self._where), count_dropped_fields(lost) if lost else None
 
     async def send(self, request: bytes) -> Any:
         """Post one request."""
@@ -54,18 +54,20 @@ class OpenAISpeaker:
 
     def read(self, answer: Any, attempt: Attempt) -> Reply:
         """The first choice as a message, and what the server says of the call."""
-        choice, message = self._chosen(answer)
+        choice, message = self._read_choice(answer)
         try:
-            return Reply(_message(message), self._call(answer, choice, attempt))
+            return Reply(_read_choice_message(message), self._build_call(answer, choice, attempt))
         except (ValidationError, TypeError) as error:
             problem = str(error.errors()[0]["msg"]) if isinstance(error, ValidationError) else ""
-        raise Fault(Kind.GARBLED, f"the answer is not a chat completion: {problem}", 200)
+        raise AttemptError(
+            ErrorKind.GARBLED, f"the answer is not a chat completion: {problem}", 200
+        )
 
     async def close(self) -> None:
         """Hang up."""
         await self._line.close()
 
-    def _chosen(self, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _read_choice(self, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The first choice and its message."""
         if isinstance(answer, dict):
             choices = answer.get("choices")
@@ -74,10 +76,12 @@ class OpenAISpeaker:
                 if isinstance(message, dict):
                     return choices[0], message
             if answer.get("error"):
-                raise self._line.fault_in(answer["error"])
-        raise Fault(Kind.GARBLED, "the answer is JSON without a choice that holds a message", 200)
+                raise self._line.parse_error_object(answer["error"])
+        raise AttemptError(
+            ErrorKind.GARBLED, "the answer is JSON without a choice that holds a message", 200
+        )
 
-    def _call(self, answer: Mapping[str, Any], choice: Any, attempt: Attempt) -> ModelCall:
+    def _build_call(self, answer: Mapping[str, Any], choice: Any, attempt: Attempt) -> ModelCall:
         sampling = self._sampling
         if attempt.seed is not None:
             sampling = {**sampling, "seed": attempt.seed}
@@ -85,7 +89,7 @@ class OpenAISpeaker:
             "sampling": sampling,
             "model": answer.get("model") or self._model,
             "finish_reason": choice.get("finish_reason"),
-            "usage": self._usage(answer.get("usage")),
+            "usage": self._read_usage(answer.get("usage")),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.place,
@@ -94,12 +98,12 @@ class OpenAISpeaker:
         if logprobs is not None or "token_ids" in choice or "prompt_token_ids" in answer:
             fields["prompt_ids"] = prompt_ids(answer, choice)
             fields["completion_ids"] = ids = completion_ids(choice)
-            fields |= logprobs_of(choice, None if ids is None else len(ids))
+            fields |= read_logprobs(choice, None if ids is None else len(ids))
         if attempt.lost:
             fields["lost"] = attempt.lost
-        return validated(ModelCall, fields)
+        return validate(ModelCall, fields)
 
-    def _usage(self, usage: Any) -> Usage | None:
+    def _read_usage(self, usage: Any) -> Usage | None:
         if not isinstance(usage, dict):
             return None
         given, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
@@ -109,13 +113,13 @@ class OpenAISpeaker:
             "cached_tokens": given.get("cached_tokens") if isinstance(given, dict) else None,
             "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
         }
-        known = within_reason(validated(Usage, fields))
+        known = drop_absurd_counts(validate(Usage, fields))
         if self._price is None:
             return known
         return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
 
 
-def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
+def _build_openai_base_body(endpoint: Endpoint) -> dict[str, Any]:
     """What every request of this endpoint says."""
     body: dict[str, Any] = {"model": endpoint.model}
     for name in ("temperature", "top_p", "stop", "thinking", "reasoning_effort"):
@@ -123,11 +127,11 @@ def _fixed_part(endpoint: Endpoint) -> dict[str, Any]:
         if value is not None:
             body[name] = value
     if endpoint.max_tokens is not None:
-        body[_length_name(endpoint)] = endpoint.max_tokens
+        body[_choose_length_field(endpoint)] = endpoint.max_tokens
     return {**body, **endpoint.extra_params}
 
 
-def _length_name(endpoint: Endpoint) -> str:
+def _choose_length_field(endpoint: Endpoint) -> str:
     """OpenAI's reasoning models refuse `max_tokens`; other servers may know nothing else."""
     if "max_completion_tokens" in endpoint.extra_params:
         raise ConfigError(
@@ -139,7 +143,7 @@ def _length_name(endpoint: Endpoint) -> str:
     return "max_completion_tokens" if reasons else "max_tokens"
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def _to_openai_tool(tool: ToolSpec) -> dict[str, Any]:
     function = {
         "name": tool.name,
         "description": tool.description,
@@ -149,14 +153,17 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _message(wire: dict[str, Any]) -> Message:
+def _read_choice_message(wire: dict[str, Any]) -> Message:
     reasoning = wire.get("reasoning_content")
     if reasoning is None:
         reasoning = wire.get("reasoning")
     fields = {
         key: value
         for key, value in wire.items()
-        if value is not None and value != [] and key not in _OWN_FIELDS and key not in _MARKED
+        if value is not None
+        and value != []
+        and key not in _OWN_FIELDS
+        and key not in _FORMAT_MARKERS
     }
     calls = wire.get("tool_calls")
     if not calls and isinstance(wire.get("function_call"), dict):
@@ -165,4 +172,4 @@ def _message(wire: dict[str, Any]) -> Message:
         fields["tool_calls"] = calls
     if reasoning is not None:
         fields["reasoning"] = reasoning
-    return validated(Message, {**fields, "role": "assistant", "content": wire.get("content")})
+    return validate(Message, {**fields, "role": "assistant", "content": wire.get("content")})

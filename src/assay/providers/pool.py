@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
-_CONNECT_S = 30.0
-_IDLE_S = 30.0
-_LOOKUP_S = 60.0
-_NEXT_ADDRESS_S = 0.25
-_HEAD_BYTES = 256 * 1024
-_RUNS_TO_CLOSE = 100
+_CONNECT_TIMEOUT_S = 30.0
+_IDLE_TIMEOUT_S = 30.0
+_DNS_CACHE_S = 60.0
+_HAPPY_EYEBALLS_DELAY_S = 0.25
+_MAX_HEAD_BYTES = 256 * 1024
+_MAX_CLOSE_TICKS = 100
 
-Longest = Callable[[int], int]
+BodyLimit = Callable[[int], int]
 """How many bytes of a body are read, by the status of the answer."""
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """A connection ended, or what came was not HTTP, before the answer was complete."""
 
 
-class Unconnected(Broken):
+class ConnectTimeout(ConnectionBroken):
     """There was no connection in the time that making one may take."""
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where to connect to."""
 
     host: str
@@ -43,7 +43,7 @@ class Place(NamedTuple):
     tls: bool
 
 
-class Answer(NamedTuple):
+class RawResponse(NamedTuple):
     """What a server answered."""
 
     status: int
@@ -60,22 +60,22 @@ class Pool:
 
     def __init__(self, loop: "AbstractEventLoop") -> None:
         self._loop = loop
-        self._idle: dict[Place, deque[Connection]] = {}
+        self._idle: dict[Origin, deque[Connection]] = {}
         self._open: set[Connection] = set()
-        self._lookups: dict[Place, tuple[float, asyncio.Task[list[Any]]]] = {}
+        self._lookups: dict[Origin, tuple[float, asyncio.Task[list[Any]]]] = {}
         self._turn = 0
         self._trust: ssl.SSLContext | None = None
 
     async def exchange(
-        self, place: Place, request: bytes, *, timeout_s: float, longest: Longest
-    ) -> Answer:
+        self, place: Origin, request: bytes, *, timeout_s: float, longest: BodyLimit
+    ) -> RawResponse:
         """Send one request and wait for its answer.
 
-        Raises `TimeoutError`, `OSError` and `Unconnected` for a connection that cannot be made,
-        and `Broken`. An error status is an answer, even if its body never came.
+        Raises `TimeoutError`, `OSError` and `ConnectTimeout` for a connection that cannot be made,
+        and `ConnectionBroken`. An error status is an answer, even if its body never came.
         """
         deadline = self._loop.time() + timeout_s
-        connection = self._rested(place) or await self._connected(place, deadline)
+        connection = self._take_idle(place) or await self._connect(place, deadline)
         waiter = connection.ask(request, deadline, longest)
         try:
             return await waiter
@@ -90,7 +90,7 @@ class Pool:
             lookup.cancel()
         for connection in list(self._open):
             connection.abort()
-        for _ in range(_RUNS_TO_CLOSE):
+        for _ in range(_MAX_CLOSE_TICKS):
             if not self._open:
                 return
             # A socket is closed by the event loop, in one of its next runs.
@@ -100,57 +100,57 @@ class Pool:
         """Keep a connection for the next request to the same place."""
         idle = self._idle.setdefault(connection.place, deque())
         idle.append(connection)
-        while idle[0].rests_since < connection.rests_since - _IDLE_S:
+        while idle[0].rests_since < connection.rests_since - _IDLE_TIMEOUT_S:
             idle.popleft().abort()
 
     def forget(self, connection: "Connection") -> None:
         self._open.discard(connection)
 
-    def _rested(self, place: Place) -> "Connection | None":
+    def _take_idle(self, place: Origin) -> "Connection | None":
         """The connection used last, if the server is still there."""
         idle = self._idle.get(place)
         while idle:
             connection = idle.pop()
-            if connection.usable and connection.rests_since > self._loop.time() - _IDLE_S:
+            if connection.usable and connection.rests_since > self._loop.time() - _IDLE_TIMEOUT_S:
                 return connection
             connection.abort()
         return None
 
-    async def _connected(self, place: Place, deadline: float) -> "Connection":
-        limit = self._loop.time() + _CONNECT_S
+    async def _connect(self, place: Origin, deadline: float) -> "Connection":
+        limit = self._loop.time() + _CONNECT_TIMEOUT_S
         try:
             async with asyncio.timeout_at(min(deadline, limit)):
-                connection = await self._made(place)
+                connection = await self._open_connection(place)
         except TimeoutError:
             if deadline <= limit:
                 raise
-            raise Unconnected(f"no connection within {_CONNECT_S:g} s") from None
+            raise ConnectTimeout(f"no connection within {_CONNECT_TIMEOUT_S:g} s") from None
         self._open.add(connection)
         return connection
 
-    async def _made(self, place: Place) -> "Connection":
+    async def _open_connection(self, place: Origin) -> "Connection":
         from aiohappyeyeballs import start_connection
 
         addresses = await self._addresses(place)
         plug = await start_connection(
-            addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, loop=self._loop
+            addresses, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY_S, loop=self._loop
         )
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, place, self._loop),
             sock=plug,
-            ssl=self.trusted() if place.tls else None,
+            ssl=self.get_ssl_context() if place.tls else None,
             server_hostname=place.host if place.tls else None,
         )
         return connection
 
-    def trusted(self) -> ssl.SSLContext:
+    def get_ssl_context(self) -> ssl.SSLContext:
         """Checks certificates against the authorities of the system, or of `SSL_CERT_FILE`."""
         if self._trust is None:
             self._trust = ssl.create_default_context()
             self._trust.set_alpn_protocols(["http/1.1"])
         return self._trust
 
-    async def _addresses(self, place: Place) -> list[Any]:
+    async def _addresses(self, place: Origin) -> list[Any]:
         """Where a name leads, asked for once a minute however many connections are made."""
         with suppress(OSError):
             return socket.getaddrinfo(
@@ -158,8 +158,8 @@ class Pool:
             )
         asked, lookup = self._lookups.get(place, (0.0, None))
         failed = lookup is not None and lookup.done() and (lookup.cancelled() or lookup.exception())
-        if lookup is None or failed or asked < self._loop.time() - _LOOKUP_S:
-            lookup = self._loop.create_task(self._looked_up(place))
+        if lookup is None or failed or asked < self._loop.time() - _DNS_CACHE_S:
+            lookup = self._loop.create_task(self._look_up(place))
             self._lookups[place] = (self._loop.time(), lookup)
         # Shielded: one caller that gives up does not end the wait of the others.
         found = await asyncio.shield(lookup)
@@ -167,14 +167,14 @@ class Pool:
         first = self._turn % len(found)
         return [*found[first:], *found[:first]]
 
-    async def _looked_up(self, place: Place) -> list[Any]:
+    async def _look_up(self, place: Origin) -> list[Any]:
         return await self._loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
 
 
 class Connection(asyncio.Protocol):
     """One connection: a request is written, and its answer put together as it comes."""
 
-    def __init__(self, pool: Pool, place: Place, loop: "AbstractEventLoop") -> None:
+    def __init__(self, pool: Pool, place: Origin, loop: "AbstractEventLoop") -> None:
         from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
         self.place = place
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
         self._pool = pool
         self._loop = loop
         self._transport: asyncio.Transport
-        self._waiter: Future[Answer] | None = None
+        self._waiter: Future[RawResponse] | None = None
         self._timer: asyncio.TimerHandle
         self._not_http = (HttpParserError, HttpParserUpgrade)
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
@@ -193,9 +193,9 @@ class Connection(asyncio.Protocol):
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
-        self._expect_nothing()
+        self._reset()
 
-    def _expect_nothing(self) -> None:
+    def _reset(self) -> None:
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
         self._pieces: list[bytes] = []
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
         self._complete = False
         self._excess = False
 
-    def ask(self, request: bytes, deadline: float, longest: Longest) -> "Future[Answer]":
+    def ask(self, request: bytes, deadline: float, longest: BodyLimit) -> "Future[RawResponse]":
         """Send a request; its answer, or why there is none by `deadline`."""
         self._longest = longest
         self._waiter = waiter = self._loop.create_future()
@@ -212,10 +212,10 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
         return waiter
 
-    def give_up(self, waiter: "Future[Answer]") -> None:
+    def give_up(self, waiter: "Future[RawResponse]") -> None:
         """End the connection if it still works on this answer. It may be at the next already."""
         if self._waiter is waiter:
-            self._fail(Broken("given up"))
+            self._fail(ConnectionBroken("given up"))
 
     def abort(self) -> None:
         self.usable = False
@@ -236,29 +236,29 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except self._not_http:
             if not self._complete:
-                self._fail(Broken("not HTTP"))
+                self._fail(ConnectionBroken("not HTTP"))
                 return
             self._excess = True  # behind the answer, which is good
         if self._complete:
-            self._answer()
+            self._finish_response()
         elif self._status and self._size > self._longest(self._status):
             self._excess = True
-            self._answer()
-        elif self._received - self._size > _HEAD_BYTES + 8 * self._size:
+            self._finish_response()
+        elif self._received - self._size > _MAX_HEAD_BYTES + 8 * self._size:
             # An endless head, or what follows a body in chunks; the parser would keep it all.
-            self._fail(Broken("an endless head"))
+            self._fail(ConnectionBroken("an endless head"))
 
     def eof_received(self) -> None:
         # A body without a length ends with its connection.
         unbounded = self._headers.keys().isdisjoint((b"content-length", b"transfer-encoding"))
         if self._waiter is not None and self._status and unbounded:
             self._excess = True
-            self._answer()
+            self._finish_response()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.usable = False
         self._pool.forget(self)
-        self._fail(error or Broken("closed by the server"))
+        self._fail(error or ConnectionBroken("closed by the server"))
         self._parser = None  # it holds this connection, which holds it
 
     # Called by the parser, inside `data_received`.
@@ -291,29 +291,29 @@ class Connection(asyncio.Protocol):
 
     # How a request ends.
 
-    def _answer(self) -> None:
+    def _finish_response(self) -> None:
         most = self._longest(self._status)
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         cut = len(body) > most
-        answer = Answer(self._status, self._headers, body[:most] if cut else body, cut)
+        answer = RawResponse(self._status, self._headers, body[:most] if cut else body, cut)
         reusable = self._complete and not self._excess and not cut
         self._end(answer, reusable=reusable)
 
     def _fail(self, error: Exception) -> None:
         if self._status not in (0, 200):
             # The status says enough: a denial stays one without its words.
-            self._end(Answer(self._status, self._headers, b"", cut=True), reusable=False)
+            self._end(RawResponse(self._status, self._headers, b"", cut=True), reusable=False)
         else:
             self._end(error, reusable=False)
 
-    def _end(self, outcome: Answer | Exception, *, reusable: bool) -> None:
+    def _end(self, outcome: RawResponse | Exception, *, reusable: bool) -> None:
         waiter, self._waiter = self._waiter, None
-        self._expect_nothing()
+        self._reset()
         if waiter is not None:
             self._timer.cancel()
             if waiter.done():
                 pass  # cancelled
-            elif isinstance(outcome, Answer):
+            elif isinstance(outcome, RawResponse):
                 waiter.set_result(outcome)
             else:
                 waiter.set_exception(outcome)

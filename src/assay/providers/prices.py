@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from assay.errors import ConfigError
 from assay.types import Endpoint, Usage
 
-from .provider_table import provider_named
+from .provider_table import find_provider
 
-_MILLION = 1_000_000
+_TOKENS_PER_UNIT = 1_000_000
 _PLAIN_TIERS = (None, "auto", "default", "standard", "standard_only")
 
 Dollars = Annotated[FiniteFloat, Field(ge=0)]
@@ -53,10 +53,10 @@ class Price(BaseModel):
             if tokens and price is None:
                 return None
             total += tokens * (price or 0.0)
-        return total / _MILLION
+        return total / _TOKENS_PER_UNIT
 
 
-NOBODY_IS_PAID = Price(input=0.0, output=0.0, cached_input=0.0)
+FREE_PRICE = Price(input=0.0, output=0.0, cached_input=0.0)
 """For models in this process. A user's own table may put a price on the machine."""
 
 
@@ -72,7 +72,7 @@ class PriceTable(BaseModel):
 
 
 @cache
-def shipped_prices() -> PriceTable:
+def load_shipped_prices() -> PriceTable:
     """The table that comes with the package."""
     text = files("assay.providers").joinpath("prices.json").read_text("utf-8")
     return PriceTable.model_validate_json(text)
@@ -97,7 +97,7 @@ def read_prices(path: Path) -> PriceTable:
         ) from error
 
 
-def price_of(endpoint: Endpoint, own: Path | None = None) -> Price | None:
+def find_price(endpoint: Endpoint, own: Path | None = None) -> Price | None:
     """The price of an endpoint's model, or None where it is not known.
 
     The shipped table is about the providers' own addresses: a model of the same name elsewhere
@@ -106,10 +106,10 @@ def price_of(endpoint: Endpoint, own: Path | None = None) -> Price | None:
     name = f"{endpoint.provider}:{endpoint.model}"
     if own is not None and (price := read_prices(Path(own)).models.get(name)) is not None:
         return price
-    if provider_named(endpoint.provider).speaks == "local":
-        return NOBODY_IS_PAID
-    usual = provider_named(endpoint.provider).api_base
+    if find_provider(endpoint.provider).speaks == "local":
+        return FREE_PRICE
+    usual = find_provider(endpoint.provider).api_base
     elsewhere = endpoint.api_base is not None and endpoint.api_base.rstrip("/") != usual
     if elsewhere or endpoint.extra_params.get("service_tier") not in _PLAIN_TIERS:
         return None
-    return shipped_prices().models.get(name)
+    return load_shipped_prices().models.get(name)

@@ -5,14 +5,14 @@ from typing import Literal
 
 from assay.errors import ConfigError
 
-Speech = Literal["openai", "anthropic", "mock", "local"]
+WireProtocol = Literal["openai", "anthropic", "mock", "local"]
 
 
 @dataclass(frozen=True)
 class Provider:
     """What is known of a provider before an endpoint says more."""
 
-    speaks: Speech
+    speaks: WireProtocol
     api_base: str | None = None
     """None: the endpoint must say."""
 
@@ -39,7 +39,7 @@ PROVIDERS = {
 }
 
 
-def provider_named(name: str) -> Provider:
+def find_provider(name: str) -> Provider:
     """The provider of that name. Raises `ConfigError` for one that is not known."""
     found = PROVIDERS.get(name)
     if found is None:

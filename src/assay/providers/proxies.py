@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from assay.errors import ConfigError
 
 CREDENTIALS_HINT = "write the proxy as http://user:password@host:port in HTTP_PROXY and HTTPS_PROXY"
-_USUAL_PORTS = {"http": 80, "https": 443}
+_PROXY_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,23 @@ class Proxy:
         return {"Proxy-Authorization": f"Basic {pair}"}
 
 
-def proxy_for(url: str) -> Proxy | None:
+def find_proxy(url: str) -> Proxy | None:
     """The proxy for an http or https address by the environment; None for a direct connection.
 
     Raises `ConfigError` for a proxy that cannot be used.
     """
     parts = urlsplit(url)
     name = f"{parts.scheme}_proxy"
-    given = _variable(name)
+    given = _read_proxy_variable(name)
     if not given or (name == "http_proxy" and _is_cgi()):
         return None
-    port = parts.port or _USUAL_PORTS[parts.scheme]
-    if _is_excepted(parts.hostname or "", port, _variable("no_proxy")):
+    port = parts.port or _PROXY_DEFAULT_PORTS[parts.scheme]
+    if _is_exempt(parts.hostname or "", port, _read_proxy_variable("no_proxy")):
         return None
     return _parse_proxy(given, name.upper())
 
 
-def _variable(name: str) -> str:
+def _read_proxy_variable(name: str) -> str:
     """A variable by its lower-case name, else by its upper-case one."""
     return os.environ.get(name, os.environ.get(name.upper(), "")).strip()
 
@@ -64,7 +64,7 @@ def _is_cgi() -> bool:
 
 
 def _parse_proxy(given: str, variable: str) -> Proxy:
-    parts = _split(given if "://" in given else f"http://{given}")
+    parts = _split_proxy_url(given if "://" in given else f"http://{given}")
     if parts is None or parts.hostname is None:
         # Not shown: it may hold a password.
         raise ConfigError(
@@ -73,21 +73,21 @@ def _parse_proxy(given: str, variable: str) -> Proxy:
             hint="write http://host:3128, or name the model's host in NO_PROXY",
         )
     named = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    host = f"{named}:{parts.port or _USUAL_PORTS[parts.scheme]}"
+    host = f"{named}:{parts.port or _PROXY_DEFAULT_PORTS[parts.scheme]}"
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return Proxy(f"{parts.scheme}://{host}", host, user, password)
 
 
-def _split(text: str) -> SplitResult | None:
+def _split_proxy_url(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in _USUAL_PORTS and parts.hostname and parts.port != 0
+        usable = parts.scheme in _PROXY_DEFAULT_PORTS and parts.hostname and parts.port != 0
     except ValueError:
         return None
     return parts if usable else None
 
 
-def _is_excepted(host: str, port: int, exceptions: str) -> bool:
+def _is_exempt(host: str, port: int, exceptions: str) -> bool:
     host = host.lower().rstrip(".")
     return any(_covers(each, host, port) for each in re.split(r"[\s,]+", exceptions.lower()))
 
@@ -97,14 +97,14 @@ def _covers(exception: str, host: str, port: int) -> bool:
         return True
     if _is_in_network(host, exception):
         return True
-    name, wanted = _part_port(exception)
+    name, wanted = _split_port(exception)
     name = name.removeprefix("*").lstrip(".")
     if not name or (wanted is not None and wanted != port):
         return False
     return host == name or host.endswith(f".{name}")
 
 
-def _part_port(exception: str) -> tuple[str, int | None]:
+def _split_port(exception: str) -> tuple[str, int | None]:
     if exception.startswith("["):
         name, _, rest = exception[1:].partition("]")
         return name, int(rest[1:]) if rest[1:].isdecimal() else None

@@ -5,21 +5,21 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .attempt_errors import Fault, Kind
-from .pool import Answer, Broken, Longest, Unconnected
+from .attempt_errors import AttemptError, ErrorKind
+from .pool import BodyLimit, ConnectionBroken, ConnectTimeout, RawResponse
 from .proxies import CREDENTIALS_HINT, Proxy
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-_CONNECT_S = 30.0
-_IDLE_S = 30.0
-_AT_ONCE = 1024 * 1024
+_PROXY_CONNECT_TIMEOUT_S = 30.0
+_PROXY_IDLE_TIMEOUT_S = 30.0
+_PROXY_UNCHUNKED_BYTES = 1024 * 1024
 _OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 
-class Request(NamedTuple):
+class ProxyRequest(NamedTuple):
     """One request as it is to be sent."""
 
     method: str
@@ -39,7 +39,9 @@ class ProxySession:
         # Nothing else of the environment and of servers changes a request: no cookies, no
         # password files, no redirects. How many requests are in flight is for callers to limit.
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trusted(), keepalive_timeout=_IDLE_S),
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=trusted(), keepalive_timeout=_PROXY_IDLE_TIMEOUT_S
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
@@ -50,11 +52,11 @@ class ProxySession:
         await self._http.close()
 
     async def exchange(
-        self, proxy: Proxy, request: Request, *, timeout_s: float, longest: Longest
-    ) -> Answer:
+        self, proxy: Proxy, request: ProxyRequest, *, timeout_s: float, longest: BodyLimit
+    ) -> RawResponse:
         """Send one request and wait for its answer.
 
-        Raises `TimeoutError`, `OSError` or `Broken` as a direct connection does, and `Fault` for
+        Raises `TimeoutError`, `OSError` or `ConnectionBroken` as a direct connection does, and `AttemptError` for
         what the proxy itself refuses.
         """
         import aiohttp
@@ -62,35 +64,37 @@ class ProxySession:
         try:
             return await self._exchange(proxy, request, timeout_s, longest)
         except aiohttp.ConnectionTimeoutError:
-            trouble: Exception = Unconnected(f"no connection within {_CONNECT_S:g} s")
+            trouble: Exception = ConnectTimeout(
+                f"no connection within {_PROXY_CONNECT_TIMEOUT_S:g} s"
+            )
         except TimeoutError:
             trouble = TimeoutError()
         except aiohttp.ClientHttpProxyError as error:
-            trouble = _refusal(proxy, error.status)
+            trouble = _build_proxy_refusal(proxy, error.status)
         except aiohttp.ClientProxyConnectionError:
-            trouble = Fault(
-                Kind.UNREACHABLE,
+            trouble = AttemptError(
+                ErrorKind.UNREACHABLE,
                 f"the proxy {proxy.host} cannot be reached",
                 hint="check HTTPS_PROXY and HTTP_PROXY, or name the model's host in NO_PROXY",
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            trouble = _broken(error)
+            trouble = _convert_aiohttp_error(error)
         # Outside the handlers: the original exceptions name addresses.
         raise trouble
 
     async def _exchange(
-        self, proxy: Proxy, request: Request, timeout_s: float, longest: Longest
-    ) -> Answer:
+        self, proxy: Proxy, request: ProxyRequest, timeout_s: float, longest: BodyLimit
+    ) -> RawResponse:
         import aiohttp
         from yarl import URL
 
         tunnel = request.url.startswith("https:")
         shown = proxy.credentials
-        limit_s = _CONNECT_S if timeout_s > _CONNECT_S else None
+        limit_s = _PROXY_CONNECT_TIMEOUT_S if timeout_s > _PROXY_CONNECT_TIMEOUT_S else None
         async with self._http.request(
             request.method,
             URL(request.url, encoded=True),
-            data=_payload(request.body),
+            data=_wrap_body(request.body),
             headers=request.headers if tunnel else {**request.headers, **shown},
             skip_auto_headers=_OWN_HEADERS,
             allow_redirects=False,
@@ -98,15 +102,15 @@ class ProxySession:
             proxy_headers={**shown} if tunnel else None,
             timeout=aiohttp.ClientTimeout(total=timeout_s, connect=limit_s),
         ) as response:
-            return await _read(response, longest(response.status))
+            return await _read_proxy_response(response, longest(response.status))
 
 
-def _payload(body: bytes | None) -> bytes | BytesIO | None:
+def _wrap_body(body: bytes | None) -> bytes | BytesIO | None:
     # aiohttp warns about a large body unless it may send it in pieces.
-    return body if body is None or len(body) <= _AT_ONCE else BytesIO(body)
+    return body if body is None or len(body) <= _PROXY_UNCHUNKED_BYTES else BytesIO(body)
 
 
-async def _read(response: "ClientResponse", most: int) -> Answer:
+async def _read_proxy_response(response: "ClientResponse", most: int) -> RawResponse:
     import aiohttp
 
     headers = {name.lower(): value for name, value in response.raw_headers}
@@ -120,23 +124,25 @@ async def _read(response: "ClientResponse", most: int) -> Answer:
         if response.status == 200:
             raise
         # The status says enough: a denial stays one without its words.
-        return Answer(response.status, headers, b"", cut=True)
+        return RawResponse(response.status, headers, b"", cut=True)
     if cut := size > most:
         response.close()
-    return Answer(response.status, headers, b"".join(pieces)[:most], cut)
+    return RawResponse(response.status, headers, b"".join(pieces)[:most], cut)
 
 
-def _refusal(proxy: Proxy, status: int) -> Fault:
+def _build_proxy_refusal(proxy: Proxy, status: int) -> AttemptError:
     """What a proxy means that opens no tunnel."""
     said = f"the proxy {proxy.host} opens no connection: HTTP {status}"
     if status in _TRANSIENT:
-        return Fault(Kind.UNREACHABLE, said, status)
+        return AttemptError(ErrorKind.UNREACHABLE, said, status)
     if status == 407:
-        return Fault(Kind.REFUSED, said, status, hint=CREDENTIALS_HINT)
-    return Fault(Kind.REFUSED, said, status, hint="ask whoever runs it, or use NO_PROXY")
+        return AttemptError(ErrorKind.REFUSED, said, status, hint=CREDENTIALS_HINT)
+    return AttemptError(
+        ErrorKind.REFUSED, said, status, hint="ask whoever runs it, or use NO_PROXY"
+    )
 
 
-def _broken(error: Exception) -> Exception:
+def _convert_aiohttp_error(error: Exception) -> Exception:
     """The exception of a direct connection for one of aiohttp's."""
     import aiohttp
 
@@ -146,5 +152,5 @@ def _broken(error: Exception) -> Exception:
     if isinstance(cause, OSError):
         return cause
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return Broken("closed by the server")
-    return Broken(type(error).__name__)
+        return ConnectionBroken("closed by the server")
+    return ConnectionBroken(type(error).__name__)

@@ -8,7 +8,7 @@ from assay.types import ToolCall
 
 
 @dataclass(frozen=True)
-class Written:
+class ParsedTurn:
     """What a text turned out to hold."""
 
     content: str

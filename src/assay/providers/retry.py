@@ -2,16 +2,16 @@
 
 from assay.errors import EndpointError
 
-from .attempt_errors import Fault, Kind
+from .attempt_errors import AttemptError, ErrorKind
 from .clock import Timing
 
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 60.0
+_FIRST_BACKOFF_S = 0.5
+_MAX_BACKOFF_S = 60.0
 _GARBLED_RETRIES = 1
-_MOST_DOUBLINGS = 16
+_MAX_DOUBLINGS = 16
 
 
-class Patience:
+class RetryBudget:
     """The retries of one call: counted, spread by chance, and bounded in time.
 
     The wait before retry n is a random part of 0.5 s times 2 to the n, at most 60 s ("full
@@ -30,12 +30,12 @@ class Patience:
         self._counted = 0
         self._garbled = 0
 
-    def wait_s(self, fault: Fault, *, attempts: int) -> float:
+    def wait_s(self, fault: AttemptError, *, attempts: int) -> float:
         """How long to wait before the next attempt. Raises `EndpointError` if there is none."""
-        if fault.permanent or self._used_up(fault):
+        if fault.permanent or self._exhausts_budget(fault):
             raise fault.error(where=self._where, attempts=attempts)
-        longest = _FIRST_WAIT_S * 2.0 ** min(self._rounds, _MOST_DOUBLINGS)
-        wait = min(longest, _LONGEST_WAIT_S) * self._timing.chance()
+        longest = _FIRST_BACKOFF_S * 2.0 ** min(self._rounds, _MAX_DOUBLINGS)
+        wait = min(longest, _MAX_BACKOFF_S) * self._timing.chance()
         self._rounds += 1
         left = self._max_wait_s - self._waited_s
         asked = fault.retry_after_s
@@ -43,22 +43,22 @@ class Patience:
             # A little over, so that callers told the same second do not arrive in the same one.
             wait = max(min(asked + wait / 4, left), asked)
         if wait > left:
-            raise self._out_of_time(fault, attempts)
+            raise self._build_timeout_error(fault, attempts)
         self._waited_s += wait
         return wait
 
-    def _used_up(self, fault: Fault) -> bool:
+    def _exhausts_budget(self, fault: AttemptError) -> bool:
         if self._max_retries == 0:
             return True
-        if fault.kind is Kind.GARBLED:
+        if fault.kind is ErrorKind.GARBLED:
             self._garbled += 1
             if self._garbled > _GARBLED_RETRIES:
                 return True
-        if fault.kind is not Kind.THROTTLED or fault.retry_after_s is None:
+        if fault.kind is not ErrorKind.THROTTLED or fault.retry_after_s is None:
             self._counted += 1
         return self._counted > self._max_retries
 
-    def _out_of_time(self, fault: Fault, attempts: int) -> EndpointError:
+    def _build_timeout_error(self, fault: AttemptError, attempts: int) -> EndpointError:
         left = self._max_wait_s - self._waited_s
         why = f"no more waiting: {left:.3g} s are left of {self._max_wait_s:g} s"
         if fault.retry_after_s is not None:

@@ -5,14 +5,14 @@ from typing import Any
 from assay.errors import ConfigError
 from assay.types import Endpoint
 
-_SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
-_OURS = ("messages", "model", "stream", "stream_options")
+_SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
+_RESERVED_PARAMS = ("messages", "model", "stream", "stream_options")
 
 
-def recorded_sampling(endpoint: Endpoint) -> dict[str, Any]:
+def collect_sampling(endpoint: Endpoint) -> dict[str, Any]:
     """The settings that were in force, without what may be secret among the extra parameters."""
     plain = endpoint.to_dict()
-    sampling = {name: plain[name] for name in _SETTINGS if name in plain}
+    sampling = {name: plain[name] for name in _SAMPLING_FIELDS if name in plain}
     return {**sampling, **plain.get("extra_params", {})}
 
 
@@ -20,7 +20,7 @@ def check_extra_params(endpoint: Endpoint) -> None:
     """Refuse extra parameters that would break the reading of the answer."""
     given = endpoint.extra_params
     where = f"{endpoint.provider}:{endpoint.model}"
-    for name in _OURS:
+    for name in _RESERVED_PARAMS:
         if name in given and given[name] not in (None, False):
             raise ConfigError(f"`{name}` cannot be set in extra_params", where=where)
     if given.get("n") not in (None, 1):

@@ -6,9 +6,13 @@ from typing import Any
 
 from assay.types import Message, ToolSpec
 
-_FORM = '{"name": the tool, "arguments": its arguments}'
-_ALWAYS = f"You act by calling tools. Answer with one JSON object and nothing else: {_FORM}."
-_FIRST = f"Call a tool first, with one JSON object: {_FORM}. Once you have its result, answer."
+_CALL_FORM = '{"name": the tool, "arguments": its arguments}'
+_ALWAYS_CALL_PROMPT = (
+    f"You act by calling tools. Answer with one JSON object and nothing else: {_CALL_FORM}."
+)
+_FIRST_CALL_PROMPT = (
+    f"Call a tool first, with one JSON object: {_CALL_FORM}. Once you have its result, answer."
+)
 _COMPACT = {"whitespace_flexible": False}
 """To the grammar engine: no spaces between. They cost half of the tokens, and a forced space
 before a string leads small models astray."""
@@ -16,12 +20,12 @@ before a string leads small models astray."""
 _REFERENCE = "#/$defs/"
 
 
-def calls_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+def build_calls_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """A schema that holds one call of one of the tools."""
     shared: dict[str, Any] = {}
     choices = []
     for tool in tools:
-        own = _closed(tool.parameters, tool.name)
+        own = _close_schema(tool.parameters, tool.name)
         for name, value in (own.pop("$defs", None) or {}).items():
             shared[f"{tool.name}.{name}"] = value
         choices.append(
@@ -36,7 +40,7 @@ def calls_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     return {**schema, "$defs": shared} if shared else schema
 
 
-def with_tools_told(
+def render_tools_as_text(
     messages: Sequence[Message], tools: Sequence[ToolSpec], *, always: bool
 ) -> list[Message]:
     """The conversation in words alone: what tools there are, what was called, what came back.
@@ -44,26 +48,32 @@ def with_tools_told(
     For any chat template: it needs no place for tools, and no role beside the three usual ones.
     `always`: every reply is a call; otherwise replies to a tool's result are free.
     """
-    told = [_in_words(message, messages) for message in messages]
-    rule = "\n".join([_ALWAYS if always else _FIRST, "Tools:", *map(_described, tools)])
+    told = [_flatten_tool_message(message, messages) for message in messages]
+    rule = "\n".join(
+        [
+            _ALWAYS_CALL_PROMPT if always else _FIRST_CALL_PROMPT,
+            "Tools:",
+            *map(_format_tool_line, tools),
+        ]
+    )
     if told and told[0].role in ("system", "developer"):
         first = told[0]
         return [first.model_copy(update={"content": f"{first.text}\n\n{rule}"}), *told[1:]]
     return [Message(role="system", content=rule), *told]
 
 
-def _described(tool: ToolSpec) -> str:
+def _format_tool_line(tool: ToolSpec) -> str:
     """A tool in one line: a small model copies a schema that it is shown instead of filling it."""
     required = tool.parameters.get("required") or ()
     properties = tool.parameters.get("properties")
     arguments = [
-        f"{name}{'' if name in required else '?'}: {_kind(schema)}"
+        f"{name}{'' if name in required else '?'}: {_format_argument_type(schema)}"
         for name, schema in (properties.items() if isinstance(properties, dict) else ())
     ]
     return f"- {tool.name}({', '.join(arguments)}): {' '.join(tool.description.split())}"
 
 
-def _kind(schema: Any) -> str:
+def _format_argument_type(schema: Any) -> str:
     """What an argument may be, in a word or two."""
     if not isinstance(schema, dict):
         return "any"
@@ -75,7 +85,7 @@ def _kind(schema: Any) -> str:
     return f"{text} ({' '.join(words.split())})" if isinstance(words, str) else text
 
 
-def _in_words(message: Message, messages: Sequence[Message]) -> Message:
+def _flatten_tool_message(message: Message, messages: Sequence[Message]) -> Message:
     if message.role in ("tool", "function"):
         name = message.name or next(
             (
@@ -101,15 +111,15 @@ def _in_words(message: Message, messages: Sequence[Message]) -> Message:
     return Message(role=message.role, content="\n".join([*said, *calls]))
 
 
-def _closed(value: Any, tool: str) -> Any:
+def _close_schema(value: Any, tool: str) -> Any:
     """A copy in which objects have no other properties than they name, and references to shared
     parts carry the tool's name, since another tool may use the same one."""
     if isinstance(value, dict):
-        copy = {key: _closed(inner, tool) for key, inner in value.items()}
+        copy = {key: _close_schema(inner, tool) for key, inner in value.items()}
         if isinstance(copy.get("properties"), dict) and copy.get("type") == "object":
             copy.setdefault("additionalProperties", False)
         reference = copy.get("$ref")
         if isinstance(reference, str) and reference.startswith(_REFERENCE):
             copy["$ref"] = f"{_REFERENCE}{tool}.{reference.removeprefix(_REFERENCE)}"
         return copy
-    return [_closed(inner, tool) for inner in value] if isinstance(value, list) else value
+    return [_close_schema(inner, tool) for inner in value] if isinstance(value, list) else value

@@ -7,49 +7,49 @@ from typing import Any
 from assay.types import Usage
 
 _ID_PREFIX = "token_id:"
-_MOST_TOKENS = 2**53
+_MAX_TOKEN_COUNT = 2**53
 """Above it not every whole number is exact in JSON. No call has as many."""
 
-_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_COUNT_FIELDS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
-def within_reason(usage: Usage) -> Usage:
+def drop_absurd_counts(usage: Usage) -> Usage:
     """The same usage; a count that is negative or absurd is unknown."""
     if (
-        0 <= (usage.input_tokens or 0) <= _MOST_TOKENS
-        and 0 <= (usage.output_tokens or 0) <= _MOST_TOKENS
-        and 0 <= (usage.cached_tokens or 0) <= _MOST_TOKENS
-        and 0 <= (usage.reasoning_tokens or 0) <= _MOST_TOKENS
+        0 <= (usage.input_tokens or 0) <= _MAX_TOKEN_COUNT
+        and 0 <= (usage.output_tokens or 0) <= _MAX_TOKEN_COUNT
+        and 0 <= (usage.cached_tokens or 0) <= _MAX_TOKEN_COUNT
+        and 0 <= (usage.reasoning_tokens or 0) <= _MAX_TOKEN_COUNT
     ):
         return usage
-    known = {name: getattr(usage, name) or 0 for name in _COUNTS}
-    absurd = [name for name, count in known.items() if not 0 <= count <= _MOST_TOKENS]
+    known = {name: getattr(usage, name) or 0 for name in _COUNT_FIELDS}
+    absurd = [name for name, count in known.items() if not 0 <= count <= _MAX_TOKEN_COUNT]
     return usage.model_copy(update=dict.fromkeys(absurd))
 
 
 def prompt_ids(answer: Mapping[str, Any], choice: Mapping[str, Any]) -> list[int] | None:
     """The ids of the prompt: vLLM gives them beside the choices when `return_token_ids` is set."""
-    return _ids(answer.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
+    return _read_ids(answer.get("prompt_token_ids")) or _read_ids(choice.get("prompt_token_ids"))
 
 
 def completion_ids(choice: Mapping[str, Any]) -> list[int] | None:
     """The ids that were sampled: given as such, or spelled `token_id:N` in the logprobs."""
-    given = _ids(choice.get("token_ids"))
+    given = _read_ids(choice.get("token_ids"))
     if given is not None:
         return given
-    entries = _entries(choice)
+    entries = _read_logprob_entries(choice)
     if not entries:
         return None
-    ids = [_id_in(entry) for entry in entries]
+    ids = [_parse_token_id(entry) for entry in entries]
     return None if None in ids else [number for number in ids if number is not None]
 
 
-def logprobs_of(choice: Mapping[str, Any], ids: int | None) -> dict[str, Any]:
+def read_logprobs(choice: Mapping[str, Any], ids: int | None) -> dict[str, Any]:
     """The field `logprobs`, or why it is left out.
 
     They must be finite, and one for each of the `ids` where those are known.
     """
-    entries = _entries(choice)
+    entries = _read_logprob_entries(choice)
     if entries is None:
         return {}
     values = [entry.get("logprob") for entry in entries]
@@ -60,7 +60,7 @@ def logprobs_of(choice: Mapping[str, Any], ids: int | None) -> dict[str, Any]:
     return {"logprobs": values}
 
 
-def _entries(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _read_logprob_entries(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
@@ -68,13 +68,13 @@ def _entries(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return content
 
 
-def _ids(value: Any) -> list[int] | None:
+def _read_ids(value: Any) -> list[int] | None:
     if not isinstance(value, list) or any(type(number) is not int for number in value):
         return None
     return value
 
 
-def _id_in(entry: Mapping[str, Any]) -> int | None:
+def _parse_token_id(entry: Mapping[str, Any]) -> int | None:
     token = entry.get("token")
     if not isinstance(token, str) or not token.startswith(_ID_PREFIX):
         return None

@@ -7,10 +7,10 @@ from typing import Any
 
 from assay.types import ToolCall, parse_arguments
 
-from .rendered_turn import Written, join_words, make_call
+from .rendered_turn import ParsedTurn, join_words, make_call
 
 _DECODER = json.JSONDecoder(strict=False)
-_BLANK = re.compile(r"\s*+")
+_JSON_WHITESPACE = re.compile(r"\s*+")
 _HERMES, _HERMES_END = "<tool_call>", "</tool_call>"
 _HERMES_NAME = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\\n]++)"')
 _MISTRAL = "[TOOL_CALLS]"
@@ -22,12 +22,12 @@ _DEEPSEEK_CALL, _DEEPSEEK_END = "<｜tool▁call▁begin｜>", "<｜tool▁call�
 _DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
 _FENCE = "```"
 
-MOST_BROKEN = 100
+MAX_BROKEN_CALLS = 100
 """Malformed JSON calls in one text, beyond which it is no turn with calls: finding each to be
 broken takes time by the length of the whole text."""
 
 
-def read_hermes(text: str) -> Written | None:
+def read_hermes(text: str) -> ParsedTurn | None:
     """`<tool_call>{json}</tool_call>`. None if one of the calls has no name that can be read."""
     said: list[str] = []
     calls: list[ToolCall] = []
@@ -39,13 +39,13 @@ def read_hermes(text: str) -> Written | None:
             return None
         calls.append(call)
         broken += call.malformed
-        if broken > MOST_BROKEN:
+        if broken > MAX_BROKEN_CALLS:
             return None
     if not calls:
         return None
     # Templates write one line break between the words and the first call.
     first, rest = said[0].removesuffix("\n"), [*said[1:], text[at:]]
-    return Written("\n".join([first, *(piece for piece in rest if piece.strip())]), tuple(calls))
+    return ParsedTurn("\n".join([first, *(piece for piece in rest if piece.strip())]), tuple(calls))
 
 
 def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
@@ -53,7 +53,7 @@ def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
 
     Broken JSON that begins with a name is a malformed call.
     """
-    start = _skip_blank(text, at)
+    start = _skip_json_blank(text, at)
     try:
         # Finds the end: text between tags may hold the closing tag in a string.
         end = _DECODER.raw_decode(text, start)[1]
@@ -62,7 +62,7 @@ def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
     except RecursionError:
         return None, at
     calls = _read_objects([parse_arguments(text[start:end])])
-    end = _skip_blank(text, end)
+    end = _skip_json_blank(text, end)
     if not calls:
         return None, at
     if end < len(text) and not text.startswith(_HERMES_END, end):
@@ -80,13 +80,13 @@ def _read_broken_hermes(text: str, start: int) -> tuple[ToolCall | None, int]:
     return make_call(name[1], text[start:end].rstrip()), end + len(_HERMES_END)
 
 
-def read_llama(text: str) -> Written | None:
+def read_llama(text: str) -> ParsedTurn | None:
     """`{"name": .., "parameters": ..}` and nothing beside it."""
     calls = _read_objects([parse_arguments(text.removeprefix(_LLAMA_TAG))])
-    return Written("", calls) if calls else None
+    return ParsedTurn("", calls) if calls else None
 
 
-def read_mistral(text: str) -> Written | None:
+def read_mistral(text: str) -> ParsedTurn | None:
     """`[TOOL_CALLS]` before a JSON list, or before each `name[ARGS]{json}`."""
     said, mark, written = text.partition(_MISTRAL)
     if not mark:
@@ -96,11 +96,11 @@ def read_mistral(text: str) -> Written | None:
         listed = holder.get("calls")
         calls = _read_objects(listed if isinstance(listed, list) else [])
     else:
-        calls = _read_objects(map(_read_named, written.split(_MISTRAL)))
-    return Written(said, calls) if calls else None
+        calls = _read_objects(map(_read_mistral_call, written.split(_MISTRAL)))
+    return ParsedTurn(said, calls) if calls else None
 
 
-def read_deepseek(text: str) -> Written | None:
+def read_deepseek(text: str) -> ParsedTurn | None:
     """Each call between marks, as `function<sep>name` and JSON, fenced (V3, R1) or not (V3.1)."""
     said, mark, written = text.partition(_DEEPSEEK)
     if not mark:
@@ -112,7 +112,7 @@ def read_deepseek(text: str) -> Written | None:
         if call is None:
             return None
         calls.append(call)
-    return Written(join_words([said, after]), tuple(calls)) if calls else None
+    return ParsedTurn(join_words([said, after]), tuple(calls)) if calls else None
 
 
 def _read_deepseek_call(text: str) -> ToolCall | None:
@@ -133,7 +133,7 @@ def _read_deepseek_call(text: str) -> ToolCall | None:
     return make_call(name.strip(), arguments or _FENCE)
 
 
-def _read_named(text: str) -> dict[str, Any] | None:
+def _read_mistral_call(text: str) -> dict[str, Any] | None:
     """Mistral's later form: `name[ARGS]{json}`, with the id of the call between in some."""
     head, mark, arguments = text.partition(_MISTRAL_ARGUMENTS)
     name, _, identifier = head.partition(_MISTRAL_ID)
@@ -165,6 +165,6 @@ def _read_objects(written: Iterable[Mapping[str, Any] | None]) -> tuple[ToolCall
     return tuple(calls)
 
 
-def _skip_blank(text: str, at: int) -> int:
-    match = _BLANK.match(text, at)
+def _skip_json_blank(text: str, at: int) -> int:
+    match = _JSON_WHITESPACE.match(text, at)
     return match.end() if match else at

@@ -5,36 +5,36 @@ from typing import Any
 
 from assay.types import ToolCall
 
-from .literals import Literals, check_storable
-from .rendered_turn import Written, join_words, make_call
+from .literals import LiteralReader, check_storable
+from .rendered_turn import ParsedTurn, join_words, make_call
 
-_Place = tuple[ToolCall | None, int]
+_CallAndEnd = tuple[ToolCall | None, int]
 
 # LFM2: <|tool_call_start|>[name(argument='text', other=1)]<|tool_call_end|>
 
-_START, _END = "<|tool_call_start|>", "<|tool_call_end|>"
-_NAME = re.compile(r"\s*+([^\W\d][\w.\-]*+)\s*+\(")
+_LFM_START, _LFM_END = "<|tool_call_start|>", "<|tool_call_end|>"
+_CALL_NAME = re.compile(r"\s*+([^\W\d][\w.\-]*+)\s*+\(")
 _ARGUMENT = re.compile(r"\s*+([^\W\d][\w\-]*+)\s*+=\s*+")
 _RAW_END = re.compile(
     r"'(?=\s*+(?:,\s*+[^\W\d][\w\-]*+\s*+=|\)\s*+(?:,\s*+[^\W\d][\w.\-]*+\s*+\(|\]?\s*+(?:"
-    + re.escape(_END)
+    + re.escape(_LFM_END)
     + r"|\Z))))"
 )
 """The quote that ends a string in which quotes are not escaped: an argument, a call or the end of
 the list follows."""
 
 
-class _Endless(ValueError):
+class _UnterminatedString(ValueError):
     """A string without an end: nothing that follows can be told from it."""
 
 
-def read_python(text: str, *, escapes: bool) -> Written | None:
+def read_python_calls(text: str, *, escapes: bool) -> ParsedTurn | None:
     """Calls as Python writes them. `escapes`: quotes inside strings have a backslash before."""
-    literals = Literals(text)
+    literals = LiteralReader(text)
     said, calls, at = [], list[ToolCall](), 0
-    while (start := text.find(_START, at)) >= 0:
+    while (start := text.find(_LFM_START, at)) >= 0:
         said.append(text[at:start])
-        at = literals.skip_blank(start + len(_START))
+        at = literals.skip_blank(start + len(_LFM_START))
         at += text.startswith("[", at)
         more = True
         while more:
@@ -46,25 +46,31 @@ def read_python(text: str, *, escapes: bool) -> Written | None:
             more = text.startswith(",", at)
             at += more
         at = literals.skip_blank(at + text.startswith("]", at))
-        at += len(_END) if text.startswith(_END, at) else 0
+        at += len(_LFM_END) if text.startswith(_LFM_END, at) else 0
     said.append(text[at:])
-    return Written(join_words(said), tuple(calls)) if calls else None
+    return ParsedTurn(join_words(said), tuple(calls)) if calls else None
 
 
-def _read_python_call(literals: Literals, at: int, *, escapes: bool) -> _Place:
-    match = _NAME.match(literals.text, at)
+def _read_python_call(literals: LiteralReader, at: int, *, escapes: bool) -> _CallAndEnd:
+    match = _CALL_NAME.match(literals.text, at)
     if match is None:
         return None, at
     try:
         arguments, end = _read_arguments(literals, match.end(), escapes=escapes)
         return make_call(match[1], check_storable(arguments)), end
     except ValueError as error:
-        end = -1 if isinstance(error, _Endless) else literals.text.find(_END, match.end())
+        end = (
+            -1
+            if isinstance(error, _UnterminatedString)
+            else literals.text.find(_LFM_END, match.end())
+        )
         end = len(literals.text) if end < 0 else end
         return make_call(match[1], literals.text[match.end() - 1 : end].removesuffix("]")), end
 
 
-def _read_arguments(literals: Literals, at: int, *, escapes: bool) -> tuple[dict[str, Any], int]:
+def _read_arguments(
+    literals: LiteralReader, at: int, *, escapes: bool
+) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {}
     text, at = literals.text, literals.skip_blank(at)
     while not text.startswith(")", at):
@@ -74,7 +80,7 @@ def _read_arguments(literals: Literals, at: int, *, escapes: bool) -> tuple[dict
         if not escapes and text.startswith("'", match.end()):
             end = _RAW_END.search(text, match.end() + 1)
             if end is None:
-                raise _Endless(f"a string without an end at {at}")
+                raise _UnterminatedString(f"a string without an end at {at}")
             found[match[1]], at = text[match.end() + 1 : end.start()], end.end()
         else:
             found[match[1]], at = literals.read(match.end())
@@ -92,9 +98,9 @@ _GEMMA_START, _GEMMA_END = "<|tool_call>", "<tool_call|>"
 _GEMMA_NAME = re.compile(r"\s*+call:\s*+([^\s{<]++)\s*+(?={)")
 
 
-def read_gemma(text: str) -> Written | None:
+def read_gemma(text: str) -> ParsedTurn | None:
     """Calls as Gemma 4 writes them: keys without quotes, strings between marks of their own."""
-    literals = Literals(text, quote='<|"|>', bare_keys=True)
+    literals = LiteralReader(text, quote='<|"|>', bare_keys=True)
     said, calls, at = [], list[ToolCall](), 0
     while (start := text.find(_GEMMA_START, at)) >= 0:
         said.append(text[at:start])
@@ -104,10 +110,10 @@ def read_gemma(text: str) -> Written | None:
         call, at = _read_gemma_call(literals, match[1], match.end())
         calls.append(call)
     said.append(text[at:])
-    return Written(join_words(said), tuple(calls)) if calls else None
+    return ParsedTurn(join_words(said), tuple(calls)) if calls else None
 
 
-def _read_gemma_call(literals: Literals, name: str, at: int) -> tuple[ToolCall, int]:
+def _read_gemma_call(literals: LiteralReader, name: str, at: int) -> tuple[ToolCall, int]:
     text = literals.text
     try:
         arguments, end = literals.read_mapping(at)

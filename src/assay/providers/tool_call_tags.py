@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from assay.types import ToolCall
 
 from .argument_types import ArgumentTypes
-from .rendered_turn import Written, join_words, make_call
-from .tool_call_json import MOST_BROKEN, read_hermes_call
+from .rendered_turn import ParsedTurn, join_words, make_call
+from .tool_call_json import MAX_BROKEN_CALLS, read_hermes_call
 
-_BLANK = re.compile(r"\s*+")
+_TAG_WHITESPACE = re.compile(r"\s*+")
 
 
-class _Tags(NamedTuple):
+class _TagFormat(NamedTuple):
     """The tags of one family."""
 
     start: re.Pattern[str]
@@ -37,7 +37,7 @@ class _Tags(NamedTuple):
     """Whether a line break stands before and after each value."""
 
 
-_QWEN = _Tags(
+_QWEN = _TagFormat(
     start=re.compile(r"(?:<tool_call>\s*+)?+<function=([^>\n]++)>|<tool_call>(?=\s*+\{)"),
     argument=re.compile(r"<parameter=([^>\n]++)>"),
     argument_end="</parameter>",
@@ -45,14 +45,14 @@ _QWEN = _Tags(
     ends=("</function>", "</tool_call>"),
     own_lines=True,
 )
-_GLM = _Tags(
+_GLM = _TagFormat(
     start=re.compile(r"<tool_call>(?:\s*+([^\s<{]++)|(?=\s*+\{))"),
     argument=re.compile(r"<arg_key>([^<]++)</arg_key>\s*+<arg_value>"),
     argument_end="</arg_value>",
     more=("<arg_key>", "</tool_call>"),
     ends=("</tool_call>",),
 )
-_MUSE = _Tags(
+_MUSE = _TagFormat(
     start=re.compile(r'(?:<atem:function_calls>\s*+)?+<atem:invoke name="([^"\n]++)">'),
     argument=re.compile(r'<atem:parameter name="([^"\n]++)">'),
     argument_end="</atem:parameter>",
@@ -61,22 +61,22 @@ _MUSE = _Tags(
 )
 
 
-def read_qwen_tags(text: str, types: ArgumentTypes) -> Written | None:
+def read_qwen_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
     """`<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`."""
-    return _read(text, _QWEN, types)
+    return _read_tagged_calls(text, _QWEN, types)
 
 
-def read_glm_tags(text: str, types: ArgumentTypes) -> Written | None:
+def read_glm_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
     """`<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`."""
-    return _read(text, _GLM, types)
+    return _read_tagged_calls(text, _GLM, types)
 
 
-def read_muse_tags(text: str, types: ArgumentTypes) -> Written | None:
+def read_muse_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
     """`<atem:invoke name="name"><atem:parameter name="key">value</atem:parameter>..`."""
-    return _read(text, _MUSE, types)
+    return _read_tagged_calls(text, _MUSE, types)
 
 
-def _read(text: str, tags: _Tags, types: ArgumentTypes) -> Written | None:
+def _read_tagged_calls(text: str, tags: _TagFormat, types: ArgumentTypes) -> ParsedTurn | None:
     said: list[str] = []
     calls: list[ToolCall] = []
     at = broken = 0
@@ -86,19 +86,19 @@ def _read(text: str, tags: _Tags, types: ArgumentTypes) -> Written | None:
             call, at = read_hermes_call(text, start.end())
             broken += call is not None and call.malformed
         else:
-            call, at = _read_call(text, start, tags, types)
-        if call is None or broken > MOST_BROKEN:
+            call, at = _read_tagged_call(text, start, tags, types)
+        if call is None or broken > MAX_BROKEN_CALLS:
             return None
         calls.append(call)
     said.append(text[at:])
-    return Written(join_words(said), tuple(calls)) if calls else None
+    return ParsedTurn(join_words(said), tuple(calls)) if calls else None
 
 
-def _read_call(
-    text: str, start: re.Match[str], tags: _Tags, types: ArgumentTypes
+def _read_tagged_call(
+    text: str, start: re.Match[str], tags: _TagFormat, types: ArgumentTypes
 ) -> tuple[ToolCall | None, int]:
     name, arguments = start[1].strip(), dict[str, Any]()
-    at = _skip_blank(text, start.end())
+    at = _skip_tag_blank(text, start.end())
     while match := tags.argument.match(text, at):
         end = _find_value_end(text, match.end(), tags)
         if end is None:
@@ -108,12 +108,12 @@ def _read_call(
         if tags.own_lines:
             value = value.removeprefix("\n").removesuffix("\n")
         arguments[key] = types.read(name, key, value)
-        at = _skip_blank(text, end + len(tags.argument_end))
+        at = _skip_tag_blank(text, end + len(tags.argument_end))
     ended = False
     for mark in tags.ends:
         if text.startswith(mark, at):
             ended, at = True, at + len(mark)
-            at = _skip_blank(text, at) if mark != tags.ends[-1] else at
+            at = _skip_tag_blank(text, at) if mark != tags.ends[-1] else at
     if ended:
         return make_call(name, arguments), at
     end = text.find(tags.ends[-1], at)
@@ -121,15 +121,15 @@ def _read_call(
     return make_call(name, text[start.start() : end]), end
 
 
-def _find_value_end(text: str, at: int, tags: _Tags) -> int | None:
+def _find_value_end(text: str, at: int, tags: _TagFormat) -> int | None:
     while (end := text.find(tags.argument_end, at)) >= 0:
         at = end + len(tags.argument_end)
-        after = _skip_blank(text, at)
+        after = _skip_tag_blank(text, at)
         if after == len(text) or text.startswith(tags.more, after):
             return end
     return None
 
 
-def _skip_blank(text: str, at: int) -> int:
-    match = _BLANK.match(text, at)
+def _skip_tag_blank(text: str, at: int) -> int:
+    match = _TAG_WHITESPACE.match(text, at)
     return match.end() if match else at

@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args
 from assay.types import ToolSpec
 
 from .argument_types import ArgumentTypes
-from .rendered_turn import Written
+from .rendered_turn import ParsedTurn
 from .tool_call_json import read_deepseek, read_hermes, read_llama, read_mistral
-from .tool_call_literals import read_gemma, read_python
+from .tool_call_literals import read_gemma, read_python_calls
 from .tool_call_tags import read_glm_tags, read_qwen_tags
 from .turn_channels import read_harmony, read_muse
 
@@ -35,8 +35,8 @@ CallStyle = Literal[
 
 STYLES: tuple[CallStyle, ...] = get_args(CallStyle)
 
-_ReadCalls = Callable[[str, ArgumentTypes], Written | None]
-_ReadTurn = Callable[[str, ArgumentTypes | None], Written]
+_ReadCalls = Callable[[str, ArgumentTypes], ParsedTurn | None]
+_ReadTurn = Callable[[str, ArgumentTypes | None], ParsedTurn]
 
 
 @dataclass(frozen=True)
@@ -54,44 +54,47 @@ class _Format:
     """The marks around reasoning."""
 
 
-def _by_text(read: Callable[[str], Written | None]) -> _ReadCalls:
+def _ignore_types(read: Callable[[str], ParsedTurn | None]) -> _ReadCalls:
     """A reader of calls that carry their own types."""
     return lambda text, types: read(text)
 
 
 _ESCAPES = r"replace\(\"\\\\\", \"\\\\\\\\\"\)"
-_FORMATS: dict[CallStyle, _Format] = {
-    "mistral": _Format(re.compile(r"\[TOOL_CALLS\]"), _by_text(read_mistral)),
+_CALL_FORMATS: dict[CallStyle, _Format] = {
+    "mistral": _Format(re.compile(r"\[TOOL_CALLS\]"), _ignore_types(read_mistral)),
     "gpt-oss": _Format(re.compile(r"<\|channel\|>commentary"), turn=read_harmony),
     "muse": _Format(re.compile("<atem:invoke"), turn=read_muse),
     "gemma4": _Format(
         re.compile(r"<\|tool_call>call:"),
-        _by_text(read_gemma),
+        _ignore_types(read_gemma),
         thought=("<|channel>thought", "<channel|>"),
     ),
-    "deepseek": _Format(re.compile("<｜tool▁calls▁begin｜>"), _by_text(read_deepseek)),
+    "deepseek": _Format(re.compile("<｜tool▁calls▁begin｜>"), _ignore_types(read_deepseek)),
     "lfm2": _Format(
         re.compile(rf"(?s:<\|tool_list_start\|>|{_ESCAPES}.*<\|tool_call_start\|>)"),
-        _by_text(partial(read_python, escapes=True)),
+        _ignore_types(partial(read_python_calls, escapes=True)),
     ),
     "lfm2.5": _Format(
-        re.compile(r"<\|tool_call_start\|>"), _by_text(partial(read_python, escapes=False))
+        re.compile(r"<\|tool_call_start\|>"),
+        _ignore_types(partial(read_python_calls, escapes=False)),
     ),
     "glm4": _Format(re.compile("<arg_key>"), read_glm_tags),
     "qwen3.5": _Format(re.compile("<function="), read_qwen_tags),
-    "hermes": _Format(re.compile("<tool_call>"), _by_text(read_hermes)),
-    "llama": _Format(re.compile(r"""["']parameters["']\s*:"""), _by_text(read_llama)),
+    "hermes": _Format(re.compile("<tool_call>"), _ignore_types(read_hermes)),
+    "llama": _Format(re.compile(r"""["']parameters["']\s*:"""), _ignore_types(read_llama)),
 }
 """The first whose marks are found: marks of the later ones stand in templates of earlier ones."""
 
 
 @lru_cache(maxsize=64)
-def call_style(template: str) -> CallStyle | None:
+def detect_call_style(template: str) -> CallStyle | None:
     """How a model with this chat template writes tool calls. None: in no way known here."""
-    return next((name for name, known in _FORMATS.items() if known.marks.search(template)), None)
+    return next(
+        (name for name, known in _CALL_FORMATS.items() if known.marks.search(template)), None
+    )
 
 
-def written_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+def to_template_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
     """Tools as chat templates are given them."""
     return [
         {
@@ -107,36 +110,36 @@ def written_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def read_calls(text: str, style: CallStyle | None, tools: Sequence[ToolSpec] = ()) -> Written:
+def read_calls(text: str, style: CallStyle | None, tools: Sequence[ToolSpec] = ()) -> ParsedTurn:
     """The tool calls in `text`, and what else it says.
 
     Where a call has no name that can be read, the whole text stays content, since that is what the
     model said. Arguments that cannot be read become a malformed call, which is answered in words.
     """
     if style is None:
-        return Written(text)
-    known, types = _FORMATS[style], ArgumentTypes(tools)
+        return ParsedTurn(text)
+    known, types = _CALL_FORMATS[style], ArgumentTypes(tools)
     if known.turn is not None:
         return known.turn(text, types)
     assert known.calls is not None
-    return known.calls(text, types) or Written(text)
+    return known.calls(text, types) or ParsedTurn(text)
 
 
 def writes_channels(style: CallStyle | None) -> bool:
     """Whether words and reasoning are told apart by marks that are special tokens."""
     return style is not None and (
-        _FORMATS[style].turn is not None or _FORMATS[style].thought[0] != "<think>"
+        _CALL_FORMATS[style].turn is not None or _CALL_FORMATS[style].thought[0] != "<think>"
     )
 
 
 def opens_reasoning(prompt: str, style: CallStyle | None) -> bool:
     """Whether a prompt ends with the mark that opens reasoning: the completion starts inside."""
-    return prompt.rstrip("\n").endswith(_thought_marks(style)[0])
+    return prompt.rstrip("\n").endswith(_get_reasoning_marks(style)[0])
 
 
 def knows_reasoning(template: str, style: CallStyle | None) -> bool:
     """Whether the models of a template write reasoning between marks."""
-    return "reasoning_content" in template or _thought_marks(style)[1] in template
+    return "reasoning_content" in template or _get_reasoning_marks(style)[1] in template
 
 
 def read_turn(
@@ -147,23 +150,23 @@ def read_turn(
     opened: bool,
     reasons: bool,
     cut_short: bool = False,
-) -> Written:
+) -> ParsedTurn:
     """A whole turn. Calls are read only where tools were offered.
 
     `opened`: the prompt already ended with the mark that opens reasoning; `reasons`: text between
     the marks is reasoning; `cut_short`: the turn ran out of tokens, perhaps inside of it.
     """
-    known = None if style is None else _FORMATS[style]
+    known = None if style is None else _CALL_FORMATS[style]
     if known is not None and known.turn is not None:
         return known.turn(text, ArgumentTypes(tools) if tools else None)
     reasoning = None
     if reasons:
         reasoning, text = split_reasoning(text, opened=opened, style=style)
     written = replace(read_calls(text, style if tools else None, tools), reasoning=reasoning)
-    if reasons and cut_short and written == Written(text):
+    if reasons and cut_short and written == ParsedTurn(text):
         # Unless the text is an answer from its start, none of it is one.
-        unended = _unended_reasoning(text, opened=opened, style=style)
-        return written if unended is None else Written("", reasoning=unended)
+        unended = _read_unended_reasoning(text, opened=opened, style=style)
+        return written if unended is None else ParsedTurn("", reasoning=unended)
     return written
 
 
@@ -174,7 +177,7 @@ def split_reasoning(
 
     Takes what the templates of such models put back: line breaks at the edges are not part.
     """
-    start_mark, end_mark = _thought_marks(style)
+    start_mark, end_mark = _get_reasoning_marks(style)
     start = text.lstrip("\n")
     if not opened and not start.startswith(start_mark):
         return None, text
@@ -184,13 +187,13 @@ def split_reasoning(
     return thought.lstrip("\n").removeprefix(start_mark).strip("\n"), rest.lstrip("\n")
 
 
-def _unended_reasoning(text: str, *, opened: bool, style: CallStyle | None) -> str | None:
+def _read_unended_reasoning(text: str, *, opened: bool, style: CallStyle | None) -> str | None:
     """The reasoning of a text that ends inside of it. None: the text does not begin with it."""
-    mark, start = _thought_marks(style)[0], text.lstrip("\n")
+    mark, start = _get_reasoning_marks(style)[0], text.lstrip("\n")
     if not opened and not start.startswith(mark):
         return None
     return start.removeprefix(mark).strip("\n")
 
 
-def _thought_marks(style: CallStyle | None) -> tuple[str, str]:
-    return ("<think>", "</think>") if style is None else _FORMATS[style].thought
+def _get_reasoning_marks(style: CallStyle | None) -> tuple[str, str]:
+    return ("<think>", "</think>") if style is None else _CALL_FORMATS[style].thought

@@ -6,7 +6,7 @@ It therefore imports the standard library only; the work is imported when an eva
 import os
 import time
 
-from .decorator import ENDPOINT, asked_of, evaluation_test, is_async
+from .decorator import ENDPOINT_ARGUMENT, eval_options_of, evaluation_test, is_async
 
 # Not imported from `typing`: see the module docstring.
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluation_test"]
 
-SUMMARY = ".assay/summary.json"
+DEFAULT_SUMMARY = ".assay/summary.json"
 
 
 def pytest_addoption(parser: "pytest.Parser") -> None:
@@ -29,8 +29,8 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
     group.addoption(
         "--assay-summary",
         metavar="PATH",
-        default=SUMMARY,
-        help=f"where the summary of all evaluations is written (default: {SUMMARY})",
+        default=DEFAULT_SUMMARY,
+        help=f"where the summary of all evaluations is written (default: {DEFAULT_SUMMARY})",
     )
     group.addoption(
         "--assay-baseline",
@@ -87,7 +87,7 @@ def pytest_configure(config: "pytest.Config") -> None:
         *("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit"),
         *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows"),
     )
-    changed = config.getoption("--assay-summary") != SUMMARY
+    changed = config.getoption("--assay-summary") != DEFAULT_SUMMARY
     if changed or any(config.getoption(option) not in (None, False) for option in asked):
         from .session_settings import check_settings, read_settings
 
@@ -104,12 +104,12 @@ def pytest_pycollect_makeitem(collector: "pytest.Collector", name: str, obj: obj
 
     The others come from each sample. pytest reads a function's `__signature__`.
     """
-    asked = asked_of(obj)
+    asked = eval_options_of(obj)
     if asked is None:
         return
-    from .collection import mark_for_asyncio, visible_signature
+    from .collection import build_visible_signature, mark_for_asyncio
 
-    shown = visible_signature(asked, collector, name)
+    shown = build_visible_signature(asked, collector, name)
     asked.function.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect
     if is_async(asked.function) and collector.config.pluginmanager.hasplugin("asyncio"):
         mark_for_asyncio(asked.function, collector, shown)
@@ -117,18 +117,18 @@ def pytest_pycollect_makeitem(collector: "pytest.Collector", name: str, obj: obj
 
 def pytest_generate_tests(metafunc: "pytest.Metafunc") -> None:
     """Make one test for each endpoint."""
-    asked = asked_of(metafunc.function)
+    asked = eval_options_of(metafunc.function)
     if asked is not None and asked.endpoints and not asked.groupwise:
-        from .collection import endpoint_names
+        from .collection import name_endpoints
 
         model = metafunc.config.getoption("--assay-model")
         endpoints = asked.endpoints if model is None else (model,)
-        metafunc.parametrize(ENDPOINT, endpoints, ids=endpoint_names(endpoints))
+        metafunc.parametrize(ENDPOINT_ARGUMENT, endpoints, ids=name_endpoints(endpoints))
 
 
 def pytest_itemcollected(item: "pytest.Item") -> None:
     """Mark evaluations, so that `-m evaluation` selects them."""
-    if asked_of(getattr(item, "function", None)) is None:
+    if eval_options_of(getattr(item, "function", None)) is None:
         return
     from .collection import check_item
 
@@ -138,17 +138,17 @@ def pytest_itemcollected(item: "pytest.Item") -> None:
 
 def pytest_runtest_call(item: "pytest.Item") -> "Generator[None, object, object]":
     """Let the plugin that runs async tests run an async evaluation in the loop of its fixtures."""
-    asked = asked_of(getattr(item, "function", None))
+    asked = eval_options_of(getattr(item, "function", None))
     if asked is None or not is_async(asked.function):
         return (yield)
     from .event_loop import run_call
 
-    return (yield from run_call(item, asked, _evaluations(item.config)))  # type: ignore[arg-type]  # a function
+    return (yield from run_call(item, asked, _get_evaluations(item.config)))  # type: ignore[arg-type]  # a function
 
 
 def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
     """Run an evaluation in place of calling its function once."""
-    asked = asked_of(pyfuncitem.obj)
+    asked = eval_options_of(pyfuncitem.obj)
     if asked is None:
         return None
     from .event_loop import has_loop
@@ -156,7 +156,7 @@ def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
 
     if has_loop(pyfuncitem):
         return None
-    run_test(pyfuncitem, asked, _evaluations(pyfuncitem.config))
+    run_test(pyfuncitem, asked, _get_evaluations(pyfuncitem.config))
     return True
 
 
@@ -164,11 +164,11 @@ def pytest_runtest_protocol(item: "pytest.Item", nextitem: "pytest.Item | None")
     """Run an evaluation that is compared with a baseline; its reports wait for the decision."""
     option = item.config.getoption
     compares = option("--assay-baseline") is not None and not option("--assay-update-baseline")
-    if not compares or asked_of(getattr(item, "function", None)) is None:
+    if not compares or eval_options_of(getattr(item, "function", None)) is None:
         return None
     if item.config.pluginmanager.hasplugin("rerunfailures"):
         return None  # it has to see each report at once
-    _evaluations(item.config).pending.run(item, nextitem)
+    _get_evaluations(item.config).pending.run(item, nextitem)
     return True
 
 
@@ -177,8 +177,8 @@ def pytest_runtestloop(session: "pytest.Session") -> "Generator[None, object, ob
     try:
         return (yield)
     finally:
-        if _has_parts(session.config):
-            _evaluations(session.config).conclude()
+        if _has_session_files(session.config):
+            _get_evaluations(session.config).conclude()
 
 
 def pytest_runtest_makereport(
@@ -186,11 +186,11 @@ def pytest_runtest_makereport(
 ) -> "Generator[None, pytest.TestReport, pytest.TestReport]":
     """Redact the report of an evaluation, and make the summary agree with it."""
     report = yield
-    asked = asked_of(getattr(item, "function", None))
-    if asked is not None and (call.excinfo is not None or report.failed or _xfails(report)):
+    asked = eval_options_of(getattr(item, "function", None))
+    if asked is not None and (call.excinfo is not None or report.failed or _is_xfail(report)):
         from .verdict import record_report, record_setup, redact_report
 
-        evaluations = _evaluations(item.config)
+        evaluations = _get_evaluations(item.config)
         if call.excinfo is not None:
             if call.when == "setup":
                 record_setup(item, asked, call.excinfo.value, evaluations)
@@ -201,8 +201,8 @@ def pytest_runtest_makereport(
 
 def pytest_sessionfinish(session: "pytest.Session") -> None:
     """Write the summary of this process and its workers."""
-    if _has_parts(session.config):
-        _evaluations(session.config).finish(session)
+    if _has_session_files(session.config):
+        _get_evaluations(session.config).finish(session)
 
 
 def pytest_terminal_summary(
@@ -225,11 +225,11 @@ pytest_runtest_call.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined
 pytest_runtestloop.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 
 
-def _xfails(report: "pytest.TestReport") -> bool:
+def _is_xfail(report: "pytest.TestReport") -> bool:
     return hasattr(report, "wasxfail")
 
 
-def _has_parts(config: "pytest.Config") -> bool:
+def _has_session_files(config: "pytest.Config") -> bool:
     """Whether this process decides about a session in which an evaluation ran."""
     if hasattr(config, "workerinput"):
         return False
@@ -238,7 +238,7 @@ def _has_parts(config: "pytest.Config") -> bool:
     return (config.rootpath / home / session).is_dir()
 
 
-def _evaluations(config: "pytest.Config") -> "Evaluations":
+def _get_evaluations(config: "pytest.Config") -> "Evaluations":
     """What this session evaluated so far. Made when the first evaluation runs."""
     found = getattr(config, "_assay_evaluations", None)
     if found is None:

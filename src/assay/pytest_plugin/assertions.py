@@ -8,8 +8,8 @@ from assay.types import EvaluateResult, redact
 
 from .source_lines import find_place
 
-_LONGEST_REASON = 1000
-_MOST_KEPT = 20
+_MAX_ASSERTION_CHARS = 1000
+_MAX_FAILED_ASSERTIONS = 20
 
 
 def read_assertion(error: AssertionError) -> EvaluateResult:
@@ -19,11 +19,11 @@ def read_assertion(error: AssertionError) -> EvaluateResult:
 
 def describe_assertion(error: AssertionError) -> str:
     """The text that pytest makes of an assertion, cut where it is long."""
-    text = redact(str(error)).strip() or f"assertion failed: {_source_line(error)}"
-    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"
+    text = redact(str(error)).strip() or f"assertion failed: {_find_source_line(error)}"
+    return text if len(text) <= _MAX_ASSERTION_CHARS else f"{text[: _MAX_ASSERTION_CHARS - 1]}…"
 
 
-def _source_line(error: AssertionError) -> str:
+def _find_source_line(error: AssertionError) -> str:
     """Where it was raised: outside of test files pytest does not say what was compared."""
     frames = traceback.extract_tb(error.__traceback__)
     return (frames[-1].line or f"line {frames[-1].lineno}") if frames else "assert"
@@ -69,7 +69,7 @@ class FailedAssertions:
         # Functions are called from several threads.
         with self._lock:
             self.count += 1
-            if len(self.first) < _MOST_KEPT:
+            if len(self.first) < _MAX_FAILED_ASSERTIONS:
                 place = find_place("".join(traceback.format_exception(error)))
                 reason = result.reason or ""
                 self.first.append(FailedAssertion(judged, reason, place, is_sample))

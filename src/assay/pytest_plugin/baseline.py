@@ -11,15 +11,15 @@ from assay.stats import (
     Conclusion,
     adjust_p_values,
     compare,
-    number,
-    p_words,
-    plural,
-    shared_bounds,
+    find_shared_bounds,
+    format_number,
+    format_p_value,
+    format_plural,
 )
 from assay.types import Sample
 
-from .summary_file import read_lines, read_rows, read_summary
-from .worker_files import Part
+from .summary_file import read_rows, read_sample_lines, read_summary
+from .worker_files import StoredTest
 
 _ALPHA = 0.05
 """The chance with which a session may fail though no test changed."""
@@ -45,7 +45,7 @@ class TestComparison:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """A recorded sample as statistics see it."""
 
     sample_id: str
@@ -65,7 +65,7 @@ class Row:
 
 
 def compare_with_baseline(
-    baseline: Path, parts: Sequence[Part], *, tolerance: float | None
+    baseline: Path, parts: Sequence[StoredTest], *, tolerance: float | None
 ) -> list[TestComparison]:
     """Compare each test with the same test of `baseline`, and decide about all of them together.
 
@@ -75,19 +75,19 @@ def compare_with_baseline(
     """
     before = {test["test"]: test for test in read_summary(baseline)["tests"]}
     now = {part.record.test: part for part in parts}
-    old = _by_test(read_rows(baseline))
+    old = _group_by_test(read_rows(baseline))
     results: list[TestComparison] = []
     compared: dict[str, Comparison] = {}
     for test in sorted(before.keys() & now.keys()):
         earlier = before[test].get("config") or {}
         try:
             # A test that did not come to its end has no configuration.
-            bounds = shared_bounds(earlier, now[test].record.config or earlier)
+            bounds = find_shared_bounds(earlier, now[test].record.config or earlier)
         except ConfigError as error:
             hint = "write a new baseline with --assay-update-baseline"
             results.append(TestComparison(test, None, True, f"{error.message}; {hint}"))
         else:
-            compared[test] = compare(old.get(test, []), _rows_of(now[test]), bounds=bounds)
+            compared[test] = compare(old.get(test, []), _read_result_rows(now[test]), bounds=bounds)
     own = {test: now[test].record.tolerance for test in compared}
     allowed = {test: tolerance if own[test] is None else own[test] for test in compared}
     adjusted = adjust_together(
@@ -123,7 +123,7 @@ def adjust_together(compared: Mapping[str, Comparison]) -> dict[str, float]:
 
 
 def compare_test(
-    test: str, old: list[Row], new: list[Row], *, tolerance: float | None
+    test: str, old: list[ComparedRow], new: list[ComparedRow], *, tolerance: float | None
 ) -> TestComparison:
     """One test by itself: what changed, and whether that is a regression."""
     return judge_test(test, compare(old, new), tolerance=tolerance)
@@ -135,19 +135,23 @@ def judge_test(
     """Say what changed, and whether that is a regression; by the adjusted p-value if given."""
     difference = comparison.difference.mean
     missing = comparison.missing_in_b.count
-    note = f"; {plural(missing, 'baseline sample')} missing" if missing else ""
+    note = f"; {format_plural(missing, 'baseline sample')} missing" if missing else ""
     if difference is None:
         return TestComparison(test, comparison, False, f"no sample is judged in both{note}")
-    words = f"{number(difference, signed=True)} over {plural(comparison.pairs, 'pair')}"
+    words = (
+        f"{format_number(difference, signed=True)} over {format_plural(comparison.pairs, 'pair')}"
+    )
     if comparison.repeats_words:
         note += f"; repeats differ: {comparison.repeats_words}"
     if tolerance is None:
         regressed = is_significant(comparison) and (adjusted is None or is_small(adjusted))
-        words += f", {_conclusion_words(comparison, adjusted)}{_advice(comparison)}{note}"
+        words += (
+            f", {_describe_conclusion(comparison, adjusted)}{_suggest_tolerance(comparison)}{note}"
+        )
         return TestComparison(test, comparison, regressed, words)
     beyond = is_beyond(difference, tolerance)
     side = "more than" if beyond else "within"
-    words += f", {side} the tolerance of {number(tolerance, beside=-difference)}"
+    words += f", {side} the tolerance of {format_number(tolerance, beside=-difference)}"
     return TestComparison(test, comparison, beyond, words + note)
 
 
@@ -156,7 +160,7 @@ def is_small(p_value: float) -> bool:
     return p_value <= _ALPHA + NOISE
 
 
-def _conclusion_words(comparison: Comparison, adjusted: float | None) -> str:
+def _describe_conclusion(comparison: Comparison, adjusted: float | None) -> str:
     if adjusted is None:
         return str(comparison.conclusion)
     shown = comparison.conclusion in (Conclusion.WORSE, Conclusion.BETTER)
@@ -165,7 +169,7 @@ def _conclusion_words(comparison: Comparison, adjusted: float | None) -> str:
         if shown and not is_small(adjusted)
         else str(comparison.conclusion)
     )
-    return f"{conclusion} (p = {p_words(comparison.p_value)}, adjusted {p_words(adjusted)})"
+    return f"{conclusion} (p = {format_p_value(comparison.p_value)}, adjusted {format_p_value(adjusted)})"
 
 
 def is_significant(comparison: Comparison) -> bool:
@@ -178,30 +182,30 @@ def is_beyond(difference: float, tolerance: float) -> bool:
     return -difference > tolerance + NOISE
 
 
-def _advice(comparison: Comparison) -> str:
+def _suggest_tolerance(comparison: Comparison) -> str:
     mean = comparison.difference.mean
     if comparison.conclusion is Conclusion.TOO_FEW and mean is not None and mean < 0:
         return " (--assay-tolerance can say how far it may fall)"
     return ""
 
 
-def _rows_of(part: Part) -> list[Row]:
+def _read_result_rows(part: StoredTest) -> list[ComparedRow]:
     if part.rows is None:
         return []
-    return _by_test(read_lines(part.rows)).get(part.record.test, [])
+    return _group_by_test(read_sample_lines(part.rows)).get(part.record.test, [])
 
 
-def _by_test(samples: Iterable[Sample]) -> dict[str, list[Row]]:
+def _group_by_test(samples: Iterable[Sample]) -> dict[str, list[ComparedRow]]:
     """Narrow rows only: whole samples are read one at a time and let go."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[ComparedRow]] = {}
     repeats: dict[tuple[str, str], int] = {}
     for sample in samples:
         test = str((sample.model_extra or {}).get("test"))
         repeat = repeats.get((test, sample.id), 0)
         repeats[test, sample.id] = repeat + 1
-        found.setdefault(test, []).append(_row(sample, repeat))
+        found.setdefault(test, []).append(_to_result_row(sample, repeat))
     return found
 
 
-def _row(sample: Sample, repeat: int) -> Row:
-    return Row(sample.id, repeat, sample.reward, sample.reward is not None)
+def _to_result_row(sample: Sample, repeat: int) -> ComparedRow:
+    return ComparedRow(sample.id, repeat, sample.reward, sample.reward is not None)

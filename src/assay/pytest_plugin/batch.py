@@ -12,29 +12,29 @@ from assay.types import EvaluateResult, Sample
 
 from .scorer_call import UserFunction
 
-Key = tuple[str | None, str, str | None]
+ResultKey = tuple[str | None, str, str | None]
 """Endpoint, sample, rollout: one result of a test."""
 
-_THREADS = 32
+_MAX_BATCH_THREADS = 32
 
 
 @dataclass(frozen=True)
-class Member:
+class GroupMember:
     """One result of a group."""
 
     endpoint: str | None
     sample: Sample
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ResultKey:
         return key_of(self.endpoint, self.sample)
 
 
 @dataclass(frozen=True)
-class Said:
+class GroupResults:
     """What a function said of each result, or how it failed there."""
 
-    results: dict[Key, EvaluateResult | Exception]
+    results: dict[ResultKey, EvaluateResult | Exception]
 
     def of(self, endpoint: str | None, sample: Sample) -> EvaluateResult:
         """Raises what the function raised, so that it is recorded like any scorer's fault."""
@@ -44,32 +44,32 @@ class Said:
         return found
 
 
-def key_of(endpoint: str | None, sample: Sample) -> Key:
+def key_of(endpoint: str | None, sample: Sample) -> ResultKey:
     """Which result of a test a sample is."""
     return endpoint, sample.id, sample.rollout_id
 
 
-def members(endpoint: str | None, samples: Iterable[Sample]) -> Iterator[Member]:
+def iterate_members(endpoint: str | None, samples: Iterable[Sample]) -> Iterator[GroupMember]:
     """The samples that can be judged, as if nothing had been said of them."""
     for sample in samples:
         if sample.failure is None:
             sample.score = None
             if endpoint is not None:
                 sample.metadata["endpoint"] = endpoint
-            yield Member(endpoint, sample)
+            yield GroupMember(endpoint, sample)
 
 
-def by_sample(found: Iterable[Member]) -> list[list[Member]]:
+def group_members_by_sample(found: Iterable[GroupMember]) -> list[list[GroupMember]]:
     """All repeats and endpoints of each sample together."""
-    groups: dict[str, list[Member]] = {}
+    groups: dict[str, list[GroupMember]] = {}
     for member in found:
         groups.setdefault(member.sample.id, []).append(member)
     return list(groups.values())
 
 
-def by_repeat(group: Iterable[Member]) -> list[list[Member]]:
+def group_members_by_repeat(group: Iterable[GroupMember]) -> list[list[GroupMember]]:
     """The results of each repeat on their own."""
-    parts: dict[str, list[Member]] = {}
+    parts: dict[str, list[GroupMember]] = {}
     for member in group:
         repeat = (member.sample.rollout_id or "").removeprefix(f"{member.sample.id}#")
         parts.setdefault(repeat, []).append(member)
@@ -77,62 +77,62 @@ def by_repeat(group: Iterable[Member]) -> list[list[Member]]:
 
 
 def judge_groups(
-    function: UserFunction, groups: Sequence[list[Member]], *, max_concurrent: int
-) -> Said:
+    function: UserFunction, groups: Sequence[list[GroupMember]], *, max_concurrent: int
+) -> GroupResults:
     """Call the function once for each group. One that fails costs the results of its group.
 
     A failed assertion is a verdict on every result of its group: a score of 0.0.
     """
     if inspect.iscoroutinefunction(function.function):
         return asyncio.run(judge_groups_in_loop(function, groups, max_concurrent=max_concurrent))
-    with ThreadPoolExecutor(min(_THREADS, max_concurrent)) as threads:
+    with ThreadPoolExecutor(min(_MAX_BATCH_THREADS, max_concurrent)) as threads:
         try:
-            returned = list(threads.map(lambda group: _called(function, group), groups))
+            returned = list(threads.map(lambda group: _call_with_group(function, group), groups))
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
-    return _collect(function, groups, returned)
+    return _collect_results(function, groups, returned)
 
 
 async def judge_groups_in_loop(
-    function: UserFunction, groups: Sequence[list[Member]], *, max_concurrent: int
-) -> Said:
+    function: UserFunction, groups: Sequence[list[GroupMember]], *, max_concurrent: int
+) -> GroupResults:
     """The same with an async function, in the loop that runs."""
-    return _collect(function, groups, await _awaited(function, groups, max_concurrent))
+    return _collect_results(function, groups, await _await_groups(function, groups, max_concurrent))
 
 
-def _collect(
-    function: UserFunction, groups: Sequence[list[Member]], returned: Sequence[object]
-) -> Said:
-    results: dict[Key, EvaluateResult | Exception] = {}
+def _collect_results(
+    function: UserFunction, groups: Sequence[list[GroupMember]], returned: Sequence[object]
+) -> GroupResults:
+    results: dict[ResultKey, EvaluateResult | Exception] = {}
     for group, value in zip(groups, returned, strict=True):
         if isinstance(value, AssertionError):
             is_one = len({member.sample.id for member in group}) == 1
-            verdict = function.assertions.add(_describe(group), value, is_sample=is_one)
+            verdict = function.assertions.add(_describe_group(group), value, is_sample=is_one)
             results |= {member.key: verdict for member in group}
         else:
-            results |= _read(group, value)
-    return Said(results)
+            results |= _read_group_results(group, value)
+    return GroupResults(results)
 
 
-def _called(function: UserFunction, group: list[Member]) -> object:
+def _call_with_group(function: UserFunction, group: list[GroupMember]) -> object:
     """What the function returned, or the exception it ended with, as data."""
     try:
-        return function.of_group(
+        return function.score_group(
             [member.sample for member in group], [member.endpoint for member in group]
         )
     except Exception as error:
         return error
 
 
-async def _awaited(
-    function: UserFunction, groups: Sequence[list[Member]], max_concurrent: int
+async def _await_groups(
+    function: UserFunction, groups: Sequence[list[GroupMember]], max_concurrent: int
 ) -> list[object]:
     slots = asyncio.Semaphore(max_concurrent)
 
-    async def one(group: list[Member]) -> object:
+    async def one(group: list[GroupMember]) -> object:
         async with slots:
-            value = _called(function, group)
+            value = _call_with_group(function, group)
             try:
                 return await value if isinstance(value, Awaitable) else value
             except Exception as error:
@@ -141,12 +141,14 @@ async def _awaited(
     return await asyncio.gather(*map(one, groups))
 
 
-def _read(group: list[Member], value: object) -> dict[Key, EvaluateResult | Exception]:
+def _read_group_results(
+    group: list[GroupMember], value: object
+) -> dict[ResultKey, EvaluateResult | Exception]:
     if isinstance(value, Exception):
         return {member.key: value for member in group}
     values = list(value) if isinstance(value, list | tuple) else None
     if values is None or len(values) != len(group):
-        returned = _kind(value) if values is None else len(values)
+        returned = _describe_type(value) if values is None else len(values)
         fault = ScorerFault(
             f"the function was called with {len(group)} samples and returned {returned}, not a "
             f"list of {len(group)} results"
@@ -157,12 +159,12 @@ def _read(group: list[Member], value: object) -> dict[Key, EvaluateResult | Exce
     if len({member.sample.id for member in group}) == 1 and {*map(id, values)} == own.keys():
         values.sort(key=lambda each: own[id(each)])
     return {
-        member.key: _outcome(each, member.sample)
+        member.key: _read_member_result(each, member.sample)
         for member, each in zip(group, values, strict=True)
     }
 
 
-def _outcome(value: object, sample: Sample) -> EvaluateResult | Exception:
+def _read_member_result(value: object, sample: Sample) -> EvaluateResult | Exception:
     if isinstance(value, Sample) and value.id != sample.id:
         return ScorerFault(f"returned sample {value.id!r} in the place of {sample.id!r}")
     try:
@@ -171,10 +173,10 @@ def _outcome(value: object, sample: Sample) -> EvaluateResult | Exception:
         return error
 
 
-def _describe(group: list[Member]) -> str:
+def _describe_group(group: list[GroupMember]) -> str:
     ids = {member.sample.id for member in group}
     return next(iter(ids)) if len(ids) == 1 else f"all {len(group)} in one call"
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"

@@ -5,31 +5,33 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .decorator import ENDPOINT, Asked
+from .decorator import ENDPOINT_ARGUMENT, EvalOptions
 
 if TYPE_CHECKING:
     import pytest
 
 _SCOPES = ("function", "class", "module", "package", "session")
-_ALWAYS_THE_SAMPLES = frozenset({"messages", "ground_truth", "sample", "row"})
+_SAMPLE_PARAMETERS = frozenset({"messages", "ground_truth", "sample", "row"})
 
 
-def visible_signature(asked: Asked, collector: "pytest.Collector", name: str) -> inspect.Signature:
+def build_visible_signature(
+    asked: EvalOptions, collector: "pytest.Collector", name: str
+) -> inspect.Signature:
     """The parameters of the function that pytest fills: fixtures and parametrised arguments."""
     import pytest
 
     marks = [*getattr(asked.function, "pytestmark", ()), *collector.iter_markers("parametrize")]
-    parametrised = set(_parametrised(marks))
+    parametrised = set(_list_parametrised_names(marks))
     parameters = list(asked.signature.parameters.values())
     owner = collector.obj if isinstance(collector, pytest.Class) else None
-    first = 0 if receiver(owner, name) is None else 1
+    first = 0 if find_receiver_kind(owner, name) is None else 1
     kept = parameters[:first] + [
         parameter
         for parameter in parameters[first:]
         if parameter.name in parametrised or _is_fixture(parameter, asked, collector)
     ]
     if asked.endpoints and not asked.groupwise:
-        kept.append(inspect.Parameter(ENDPOINT, inspect.Parameter.KEYWORD_ONLY))
+        kept.append(inspect.Parameter(ENDPOINT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY))
     return inspect.Signature(sorted(kept, key=lambda parameter: parameter.kind))
 
 
@@ -72,7 +74,7 @@ def _find_async_fixtures(
             yield from _find_async_fixtures(definition.argnames, collector, seen)
 
 
-def receiver(owner: type | None, name: str) -> str | None:
+def find_receiver_kind(owner: type | None, name: str) -> str | None:
     """What the first parameter of a test stands for: an `instance`, a `class`, or nothing."""
     if owner is None:
         return None
@@ -82,8 +84,10 @@ def receiver(owner: type | None, name: str) -> str | None:
     return "class" if isinstance(found, classmethod) else "instance"
 
 
-def _is_fixture(parameter: inspect.Parameter, asked: Asked, collector: "pytest.Collector") -> bool:
-    if parameter.name in _ALWAYS_THE_SAMPLES or parameter.default is not parameter.empty:
+def _is_fixture(
+    parameter: inspect.Parameter, asked: EvalOptions, collector: "pytest.Collector"
+) -> bool:
+    if parameter.name in _SAMPLE_PARAMETERS or parameter.default is not parameter.empty:
         return False
     if asked.groupwise and parameter.name == "endpoints":
         return False
@@ -93,14 +97,14 @@ def _is_fixture(parameter: inspect.Parameter, asked: Asked, collector: "pytest.C
     return parameter.name == "request" or bool(manager.getfixturedefs(parameter.name, collector))
 
 
-def _parametrised(marks: Iterable[Any]) -> Iterator[str]:
+def _list_parametrised_names(marks: Iterable[Any]) -> Iterator[str]:
     for mark in marks:
         if mark.name == "parametrize":
             names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
             yield from names.replace(" ", "").split(",") if isinstance(names, str) else names
 
 
-def endpoint_names(endpoints: Sequence[Any]) -> list[str]:
+def name_endpoints(endpoints: Sequence[Any]) -> list[str]:
     """One name for each endpoint of a test, as the list of tests shows it; no two are equal."""
     names: list[str] = []
     for endpoint in endpoints:

@@ -11,16 +11,16 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from assay.errors import ConfigError
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-MARK = "__assay_evaluation__"
-ENDPOINT = "assay_endpoint"
+EvalFunction = TypeVar("EvalFunction", bound=Callable[..., Any])
+OPTIONS_ATTRIBUTE = "__assay_evaluation__"
+ENDPOINT_ARGUMENT = "assay_endpoint"
 """The argument that a test is parametrised by when it has several endpoints."""
 
-_WHERE = "@evaluation_test"
+_DECORATOR_WHERE = "@evaluation_test"
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvalOptions:
     """What an evaluation test asks for."""
 
     function: Callable[..., Any]
@@ -98,13 +98,13 @@ class Asked:
     adapter: Callable[..., Any] | None = None
 
     @property
-    def together(self) -> bool:
+    def takes_lists(self) -> bool:
         """Whether the function judges several results in one call."""
         return self.batch or self.groupwise
 
 
 @dataclass(frozen=True)
-class TranslatedOptions(Asked):
+class TranslatedOptions(EvalOptions):
     """What a test asks for in the options of eval-protocol.
 
     A function that judges several results is called once for each repeat.
@@ -115,7 +115,7 @@ class TranslatedOptions(Asked):
 
 
 class Options(TypedDict, total=False):
-    """The options of `evaluation_test`, as type checkers see them; `Asked` describes each."""
+    """The options of `evaluation_test`, as type checkers see them; `EvalOptions` describes each."""
 
     batch: bool
     groupwise: bool
@@ -147,7 +147,7 @@ class Options(TypedDict, total=False):
     adapter: Callable[..., Any] | None
 
 
-_EVAL_PROTOCOL = frozenset(
+_EVAL_PROTOCOL_OPTIONS = frozenset(
     """
     aggregation_method combine_datasets completion_params data_loaders dataset_adapter
     disable_browser_open evaluation_test_kwargs exception_handler_config filtered_row_ids
@@ -158,58 +158,66 @@ _EVAL_PROTOCOL = frozenset(
 )
 """The options of eval-protocol's decorator. None of them has the name of one of ours."""
 
-_OPTIONS = {each.name for each in fields(Asked)} - {"function", "signature", "samples"}
+_KNOWN_OPTIONS = {each.name for each in fields(EvalOptions)} - {"function", "signature", "samples"}
 
 
 def evaluation_test(
     samples: Any = None, **options: Unpack[Options]
-) -> Callable[[Function], Function]:
+) -> Callable[[EvalFunction], EvalFunction]:
     """Make a function an evaluation: pytest runs it over every sample and judges the whole.
 
     The function takes what it names: `messages`, `ground_truth`, `sample`, any field of the
     dataset, fixtures, `**kwargs`. It returns a result, a number, a bool, or the sample with its
-    result set. Called directly it is the plain function. The options are the fields of `Asked`.
+    result set. Called directly it is the plain function. The options are the fields of `EvalOptions`.
     """
     if inspect.isroutine(samples) or inspect.isclass(samples):
         raise ConfigError(
-            "is used without brackets", where=_WHERE, hint="write @evaluation_test(...)"
+            "is used without brackets", where=_DECORATOR_WHERE, hint="write @evaluation_test(...)"
         )
     given: dict[str, Any] = dict(options)
-    if foreign := given.keys() & _EVAL_PROTOCOL:
-        return _translating(samples, given, sorted(foreign)[0])
+    if foreign := given.keys() & _EVAL_PROTOCOL_OPTIONS:
+        return _translate_decorator(samples, given, sorted(foreign)[0])
     _check_names(given)
-    _check(samples, given)
+    _check_test_options(samples, given)
     for name in ("endpoints", "tags", "bounds"):
         if given.get(name) is not None:
             given[name] = tuple(given[name])
     # What can be read once only is needed again: by a retry, or by the next endpoint.
     rows = list(samples) if isinstance(samples, Iterator) else samples
 
-    def mark(function: Function) -> Function:
+    def mark(function: EvalFunction) -> EvalFunction:
         if not inspect.isfunction(function):
             raise ConfigError(
                 f"is on a {type(function).__name__}, not on a function",
-                where=_WHERE,
+                where=_DECORATOR_WHERE,
                 hint="it goes below @staticmethod and @classmethod, and on each method of a class",
             )
-        setattr(function, MARK, Asked(function, inspect.signature(function), rows, **given))
+        setattr(
+            function,
+            OPTIONS_ATTRIBUTE,
+            EvalOptions(function, inspect.signature(function), rows, **given),
+        )
         return function
 
     return mark
 
 
-def _translating(
+def _translate_decorator(
     samples: Any, options: dict[str, Any], foreign: str
-) -> Callable[[Function], Function]:
+) -> Callable[[EvalFunction], EvalFunction]:
     """The decorator for a test that is written with the options of eval-protocol."""
-    own = "samples" if samples is not None else next(iter(options.keys() - _EVAL_PROTOCOL), None)
+    own = (
+        "samples"
+        if samples is not None
+        else next(iter(options.keys() - _EVAL_PROTOCOL_OPTIONS), None)
+    )
     if own is not None:
         raise ConfigError(
             f"`{foreign}` is an option of eval-protocol and cannot be combined with `{own}`",
-            where=_WHERE,
+            where=_DECORATOR_WHERE,
         )
 
-    def mark(function: Function) -> Function:
+    def mark(function: EvalFunction) -> EvalFunction:
         from .eval_protocol.completion_params import describe_params
         from .eval_protocol.options import translate_options
 
@@ -217,49 +225,61 @@ def _translating(
         folder = os.path.dirname(code.co_filename) if code is not None else ""
         marked = evaluation_test(**translate_options(options, folder))(function)
         params = tuple(map(describe_params, options.get("completion_params") or ()))
-        asked = {each.name: getattr(getattr(marked, MARK), each.name) for each in fields(Asked)}
-        setattr(marked, MARK, TranslatedOptions(**asked, completion_params=params))
+        asked = {
+            each.name: getattr(getattr(marked, OPTIONS_ATTRIBUTE), each.name)
+            for each in fields(EvalOptions)
+        }
+        setattr(marked, OPTIONS_ATTRIBUTE, TranslatedOptions(**asked, completion_params=params))
         return marked
 
     return mark
 
 
 def _check_names(options: dict[str, Any]) -> None:
-    for name in sorted(options.keys() - _OPTIONS):
-        near = difflib.get_close_matches(name, sorted(_OPTIONS), n=1)
-        known = f"the options are {', '.join(sorted(_OPTIONS))}"
+    for name in sorted(options.keys() - _KNOWN_OPTIONS):
+        near = difflib.get_close_matches(name, sorted(_KNOWN_OPTIONS), n=1)
+        known = f"the options are {', '.join(sorted(_KNOWN_OPTIONS))}"
         raise ConfigError(
             f"there is no option {name!r}",
-            where=_WHERE,
+            where=_DECORATOR_WHERE,
             hint=f"did you mean {near[0]!r}?" if near else known,
         )
 
 
-_LEAST = {"repeats": 1, "max_concurrent": 1, "max_turns": 1, "retries": 0, "max_samples": 1}
-_EITHER = (("endpoint", "endpoints"), ("batch", "groupwise"), ("environment", "env_url"))
-_NEEDS_URL = ("env_command", "env_kind", "env_deadline_s", "env_token", "step_timeout_s")
+_OPTION_MINIMUMS = {
+    "repeats": 1,
+    "max_concurrent": 1,
+    "max_turns": 1,
+    "retries": 0,
+    "max_samples": 1,
+}
+_EXCLUSIVE_OPTIONS = (("endpoint", "endpoints"), ("batch", "groupwise"), ("environment", "env_url"))
+_URL_ONLY_OPTIONS = ("env_command", "env_kind", "env_deadline_s", "env_token", "step_timeout_s")
 
 
-def _check(samples: Any, options: dict[str, Any]) -> None:
+def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
     """Refuse what cannot work, where it is written."""
     if samples is None:
-        raise ConfigError("has no samples", where=_WHERE, hint="give a path, a name or a list")
-    for one, other in _EITHER:
+        raise ConfigError(
+            "has no samples", where=_DECORATOR_WHERE, hint="give a path, a name or a list"
+        )
+    for one, other in _EXCLUSIVE_OPTIONS:
         if options.get(one) and options.get(other):
-            raise ConfigError(f"give `{one}` or `{other}`, not both", where=_WHERE)
-    for name in _NEEDS_URL:
+            raise ConfigError(f"give `{one}` or `{other}`, not both", where=_DECORATOR_WHERE)
+    for name in _URL_ONLY_OPTIONS:
         if options.get(name) is not None and options.get("env_url") is None:
-            raise ConfigError(f"`{name}` needs the `env_url` of the server", where=_WHERE)
+            raise ConfigError(f"`{name}` needs the `env_url` of the server", where=_DECORATOR_WHERE)
     token = options.get("env_token")
     if token is not None and not (isinstance(token, str) and token):
         # Not shown: it is meant to be a secret.
-        raise ConfigError("`env_token` is not a text with something in it", where=_WHERE)
+        raise ConfigError("`env_token` is not a text with something in it", where=_DECORATOR_WHERE)
     _check_lists(options)
     _check_numbers(options)
     _check_scale(options)
     if options.get("on_bad_row", "fail") not in ("fail", "skip"):
         raise ConfigError(
-            f"on_bad_row={options['on_bad_row']!r} is neither 'fail' nor 'skip'", where=_WHERE
+            f"on_bad_row={options['on_bad_row']!r} is neither 'fail' nor 'skip'",
+            where=_DECORATOR_WHERE,
         )
 
 
@@ -267,63 +287,77 @@ def _check_lists(options: dict[str, Any]) -> None:
     for name in ("endpoints", "tags"):
         value = options.get(name)
         if isinstance(value, str):
-            raise ConfigError(f"{name}={value!r} is not a list", where=_WHERE)
+            raise ConfigError(f"{name}={value!r} is not a list", where=_DECORATOR_WHERE)
     if "endpoints" in options and not options["endpoints"]:
-        raise ConfigError("`endpoints` is empty", where=_WHERE, hint="leave it out to ask none")
+        raise ConfigError(
+            "`endpoints` is empty", where=_DECORATOR_WHERE, hint="leave it out to ask none"
+        )
     for endpoint in (options.get("endpoint"), *options.get("endpoints", ())):
         known = endpoint is None or isinstance(endpoint, str)
         if not known and not (hasattr(endpoint, "provider") and hasattr(endpoint, "model")):
             raise ConfigError(
                 f"{endpoint!r} is no endpoint",
-                where=_WHERE,
+                where=_DECORATOR_WHERE,
                 hint="give an Endpoint or a name such as 'openai:gpt-5'",
             )
 
 
 def _check_numbers(options: dict[str, Any]) -> None:
-    for name, least in _LEAST.items():
+    for name, least in _OPTION_MINIMUMS.items():
         value = options.get(name)
         if value is not None and (type(value) is not int or value < least):
-            raise ConfigError(f"{name}={value!r} is not a number from {least} on", where=_WHERE)
+            raise ConfigError(
+                f"{name}={value!r} is not a number from {least} on", where=_DECORATOR_WHERE
+            )
     for name in ("timeout_s", "env_deadline_s", "step_timeout_s"):
         value = options.get(name)
-        if value is not None and not (_is_number(value) and value > 0):
-            raise ConfigError(f"{name}={value!r} is not a time above 0", where=_WHERE)
+        if value is not None and not (_is_comparable_number(value) and value > 0):
+            raise ConfigError(f"{name}={value!r} is not a time above 0", where=_DECORATOR_WHERE)
     threshold = options.get("threshold")
-    if threshold is not None and not _is_number(threshold) and not hasattr(threshold, "minimum"):
+    if (
+        threshold is not None
+        and not _is_comparable_number(threshold)
+        and not hasattr(threshold, "minimum")
+    ):
         raise ConfigError(
             f"threshold={threshold!r} is not a number",
-            where=_WHERE,
+            where=_DECORATOR_WHERE,
             hint="give a number, or a GateRule of assay.stats",
         )
 
 
 def _check_scale(options: dict[str, Any]) -> None:
     tolerance, bounds = options.get("tolerance"), options.get("bounds")
-    if tolerance is not None and not (_is_number(tolerance) and 0 <= tolerance < math.inf):
-        raise ConfigError(f"tolerance={tolerance!r} is not a number from 0 on", where=_WHERE)
+    if tolerance is not None and not (
+        _is_comparable_number(tolerance) and 0 <= tolerance < math.inf
+    ):
+        raise ConfigError(
+            f"tolerance={tolerance!r} is not a number from 0 on", where=_DECORATOR_WHERE
+        )
     if bounds is None:
         return
     pair = bounds if isinstance(bounds, tuple | list) else ()
-    known = len(pair) == 2 and all(_is_number(each) and math.isfinite(each) for each in pair)
+    known = len(pair) == 2 and all(
+        _is_comparable_number(each) and math.isfinite(each) for each in pair
+    )
     if not known or pair[0] >= pair[1]:
         raise ConfigError(
             f"bounds={bounds!r} are not the lowest and the highest score possible",
-            where=_WHERE,
+            where=_DECORATOR_WHERE,
             hint="give two numbers, such as bounds=(-1, 1)",
         )
 
 
-def _is_number(value: object) -> bool:
+def _is_comparable_number(value: object) -> bool:
     # NaN is the one number that is not itself: nothing could be compared with it.
     return type(value) is not bool and isinstance(value, Real) and bool(value == value)
 
 
-def asked_of(function: object) -> Asked | None:
+def eval_options_of(function: object) -> EvalOptions | None:
     """What an evaluation test asks for; None for any other function."""
     # What a class holds of a static or class method is a wrapper around the function.
-    found = getattr(getattr(function, "__func__", function), MARK, None)
-    return found if isinstance(found, Asked) else None
+    found = getattr(getattr(function, "__func__", function), OPTIONS_ATTRIBUTE, None)
+    return found if isinstance(found, EvalOptions) else None
 
 
 def is_async(function: Callable[..., Any]) -> bool:

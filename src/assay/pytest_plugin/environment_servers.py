@@ -9,16 +9,18 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from assay.errors import ConfigError
-from assay.providers import is_loopback
+from assay.providers import is_loopback_host
 from assay.types import Redactor, Sample
 
-from .decorator import Asked
+from .decorator import EvalOptions
 
-_SAMPLE = inspect.Signature([inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)])
+_FACTORY_SIGNATURE = inspect.Signature(
+    [inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)]
+)
 
 
 @asynccontextmanager
-async def environment_of(asked: Asked, *, rolled_out: bool) -> AsyncIterator[Any]:
+async def open_environment(asked: EvalOptions, *, rolled_out: bool) -> AsyncIterator[Any]:
     """What makes the environments of a test; for an address, after its server is ready.
 
     A server that `env_command` starts is stopped at the end. Nothing else is asked of a server
@@ -32,38 +34,46 @@ async def environment_of(asked: Asked, *, rolled_out: bool) -> AsyncIterator[Any
             yield factory
         return
     if asked.env_url is None:
-        yield _factory(asked.environment)
+        yield _adapt_environment_factory(asked.environment)
         return
-    _refuse_plain_http(asked, asked.env_url)
-    from assay.environments import RemoteEnvironments, launched, wait_until_ready
+    _refuse_token_over_http(asked, asked.env_url)
+    from assay.environments import RemoteEnvironments, launch_server, wait_until_ready
 
     async with AsyncExitStack() as stack:
         url = asked.env_url
         if asked.env_command is None:
             await wait_until_ready(url, deadline_s=asked.env_deadline_s)
         else:
-            server = launched(asked.env_command, url, deadline_s=asked.env_deadline_s)
+            server = launch_server(asked.env_command, url, deadline_s=asked.env_deadline_s)
             url = (await stack.enter_async_context(server)).url
         if not rolled_out:
             yield None
             return
         remote = RemoteEnvironments(
-            url, kind=asked.env_kind, token=token_of(asked), timeout_s=asked.step_timeout_s
+            url,
+            kind=asked.env_kind,
+            token=read_environment_token(asked),
+            timeout_s=asked.step_timeout_s,
         )
         await stack.enter_async_context(remote)
         yield lambda sample: remote.make(sample.input)
 
 
-def token_of(asked: Asked) -> str | None:
+def read_environment_token(asked: EvalOptions) -> str | None:
     """The token for the server of a test; None for a server that needs none."""
     return asked.env_token or os.environ.get("ASSAY_ENV_TOKEN") or None
 
 
-def _refuse_plain_http(asked: Asked, url: str) -> None:
+def _refuse_token_over_http(asked: EvalOptions, url: str) -> None:
     """Raise `ConfigError` where a token of the environment could be read on the way."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if asked.env_token or not token_of(asked) or parts.scheme != "http" or is_loopback(host):
+    if (
+        asked.env_token
+        or not read_environment_token(asked)
+        or parts.scheme != "http"
+        or is_loopback_host(host)
+    ):
         return
     raise ConfigError(
         f"ASSAY_ENV_TOKEN is not sent to {host!r} over plain http, which does not encrypt it",
@@ -72,29 +82,29 @@ def _refuse_plain_http(asked: Asked, url: str) -> None:
     )
 
 
-def redactor_for(asked: Asked) -> Redactor:
+def build_token_redactor(asked: EvalOptions) -> Redactor:
     """Removes the token of a test from every text, for as long as the redactor is held."""
-    return Redactor([token_of(asked) or ""])
+    return Redactor([read_environment_token(asked) or ""])
 
 
-def describe_environment(asked: Asked) -> str | None:
+def describe_environment(asked: EvalOptions) -> str | None:
     """The name or the address of a test's environment, without secrets; None without one."""
     if asked.env_url is not None:
-        return without_secrets(asked.env_url)
+        return strip_environment_url(asked.env_url)
     environment = asked.environment
     if environment is None or isinstance(environment, str):
         return environment
     return str(getattr(environment, "__qualname__", type(environment).__qualname__))
 
 
-def without_secrets(url: str) -> str:
+def strip_environment_url(url: str) -> str:
     """An address without user, password and query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-def _factory(environment: Any) -> Any:
+def _adapt_environment_factory(environment: Any) -> Any:
     """A class that takes nothing is made without the sample; all else is given it."""
     if not isinstance(environment, type):
         return environment
@@ -111,5 +121,5 @@ def _factory(environment: Any) -> Any:
         return environment()
 
     # Otherwise inspect would look through to the parameters of the class.
-    make.__signature__ = _SAMPLE  # type: ignore[attr-defined]  # read by inspect
+    make.__signature__ = _FACTORY_SIGNATURE  # type: ignore[attr-defined]  # read by inspect
     return make

@@ -3,16 +3,16 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from assay.stats import RunSummary, Total, number, plain, plural
+from assay.stats import RunSummary, Total, clean_text, format_number, format_plural
 from assay.types import stable_id
 
-from .decorator import Asked
-from .environment_servers import without_secrets
+from .decorator import EvalOptions
+from .environment_servers import strip_environment_url
 
 if TYPE_CHECKING:
     import pytest
 
-_LONGEST_REASON = 500
+_MAX_REASON_CHARS = 500
 TOTALS = ("input_tokens", "output_tokens", "cost_usd")
 """Fields that are summed up over all tests, as far as they are known."""
 
@@ -54,7 +54,7 @@ class Record:
     results: int = 0
     judged: int = 0
     invalid: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
+    mark_failed: dict[str, int] = field(default_factory=dict)
     skipped: str = ""
     """Rows of the dataset that were left out, and why."""
 
@@ -102,21 +102,23 @@ class Record:
             return False
         return low is None or high is None or low < self.threshold <= high
 
-    def headline(self) -> str:
+    def format_headline(self) -> str:
         """Score, interval and counts in one sentence."""
-        return self._score_words() + (f"; {self.skipped}" if self.skipped else "")
+        return self._format_score() + (f"; {self.skipped}" if self.skipped else "")
 
-    def _score_words(self) -> str:
+    def _format_score(self) -> str:
         if not self.results:
             return "no score: no sample was evaluated"
         if self.score is None:
-            return f"no score: none of {plural(self.results, 'result')} was judged"
+            return f"no score: none of {format_plural(self.results, 'result')} was judged"
         low, high = self.interval
-        between = "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
-        words = f"score {number(self.score, beside=self.threshold)}{between}"
+        between = (
+            "" if low is None or high is None else f" [{format_number(low)}, {format_number(high)}]"
+        )
+        words = f"score {format_number(self.score, beside=self.threshold)}{between}"
         if self.threshold is not None:
-            words += f", threshold {number(self.threshold, beside=self.score)}"
-        words += f", {self.judged} of {plural(self.results, 'result')} judged"
+            words += f", threshold {format_number(self.threshold, beside=self.score)}"
+        words += f", {self.judged} of {format_plural(self.results, 'result')} judged"
         unscored = self.results - self.judged
         if unscored:
             share = f"{100 * unscored / self.results:.1f} %"
@@ -141,7 +143,9 @@ class Record:
         return [(name, value) for name, value in values.items() if value is not None]
 
 
-def blank_record(item: "pytest.Function", asked: Asked, endpoint: str | None = None) -> Record:
+def build_blank_record(
+    item: "pytest.Function", asked: EvalOptions, endpoint: str | None = None
+) -> Record:
     """A record of a test of which nothing is known but what was asked."""
     file, line, _ = item.location
     return Record(
@@ -149,20 +153,20 @@ def blank_record(item: "pytest.Function", asked: Asked, endpoint: str | None = N
         nodeid=item.nodeid,
         file=file,
         line=(line or 0) + 1,
-        threshold=minimum_of(asked.threshold),
+        threshold=read_minimum(asked.threshold),
         proven=bool(getattr(asked.threshold, "proven", False)),
         tolerance=None if asked.tolerance is None else float(asked.tolerance),
         tags=asked.tags,
     )
 
 
-def minimum_of(threshold: Any) -> float | None:
+def read_minimum(threshold: Any) -> float | None:
     """The number in a threshold, which may be a `GateRule`."""
     minimum = getattr(threshold, "minimum", threshold)
     return None if minimum is None else float(minimum)
 
 
-def with_numbers(record: Record, summary: RunSummary) -> Record:
+def fill_numbers(record: Record, summary: RunSummary) -> Record:
     """The same record, filled with what a run came to."""
     score = summary.score
     return replace(
@@ -182,49 +186,49 @@ def with_numbers(record: Record, summary: RunSummary) -> Record:
             }
             for name, metric in summary.metrics.items()
         },
-        input_tokens=_whole(_known(summary.input_tokens, summary.results)),
-        output_tokens=_whole(_known(summary.output_tokens, summary.results)),
-        cost_usd=_known(summary.cost_usd, summary.results),
+        input_tokens=_to_whole_tokens(_read_known_total(summary.input_tokens, summary.results)),
+        output_tokens=_to_whole_tokens(_read_known_total(summary.output_tokens, summary.results)),
+        cost_usd=_read_known_total(summary.cost_usd, summary.results),
     )
 
 
-def with_config(record: Record, asked: Asked, config: dict[str, Any]) -> Record:
+def fill_config(record: Record, asked: EvalOptions, config: dict[str, Any]) -> Record:
     """The same record with what decides what its numbers mean."""
     whole = {
         **config,
         "mode": "batch" if asked.batch else "groupwise" if asked.groupwise else "each",
         "repeats": asked.repeats,
         "max_samples": asked.max_samples,
-        "env_url": None if asked.env_url is None else without_secrets(asked.env_url),
+        "env_url": None if asked.env_url is None else strip_environment_url(asked.env_url),
     }
     return replace(record, config=whole, config_fingerprint=stable_id(whole))
 
 
-def failed(record: Record, reason: str) -> Record:
+def mark_failed(record: Record, reason: str) -> Record:
     """The same record of a test that did not pass, with the reason on one line."""
-    return replace(record, passed=False, reason=plain(reason, _LONGEST_REASON))
+    return replace(record, passed=False, reason=clean_text(reason, _MAX_REASON_CHARS))
 
 
-def with_regression(record: Record, worse: str) -> Record:
+def mark_regression(record: Record, worse: str) -> Record:
     """The same record of a test that is worse than its baseline."""
     if record.outcome == "xpassed":
         return replace(record, reason=worse)
     if record.outcome == "xfailed":
         return record
-    return failed(record, "; ".join(filter(None, [record.reason, worse])))
+    return mark_failed(record, "; ".join(filter(None, [record.reason, worse])))
 
 
-def count_unknown(record: Record, summary: RunSummary, *, asked_a_model: bool) -> Record:
+def fill_unknown_counts(record: Record, summary: RunSummary, *, asked_a_model: bool) -> Record:
     """The same record with the results whose tokens or cost are unknown; none without a model."""
     totals = {name: getattr(summary, name) for name in TOTALS}
     unknown = {name: total.unknown if asked_a_model else 0 for name, total in totals.items()}
     return replace(record, unknown=unknown)
 
 
-def _known(total: Total, results: int) -> float | None:
+def _read_known_total(total: Total, results: int) -> float | None:
     """The sum over the results that tell; None when none of them does."""
     return total.at_least if total.unknown < results else None
 
 
-def _whole(value: float | None) -> int | None:
+def _to_whole_tokens(value: float | None) -> int | None:
     return None if value is None else int(value)

@@ -17,11 +17,11 @@ from assay.providers import parse_model
 from assay.runner import (
     EvalConfig,
     EvalReport,
-    Rescoring,
+    RescoreOptions,
     Resume,
     Stop,
+    build_eval_report,
     evaluate,
-    report_on,
     rescore,
 )
 from assay.scorers import ScoreFunction
@@ -30,27 +30,29 @@ from assay.types import Endpoint, EvaluateResult, Sample
 
 from .assertions import FailedAssertions
 from .batch import (
-    Member,
-    Said,
-    by_repeat,
-    by_sample,
+    GroupMember,
+    GroupResults,
+    group_members_by_repeat,
+    group_members_by_sample,
+    iterate_members,
     judge_groups,
     judge_groups_in_loop,
-    members,
 )
 from .bundled_rows import BundledRows
-from .collection import endpoint_names
-from .decorator import ENDPOINT, Asked, TranslatedOptions
-from .environment_servers import describe_environment, environment_of, redactor_for
-from .evaluation_record import minimum_of
-from .scorer_call import UserFunction, user_function
+from .collection import name_endpoints
+from .decorator import ENDPOINT_ARGUMENT, EvalOptions, TranslatedOptions
+from .environment_servers import build_token_redactor, describe_environment, open_environment
+from .evaluation_record import read_minimum
+from .scorer_call import UserFunction, bind_user_function
 from .session_report import Evaluations
 from .summary_file import digest_file, digest_rows
 
 if TYPE_CHECKING:
     import pytest
 
-_SAMPLE = inspect.Signature([inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)])
+_SCORER_SIGNATURE = inspect.Signature(
+    [inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)]
+)
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Evaluation:
     """One test on its way."""
 
     item: "pytest.Function"
-    asked: Asked
+    asked: EvalOptions
     evaluations: Evaluations
     runs: list[TestRun] = field(default_factory=list)
     """What is done already, also when the rest was interrupted."""
@@ -87,27 +89,27 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         # Held while the test runs and is judged: no failure of any part shows the token.
-        self._redactor = redactor_for(self.asked)
+        self._redactor = build_token_redactor(self.asked)
 
     def run(self) -> None:
         """Evaluate every sample with every endpoint of this test. Fills `runs`."""
-        function = self._user_function()
+        function = self._bind_function()
         asyncio.run(self._roll_out(function))
-        if self.asked.together and not self.interrupted:
-            groups, limit = self._groups(), self.asked.max_concurrent
+        if self.asked.takes_lists and not self.interrupted:
+            groups, limit = self._build_groups(), self.asked.max_concurrent
             asyncio.run(self._rescore(judge_groups(function, groups, max_concurrent=limit)))
 
     async def run_in_loop(self) -> None:
         """The same for an async function, in the loop of the test."""
-        function = self._user_function()
+        function = self._bind_function()
         await self._roll_out(function)
-        if self.asked.together and not self.interrupted:
-            groups, limit = self._groups(), self.asked.max_concurrent
+        if self.asked.takes_lists and not self.interrupted:
+            groups, limit = self._build_groups(), self.asked.max_concurrent
             said = await judge_groups_in_loop(function, groups, max_concurrent=limit)
             await self._rescore(said)
 
-    def _user_function(self) -> UserFunction:
-        self.function = user_function(self.item, self.asked)
+    def _bind_function(self) -> UserFunction:
+        self.function = bind_user_function(self.item, self.asked)
         return self.function
 
     def _check_parameters(self, function: UserFunction) -> None:
@@ -115,14 +117,14 @@ class Evaluation:
 
         Before anything is paid for: without the parameter no call of the function can succeed.
         """
-        first = next(iter(self._samples(most=1)), None)
+        first = next(iter(self._load_samples(most=1)), None)
         if first is not None:
             function.takes.of(first)
 
     @functools.cached_property
     def dataset_fingerprint(self) -> str | None:
         """The SHA-256 of the file or of the list that is read; None for any other source."""
-        file, rows = self._samples().file, self.asked.samples
+        file, rows = self._load_samples().file, self.asked.samples
         if file is not None:
             return digest_file(file)
         in_memory = isinstance(rows, list | tuple) and self.evaluations.rows is None
@@ -133,17 +135,17 @@ class Evaluation:
         return any(run.report.interrupted for run in self.runs)
 
     async def _roll_out(self, function: UserFunction) -> None:
-        endpoints = self._endpoints()
+        endpoints = self._list_endpoints()
         asks = any(endpoint is not None for _, endpoint in endpoints)
         self._check_parameters(function)
         rolled_out = asks or self.asked.rollout_fn is not None
-        async with environment_of(self.asked, rolled_out=rolled_out) as environment:
+        async with open_environment(self.asked, rolled_out=rolled_out) as environment:
             for name, endpoint in endpoints:
-                config = self._config(function, environment, endpoint)
+                config = self._build_config(function, environment, endpoint)
                 stop = Stop()
                 try:
-                    with _stopped_by_ctrl_c(stop):
-                        run = await self._evaluated(config, stop, name)
+                    with _stop_on_ctrl_c(stop):
+                        run = await self._evaluate_endpoint(config, stop, name)
                 except RunStopped as stopped:
                     if stopped.run_id is not None:
                         self._keep(self._read_stopped(stopped.run_id), name, function)
@@ -162,18 +164,18 @@ class Evaluation:
         where = self.evaluations.store
         with Store.open(where, create=False) as store:
             run = store.run(run_id)
-            return TestRun(None, report_on(run, store, reopen=where, interrupted=False), "")
+            return TestRun(None, build_eval_report(run, store, reopen=where, interrupted=False), "")
 
-    def _config(
+    def _build_config(
         self, function: UserFunction, environment: Any, endpoint: Endpoint | None
     ) -> EvalConfig:
         asked = self.asked
         score: Callable[[Sample], object] = (
-            _awaits_the_others if asked.together else function.of_sample
+            _defer_score if asked.takes_lists else function.score_sample
         )
         return EvalConfig(
             endpoint=endpoint,
-            score_fn=_as_users(score, asked),
+            score_fn=_wrap_as_user_function(score, asked),
             prepare_messages=asked.prepare_messages,
             rollout_fn=asked.rollout_fn,
             environment_factory=environment,
@@ -191,40 +193,40 @@ class Evaluation:
             },
         )
 
-    async def _evaluated(self, config: EvalConfig, stop: Stop, name: str | None) -> TestRun:
+    async def _evaluate_endpoint(self, config: EvalConfig, stop: Stop, name: str | None) -> TestRun:
         store = self.evaluations.store
-        metadata = self._metadata(config, name)
-        samples = self._samples().with_metadata(metadata)
+        metadata = self._build_metadata(config, name)
+        samples = self._load_samples().with_metadata(metadata)
         report = await evaluate(samples, config, store=store, stop=stop)
         for _ in range(self.asked.retries):
             if not report.summary.failed or report.interrupted:
                 break
             # In the same session: nothing changed, unless prompts are drawn at random.
             resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
-            samples = self._samples().with_metadata(metadata)
+            samples = self._load_samples().with_metadata(metadata)
             report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
         return TestRun(None, report, str(samples.skipped) if samples.skipped else "")
 
-    def _metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
+    def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
         """The dataset and the configuration of the test, for the metadata of every sample."""
-        asked, endpoint, samples = self.asked, config.endpoint, self._samples()
+        asked, endpoint, samples = self.asked, config.endpoint, self._load_samples()
         model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
-        threshold = minimum_of(asked.threshold)
+        threshold = read_minimum(asked.threshold)
         return {
             "dataset": samples.name,
             "dataset_fingerprint": self.dataset_fingerprint,
             "test": self.item.nodeid,
             "endpoint": name or model,
-            "agent": None if asked.rollout_fn is None else _qualified_name(asked.rollout_fn),
+            "agent": None if asked.rollout_fn is None else _read_qualified_name(asked.rollout_fn),
             "environment": describe_environment(asked),
             "threshold": threshold,
             "repeats": asked.repeats,
             "seed": asked.seed,
             "tags": list(asked.tags),
-            **self._completion_params(endpoint),
+            **self._describe_completion_params(endpoint),
         }
 
-    def _completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
+    def _describe_completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
         """What eval-protocol writes into the metadata of the rows that this endpoint answers."""
         asked = self.asked
         if not isinstance(asked, TranslatedOptions) or not asked.completion_params:
@@ -234,54 +236,58 @@ class Evaluation:
         pairs = zip(asked.endpoints or (endpoint,), asked.completion_params, strict=True)
         return {"completion_params": next(params for one, params in pairs if one is endpoint)}
 
-    def _samples(self, most: int | None = None) -> SampleStream:
+    def _load_samples(self, most: int | None = None) -> SampleStream:
         limits = [self.asked.max_samples, self.evaluations.limit, most]
         known = [limit for limit in limits if limit is not None]
         if self.evaluations.rows is not None:
-            rows = BundledRows(self.evaluations.rows, self._record_names())
+            rows = BundledRows(self.evaluations.rows, self._list_record_names())
             return load_samples(rows, min(known) if known else None)
         return load_samples(
-            _located(self.asked.samples, self.item.path),
+            _locate_samples(self.asked.samples, self.item.path),
             min(known) if known else None,
             on_bad_row="skip" if self.asked.on_bad_row == "skip" else "fail",
             adapter=self.asked.adapter,
         )
 
-    def _record_names(self) -> frozenset[str]:
+    def _list_record_names(self) -> frozenset[str]:
         """The tests of a summary that this test is: one for each endpoint it judges together."""
         nodeid = self.item.nodeid
-        names = endpoint_names(self.asked.endpoints) if self.asked.endpoints else []
+        names = name_endpoints(self.asked.endpoints) if self.asked.endpoints else []
         return frozenset({nodeid, *(f"{nodeid}[{name}]" for name in names)})
 
-    def _endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
+    def _list_endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
         """Whom this test asks, by name where there are several."""
-        one = self.evaluations.model or self.item.funcargs.get(ENDPOINT, self.asked.endpoint)
+        one = self.evaluations.model or self.item.funcargs.get(
+            ENDPOINT_ARGUMENT, self.asked.endpoint
+        )
         if not self.asked.groupwise or not self.asked.endpoints or self.evaluations.model:
-            return [(None, _parsed(one))]
-        names = endpoint_names(self.asked.endpoints)
-        return list(zip(names, map(_parsed, self.asked.endpoints), strict=True))
+            return [(None, _parse_test_endpoint(one))]
+        names = name_endpoints(self.asked.endpoints)
+        return list(zip(names, map(_parse_test_endpoint, self.asked.endpoints), strict=True))
 
-    def _groups(self) -> list[list[Member]]:
+    def _build_groups(self) -> list[list[GroupMember]]:
         """What is judged in one call each: all results, or all of each sample."""
         found = [
-            member for run in self.runs for member in members(run.endpoint, run.report.samples)
+            member
+            for run in self.runs
+            for member in iterate_members(run.endpoint, run.report.samples)
         ]
-        groups = by_sample(found) if self.asked.groupwise else [found]
+        groups = group_members_by_sample(found) if self.asked.groupwise else [found]
         if isinstance(self.asked, TranslatedOptions):
-            groups = [part for group in groups for part in by_repeat(group)]
+            groups = [part for group in groups for part in group_members_by_repeat(group)]
         return [group for group in groups if group]
 
-    async def _rescore(self, said: Said) -> None:
+    async def _rescore(self, said: GroupResults) -> None:
         for run in self.runs:
             if run.report.summary.results:
-                run.report = await self._rescored(run, said)
+                run.report = await self._rescore_run(run, said)
 
-    async def _rescored(self, run: TestRun, said: Said) -> EvalReport:
+    async def _rescore_run(self, run: TestRun, said: GroupResults) -> EvalReport:
         return await rescore(
             run.report.run_id,
-            _as_users(lambda sample: said.of(run.endpoint, sample), self.asked),
+            _wrap_as_user_function(lambda sample: said.of(run.endpoint, sample), self.asked),
             store=self.evaluations.store,
-            how=Rescoring(
+            how=RescoreOptions(
                 name=self.item.name,
                 keep_failed=True,
                 bounds=self.asked.bounds,
@@ -290,15 +296,15 @@ class Evaluation:
         )
 
 
-def _qualified_name(function: object) -> str:
+def _read_qualified_name(function: object) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-def _awaits_the_others(sample: Sample) -> EvaluateResult:
+def _defer_score(sample: Sample) -> EvaluateResult:
     return EvaluateResult(is_score_valid=False, reason="judged together with the others")
 
 
-def _as_users(score: Callable[[Sample], object], asked: Asked) -> ScoreFunction:
+def _wrap_as_user_function(score: Callable[[Sample], object], asked: EvalOptions) -> ScoreFunction:
     """A scorer under the name and source of the user's function, by which a run knows it."""
 
     @functools.wraps(asked.function)
@@ -306,17 +312,17 @@ def _as_users(score: Callable[[Sample], object], asked: Asked) -> ScoreFunction:
         return score(sample)
 
     # Otherwise inspect would look through to the parameters of the user's function.
-    scorer.__signature__ = _SAMPLE  # type: ignore[attr-defined]  # read by inspect
+    scorer.__signature__ = _SCORER_SIGNATURE  # type: ignore[attr-defined]  # read by inspect
     return scorer
 
 
-def _parsed(endpoint: Any) -> Endpoint | None:
+def _parse_test_endpoint(endpoint: Any) -> Endpoint | None:
     found: Endpoint | None = parse_model(endpoint) if isinstance(endpoint, str) else endpoint
     return found
 
 
 @contextmanager
-def _stopped_by_ctrl_c(stop: Stop) -> Iterator[None]:
+def _stop_on_ctrl_c(stop: Stop) -> Iterator[None]:
     """The first Ctrl-C ends the run and keeps what is recorded; the next one is as usual."""
     loop = asyncio.get_running_loop()
     usual = signal.getsignal(signal.SIGINT)
@@ -339,7 +345,7 @@ def _stopped_by_ctrl_c(stop: Stop) -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _located(samples: Any, test_file: Path) -> Any:
+def _locate_samples(samples: Any, test_file: Path) -> Any:
     """A path as it is, or beside the test file."""
     if isinstance(samples, str | Path) and not Path(samples).exists():
         beside = test_file.parent / samples

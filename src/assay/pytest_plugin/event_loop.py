@@ -9,18 +9,18 @@ import inspect
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from .decorator import Asked
+from .decorator import EvalOptions
 from .session_report import Evaluations
 from .verdict import TestVerdict, fail_test, run_test_in_loop
 
 if TYPE_CHECKING:
     import pytest
 
-MARK = "__assay_in_loop__"
+IN_LOOP_ATTRIBUTE = "__assay_in_loop__"
 
 
 def run_call(
-    item: "pytest.Function", asked: Asked, evaluations: Evaluations
+    item: "pytest.Function", asked: EvalOptions, evaluations: Evaluations
 ) -> Generator[None, object, object]:
     """Around the call of an async test: put the evaluation in the place of its function.
 
@@ -41,7 +41,7 @@ def run_call(
             return
         verdicts.append(await run_test_in_loop(item, asked, evaluations))
 
-    setattr(evaluate, MARK, True)
+    setattr(evaluate, IN_LOOP_ATTRIBUTE, True)
     usual = item.obj
     item.obj = evaluate
     try:
@@ -55,7 +55,7 @@ def run_call(
 
 def has_loop(item: "pytest.Function") -> bool:
     """Whether a plugin runs this test in a loop of its own."""
-    if not hasattr(item.obj, MARK):
+    if not hasattr(item.obj, IN_LOOP_ATTRIBUTE):
         return False
     # pytest-asyncio replaces the function by a plain one; anyio runs it by itself.
     return not inspect.iscoroutinefunction(item.obj) or "anyio_backend" in item.funcargs

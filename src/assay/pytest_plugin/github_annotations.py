@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from assay.stats import command_property, command_text, markdown_text, number
+from assay.stats import escape_command, escape_command_property, escape_markdown, format_number
 
 from .baseline import TestComparison
 from .evaluation_record import Record
@@ -15,10 +15,10 @@ def write_step_summary(records: Sequence[Record], comparisons: Sequence[TestComp
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         with open(path, "a", encoding="utf-8") as file:
-            file.write(markdown(records, comparisons))
+            file.write(render_step_summary(records, comparisons))
 
 
-def markdown(records: Sequence[Record], comparisons: Sequence[TestComparison]) -> str:
+def render_step_summary(records: Sequence[Record], comparisons: Sequence[TestComparison]) -> str:
     """The table: one line for each test."""
     against = {comparison.test: comparison for comparison in comparisons}
     lines = [
@@ -26,30 +26,32 @@ def markdown(records: Sequence[Record], comparisons: Sequence[TestComparison]) -
         "",
         "| test | score | interval | judged | threshold | baseline | |",
         "|---|---|---|---|---|---|---|",
-        *(_row(record, against.pop(record.test, None)) for record in records),
+        *(_format_summary_row(record, against.pop(record.test, None)) for record in records),
         "",
     ]
-    rest = [f"- {markdown_text(each.test)} {markdown_text(each.text)}" for each in against.values()]
+    rest = [
+        f"- {escape_markdown(each.test)} {escape_markdown(each.text)}" for each in against.values()
+    ]
     return "\n".join([*lines, *rest, *([""] if rest else [])])
 
 
-def _row(record: Record, found: TestComparison | None) -> str:
+def _format_summary_row(record: Record, found: TestComparison | None) -> str:
     low, high = record.interval
     cells = [
-        markdown_text(record.test),
-        "none" if record.score is None else number(record.score),
-        "" if low is None or high is None else f"{number(low)} to {number(high)}",
+        escape_markdown(record.test),
+        "none" if record.score is None else format_number(record.score),
+        "" if low is None or high is None else f"{format_number(low)} to {format_number(high)}",
         f"{record.judged} of {record.results}",
-        "" if record.threshold is None else number(record.threshold, beside=record.score),
-        "" if found is None else markdown_text(found.text),
-        _mark(record),
+        "" if record.threshold is None else format_number(record.threshold, beside=record.score),
+        "" if found is None else escape_markdown(found.text),
+        _format_outcome_cell(record),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _mark(record: Record) -> str:
+def _format_outcome_cell(record: Record) -> str:
     if not record.passed:
-        return f"❌ {markdown_text(record.reason)}".strip()
+        return f"❌ {escape_markdown(record.reason)}".strip()
     return "✅" if record.xfail is None else f"✅ {record.outcome}"
 
 
@@ -59,15 +61,17 @@ def annotate(records: Sequence[Record], *, root: Path) -> Iterator[str]:
         return
     for record in records:
         if not record.passed:
-            yield _error(record, f"{record.headline()}: {record.reason}", root)
+            yield _format_error_command(
+                record, f"{record.format_headline()}: {record.reason}", root
+            )
 
 
-def _error(record: Record, text: str, root: Path) -> str:
-    file = command_property(_in_repository(record.file, root))
-    return f"::error file={file},line={record.line}::{command_text(f'{record.test}: {text}')}"
+def _format_error_command(record: Record, text: str, root: Path) -> str:
+    file = escape_command_property(_resolve_annotation_path(record.file, root))
+    return f"::error file={file},line={record.line}::{escape_command(f'{record.test}: {text}')}"
 
 
-def _in_repository(file: str, root: Path) -> str:
+def _resolve_annotation_path(file: str, root: Path) -> str:
     """A path from the top of the checkout, which is what annotations are attached to."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
     path = root / file

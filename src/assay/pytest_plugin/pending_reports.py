@@ -8,7 +8,7 @@ cache) sees one outcome of each test, the final one.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .worker_files import Parts
+from .worker_files import SessionFiles
 
 if TYPE_CHECKING:
     import pytest
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PendingReports:
     """The reports of this process; those of xdist workers are on disk."""
 
-    def __init__(self, config: "pytest.Config", parts: Parts) -> None:
+    def __init__(self, config: "pytest.Config", parts: SessionFiles) -> None:
         self._config = config
         self._parts = parts
         self._own: dict[str, list[pytest.TestReport]] = {}
@@ -55,17 +55,17 @@ class PendingReports:
 
     def release(self, regressions: Mapping[str, str]) -> None:
         """Log all pending reports; a test among `regressions` fails, with that text."""
-        pending = {**self._read(), **self._own}
+        pending = {**self._read_worker_reports(), **self._own}
         for nodeid, reports in pending.items():
             if (text := regressions.get(nodeid)) is not None:
                 (call,) = (report for report in reports if report.when == "call")
-                _fail(call, text)
+                _fail_report(call, text)
             self._log(reports)
         for nodeid in regressions.keys() - pending.keys():
             # Reported as passed already, because another plugin ran it: fail it on top of that.
-            self._log([_additional_report(nodeid, regressions[nodeid])])
+            self._log([_build_failed_report(nodeid, regressions[nodeid])])
 
-    def _read(self) -> "dict[str, list[pytest.TestReport]]":
+    def _read_worker_reports(self) -> "dict[str, list[pytest.TestReport]]":
         load = self._config.hook.pytest_report_from_serializable
         return {
             nodeid: [load(config=self._config, data=each) for each in plain]
@@ -80,13 +80,13 @@ class PendingReports:
         hook.pytest_runtest_logfinish(nodeid=first.nodeid, location=first.location)
 
 
-def _fail(report: "pytest.TestReport", text: str) -> None:
+def _fail_report(report: "pytest.TestReport", text: str) -> None:
     # A test that is expected to fail did so after all.
     report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
-    report.longrepr = _failure(text)
+    report.longrepr = _render_failure(text)
 
 
-def _failure(text: str) -> "TerminalRepr":
+def _render_failure(text: str) -> "TerminalRepr":
     """What pytest shows of `pytest.fail(text, pytrace=False)`."""
     import pytest
 
@@ -96,8 +96,8 @@ def _failure(text: str) -> "TerminalRepr":
         return pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
 
 
-def _additional_report(nodeid: str, text: str) -> "pytest.TestReport":
+def _build_failed_report(nodeid: str, text: str) -> "pytest.TestReport":
     import pytest
 
     location = (nodeid.partition("::")[0], None, nodeid.partition("::")[2])
-    return pytest.TestReport(nodeid, location, {}, "failed", _failure(text), "call")
+    return pytest.TestReport(nodeid, location, {}, "failed", _render_failure(text), "call")

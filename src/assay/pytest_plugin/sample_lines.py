@@ -5,17 +5,17 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from assay.stats import number, plain, plural
+from assay.stats import clean_text, format_number, format_plural
 from assay.types import Boundary, Sample, redact
 
 from .evaluation_run import TestRun
-from .scorer_call import sample_name
+from .scorer_call import format_result_name
 from .session_report import Evaluations
 from .source_lines import find_place
 
-_MOST_LISTED = 20
-_MOST_WORST = 5
-_LONGEST_LINE = 300
+_MAX_UNSCORED_LISTED = 20
+_MAX_WORST_LISTED = 5
+_MAX_LINE_CHARS = 300
 
 
 def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | None) -> list[str]:
@@ -25,15 +25,19 @@ def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | Non
     count, worst = _find_worst(run.report.samples, below)
     if not count:
         return []
-    lines = [f"{plural(count, 'result')} below {number(below)}, the worst:"]
+    lines = [f"{format_plural(count, 'result')} below {format_number(below)}, the worst:"]
     places = {each.judged: each.place for each in run.assertions.first}
     for sample in worst:
         reason = (sample.score.reason if sample.score is not None else None) or "no reason given"
-        score = number(sample.reward or 0.0)
-        lines.append(f"  sample {_name(sample)}: score {score}: {_cut(reason)}")
-        lines += _describe_place(places.get(sample_name(sample)))
-        lines += (f"    {label}: {_cut(text)}" for label, text in _describe_answer(sample))
-        lines.append(f"    transcript: {_show(run, evaluations, sample_name(sample))}")
+        score = format_number(sample.reward or 0.0)
+        lines.append(
+            f"  sample {_format_sample_name(sample)}: score {score}: {_shorten_line(reason)}"
+        )
+        lines += _describe_place(places.get(format_result_name(sample)))
+        lines += (f"    {label}: {_shorten_line(text)}" for label, text in _describe_answer(sample))
+        lines.append(
+            f"    transcript: {_format_show_command(run, evaluations, format_result_name(sample))}"
+        )
     return lines
 
 
@@ -48,7 +52,7 @@ def _find_worst(samples: Iterable[Sample], below: float) -> tuple[int, list[Samp
                 count += 1
                 yield reward, place, sample
 
-    worst = heapq.nsmallest(_MOST_WORST, select(), key=lambda each: each[:2])
+    worst = heapq.nsmallest(_MAX_WORST_LISTED, select(), key=lambda each: each[:2])
     return count, [sample for _, _, sample in worst]
 
 
@@ -75,12 +79,14 @@ def _find_question(sample: Sample) -> str:
 def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
     """Each failed assertion, scored 0.0: for which sample, what it compared, and where."""
     assertions = run.assertions
-    lines = [f"{plural(assertions.count, 'assertion')} failed (score 0.0):"]
+    lines = [f"{format_plural(assertions.count, 'assertion')} failed (score 0.0):"]
     for each in sorted(assertions.first):
-        lines.append(f"  sample {plain(each.judged, _LONGEST_LINE)}: {_cut(each.reason)}")
+        lines.append(
+            f"  sample {clean_text(each.judged, _MAX_LINE_CHARS)}: {_shorten_line(each.reason)}"
+        )
         lines += _describe_place(each.place)
         if each.is_sample:
-            lines.append(f"    transcript: {_show(run, evaluations, each.judged)}")
+            lines.append(f"    transcript: {_format_show_command(run, evaluations, each.judged)}")
     if len(assertions.first) < assertions.count:
         lines.append(f"  and {assertions.count - len(assertions.first)} more")
     return lines
@@ -96,19 +102,25 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     bad = summary.not_judged_results
     found = _find_unscored(run.report.samples)
     if bad == summary.results > 1 and len(found.faults) == 1:
-        return [f"all {plural(bad, 'result')} without a valid score: {_join(*found.faults)}"]
-    lines = [f"{bad} of {plural(summary.results, 'result')} without a valid score:"]
+        return [
+            f"all {format_plural(bad, 'result')} without a valid score: {_format_fault(*found.faults)}"
+        ]
+    lines = [f"{bad} of {format_plural(summary.results, 'result')} without a valid score:"]
     listed = found.first
     if bad == summary.results and found.in_scorer > 1 and len(found.scorer_faults) == 1:
         shared = f"all {found.in_scorer} results that came to be judged"
-        lines.append(f"  {shared}: {_join(*found.scorer_faults)}")
+        lines.append(f"  {shared}: {_format_fault(*found.scorer_faults)}")
         listed, bad = found.outside, bad - found.in_scorer
     for sample in listed:
-        lines.append(f"  sample {_name(sample)}: {_cut(_describe_fault(sample))}")
-        lines += _describe_place(_place_of(sample))
-        lines.append(f"    transcript: {_show(run, evaluations, sample_name(sample))}")
+        lines.append(
+            f"  sample {_format_sample_name(sample)}: {_shorten_line(_describe_fault(sample))}"
+        )
+        lines += _describe_place(_find_fault_place(sample))
+        lines.append(
+            f"    transcript: {_format_show_command(run, evaluations, format_result_name(sample))}"
+        )
     if bad > len(listed):
-        lines.append(f"  and {bad - len(listed)} more: {_show(run, evaluations)}")
+        lines.append(f"  and {bad - len(listed)} more: {_format_show_command(run, evaluations)}")
     return lines
 
 
@@ -117,7 +129,7 @@ _Fault = tuple[str, str | None]
 
 
 @dataclass
-class _Unscored:
+class _UnscoredSamples:
     """The samples without a score."""
 
     first: list[Sample] = field(default_factory=list)
@@ -131,34 +143,34 @@ class _Unscored:
     scorer_faults: set[_Fault] = field(default_factory=set)
 
     def add(self, sample: Sample) -> None:
-        fault = _describe_fault(sample), _place_of(sample)
+        fault = _describe_fault(sample), _find_fault_place(sample)
         if len(self.faults) < 2:
             self.faults.add(fault)
-        if len(self.first) < _MOST_LISTED:
+        if len(self.first) < _MAX_UNSCORED_LISTED:
             self.first.append(sample)
         if sample.failure is not None and sample.failure.boundary is Boundary.SCORER:
             self.in_scorer += 1
             if len(self.scorer_faults) < 2:
                 self.scorer_faults.add(fault)
-        elif len(self.outside) < _MOST_LISTED:
+        elif len(self.outside) < _MAX_UNSCORED_LISTED:
             self.outside.append(sample)
 
 
-def _find_unscored(samples: Iterable[Sample]) -> _Unscored:
-    found = _Unscored()
+def _find_unscored(samples: Iterable[Sample]) -> _UnscoredSamples:
+    found = _UnscoredSamples()
     for sample in samples:
         if sample.reward is None:
             found.add(sample)
     return found
 
 
-def _join(fault: _Fault) -> str:
+def _format_fault(fault: _Fault) -> str:
     text, place = fault
-    return _cut(text) if place is None else f"{_cut(text)} ({place})"
+    return _shorten_line(text) if place is None else f"{_shorten_line(text)} ({place})"
 
 
-def _name(sample: Sample) -> str:
-    return plain(sample_name(sample), _LONGEST_LINE)
+def _format_sample_name(sample: Sample) -> str:
+    return clean_text(format_result_name(sample), _MAX_LINE_CHARS)
 
 
 def _describe_fault(sample: Sample) -> str:
@@ -169,7 +181,7 @@ def _describe_fault(sample: Sample) -> str:
     return (sample.score.reason if sample.score is not None else None) or "not judged"
 
 
-def _place_of(sample: Sample) -> str | None:
+def _find_fault_place(sample: Sample) -> str | None:
     return None if sample.failure is None else find_place(sample.failure.traceback)
 
 
@@ -177,14 +189,14 @@ def _describe_place(place: str | None) -> list[str]:
     return [] if place is None else [f"    raised at: {place}"]
 
 
-def _cut(text: str) -> str:
-    return plain(redact(text), _LONGEST_LINE)
+def _shorten_line(text: str) -> str:
+    return clean_text(redact(text), _MAX_LINE_CHARS)
 
 
-def _show(run: TestRun, evaluations: Evaluations, *sample: str) -> str:
+def _format_show_command(run: TestRun, evaluations: Evaluations, *sample: str) -> str:
     """The command that shows it, in a form that may be shown itself."""
     store = ["--store", run.report.store] if evaluations.store_must_be_named else []
     # An id that looks like an option must not be taken for one.
     guard = ["--"] if any(word.startswith("-") for word in sample) else []
     words = ["assay", "show", *store, *guard, run.report.run_id, *sample]
-    return plain(shlex.join(words), _LONGEST_LINE)
+    return clean_text(shlex.join(words), _MAX_LINE_CHARS)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from assay.errors import ScorerFault
-from assay.scorers import Wanted, wanted
+from assay.scorers import CallSpec, read_call_spec
 from assay.types import Sample
 
 from .assertions import FailedAssertions
-from .collection import receiver
-from .decorator import ENDPOINT, Asked
+from .collection import find_receiver_kind
+from .decorator import ENDPOINT_ARGUMENT, EvalOptions
 
 if TYPE_CHECKING:
     import pytest
 
 
-_LISTS_OF_SAMPLES = frozenset({"rows", "samples"})
+_SAMPLE_LIST_NAMES = frozenset({"rows", "samples"})
 
 
 @dataclass(frozen=True)
@@ -26,31 +26,31 @@ class UserFunction:
     """Calls the function of a test with what it names."""
 
     function: Callable[..., Any]
-    takes: Wanted
+    takes: CallSpec
     fixtures: Mapping[str, Any]
     tells_endpoints: bool = False
     """Whether it takes `endpoints`: which endpoint each of a group's samples was asked of."""
 
     assertions: FailedAssertions = field(default_factory=FailedAssertions)
 
-    def of_sample(self, sample: Sample) -> object:
+    def score_sample(self, sample: Sample) -> object:
         """What it returns for one sample; an awaitable when it is async.
 
         A failed assertion is a result of 0.0.
         """
         try:
-            returned = self._called(self.takes.of(sample))
+            returned = self._call(self.takes.of(sample))
         except AssertionError as error:
-            return self.assertions.add(sample_name(sample), error)
-        return self._awaited(returned, sample) if inspect.isawaitable(returned) else returned
+            return self.assertions.add(format_result_name(sample), error)
+        return self._await_result(returned, sample) if inspect.isawaitable(returned) else returned
 
-    async def _awaited(self, returned: Awaitable[object], sample: Sample) -> object:
+    async def _await_result(self, returned: Awaitable[object], sample: Sample) -> object:
         try:
             return await returned
         except AssertionError as error:
-            return self.assertions.add(sample_name(sample), error)
+            return self.assertions.add(format_result_name(sample), error)
 
-    def of_group(self, samples: Sequence[Sample], endpoints: Sequence[str | None]) -> object:
+    def score_group(self, samples: Sequence[Sample], endpoints: Sequence[str | None]) -> object:
         """What it returns for several samples: each parameter gets a list.
 
         Raises the `AssertionError` of a failed assertion, which is about all of them.
@@ -58,20 +58,20 @@ class UserFunction:
         values = self.takes.lists(samples)
         if self.tells_endpoints:
             values["endpoints"] = list(endpoints)
-        return self._called(values)
+        return self._call(values)
 
-    def _called(self, values: dict[str, object]) -> object:
-        with _as_faults(self.assertions):
+    def _call(self, values: dict[str, object]) -> object:
+        with _convert_to_faults(self.assertions):
             returned = self.function(**{**values, **self.fixtures})
         return self._finish(returned) if inspect.isawaitable(returned) else returned
 
     async def _finish(self, returned: Awaitable[object]) -> object:
-        with _as_faults(self.assertions):
+        with _convert_to_faults(self.assertions):
             return await returned
 
 
 @contextmanager
-def _as_faults(assertions: FailedAssertions) -> Iterator[None]:
+def _convert_to_faults(assertions: FailedAssertions) -> Iterator[None]:
     """Keep one sample's `pytest.fail()` or `sys.exit()` from ending all the others."""
     import pytest
 
@@ -86,36 +86,36 @@ def _as_faults(assertions: FailedAssertions) -> Iterator[None]:
         raise ScorerFault(f"the function ended with {type(error).__name__}: {error}") from error
 
 
-def user_function(item: "pytest.Function", asked: Asked) -> UserFunction:
+def bind_user_function(item: "pytest.Function", asked: EvalOptions) -> UserFunction:
     """The function of a test, bound to its instance and its fixtures."""
     function, signature = asked.function, asked.signature
-    kind = receiver(item.cls, item.originalname)
+    kind = find_receiver_kind(item.cls, item.originalname)
     if kind is not None:
         function = function.__get__(item.cls if kind == "class" else item.instance)
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
-    names = [name for name in item._fixtureinfo.argnames if name != ENDPOINT]
+    names = [name for name in item._fixtureinfo.argnames if name != ENDPOINT_ARGUMENT]
     fixtures = {name: item.funcargs[name] for name in names}
     tells = asked.groupwise and "endpoints" in signature.parameters
     given = (*names, "endpoints") if tells else names
-    takes = wanted(function, given=given, signature=signature)
-    if asked.together:
-        takes = replace(takes, samples=takes.samples | _sample_lists(function, takes.names))
+    takes = read_call_spec(function, given=given, signature=signature)
+    if asked.takes_lists:
+        takes = replace(takes, samples=takes.samples | _find_sample_lists(function, takes.names))
     # A field of the row that has the name of a fixture must not be given twice.
     assertions = FailedAssertions(keep_error=bool(item.config.getoption("usepdb")))
     return UserFunction(function, replace(takes, where=item.name), fixtures, tells, assertions)
 
 
-def _sample_lists(function: Callable[..., Any], names: Sequence[str]) -> set[str]:
+def _find_sample_lists(function: Callable[..., Any], names: Sequence[str]) -> set[str]:
     """The parameters that take all samples of a call: `rows`, `samples`, any `list[Sample]`."""
     try:
         hints = get_type_hints(function)
     except (NameError, TypeError, AttributeError):
         hints = {}  # an annotation that cannot be looked up tells nothing
     listed = {name for name in names if get_args(hints.get(name))[:1] == (Sample,)}
-    return listed | (_LISTS_OF_SAMPLES & set(names))
+    return listed | (_SAMPLE_LIST_NAMES & set(names))
 
 
-def sample_name(sample: Sample) -> str:
+def format_result_name(sample: Sample) -> str:
     """The name of one result, for `assay show`: with the number of its repeat if it has one."""
     rollout = sample.rollout_id or ""
     return rollout if rollout.startswith(f"{sample.id}#") else sample.id

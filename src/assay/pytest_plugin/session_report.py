@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
-from assay.stats import WIDTH, join_wrapped, plain, plural
+from assay.stats import WIDTH, clean_text, format_plural, join_wrapped
 from assay.types import Sample
 
 from .baseline import TestComparison, compare_with_baseline
-from .evaluation_record import Record, with_regression
+from .evaluation_record import Record, mark_regression
 from .github_annotations import annotate, write_step_summary
 from .pending_reports import PendingReports
 from .session_settings import read_settings
 from .summary_file import copy_summary, read_summary, write_summary
-from .worker_files import Part, Parts, leftovers
+from .worker_files import SessionFiles, StoredTest, find_leftovers
 
 if TYPE_CHECKING:
     import pytest
 
 _INDENT = " " * 8
-_LONGEST_TEXT = 1000
+_MAX_REPORT_CHARS = 1000
 
 
 class Evaluations:
@@ -32,9 +32,9 @@ class Evaluations:
     def __init__(self, config: "pytest.Config", session: str) -> None:
         self._config = config
         self._settings = read_settings(config)
-        self._parts = Parts(self._settings.summary, session)
+        self._parts = SessionFiles(self._settings.summary, session)
         self.pending = PendingReports(config, self._parts)
-        self._concluded: list[Part] = []
+        self._concluded: list[StoredTest] = []
         self._passed: set[str] = set()
         self._error: Exception | None = None
         self._comparisons: list[TestComparison] = []
@@ -85,7 +85,7 @@ class Evaluations:
         """Whether a test of this process passed so far."""
         return nodeid in self._passed
 
-    def overrule(self, nodeid: str, fields: dict[str, object]) -> None:
+    def override_outcome(self, nodeid: str, fields: dict[str, object]) -> None:
         """Change the records of a test: pytest decided otherwise than its samples did."""
         self._parts.write_verdict(nodeid, fields)
 
@@ -102,7 +102,7 @@ class Evaluations:
             record = part.record
             if record.test not in regressed:
                 continue
-            worse = with_regression(record, regressed[record.test])
+            worse = mark_regression(record, regressed[record.test])
             self._concluded[number] = replace(part, record=worse)
             if record.outcome in ("passed", "xpassed"):
                 failing.setdefault(record.item, []).append(self._describe_regression(worse))
@@ -111,8 +111,8 @@ class Evaluations:
     def _describe_regression(self, record: Record) -> str:
         """What the report of a regressed test says."""
         (found,) = (each for each in self._comparisons if each.test == record.test)
-        name = plain(record.test.rpartition("::")[2], _LONGEST_TEXT)
-        lines = [f"{name}: {record.headline()}", found.problem]
+        name = clean_text(record.test.rpartition("::")[2], _MAX_REPORT_CHARS)
+        lines = [f"{name}: {record.format_headline()}", found.problem]
         if found.comparison is not None:
             lines += join_wrapped(found.comparison.lines())
         return "\n".join(lines)
@@ -135,10 +135,10 @@ class Evaluations:
             self._error = self._error or error
         if self._error is not None:
             self._notes.append(f"NOT DONE: {self._error}")
-            _fail(session)
-        for path in leftovers(self._settings.summary):
+            _fail_session(session)
+        for path in find_leftovers(self._settings.summary):
             self._notes.append(
-                f"a session that was killed left its samples in {self._near(path)}; they are in "
+                f"a session that was killed left its samples in {self._shorten_path(path)}; they are in "
                 "no summary: delete the folder when they are not needed"
             )
 
@@ -146,14 +146,16 @@ class Evaluations:
         baseline = self._settings.baseline
         if baseline is None or not self._settings.update:
             return
-        if _ended_early(session):
-            self._notes.append(f"the session ended early: {self._near(baseline)} is left as it was")
+        if _has_ended_early(session):
+            self._notes.append(
+                f"the session ended early: {self._shorten_path(baseline)} is left as it was"
+            )
             return
-        self._notes += self._dropped(baseline)
+        self._notes += self._list_dropped_tests(baseline)
         copy_summary(self._settings.summary, baseline)
-        self._notes.append(f"baseline written: {self._near(baseline)}")
+        self._notes.append(f"baseline written: {self._shorten_path(baseline)}")
 
-    def _dropped(self, baseline: Path) -> Iterator[str]:
+    def _list_dropped_tests(self, baseline: Path) -> Iterator[str]:
         """Tests that a new baseline no longer has."""
         try:
             before = {test["test"] for test in read_summary(baseline)["tests"]}
@@ -167,61 +169,61 @@ class Evaluations:
         if not self._records:
             return
         reporter.section("evaluations")
-        for line in self._lines():
-            reporter.write_line(_inert(line))
+        for line in self._render_lines():
+            reporter.write_line(_escape_workflow_command(line))
         root = self._config.rootpath
         for line in annotate(self._records, root=root):
             reporter.write_line(line)
 
-    def _lines(self) -> Iterator[str]:
+    def _render_lines(self) -> Iterator[str]:
         against = {comparison.test: comparison for comparison in self._comparisons}
         for record in self._records:
-            yield from _record_lines(record, against.get(record.test))
+            yield from _render_record(record, against.get(record.test))
         for comparison in self._comparisons:
             if comparison.comparison is None and not comparison.regressed:
-                yield from _titled("base", comparison.test)
-                yield from _wrapped(comparison.text)
+                yield from _format_title("base", comparison.test)
+                yield from _wrap_text(comparison.text)
         for note in self._notes:
-            yield from _wrapped(note, indent="")
-        yield from _wrapped(f"summary: {self._near(self._settings.summary)}", indent="")
+            yield from _wrap_text(note, indent="")
+        yield from _wrap_text(f"summary: {self._shorten_path(self._settings.summary)}", indent="")
 
-    def _near(self, path: Path) -> str:
+    def _shorten_path(self, path: Path) -> str:
         """A path as one types it here."""
         here = self._config.invocation_params.dir
         return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-_WORDS = {"passed": "passed", "failed": "FAILED", "xfailed": "xfailed", "xpassed": "XPASS"}
+_OUTCOME_LABELS = {"passed": "passed", "failed": "FAILED", "xfailed": "xfailed", "xpassed": "XPASS"}
 
 
-def _record_lines(record: Record, found: TestComparison | None) -> Iterator[str]:
+def _render_record(record: Record, found: TestComparison | None) -> Iterator[str]:
     """One verdict, and what it rests on."""
     compared = None if found is None or found.comparison is None else found
     worse = compared is not None and compared.regressed and record.outcome == "failed"
-    yield from _titled("WORSE" if worse else _WORDS[record.outcome], record.test)
+    yield from _format_title("WORSE" if worse else _OUTCOME_LABELS[record.outcome], record.test)
     if compared is not None:
-        yield from _wrapped(compared.text)
-    yield from _wrapped(record.headline())
+        yield from _wrap_text(compared.text)
+    yield from _wrap_text(record.format_headline())
     if record.reason and not (compared is not None and record.reason.endswith(compared.text)):
-        yield from _wrapped(record.reason)
+        yield from _wrap_text(record.reason)
     if record.xfail:
-        yield from _wrapped(f"expected to fail: {record.xfail}")
+        yield from _wrap_text(f"expected to fail: {record.xfail}")
     if record.attempts > 1:
-        yield from _wrapped(f"ran {plural(record.attempts, 'time')}: this is the last")
+        yield from _wrap_text(f"ran {format_plural(record.attempts, 'time')}: this is the last")
 
 
-def _titled(word: str, test: str) -> Iterator[str]:
+def _format_title(word: str, test: str) -> Iterator[str]:
     """A word and a test's name, whose end tells more than its beginning."""
-    name = plain(test, _LONGEST_TEXT)
+    name = clean_text(test, _MAX_REPORT_CHARS)
     room = WIDTH - len(_INDENT)
-    while plain(name, room) != name:
+    while clean_text(name, room) != name:
         name = f"…{name[2:]}"
     yield f"{word:<{len(_INDENT)}}{name}"
 
 
-def _wrapped(text: str, indent: str = _INDENT) -> list[str]:
+def _wrap_text(text: str, indent: str = _INDENT) -> list[str]:
     return textwrap.wrap(
-        plain(text, _LONGEST_TEXT),
+        clean_text(text, _MAX_REPORT_CHARS),
         WIDTH,
         initial_indent=indent,
         subsequent_indent=indent,
@@ -229,7 +231,7 @@ def _wrapped(text: str, indent: str = _INDENT) -> list[str]:
     )
 
 
-def _inert(line: str) -> str:
+def _escape_workflow_command(line: str) -> str:
     """A line of which GitHub Actions makes no command, whatever a sample is called."""
     stripped = line.lstrip()
     if not stripped.startswith("::"):
@@ -237,7 +239,7 @@ def _inert(line: str) -> str:
     return f"{line[: len(line) - len(stripped)]}: {stripped[1:]}"
 
 
-def _fail(session: "pytest.Session") -> None:
+def _fail_session(session: "pytest.Session") -> None:
     import pytest
 
     # What ended the session otherwise says more.
@@ -245,7 +247,7 @@ def _fail(session: "pytest.Session") -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _ended_early(session: "pytest.Session") -> bool:
+def _has_ended_early(session: "pytest.Session") -> bool:
     import pytest
 
     early = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import AssayError
 
-from .summary_file import check_rows, read_summary, rows_beside
+from .summary_file import check_rows, read_summary, rows_path_of
 
 if TYPE_CHECKING:
     import pytest
@@ -53,7 +53,7 @@ def read_settings(config: "pytest.Config") -> Settings:
     """The options, as pytest read them. Paths are relative to pytest's root folder."""
     option = config.getoption
     baseline = option("--assay-baseline")
-    store, named = _store(config)
+    store, named = _resolve_session_store(config)
     return Settings(
         summary=config.rootpath / option("--assay-summary"),
         baseline=None if baseline is None else config.rootpath / baseline,
@@ -69,7 +69,7 @@ def read_settings(config: "pytest.Config") -> Settings:
     )
 
 
-def _store(config: "pytest.Config") -> tuple[str | Path, bool]:
+def _resolve_session_store(config: "pytest.Config") -> tuple[str | Path, bool]:
     """The same place as the commands take, so that they find what a session recorded."""
     if given := config.getoption("--assay-store"):
         return given if "://" in given else config.rootpath / given, True
@@ -83,42 +83,44 @@ def _store(config: "pytest.Config") -> tuple[str | Path, bool]:
 def check_settings(settings: Settings) -> None:
     """Raise `pytest.UsageError` for what the session could only fail on later."""
     if settings.baseline is None and (settings.update or settings.tolerance is not None):
-        _refuse("--assay-tolerance and --assay-update-baseline need --assay-baseline")
+        _raise_usage_error("--assay-tolerance and --assay-update-baseline need --assay-baseline")
     tolerance = settings.tolerance
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
-        _refuse(f"--assay-tolerance is {tolerance}, not a number from 0 on")
+        _raise_usage_error(f"--assay-tolerance is {tolerance}, not a number from 0 on")
     if settings.limit is not None and settings.limit < 1:
-        _refuse(f"--assay-limit is {settings.limit}, not a number from 1 on")
+        _raise_usage_error(f"--assay-limit is {settings.limit}, not a number from 1 on")
     if settings.fail_on_error is not None or settings.max_cost_usd is not None:
         try:
             settings.limits()
         except AssayError as error:
-            _refuse(f"--assay-{error.message.replace('_', '-', 2)}")
+            _raise_usage_error(f"--assay-{error.message.replace('_', '-', 2)}")
     if settings.rows is not None and not settings.rows.is_file():
-        _refuse(f"--assay-rows: {settings.rows} does not exist")
+        _raise_usage_error(f"--assay-rows: {settings.rows} does not exist")
     for path in (settings.summary, settings.baseline):
-        if path is not None and rows_beside(path) == path:
-            _refuse(f"{path}: .jsonl is the file of the samples beside a summary")
+        if path is not None and rows_path_of(path) == path:
+            _raise_usage_error(f"{path}: .jsonl is the file of the samples beside a summary")
     if settings.baseline is not None:
         _check_baseline(settings.baseline, settings)
 
 
 def _check_baseline(baseline: Path, settings: Settings) -> None:
-    if rows_beside(baseline).resolve() == rows_beside(settings.summary).resolve():
+    if rows_path_of(baseline).resolve() == rows_path_of(settings.summary).resolve():
         # The session would be compared with itself, and could never be worse.
-        _refuse("--assay-baseline and --assay-summary are the same file")
+        _raise_usage_error("--assay-baseline and --assay-summary are the same file")
     if settings.update:
         return
     if not baseline.is_file():
-        _refuse(f"there is no baseline at {baseline}: write one with --assay-update-baseline")
+        _raise_usage_error(
+            f"there is no baseline at {baseline}: write one with --assay-update-baseline"
+        )
     try:
         read_summary(baseline)
         check_rows(baseline)
     except AssayError as error:
-        _refuse(str(error))
+        _raise_usage_error(str(error))
 
 
-def _refuse(problem: str) -> NoReturn:
+def _raise_usage_error(problem: str) -> NoReturn:
     import pytest
 
     raise pytest.UsageError(problem)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
-_OURS = Path(__file__).parents[1]
+_PACKAGE_FOLDER = Path(__file__).parents[1]
 _STANDARD_LIBRARY = Path(re.__file__).parents[1]
 
 
@@ -16,14 +16,14 @@ def find_place(traceback: str | None) -> str | None:
     for frame in reversed(list(_FRAME.finditer(traceback or ""))):
         path = Path(frame["file"])
         if path.is_file() and "site-packages" not in path.parts and not _is_library(path):
-            return f"{_from_here(path)}:{frame['line']}"
+            return f"{_relativize_path(path)}:{frame['line']}"
     return None
 
 
 def _is_library(path: Path) -> bool:
-    return path.is_relative_to(_OURS) or path.is_relative_to(_STANDARD_LIBRARY)
+    return path.is_relative_to(_PACKAGE_FOLDER) or path.is_relative_to(_STANDARD_LIBRARY)
 
 
-def _from_here(path: Path) -> Path:
+def _relativize_path(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

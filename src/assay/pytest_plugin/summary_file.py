@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from assay import __version__
 from assay.errors import ConfigError
-from assay.scorers import loaded_files
+from assay.scorers import hash_loaded_files
 from assay.types import (
     Sample,
     create_private,
@@ -26,20 +26,20 @@ from assay.types import (
 )
 
 from .evaluation_record import TOTALS, Record
-from .worker_files import Part
+from .worker_files import StoredTest
 
-FORMAT = 1
+SUMMARY_FORMAT = 1
 
 
-def rows_beside(summary: Path) -> Path:
+def rows_path_of(summary: Path) -> Path:
     """Where the samples of a summary stand."""
     return summary.with_suffix(".jsonl")
 
 
-def write_summary(summary: Path, parts: Sequence[Part], *, root: Path) -> None:
+def write_summary(summary: Path, parts: Sequence[StoredTest], *, root: Path) -> None:
     """Join the parts and write the summary, each file in one piece or not at all."""
-    rows = rows_beside(summary)
-    unfinished = _unfinished(rows)
+    rows = rows_path_of(summary)
+    unfinished = _build_unfinished_path(rows)
     unfinished.unlink(missing_ok=True)
     create_private(unfinished)
     with unfinished.open("r+b") as joined:
@@ -49,16 +49,16 @@ def write_summary(summary: Path, parts: Sequence[Part], *, root: Path) -> None:
     digest = digest_file(unfinished)
     replace_private(unfinished, rows)
     records = [part.record for part in parts]
-    plain = {**_plain(records, root), "code": _code_digests(records, root)}
+    plain = {**_build_summary(records, root), "code": _digest_code(records, root)}
     _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest})
 
 
-def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
+def _build_summary(records: Sequence[Record], root: Path) -> dict[str, Any]:
     scores = [record.score for record in records if record.score is not None]
     return {
-        "format": FORMAT,
+        "format": SUMMARY_FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git_commit": _git_commit(root),
+        "git_commit": _read_git_commit(root),
         "versions": {"assay": __version__, "python": platform.python_version()},
         "score": sum(scores) / len(scores) if scores else None,
         "passed": all(record.passed for record in records),
@@ -66,7 +66,7 @@ def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
         "judged": sum(record.judged for record in records),
         "invalid": sum(record.invalid for record in records),
         "failed": sum(sum(record.failed.values()) for record in records),
-        **{name: _total([getattr(record, name) for record in records]) for name in TOTALS},
+        **{name: _sum_known([getattr(record, name) for record in records]) for name in TOTALS},
         "unknown": {
             name: sum(record.unknown.get(name, 0) for record in records) for name in TOTALS
         },
@@ -74,9 +74,9 @@ def _plain(records: Sequence[Record], root: Path) -> dict[str, Any]:
     }
 
 
-def _code_digests(records: Sequence[Record], root: Path) -> dict[str, str]:
+def _digest_code(records: Sequence[Record], root: Path) -> dict[str, str]:
     """The files of the tests and what they imported from the project, with the sha256 of each."""
-    loaded = loaded_files(root)
+    loaded = hash_loaded_files(root)
     found = {name: digest for name, digest in loaded.items() if not Path(name).is_absolute()}
     files = {Path(record.file) for record in records}
     around = {folder / "conftest.py" for file in files for folder in file.parents}
@@ -87,7 +87,7 @@ def _code_digests(records: Sequence[Record], root: Path) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _total(values: Sequence[float | None]) -> float | None:
+def _sum_known(values: Sequence[float | None]) -> float | None:
     """The sum over what is known; None when nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
@@ -97,7 +97,7 @@ def _write_json(path: Path, plain: dict[str, Any]) -> None:
     write_private(path, f"{json.dumps(plain, indent=2)}\n")
 
 
-def _unfinished(path: Path) -> Path:
+def _build_unfinished_path(path: Path) -> Path:
     # With the process in its name: two sessions may end at the same time.
     return path.with_name(f".{path.name}.{os.getpid()}.new")
 
@@ -123,7 +123,7 @@ def digest_rows(rows: Iterable[object]) -> str:
     return digest.hexdigest()
 
 
-def _git_commit(root: Path) -> str | None:
+def _read_git_commit(root: Path) -> str | None:
     """The commit that was evaluated; None outside a repository."""
     try:
         asked = subprocess.run(
@@ -137,11 +137,11 @@ def _git_commit(root: Path) -> str | None:
 def copy_summary(summary: Path, target: Path) -> None:
     """Make a summary and its samples the baseline at `target`."""
     make_private_folder(target.parent)
-    rows = rows_beside(target)
-    _unfinished(rows).unlink(missing_ok=True)
-    create_private(_unfinished(rows))
-    shutil.copyfile(rows_beside(summary), _unfinished(rows))
-    replace_private(_unfinished(rows), rows)
+    rows = rows_path_of(target)
+    _build_unfinished_path(rows).unlink(missing_ok=True)
+    create_private(_build_unfinished_path(rows))
+    shutil.copyfile(rows_path_of(summary), _build_unfinished_path(rows))
+    replace_private(_build_unfinished_path(rows), rows)
     _write_json(target, {**read_summary(summary), "rows": rows.name})
 
 
@@ -149,7 +149,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     """A summary of a format that is known. Raises `ConfigError` for anything else."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
-        known = plain["format"] == FORMAT
+        known = plain["format"] == SUMMARY_FORMAT
         names = [test["test"] for test in plain["tests"]] if known else []
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
@@ -157,7 +157,7 @@ def read_summary(path: Path) -> dict[str, Any]:
         ) from error
     if not known:
         raise ConfigError(
-            f"has format {plain['format']!r}, not {FORMAT}",
+            f"has format {plain['format']!r}, not {SUMMARY_FORMAT}",
             where=str(path),
             hint="write it anew with --assay-update-baseline",
         )
@@ -168,7 +168,7 @@ def read_summary(path: Path) -> dict[str, Any]:
 
 def check_rows(summary: Path) -> None:
     """Raise `ConfigError` unless the samples beside a summary are the ones it was made from."""
-    rows = rows_beside(summary)
+    rows = rows_path_of(summary)
     if not rows.is_file():
         raise ConfigError(
             "the samples of the summary are not beside it",
@@ -185,10 +185,10 @@ def check_rows(summary: Path) -> None:
 
 def read_rows(summary: Path) -> Iterator[Sample]:
     """The samples of a summary, one at a time."""
-    return read_lines(rows_beside(summary))
+    return read_sample_lines(rows_path_of(summary))
 
 
-def read_lines(rows: Path) -> Iterator[Sample]:
+def read_sample_lines(rows: Path) -> Iterator[Sample]:
     """The samples of a file that has one on each line, one at a time."""
     with rows.open(encoding="utf-8") as file:
         for line in file:

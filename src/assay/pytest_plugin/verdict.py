@@ -7,19 +7,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, RunStopped
-from assay.stats import GateRule, Outcome, Verdict, join_wrapped, judge_gate, plain, plural
+from assay.stats import (
+    GateRule,
+    Outcome,
+    Verdict,
+    clean_text,
+    format_plural,
+    join_wrapped,
+    judge_gate,
+)
 from assay.types import describe_error, error_message, redact
 
 from .assertions import FailedAssertions
-from .decorator import Asked
-from .environment_servers import redactor_for
+from .decorator import EvalOptions
+from .environment_servers import build_token_redactor
 from .evaluation_record import (
     Record,
-    blank_record,
-    count_unknown,
-    failed,
-    with_config,
-    with_numbers,
+    build_blank_record,
+    fill_config,
+    fill_numbers,
+    fill_unknown_counts,
+    mark_failed,
 )
 from .evaluation_run import Evaluation, TestRun
 from .sample_lines import describe_assertions, describe_unscored, describe_worst
@@ -29,25 +37,25 @@ from .source_lines import find_place
 if TYPE_CHECKING:
     import pytest
 
-_LONGEST_LINE = 300
+_MAX_VERDICT_CHARS = 300
 
 
-def run_test(item: "pytest.Function", asked: Asked, evaluations: Evaluations) -> None:
+def run_test(item: "pytest.Function", asked: EvalOptions, evaluations: Evaluations) -> None:
     """Evaluate every sample, record them all, and only then fail the test if it must fail."""
     evaluation = Evaluation(item, asked, evaluations)
-    with _recorded(evaluation) as verdict:
-        verdict.rule = rule_of(asked.threshold)
+    with _record_outcome(evaluation) as verdict:
+        verdict.rule = read_gate_rule(asked.threshold)
         evaluation.run()
     fail_test(item, verdict)
 
 
 async def run_test_in_loop(
-    item: "pytest.Function", asked: Asked, evaluations: Evaluations
+    item: "pytest.Function", asked: EvalOptions, evaluations: Evaluations
 ) -> "TestVerdict":
     """The same for an async function, in the loop that a plugin runs the test in."""
     evaluation = Evaluation(item, asked, evaluations)
-    with _recorded(evaluation) as verdict:
-        verdict.rule = rule_of(asked.threshold)
+    with _record_outcome(evaluation) as verdict:
+        verdict.rule = read_gate_rule(asked.threshold)
         await evaluation.run_in_loop()
     return verdict
 
@@ -79,23 +87,25 @@ class TestVerdict:
 
 
 @contextmanager
-def _recorded(evaluation: Evaluation) -> Iterator[TestVerdict]:
+def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
     """Record a test however it ends. Raises what is no verdict, after recording it."""
     verdict = TestVerdict()
-    with evaluation.evaluations.running(blank_record(evaluation.item, evaluation.asked)):
+    with evaluation.evaluations.running(build_blank_record(evaluation.item, evaluation.asked)):
         try:
             # Before anything is paid for: a rule that no run could be held to raises.
             yield verdict
         except AssayError as error:
             reason = error_message(error)
-            _stop(evaluation, reason)
+            _record_stopped_test(evaluation, reason)
             verdict.problem = f"{evaluation.item.name}: {reason}{_describe_cause(error)}"
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
-            _stop(evaluation, "interrupted" if interrupted else describe_error(error))
+            _record_stopped_test(
+                evaluation, "interrupted" if interrupted else describe_error(error)
+            )
             raise
         else:
-            verdict.problem = _conclude(evaluation, verdict.rule)
+            verdict.problem = _conclude_test(evaluation, verdict.rule)
         if evaluation.function is not None:
             verdict.error = evaluation.function.assertions.error
 
@@ -109,35 +119,35 @@ def _describe_cause(error: AssayError) -> str:
 
 
 def record_setup(
-    item: "pytest.Item", asked: Asked, error: BaseException, evaluations: Evaluations
+    item: "pytest.Item", asked: EvalOptions, error: BaseException, evaluations: Evaluations
 ) -> None:
     """Record a test that never ran because a fixture failed; one that is skipped is no test."""
     import pytest
 
     if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
         reason = f"setup: {describe_error(error)}"
-        evaluations.add(failed(blank_record(item, asked), reason), ())
+        evaluations.add(mark_failed(build_blank_record(item, asked), reason), ())
 
 
 def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None:
     """Make the summary tell the same outcome as pytest: xfail marks, and faults of a teardown."""
     if (xfail := getattr(report, "wasxfail", None)) is not None:
-        evaluations.overrule(report.nodeid, {"passed": True, "xfail": str(xfail)})
+        evaluations.override_outcome(report.nodeid, {"passed": True, "xfail": str(xfail)})
     elif report.failed and report.when != "setup" and evaluations.passed(report.nodeid):
-        reason = plain(redact(report.longreprtext.strip()), _LONGEST_LINE)
+        reason = clean_text(redact(report.longreprtext.strip()), _MAX_VERDICT_CHARS)
         where = "teardown: " if report.when == "teardown" else ""
-        evaluations.overrule(report.nodeid, {"passed": False, "reason": f"{where}{reason}"})
+        evaluations.override_outcome(report.nodeid, {"passed": False, "reason": f"{where}{reason}"})
 
 
-def redact_report(report: "pytest.TestReport", asked: Asked) -> None:
+def redact_report(report: "pytest.TestReport", asked: EvalOptions) -> None:
     """Replace a traceback that quotes a secret by its text without it."""
     shown = str(report.longrepr)
-    token = redactor_for(asked)
+    token = build_token_redactor(asked)
     if (redacted := redact(token.clean(shown))) != shown:
         report.longrepr = redacted
 
 
-def rule_of(threshold: object) -> GateRule | None:
+def read_gate_rule(threshold: object) -> GateRule | None:
     """What a test is held to. Raises `ConfigError` for a rule that nothing could fulfil."""
     if threshold is None:
         return None
@@ -152,29 +162,31 @@ def rule_of(threshold: object) -> GateRule | None:
     return threshold
 
 
-def _stop(evaluation: Evaluation, reason: str) -> None:
+def _record_stopped_test(evaluation: Evaluation, reason: str) -> None:
     """Put a test that did not come to its end into the summary, with what it has."""
     for run in evaluation.runs:
-        record = failed(_record(evaluation, run), reason)
+        record = mark_failed(_build_test_record(evaluation, run), reason)
         evaluation.evaluations.add(record, run.report.samples)
     if not evaluation.runs:
-        blank = blank_record(evaluation.item, evaluation.asked)
-        evaluation.evaluations.add(failed(blank, reason), ())
+        blank = build_blank_record(evaluation.item, evaluation.asked)
+        evaluation.evaluations.add(mark_failed(blank, reason), ())
 
 
-def _record(evaluation: Evaluation, run: TestRun) -> Record:
+def _build_test_record(evaluation: Evaluation, run: TestRun) -> Record:
     asked, spec = evaluation.asked, run.report.spec
     blank = replace(
-        blank_record(evaluation.item, asked, run.endpoint),
+        build_blank_record(evaluation.item, asked, run.endpoint),
         run=run.report.run_id,
-        skipped=plain(run.skipped, _LONGEST_LINE),
+        skipped=clean_text(run.skipped, _MAX_VERDICT_CHARS),
         dataset=spec.dataset,
         dataset_fingerprint=spec.dataset_fingerprint or evaluation.dataset_fingerprint,
     )
     summary = run.report.summary
     asked_a_model = run.config.get("endpoint") is not None or asked.rollout_fn is not None
-    counted = count_unknown(with_numbers(blank, summary), summary, asked_a_model=asked_a_model)
-    return with_config(counted, asked, run.config)
+    counted = fill_unknown_counts(
+        fill_numbers(blank, summary), summary, asked_a_model=asked_a_model
+    )
+    return fill_config(counted, asked, run.config)
 
 
 @dataclass(frozen=True)
@@ -185,11 +197,11 @@ class Judgement:
     problems: list[str]
 
 
-def _conclude(evaluation: Evaluation, rule: GateRule | None) -> str | None:
+def _conclude_test(evaluation: Evaluation, rule: GateRule | None) -> str | None:
     """Record every run of the test; what to fail it for, if anything."""
     lines: list[str] = []
     for run in evaluation.runs:
-        judged = judge(_record(evaluation, run), run, rule, evaluation.evaluations)
+        judged = judge_run(_build_test_record(evaluation, run), run, rule, evaluation.evaluations)
         evaluation.evaluations.add(judged.record, run.report.samples)
         if run.endpoint is None or len(evaluation.runs) == 1:
             evaluation.item.user_properties.extend(judged.record.properties())
@@ -198,14 +210,14 @@ def _conclude(evaluation: Evaluation, rule: GateRule | None) -> str | None:
                 (f"{name}[{run.endpoint}]", value) for name, value in judged.record.properties()
             )
         if judged.problems:
-            name = plain(judged.record.test.rpartition("::")[2], _LONGEST_LINE)
-            lines += [f"{name}: {judged.record.headline()}", *judged.problems]
+            name = clean_text(judged.record.test.rpartition("::")[2], _MAX_VERDICT_CHARS)
+            lines += [f"{name}: {judged.record.format_headline()}", *judged.problems]
     if evaluation.interrupted:
         raise KeyboardInterrupt
     return "\n".join(lines) or None
 
 
-def judge(
+def judge_run(
     record: Record, run: TestRun, rule: GateRule | None, evaluations: Evaluations
 ) -> Judgement:
     """Pass or fail one run, and say why."""
@@ -218,7 +230,7 @@ def judge(
         problems += reasons[-1:]
     if has_invalid(record):
         lines = describe_unscored(run, evaluations)
-        count = plural(record.results - record.judged, "result")
+        count = format_plural(record.results - record.judged, "result")
         reasons.append(lines[0] if len(lines) == 1 else f"without a valid score: {count}")
         problems += lines
     if rule is not None and record.score is not None:
@@ -226,13 +238,13 @@ def judge(
         if misses(verdict):
             problems += join_wrapped(verdict.lines())
             problems += describe_worst(run, evaluations, below=rule.minimum)
-            reasons += [check.text for check in verdict.checks if not _ok(check.outcome)]
+            reasons += [check.text for check in verdict.checks if not _is_passed(check.outcome)]
     if fails_by_assertion(run.assertions, rule):
-        failed_ones = plural(run.assertions.count, "assertion")
+        failed_ones = format_plural(run.assertions.count, "assertion")
         reasons.append(f"{failed_ones} failed, and no threshold says how many may")
         problems += describe_assertions(run, evaluations)
     if reasons:
-        return Judgement(failed(record, "; ".join(reasons)), problems)
+        return Judgement(mark_failed(record, "; ".join(reasons)), problems)
     return Judgement(replace(record, passed=True), [])
 
 
@@ -248,8 +260,8 @@ def fails_by_assertion(assertions: FailedAssertions, rule: GateRule | None) -> b
 
 def misses(verdict: Verdict) -> bool:
     """The gate on the threshold: what could not be told does not pass either."""
-    return not _ok(verdict.outcome)
+    return not _is_passed(verdict.outcome)
 
 
-def _ok(outcome: Outcome) -> bool:
+def _is_passed(outcome: Outcome) -> bool:
     return outcome is Outcome.PASSED

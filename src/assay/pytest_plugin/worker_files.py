@@ -17,11 +17,11 @@ from typing import Any
 
 from assay.types import Sample, make_private_folder, open_private, write_private
 
-from .evaluation_record import Record, failed
+from .evaluation_record import Record, mark_failed
 
 
 @dataclass(frozen=True)
-class Part:
+class StoredTest:
     """One test on disk."""
 
     record: Record
@@ -30,7 +30,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SessionFiles:
     """The parts of one session."""
 
     summary: Path
@@ -39,13 +39,13 @@ class Parts:
 
     @property
     def folder(self) -> Path:
-        return _home(self.summary) / self.session
+        return _sessions_folder_of(self.summary) / self.session
 
     @contextmanager
     def running(self, record: Record) -> Iterator[None]:
         """Leave a note while a test runs: it stays if the process ends in the middle."""
-        note = self._named(".begun")
-        self._put(failed(record, "the process ended while the test ran"), note)
+        note = self._reserve_path(".begun")
+        self._write_record(mark_failed(record, "the process ended while the test ran"), note)
         try:
             yield
         finally:
@@ -54,77 +54,79 @@ class Parts:
 
     def write(self, record: Record, samples: Iterable[Sample]) -> None:
         """Stream the samples of one test to a file; the record behind it makes it whole."""
-        rows = self._named(".jsonl")
+        rows = self._reserve_path(".jsonl")
         with open_private(rows) as file:
             for sample in samples:
                 named = sample.model_copy(update={"test": record.test})
                 file.write(f"{named.to_json()}\n")
-        self._put(record, rows.with_suffix(".json"))
+        self._write_record(record, rows.with_suffix(".json"))
 
     def write_verdict(self, nodeid: str, verdict: dict[str, object]) -> None:
         """Overrule the records of an item: pytest decided otherwise than its samples did."""
-        write_private(self._named(".verdict"), json.dumps({"item": nodeid, "fields": verdict}))
+        write_private(
+            self._reserve_path(".verdict"), json.dumps({"item": nodeid, "fields": verdict})
+        )
 
     def write_reports(self, nodeid: str, reports: list[dict[str, object]]) -> None:
         """Keep the reports of an item for the process that decides about the whole session."""
         text = json.dumps({"item": nodeid, "reports": reports})
-        write_private(self._named(".reports"), text)
+        write_private(self._reserve_path(".reports"), text)
 
     def read_reports(self) -> dict[str, list[dict[str, object]]]:
         """What `write_reports` kept, by item."""
-        found = (json.loads(path.read_text("utf-8")) for path in self._sorted(".reports"))
+        found = (json.loads(path.read_text("utf-8")) for path in self._list_files(".reports"))
         return {each["item"]: each["reports"] for each in found}
 
-    def _sorted(self, *suffixes: str) -> list[Path]:
+    def _list_files(self, *suffixes: str) -> list[Path]:
         """The files of these kinds, earlier ones first."""
         return sorted(path for suffix in suffixes for path in self.folder.glob(f"*{suffix}"))
 
-    def _named(self, suffix: str) -> Path:
+    def _reserve_path(self, suffix: str) -> Path:
         """A new file, whose name no other process takes; later ones come later."""
         make_private_folder(self.folder)
         return self.folder / f"{time.time_ns()}-{os.getpid()}{suffix}"
 
-    def _put(self, record: Record, path: Path) -> None:
+    def _write_record(self, record: Record, path: Path) -> None:
         write_private(path, json.dumps(asdict(record)))
 
-    def read(self) -> list[Part]:
+    def read(self) -> list[StoredTest]:
         """The tests of the session by name. A test that ran again counts as its last time."""
-        found: dict[str, Part] = {}
-        for path in self._sorted(".json", ".begun", ".verdict"):
+        found: dict[str, StoredTest] = {}
+        for path in self._list_files(".json", ".begun", ".verdict"):
             plain = json.loads(path.read_text(encoding="utf-8"))
             if path.suffix == ".verdict":
-                _overrule(found, plain["item"], plain["fields"])
+                _apply_verdict(found, plain["item"], plain["fields"])
                 continue
             record = Record.from_plain(plain)
             if (earlier := found.get(record.test)) is not None:
                 record = replace(record, attempts=earlier.record.attempts + 1)
             whole = path.suffix == ".json"
-            found[record.test] = Part(record, path.with_suffix(".jsonl") if whole else None)
+            found[record.test] = StoredTest(record, path.with_suffix(".jsonl") if whole else None)
         return [found[test] for test in sorted(found)]
 
     def remove(self) -> None:
         """Let go of them, once they are joined."""
         shutil.rmtree(self.folder)
-        home = _home(self.summary)
+        home = _sessions_folder_of(self.summary)
         if not any(home.iterdir()):
             home.rmdir()
 
 
-def _overrule(found: dict[str, Part], nodeid: str, fields: dict[str, Any]) -> None:
+def _apply_verdict(found: dict[str, StoredTest], nodeid: str, fields: dict[str, Any]) -> None:
     for test, part in found.items():
         if part.record.item == nodeid:
             found[test] = replace(part, record=replace(part.record, **fields))
 
 
-def leftovers(summary: Path) -> list[Path]:
+def find_leftovers(summary: Path) -> list[Path]:
     """Folders of sessions that never came to their end: their process is gone."""
-    home = _home(summary)
+    home = _sessions_folder_of(summary)
     if not home.is_dir():
         return []
     return sorted(path for path in home.iterdir() if not _is_running(path.name.partition("-")[0]))
 
 
-def _home(summary: Path) -> Path:
+def _sessions_folder_of(summary: Path) -> Path:
     return summary.with_name(f"{summary.name}.parts")
 
 

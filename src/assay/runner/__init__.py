@@ -8,7 +8,7 @@ __all__ = [
     "EvalConfig",
     "EvalReport",
     "Progress",
-    "Rescoring",
+    "RescoreOptions",
     "Resume",
     "RunSamples",
     "Stop",

@@ -12,19 +12,19 @@ from assay.types import Boundary, Failure, Message, ToolSpec, Usage, redact
 
 FailOnError = bool | float | int | None
 
-_PROBES = 10
+_MAX_PROBES = 10
 """Samples in flight until the first one succeeds."""
 
 _PROBE_S = 1.0
 """Samples that take longer than this without a failure do not hold the others back."""
 
-_SAME = 5
+_MAX_EQUAL_FAILURES = 5
 """This many equal failures and no success: the run is hopeless."""
 
-_ANY = 20
+_MAX_MIXED_FAILURES = 20
 """The same for failures that differ, which may be about their samples."""
 
-_FIXES = {
+_HINTS_BY_BOUNDARY = {
     Boundary.ENDPOINT: "check the endpoint with `assay doctor --model PROVIDER:MODEL`",
     Boundary.ENVIRONMENT: "correct the environment or its factory",
     Boundary.SCORER: "correct the scorer and resume the run: its rollouts are kept",
@@ -85,9 +85,9 @@ class EarlyStop:
             # is faster than an answer.
             alone = boundary is Boundary.ENDPOINT and error.status == 403
             self._forbidden += alone
-            if not alone or self._forbidden == _SAME:
+            if not alone or self._forbidden == _MAX_EQUAL_FAILURES:
                 return error
-        text = _describe(error, failure)
+        text = _describe_sample_error(error, failure)
         if self._is_watching and not self.succeeded and (_is_outage(error) or not self._resumed):
             self._last[boundary] = error, text
             self._boundaries[boundary] += 1
@@ -95,20 +95,20 @@ class EarlyStop:
             if not isinstance(error, TimeoutError):
                 self._kinds[boundary, text] += 1
         if exceeds(self.failed, self._fail_on_error, self._total):
-            return self._too_many(f", the last one at the {boundary}: {text}")
-        if self._kinds[boundary, text] >= _ANY and not self.succeeded:
+            return self._build_too_many_error(f", the last one at the {boundary}: {text}")
+        if self._kinds[boundary, text] >= _MAX_MIXED_FAILURES and not self.succeeded:
             # Samples in flight are not waited for: they would be paid for in vain.
-            return self.hopeless()
+            return self.build_hopeless_error()
         return None
 
     def conclude(self, ended: int) -> RunStopped | None:
         """The same for a share of samples whose number is known only at the end."""
         if self._total is None and exceeds(self.failed, self._fail_on_error, ended):
             self._total = ended
-            return self._too_many("")
+            return self._build_too_many_error("")
         return None
 
-    def _too_many(self, last: str) -> RunStopped:
+    def _build_too_many_error(self, last: str) -> RunStopped:
         of = "" if self._total is None else f" of {self._total}"
         return RunStopped(
             f"the run was stopped by fail_on_error={self._fail_on_error}: {self.failed}{of} "
@@ -119,31 +119,31 @@ class EarlyStop:
     @property
     def is_hopeless(self) -> bool:
         """Whether nothing but failures was seen, and enough of them."""
-        return not self.succeeded and self._hopeless_boundary() is not None
+        return not self.succeeded and self._find_hopeless_boundary() is not None
 
-    def _hopeless_boundary(self) -> Boundary | None:
+    def _find_hopeless_boundary(self) -> Boundary | None:
         for boundary, count in self._boundaries.items():
             same = (n for (side, _), n in self._kinds.items() if side is boundary)
-            if count >= _ANY or max(same, default=0) >= _SAME:
+            if count >= _MAX_MIXED_FAILURES or max(same, default=0) >= _MAX_EQUAL_FAILURES:
                 return boundary
         return None
 
-    def hopeless(self) -> RunStopped:
+    def build_hopeless_error(self) -> RunStopped:
         """The error that ends a hopeless run."""
-        boundary = self._hopeless_boundary()
+        boundary = self._find_hopeless_boundary()
         assert boundary is not None
         (error, text), count = self._last[boundary], self._boundaries[boundary]
         hint = error.hint if isinstance(error, AssayError) else None
         stopped = RunStopped(
             f"the run was stopped: none of the first {count} samples succeeded, all failed at the "
-            f"{boundary}: {text}{_place(error)}",
+            f"{boundary}: {text}{_format_code_location(error)}",
             where=redact(error.where) if isinstance(error, AssayError) and error.where else None,
-            hint=redact(hint) if hint else _FIXES[boundary],
+            hint=redact(hint) if hint else _HINTS_BY_BOUNDARY[boundary],
         )
         stopped.__cause__ = error
         return stopped
 
-    def affords(self, ended: int, in_flight: int) -> bool:
+    def can_afford(self, ended: int, in_flight: int) -> bool:
         """Whether another sample fits below the limit, if those in flight cost the usual."""
         if self._max_cost_usd is None or not in_flight or not ended or self._spent_usd is None:
             return True
@@ -186,7 +186,7 @@ class Admission:
         self._early = early
         self._in_flight = 0
         self._ended = 0
-        self._most: float = _PROBES
+        self._most: float = _MAX_PROBES
         self._changed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -201,8 +201,8 @@ class Admission:
             if early.is_hopeless:
                 # One of those in flight may still succeed: it began before the others failed.
                 if not self._in_flight:
-                    return early.hopeless()
-            elif early.affords(self._ended, self._in_flight) and (
+                    return early.build_hopeless_error()
+            elif early.can_afford(self._ended, self._in_flight) and (
                 early.succeeded or self._in_flight < self._most
             ):
                 break
@@ -265,13 +265,13 @@ def _is_outage(error: BaseException) -> bool:
     return status is None or status in (401, 403, 404, 429) or status >= 500
 
 
-def _describe(error: BaseException, failure: Failure) -> str:
+def _describe_sample_error(error: BaseException, failure: Failure) -> str:
     if isinstance(error, AssayError):
         return redact(error.message)
     return f"{failure.kind}: {failure.message}"
 
 
-def _place(error: BaseException) -> str:
+def _format_code_location(error: BaseException) -> str:
     """Where code of the user's raised, as ` (my_eval.py, line 3)`."""
     frames = extract_tb(error.__traceback__)
     if isinstance(error, AssayError) or not frames:

@@ -13,7 +13,7 @@ from assay.environments import BasicEnvironment, Environment, environment_by_nam
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, ModelClient, parse_model
 from assay.scorers import ScoreFunction
-from assay.stats import checked_bounds
+from assay.stats import check_bounds
 from assay.types import (
     AgentSession,
     Endpoint,
@@ -25,11 +25,11 @@ from assay.types import (
 )
 
 from .fingerprint import Description, describe_callable
-from .seeds import environment_seed, sampling_seed
+from .seeds import derive_environment_seed, derive_sampling_seed
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 EnvironmentFactory = Callable[[Sample], Environment]
-RolloutFunction = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
+SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 
 _ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
 _ENDPOINT_HINT = "give an Endpoint, or a model string such as 'provider:model'"
@@ -73,7 +73,7 @@ class EvalConfig:
     environment_factory: EnvironmentFactory | str | None = None
     """Makes a fresh environment for each rollout; a name such as `gym:FrozenLake-v1` will do."""
 
-    rollout_fn: RolloutFunction | None = None
+    rollout_fn: SampleRollout | None = None
     """Rolls out a sample in place of the turn loop. It gets the client of `endpoint`, None without
     one, and returns the trajectory. The environment is not used."""
 
@@ -127,7 +127,7 @@ class EvalConfig:
         for name in ("score_fn", "prepare_messages", "environment_factory"):
             value = getattr(self, name)
             if value is not None and not (name == "environment_factory" and isinstance(value, str)):
-                _check_takes_a_sample(name, value)
+                _check_takes_sample(name, value)
         unasked = self.endpoint is None and not _ENDPOINT_FOLLOWS.get()
         if self.prepare_messages is not None and unasked:
             raise ConfigError(
@@ -159,14 +159,14 @@ class EvalConfig:
     def _check_numbers(self) -> None:
         for name in ("repeats", "concurrency"):
             value = getattr(self, name)
-            if not _is_number(value, int) or value < 1:
+            if not _is_plain_number(value, int) or value < 1:
                 raise ConfigError(f"{name}={value!r} is not a number above 0", where="EvalConfig")
         for name in ("seed", "max_samples"):
             value = getattr(self, name)
-            if value is not None and not _is_number(value, int):
+            if value is not None and not _is_plain_number(value, int):
                 raise ConfigError(f"{name}={value!r} is not a whole number", where="EvalConfig")
         timeout = self.sample_timeout_s
-        if timeout is not None and not (_is_number(timeout, int | float) and timeout > 0):
+        if timeout is not None and not (_is_plain_number(timeout, int | float) and timeout > 0):
             raise ConfigError(
                 f"sample_timeout_s={timeout!r} is not a number above 0", where="EvalConfig"
             )
@@ -191,11 +191,11 @@ class EvalConfig:
 
     def seed_of(self, sample: Sample, repeat: int) -> int | None:
         """The seed of a rollout's environment: the row's own in every repeat, else from `seed`."""
-        return environment_seed(self.seed, sample, repeat)
+        return derive_environment_seed(self.seed, sample, repeat)
 
     def sampling_seed_of(self, sample: Sample, repeat: int) -> int | None:
         """The seed that the model is asked with: another one for each repeat."""
-        return sampling_seed(self.seed, sample, repeat)
+        return derive_sampling_seed(self.seed, sample, repeat)
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides what a result means, as plain values without secrets.
@@ -205,16 +205,16 @@ class EvalConfig:
         """
         description: dict[str, Any] = {
             "endpoint": None if self.endpoint is None else describe_endpoint(self.endpoint),
-            "score_fn": _described(self.score_fn),
-            "prepare_messages": _described(self.prepare_messages),
-            "environment_factory": _described(self.environment_factory),
+            "score_fn": _describe_setting(self.score_fn),
+            "prepare_messages": _describe_setting(self.prepare_messages),
+            "environment_factory": _describe_setting(self.environment_factory),
             "limits": self.limits.model_dump(),
             "seed": self.seed,
             "sample_timeout_s": self.sample_timeout_s,
         }
         # Only then: a run that was recorded without is known by the same fingerprint.
         if self.rollout_fn is not None:
-            description["rollout_fn"] = _described(self.rollout_fn)
+            description["rollout_fn"] = _describe_setting(self.rollout_fn)
         if self.bounds is not None:
             description["bounds"] = [float(bound) for bound in self.bounds]
         if self.session is not None:
@@ -226,7 +226,7 @@ class EvalConfig:
         return stable_id(self.describe())
 
 
-def _is_number(value: object, kind: Any) -> bool:
+def _is_plain_number(value: object, kind: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -261,23 +261,23 @@ def parse_fail_on_error(text: str) -> bool | int | float:
 
 def check_max_cost(value: object, *, where: str) -> None:
     """Raise `ConfigError` for what is not an amount of money."""
-    if value is None or (_is_number(value, int | float) and 0 < value < math.inf):  # type: ignore[operator]  # a number
+    if value is None or (_is_plain_number(value, int | float) and 0 < value < math.inf):  # type: ignore[operator]  # a number
         return
     raise ConfigError(f"max_cost_usd={value!r} is not a number above 0", where=where)
 
 
 def _check_bounds(bounds: object) -> None:
     pair = bounds if isinstance(bounds, tuple | list) else ()
-    if len(pair) != 2 or not all(_is_number(bound, int | float) for bound in pair):
+    if len(pair) != 2 or not all(_is_plain_number(bound, int | float) for bound in pair):
         raise ConfigError(
             f"bounds={bounds!r} are not the lowest and the highest score possible",
             where="EvalConfig",
             hint="give two numbers, such as bounds=(-1, 1)",
         )
-    checked_bounds((pair[0], pair[1]))
+    check_bounds((pair[0], pair[1]))
 
 
-def _check_takes_a_sample(name: str, function: object) -> None:
+def _check_takes_sample(name: str, function: object) -> None:
     if not callable(function):
         raise ConfigError(f"{name}={function!r} cannot be called", where="EvalConfig")
     if name != "score_fn" and inspect.iscoroutinefunction(function):
@@ -294,5 +294,5 @@ def _check_takes_a_sample(name: str, function: object) -> None:
         ) from None
 
 
-def _described(value: object) -> Description | None:
+def _describe_setting(value: object) -> Description | None:
     return value if value is None or isinstance(value, str) else describe_callable(value)

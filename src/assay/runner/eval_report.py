@@ -73,7 +73,7 @@ class EvalReport:
         return self.summary.score.interval.mean
 
 
-def report_on(
+def build_eval_report(
     run: Run, store: Store, *, reopen: Store | str | Path | None, interrupted: bool
 ) -> EvalReport:
     """Read a run's numbers; its samples stay where they are."""

@@ -12,30 +12,30 @@ from pathlib import Path
 
 from assay.datasets import SampleStream, Source, load_samples
 from assay.errors import ConfigError, RunStopped, StoreError
-from assay.providers import ModelClient, connect, price_of
+from assay.providers import ModelClient, connect, find_price
 from assay.store import (
     SCORER_SETTINGS,
     Run,
     RunSpec,
     RunStatus,
     Store,
-    refuse_other_config,
-    refuse_other_spec,
+    check_resume_spec,
+    check_same_config,
 )
 from assay.types import Sample, stable_id
 
-from .engine import Engine
+from .engine import EvalEngine
 from .eval_config import EvalConfig
-from .eval_report import EvalReport, report_on
-from .gc_tuning import rare_collections
-from .kept_rollouts import KeptRollouts, reused_runs
+from .eval_report import EvalReport, build_eval_report
+from .gc_tuning import reduce_gc_frequency
+from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
-from .rollout_job import Unit, units
-from .run_progress import Oversight, Progress, Stop, Watch
+from .rollout_job import RolloutJob, build_rollout_jobs
+from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .saved_sessions import save_sessions
-from .sent_messages import PromptCheck, checked_samples
+from .sent_messages import PromptCheck, check_each_sample
 
-_LET_IN = 1000
+_YIELD_EVERY = 1000
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ async def evaluate(
     *,
     store: Store | str | Path | None = None,
     resume: Resume | str | None = None,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> EvalReport:
     """Roll out and score every sample, recording each durably as it ends.
@@ -73,48 +73,48 @@ async def evaluate(
     store that cannot be written, and `RunStopped` when nothing succeeds or a limit of the run is
     reached. What was recorded before that is kept, and the run can be resumed.
     """
-    with rare_collections():
+    with reduce_gc_frequency():
         # Everything that can be wrong with the request is found here, before a run begins.
         _check_price(config)
         client = None if config.endpoint is None else connect(config.endpoint, config.client)
-        samples = _streamed(dataset, config)
-        total = _checked_total(samples, config)
-        spec = _spec(samples, config, total)
+        samples = _open_sample_stream(dataset, config)
+        total = _count_samples(samples, config)
+        spec = _build_eval_spec(samples, config, total)
         expected = Progress(total=None if total is None else total * config.repeats)
-        oversight = Oversight(expected, watch, stop or Stop())
+        oversight = RunControl(expected, watch, stop or Stop())
         create = resume is None
         opened = store if isinstance(store, Store) else Store.open(store, create=create)
         try:
             given = Resume(resume) if isinstance(resume, str) else resume
-            checks = [] if given is None else _prompt_checks(opened, spec, given, config)
+            checks = [] if given is None else _build_prompt_checks(opened, spec, given, config)
             read = await _check_prompts(checks, samples, config) if checks else samples
             del checks  # 16 bytes for each recorded sample
-            run = _begin(opened, spec, given, config)
+            run = _start_eval_run(opened, spec, given, config)
 
-            def todo(done: Container[str]) -> Iterator[Unit]:
-                left = units(iter(read), config, run, done)
+            def todo(done: Container[str]) -> Iterator[RolloutJob]:
+                left = build_rollout_jobs(iter(read), config, run, done)
                 is_fresh = run.is_new and run.spec.reuses is None
                 reuses = config.rolls_out and not is_fresh
-                return KeptRollouts(run, opened).filled(left) if reuses else left
+                return KeptRollouts(run, opened).fill_kept(left) if reuses else left
 
-            await work_through(run, todo, config, client=client, oversight=oversight)
+            await execute_jobs(run, todo, config, client=client, oversight=oversight)
             if config.save_sessions:
                 save_sessions(run, opened, config)
             interrupted = oversight.stop.requested
-            report = report_on(run, opened, reopen=store, interrupted=interrupted)
+            report = build_eval_report(run, opened, reopen=store, interrupted=interrupted)
             return replace(report, skipped=samples.skipped)
         finally:
             if opened is not store:
                 opened.close()
 
 
-async def work_through(
+async def execute_jobs(
     run: Run,
-    todo: Callable[[Container[str]], Iterator[Unit]],
+    todo: Callable[[Container[str]], Iterator[RolloutJob]],
     config: EvalConfig,
     *,
     client: ModelClient | None,
-    oversight: Oversight,
+    oversight: RunControl,
 ) -> None:
     """Do what is not done yet, and say in the store how the run ended."""
     # Asking a set in C whether it holds nothing is cheaper.
@@ -122,10 +122,10 @@ async def work_through(
     status: RunStatus | None = "interrupted"
     try:
         if not run.is_new:
-            oversight.progress.go_on_from(len(done), run.totals)
-            oversight = replace(oversight, spent_usd=_spent(run, config))
-        async with _closing(client), run.writer() as writer:
-            await Engine(config, client, writer, oversight).run(todo(done))
+            oversight.progress.resume_from(len(done), run.totals)
+            oversight = replace(oversight, spent_usd=_read_resumed_cost(run, config))
+        async with _close_client_after(client), run.writer() as writer:
+            await EvalEngine(config, client, writer, oversight).run(todo(done))
         if not oversight.stop.requested:
             status = "completed"
     except Exception as error:
@@ -141,7 +141,7 @@ async def work_through(
                 run.finish(status)
 
 
-def _spent(run: Run, config: EvalConfig) -> float:
+def _read_resumed_cost(run: Run, config: EvalConfig) -> float:
     """What a resumed run has cost. Raises `ConfigError` if there is a limit and it is unknown."""
     if config.max_cost_usd is None:
         return 0.0
@@ -161,7 +161,7 @@ def _check_price(config: EvalConfig) -> None:
     endpoint = config.endpoint
     if config.max_cost_usd is None or endpoint is None:
         return
-    if price_of(endpoint, config.client.prices) is None:
+    if find_price(endpoint, config.client.prices) is None:
         model = f"{endpoint.provider}:{endpoint.model}"
         raise ConfigError(
             f"max_cost_usd={config.max_cost_usd:g} cannot be kept: the price of {model!r} is "
@@ -173,7 +173,7 @@ def _check_price(config: EvalConfig) -> None:
 
 
 @asynccontextmanager
-async def _closing(client: ModelClient | None) -> AsyncIterator[None]:
+async def _close_client_after(client: ModelClient | None) -> AsyncIterator[None]:
     try:
         yield
     finally:
@@ -181,7 +181,7 @@ async def _closing(client: ModelClient | None) -> AsyncIterator[None]:
             await client.close()
 
 
-def _streamed(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
+def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
     if not isinstance(dataset, SampleStream):
         return load_samples(dataset, config.max_samples)
     if config.max_samples is not None:
@@ -193,7 +193,7 @@ def _streamed(dataset: Source | SampleStream, config: EvalConfig) -> SampleStrea
     return dataset
 
 
-def _checked_total(samples: SampleStream, config: EvalConfig) -> int | None:
+def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     """How many samples there are. Reads all of a file before anything is paid for."""
     pays = config.endpoint is not None and config.endpoint.provider != "mock"
     if samples.file is not None and pays:
@@ -201,32 +201,32 @@ def _checked_total(samples: SampleStream, config: EvalConfig) -> int | None:
     return samples.total
 
 
-def _spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
+def _build_eval_spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
     description = config.describe()
     return RunSpec(
-        id=new_run_id(config.name),
+        id=create_run_id(config.name),
         name=config.name,
         config=description,
         config_fingerprint=stable_id(description),
         dataset=samples.name,
-        dataset_fingerprint=None if samples.file is None else _digest(samples.file),
+        dataset_fingerprint=None if samples.file is None else _digest_dataset_file(samples.file),
         total=total,
         repeats=config.repeats,
     )
 
 
-def new_run_id(name: str) -> str:
+def create_run_id(name: str) -> str:
     """A name that tells what and when, and that no other run has."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "eval"
     return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def _digest(path: Path) -> str:
+def _digest_dataset_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _prompt_checks(
+def _build_prompt_checks(
     store: Store, spec: RunSpec, resume: Resume, config: EvalConfig
 ) -> list[PromptCheck]:
     """What compares the prompts of a run with today's. Raises `ConfigError` for another run.
@@ -235,9 +235,9 @@ def _prompt_checks(
     """
     run = store.run(resume.run_id)
     if resume.rescore:
-        _refuse_other_rollouts(run.spec, spec, config)
+        _check_same_rollouts(run.spec, spec, config)
     else:
-        refuse_other_spec(
+        check_resume_spec(
             run.spec,
             spec,
             allow_changed_dataset=resume.allow_changed_dataset,
@@ -247,7 +247,7 @@ def _prompt_checks(
     only_rows = config.prepare_messages is None and resume.allow_changed_dataset
     if not config.rolls_out or not resume.check_prompts or only_rows:
         return []
-    return [PromptCheck(each, config) for each in reused_runs(run, store)]
+    return [PromptCheck(each, config) for each in iterate_reused_runs(run, store)]
 
 
 async def _check_prompts(
@@ -257,27 +257,27 @@ async def _check_prompts(
 
     A stream that can be read only once is checked while the run reads it.
     """
-    checked = checked_samples(samples, checks)
+    checked = check_each_sample(samples, checks)
     if samples.reads_once:
         return checked
     for number, _ in enumerate(checked):
-        if number % _LET_IN == 0:
+        if number % _YIELD_EVERY == 0:
             await asyncio.sleep(0)  # a signal may ask to stop
     await check_opening(checks[0], config)
     return samples
 
 
-def _refuse_other_rollouts(stored: RunSpec, given: RunSpec, config: EvalConfig) -> None:
+def _check_same_rollouts(stored: RunSpec, given: RunSpec, config: EvalConfig) -> None:
     if not config.rolls_out:
         raise ConfigError(
             "nothing is rolled out without an endpoint, and nothing can be reused",
             where="Resume(rescore=True)",
             hint="start a new run",
         )
-    refuse_other_config(stored, given, ignore=SCORER_SETTINGS)
+    check_same_config(stored, given, ignore=SCORER_SETTINGS)
 
 
-def _begin(store: Store, spec: RunSpec, resume: Resume | None, config: EvalConfig) -> Run:
+def _start_eval_run(store: Store, spec: RunSpec, resume: Resume | None, config: EvalConfig) -> Run:
     if resume is not None and resume.rescore:
         return store.start_run(replace(spec, reuses=store.run(resume.run_id).id))
     return start_or_resume(store, spec, resume, allow_changed_scorer=config.rolls_out)

@@ -29,18 +29,18 @@ from assay.types import Endpoint, describe_endpoint
 
 Description = str | dict[str, Any]
 
-MOST_VALUES = 50_000
+MAX_DESCRIBED_VALUES = 50_000
 """A callable that holds a whole dataset is told by how much of it there is."""
 
-_DEEPEST = 8
-_SECRET_NAME = re.compile(
+_MAX_DESCRIBED_DEPTH = 8
+_SECRET_PARAMETER = re.compile(
     r"api_?key|secret|passw|credential|bearer|cookie|authori[sz]ation"
     r"|(^|\.)_*token$|(access|api|auth|hf|refresh|session)_?token",
     re.IGNORECASE,
 )
-_USER_OF_AN_ADDRESS = re.compile(r"//[^/\s]*@")
-_KEYS = Redactor(())
-_BY_TEXT = (PurePath, Decimal, date, timedelta, UUID, range)
+_URL_USER = re.compile(r"//[^/\s]*@")
+_KEY_REDACTOR = Redactor(())
+_TEXT_TYPES = (PurePath, Decimal, date, timedelta, UUID, range)
 
 
 def describe_callable(value: object) -> Description:
@@ -52,21 +52,21 @@ def describe_callable(value: object) -> Description:
     An object stays what it was when it was first described: a scorer that counts its calls, or
     collects what it saw, is no other scorer when a run is resumed.
     """
-    reference, description = _known.get(id(value), (None, ""))
+    reference, description = _descriptions.get(id(value), (None, ""))
     if reference is not None and reference() is value:
         return description
     description = _Describer().describe(value)
     with suppress(TypeError):  # an instance with slots alone cannot be referred to like this
-        forget = partial(_forget, id(value))
-        _known[id(value)] = ref(value, forget), description
+        forget = partial(_forget_description, id(value))
+        _descriptions[id(value)] = ref(value, forget), description
     return description
 
 
-_known: "dict[int, tuple[ref[object], Description]]" = {}
+_descriptions: "dict[int, tuple[ref[object], Description]]" = {}
 
 
-def _forget(place: int, reference: object) -> None:
-    _known.pop(place, None)
+def _forget_description(place: int, reference: object) -> None:
+    _descriptions.pop(place, None)
 
 
 class _Describer:
@@ -76,7 +76,7 @@ class _Describer:
     """
 
     def __init__(self) -> None:
-        self._left = MOST_VALUES
+        self._left = MAX_DESCRIBED_VALUES
         self._depth = 0
         self._passed_over = 0
         self._names: dict[int, str] = {}
@@ -84,53 +84,63 @@ class _Describer:
     def describe(self, value: Any) -> Description:
         """What a callable is."""
         self._left -= 1
-        if self._depth > _DEEPEST or self._left <= 0:
-            return self._not_looked_into(_kind(value))
+        if self._depth > _MAX_DESCRIBED_DEPTH or self._left <= 0:
+            return self._format_skipped(_format_type_name(value))
         self._depth += 1
         try:
             if isinstance(value, partial):
                 numbered = {str(place): each for place, each in enumerate(value.args)}
-                return self._with(self.describe(value.func), {**numbered, **value.keywords})
+                return self._add_parameters(
+                    self.describe(value.func), {**numbered, **value.keywords}
+                )
             wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
             if wrapped is not None and not isinstance(value, type):
                 # It goes by the name of what it wraps. The callables it has are how it does so.
-                own = _closure(value) if isinstance(value, FunctionType) else _attributes(value)
+                own = (
+                    _collect_closure(value)
+                    if isinstance(value, FunctionType)
+                    else _collect_attributes(value)
+                )
                 values = {name: each for name, each in own.items() if not callable(each)}
-                return self._with(self.describe(wrapped), values)
-            return self._with(self._named(value), _parameters(value))
+                return self._add_parameters(self.describe(wrapped), values)
+            return self._add_parameters(self._describe_name(value), _collect_parameters(value))
         finally:
             self._depth -= 1
 
-    def _named(self, value: Any) -> str:
+    def _describe_name(self, value: Any) -> str:
         """A callable by its name and a digest of its source, where that can be read."""
         function = value if hasattr(value, "__qualname__") else type(value)
         # Finding the source of a class takes a while, and a model has a hundred layers of one.
         if id(function) not in self._names:
-            self._names[id(function)] = _name_and_source(function)
+            self._names[id(function)] = _describe_function_source(function)
         return self._names[id(function)]
 
-    def _with(self, function: Description, parameters: Mapping[str, object]) -> Description:
+    def _add_parameters(
+        self, function: Description, parameters: Mapping[str, object]
+    ) -> Description:
         if not parameters:
             return function
-        given = {name: self._parameter(name, parameters[name]) for name in sorted(parameters)}
+        given = {
+            name: self._describe_parameter(name, parameters[name]) for name in sorted(parameters)
+        }
         return {"function": function, "with": given}
 
-    def _parameter(self, name: str, value: object) -> Description:
+    def _describe_parameter(self, name: str, value: object) -> Description:
         if _is_secret(name):
             return "withheld"
         if callable(value):
             return self.describe(value)
-        text = self._plain(value)
+        text = self._format_plain(value)
         if text is None:
-            return _kind(value)
+            return _format_type_name(value)
         return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:8]
 
-    def _plain(self, value: object) -> str | None:
+    def _format_plain(self, value: object) -> str | None:
         """One spelling for equal plain values; None for any other value."""
         if value is None or isinstance(value, bool):
             return str(value)
         if isinstance(value, Enum):
-            return f"{_kind(value)}.{value.name}"
+            return f"{_format_type_name(value)}.{value.name}"
         if isinstance(value, int):
             return int.__format__(value, "#x")  # in decimals, a long one is refused
         # Subclasses, such as those of numpy, have a `repr` of their own.
@@ -138,17 +148,17 @@ class _Describer:
             if isinstance(value, kind):
                 return kind.__repr__(value)
         if isinstance(value, str):
-            return ascii(_USER_OF_AN_ADDRESS.sub("//", _KEYS.clean(value)))
+            return ascii(_URL_USER.sub("//", _KEY_REDACTOR.clean(value)))
         if isinstance(value, re.Pattern):
-            return f"{self._plain(value.pattern)} {value.flags}"
-        if isinstance(value, _BY_TEXT):
-            return f"{_kind(value)} {value}"
-        held = _held(value)
-        return None if held is None else self._contained(*held)
+            return f"{self._format_plain(value.pattern)} {value.flags}"
+        if isinstance(value, _TEXT_TYPES):
+            return f"{_format_type_name(value)} {value}"
+        held = _unpack_container(value)
+        return None if held is None else self._format_container(*held)
 
-    def _contained(self, kind: str, held: "_Container") -> str:
-        if self._depth > _DEEPEST or len(held) > self._left:
-            return self._not_looked_into(f"{kind} of {len(held)}")
+    def _format_container(self, kind: str, held: "_Container") -> str:
+        if self._depth > _MAX_DESCRIBED_DEPTH or len(held) > self._left:
+            return self._format_skipped(f"{kind} of {len(held)}")
         self._left -= len(held)
         self._depth += 1
         passed_over = self._passed_over
@@ -156,10 +166,11 @@ class _Describer:
             if isinstance(held, dict):
                 pairs = ((name, each) for name, each in held.items() if not _is_secret(name))
                 texts = sorted(
-                    f"{self._element(key)}: {self._element(each)}" for key, each in pairs
+                    f"{self._format_element(key)}: {self._format_element(each)}"
+                    for key, each in pairs
                 )
             else:
-                texts = [self._element(each) for each in held]
+                texts = [self._format_element(each) for each in held]
         finally:
             self._depth -= 1
         if not isinstance(held, Set):
@@ -167,23 +178,23 @@ class _Describer:
         # The order of a set is another one in each process, and so is what of it was read.
         if self._passed_over > passed_over:
             self._left = 0
-            return self._not_looked_into(f"{kind} of {len(held)}")
+            return self._format_skipped(f"{kind} of {len(held)}")
         return f"{kind}({', '.join(sorted(texts))})"
 
-    def _not_looked_into(self, what: str) -> str:
+    def _format_skipped(self, what: str) -> str:
         self._passed_over += 1
         return f"{what}, not looked into"
 
-    def _element(self, value: object) -> str:
+    def _format_element(self, value: object) -> str:
         if callable(value):
             return json.dumps(self.describe(value), sort_keys=True)
-        return self._plain(value) or _kind(value)
+        return self._format_plain(value) or _format_type_name(value)
 
 
 _Container = dict[Any, Any] | list[Any] | tuple[Any, ...] | Set[Any]
 
 
-def _held(value: object) -> tuple[str, _Container] | None:
+def _unpack_container(value: object) -> tuple[str, _Container] | None:
     """What a plain value of several parts holds, and what kind it is of."""
     if isinstance(value, dict):
         return "dict", value
@@ -194,21 +205,23 @@ def _held(value: object) -> tuple[str, _Container] | None:
     if isinstance(value, Endpoint):
         return "Endpoint", describe_endpoint(value)
     if isinstance(value, BaseModel):
-        return _kind(value), {**vars(value), **(value.model_extra or {})}
+        return _format_type_name(value), {**vars(value), **(value.model_extra or {})}
     if is_dataclass(value):
-        return _kind(value), {each.name: getattr(value, each.name, None) for each in fields(value)}
+        return _format_type_name(value), {
+            each.name: getattr(value, each.name, None) for each in fields(value)
+        }
     return None
 
 
 def _is_secret(name: object) -> bool:
-    return isinstance(name, str) and _SECRET_NAME.search(name) is not None
+    return isinstance(name, str) and _SECRET_PARAMETER.search(name) is not None
 
 
-def _kind(value: object) -> str:
+def _format_type_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _name_and_source(function: Any) -> str:
+def _describe_function_source(function: Any) -> str:
     name = f"{function.__module__}.{function.__qualname__}"
     try:
         source = inspect.getsource(function)
@@ -217,28 +230,28 @@ def _name_and_source(function: Any) -> str:
     return f"{name} {hashlib.sha256(source.encode()).hexdigest()[:12]}"
 
 
-def _parameters(value: Any) -> dict[str, object]:
+def _collect_parameters(value: Any) -> dict[str, object]:
     if isinstance(value, MethodType):
-        return {**_closure(value.__func__), **_of_instance(value.__self__)}
+        return {**_collect_closure(value.__func__), **_collect_instance_attributes(value.__self__)}
     if isinstance(value, BuiltinMethodType):
         return (
             {} if isinstance(value.__self__, ModuleType | type | None) else {"self": value.__self__}
         )
     if isinstance(value, FunctionType):
         # One that was given another name than its own says with it all there is to say.
-        return _closure(value) if value.__qualname__ == value.__code__.co_qualname else {}
-    return {} if hasattr(value, "__qualname__") else _attributes(value)
+        return _collect_closure(value) if value.__qualname__ == value.__code__.co_qualname else {}
+    return {} if hasattr(value, "__qualname__") else _collect_attributes(value)
 
 
-def _of_instance(instance: object) -> dict[str, object]:
+def _collect_instance_attributes(instance: object) -> dict[str, object]:
     """What a method is called on."""
     if isinstance(instance, type):
         return {"self": instance}
-    attributes = _attributes(instance)
+    attributes = _collect_attributes(instance)
     return {"self": type(instance), **{f"self.{name}": attributes[name] for name in attributes}}
 
 
-def _closure(function: Any) -> dict[str, object]:
+def _collect_closure(function: Any) -> dict[str, object]:
     """What a function has from where it was made."""
     found: dict[str, object] = {}
     if not isinstance(function, FunctionType):
@@ -258,7 +271,7 @@ def _closure(function: Any) -> dict[str, object]:
     return found
 
 
-def _attributes(instance: object) -> dict[str, object]:
+def _collect_attributes(instance: object) -> dict[str, object]:
     found: dict[str, object] = {}
     for kind in type(instance).__mro__:
         for name, member in vars(kind).items():

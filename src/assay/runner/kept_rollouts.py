@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from assay.errors import ConfigError
-from assay.store import DoneKeys, Kept, Run, Store, sample_key
+from assay.store import DoneKeys, KeptRollout, Run, Store, sample_key
 
-from .rollout_job import Unit
+from .rollout_job import RolloutJob
 
 
 class KeptRollouts:
@@ -16,17 +16,17 @@ class KeptRollouts:
 
     def __init__(self, run: Run, store: Store) -> None:
         self._runs: list[tuple[Run, list[DoneKeys]]] = []
-        for each in reused_runs(run, store):
+        for each in iterate_reused_runs(run, store):
             known = [each.kept_keys()]
             self._runs.append((each, known if each is run else [each.done(), *known]))
 
-    def filled(self, todo: Iterator[Unit]) -> Iterator[Unit]:
+    def fill_kept(self, todo: Iterator[RolloutJob]) -> Iterator[RolloutJob]:
         """The same units, with the rollouts that are there already."""
         for unit in todo:
-            unit.kept = self._find(unit)
+            unit.kept = self._find_kept(unit)
             yield unit
 
-    def _find(self, unit: Unit) -> Kept | None:
+    def _find_kept(self, unit: RolloutJob) -> KeptRollout | None:
         for run, known in self._runs:
             key = sample_key(run.id, unit.sample_id, unit.repeat, run.key_fingerprint)
             if any(key in keys for keys in known) and (kept := run.kept(key)) is not None:
@@ -34,7 +34,7 @@ class KeptRollouts:
         return None
 
 
-def reused_runs(run: Run, store: Store) -> Iterator[Run]:
+def iterate_reused_runs(run: Run, store: Store) -> Iterator[Run]:
     """A run, the one whose rollouts it reuses, and so on."""
     yield run
     while run.spec.reuses is not None:

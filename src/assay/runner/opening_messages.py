@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from pydantic_core import to_json
 
-from assay.environments import checked_all
+from assay.environments import check_items
 from assay.errors import ConfigError
 from assay.types import Message, Sample, ToolSpec
 
@@ -18,8 +18,8 @@ from .eval_config import EvalConfig
 from .rollout_job import copy_sample
 from .sent_messages import PromptCheck, digest_messages, prepare_messages
 
-_OPEN_S = 30.0
-_CLOSE_S = 10.0
+_OPENING_TIMEOUT_S = 30.0
+_CLOSING_TIMEOUT_S = 10.0
 
 
 async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
@@ -35,9 +35,9 @@ async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
     if kept is None or first is None or first.message_index is None:
         return
     tools = (kept.trajectory.model_extra or {}).get("tools", [])
-    recorded = _digest(kept.trajectory.messages[: first.message_index], tools)
-    now = await _open(config, sample, repeat)
-    if now is None or now == recorded or now != await _open(config, sample, repeat):
+    recorded = _digest_messages_and_tools(kept.trajectory.messages[: first.message_index], tools)
+    now = await _digest_opening(config, sample, repeat)
+    if now is None or now == recorded or now != await _digest_opening(config, sample, repeat):
         return
     raise ConfigError(
         f"the environment opens sample {sample.id!r} with other messages or tools than when the "
@@ -47,7 +47,7 @@ async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
     )
 
 
-async def _open(config: EvalConfig, sample: Sample, repeat: int) -> str | None:
+async def _digest_opening(config: EvalConfig, sample: Sample, repeat: int) -> str | None:
     """A digest of what a model would be sent first; None when the environment does not open."""
     own = copy_sample(sample, repeat) if config.repeats > 1 else sample.model_copy(deep=True)
     # Whatever breaks here breaks in the run as well, and is attributed there.
@@ -55,19 +55,19 @@ async def _open(config: EvalConfig, sample: Sample, repeat: int) -> str | None:
         messages = prepare_messages(config, own)
         environment = config.make_environment(own)
         try:
-            async with asyncio.timeout(config.sample_timeout_s or _OPEN_S):
+            async with asyncio.timeout(config.sample_timeout_s or _OPENING_TIMEOUT_S):
                 opening = await environment.open(seed=config.seed_of(own, repeat))
-            messages.extend(checked_all(Message, opening or (), "open"))
-            specs = checked_all(ToolSpec, environment.tools or (), "tools")
+            messages.extend(check_items(Message, opening or (), "open"))
+            specs = check_items(ToolSpec, environment.tools or (), "tools")
         finally:
-            async with asyncio.timeout(_CLOSE_S):
+            async with asyncio.timeout(_CLOSING_TIMEOUT_S):
                 await environment.close()
-        return _digest(
+        return _digest_messages_and_tools(
             messages, [spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]
         )
     return None
 
 
-def _digest(messages: list[Message], tools: object) -> str:
+def _digest_messages_and_tools(messages: list[Message], tools: object) -> str:
     listed = to_json(tools, inf_nan_mode="constants")
     return f"{digest_messages(messages)} {blake2b(listed, digest_size=16).hexdigest()}"

@@ -40,7 +40,7 @@ class RecordingClient:
     async def close(self) -> None:
         """Leave the client open: other rollouts use it."""
 
-    def boundary_of(self, error: BaseException) -> Boundary | None:
+    def find_boundary(self, error: BaseException) -> Boundary | None:
         """`ENDPOINT` for an error that came from a model call; None for any other."""
         cancelled = isinstance(error, asyncio.CancelledError)
         # A cancellation is another object in each task that it passes through.

@@ -10,15 +10,15 @@ from assay.store import ResultRow, Run, RunSpec, Store, sample_key
 from assay.types import Boundary, Sample, stable_id
 
 from .eval_config import EvalConfig
-from .eval_report import EvalReport, report_on
-from .evaluation import Resume, new_run_id, start_or_resume, work_through
-from .gc_tuning import rare_collections
-from .rollout_job import Unit
-from .run_progress import Oversight, Progress, Stop, Watch
+from .eval_report import EvalReport, build_eval_report
+from .evaluation import Resume, create_run_id, execute_jobs, start_or_resume
+from .gc_tuning import reduce_gc_frequency
+from .rollout_job import RolloutJob
+from .run_progress import Progress, ProgressCallback, RunControl, Stop
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rescoring:
+class RescoreOptions:
     """Which rollouts are scored again, and how."""
 
     name: str | None = None
@@ -49,8 +49,8 @@ async def rescore(
     score_fn: ScoreFunction,
     *,
     store: Store | str | Path | None = None,
-    how: Rescoring | None = None,
-    watch: Watch | None = None,
+    how: RescoreOptions | None = None,
+    watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> EvalReport:
     """Score the rollouts of a run again, as a new run. Samples whose scorer failed are among them.
@@ -58,7 +58,7 @@ async def rescore(
     Each result is recorded once, as it comes: after `stop`, or a killed process, the run can be
     resumed.
     """
-    how, stop = how or Rescoring(), stop or Stop()
+    how, stop = how or RescoreOptions(), stop or Stop()
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
     try:
         old = opened.run(run_id)
@@ -66,29 +66,29 @@ async def rescore(
         config = EvalConfig(
             score_fn=score_fn, name=name, concurrency=how.concurrency, bounds=how.bounds
         )
-        total = sum(1 for _ in _chosen(old, how))
+        total = sum(1 for _ in _select_results(old, how))
         if not total:
             raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")
-        spec = _spec(old, config, total)
+        spec = _build_rescore_spec(old, config, total)
         run = start_or_resume(opened, spec, how.resume, allow_changed_scorer=True)
 
-        def todo(done: Container[str]) -> Iterator[Unit]:
-            return _stripped(old, run, how, done)
+        def todo(done: Container[str]) -> Iterator[RolloutJob]:
+            return _build_rescore_jobs(old, run, how, done)
 
         progress = Progress(total=total)
-        oversight = Oversight(progress, watch, stop, stops_early=how.stops_early)
-        with rare_collections():
-            await work_through(run, todo, config, client=None, oversight=oversight)
-        return report_on(run, opened, reopen=store, interrupted=stop.requested)
+        oversight = RunControl(progress, watch, stop, stops_early=how.stops_early)
+        with reduce_gc_frequency():
+            await execute_jobs(run, todo, config, client=None, oversight=oversight)
+        return build_eval_report(run, opened, reopen=store, interrupted=stop.requested)
     finally:
         if opened is not store:
             opened.close()
 
 
-def _spec(old: Run, config: EvalConfig, total: int) -> RunSpec:
+def _build_rescore_spec(old: Run, config: EvalConfig, total: int) -> RunSpec:
     description = {**config.describe(), "rescored": old.id}
     return RunSpec(
-        id=new_run_id(config.name),
+        id=create_run_id(config.name),
         name=config.name,
         config=description,
         config_fingerprint=stable_id(description),
@@ -99,7 +99,7 @@ def _spec(old: Run, config: EvalConfig, total: int) -> RunSpec:
     )
 
 
-def _chosen(old: Run, how: Rescoring) -> Iterator[tuple[int, ResultRow]]:
+def _select_results(old: Run, how: RescoreOptions) -> Iterator[tuple[int, ResultRow]]:
     """The results that are scored again, with their place among all of the run."""
     samples, last = 0, None
     for place, row in enumerate(old.results()):
@@ -112,18 +112,20 @@ def _chosen(old: Run, how: Rescoring) -> Iterator[tuple[int, ResultRow]]:
         yield place, row
 
 
-def _stripped(old: Run, new: Run, how: Rescoring, done: Container[str]) -> Iterator[Unit]:
+def _build_rescore_jobs(
+    old: Run, new: Run, how: RescoreOptions, done: Container[str]
+) -> Iterator[RolloutJob]:
     """The rollouts of `old` that are not done yet, without what was said of them."""
     fingerprint = new.key_fingerprint
     samples = enumerate(old.samples())
-    for place, row in _chosen(old, how):
+    for place, row in _select_results(old, how):
         sample = next(sample for number, sample in samples if number == place)
         key = sample_key(new.id, row.sample_id, row.repeat, fingerprint)
         if key not in done:
-            yield Unit(_bare(sample, row), row.repeat, key, sample.id)
+            yield RolloutJob(_strip_score(sample, row), row.repeat, key, sample.id)
 
 
-def _bare(sample: Sample, row: ResultRow) -> Sample:
+def _strip_score(sample: Sample, row: ResultRow) -> Sample:
     if row.boundary in (None, Boundary.SCORER):
         sample.failure = None
     sample.score = None

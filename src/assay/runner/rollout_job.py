@@ -4,14 +4,14 @@ from collections.abc import Container, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
-from assay.store import Kept, Run, sample_key
+from assay.store import KeptRollout, Run, sample_key
 from assay.types import Boundary, Sample
 
 from .eval_config import EvalConfig
 
 
 @dataclass(slots=True)
-class Unit:
+class RolloutJob:
     """One rollout to do."""
 
     sample: Sample
@@ -23,23 +23,23 @@ class Unit:
     prompt_digest: str | None = None
     """Of the messages that the agent was sent first; None until then."""
 
-    kept: Kept | None = None
+    kept: KeptRollout | None = None
     """A rollout of this sample that was paid for, and is to be scored only."""
 
     waited_for: Boundary | None = None
     """Where a rollout by `rollout_fn` broke; None where that is not known."""
 
 
-def units(
+def build_rollout_jobs(
     samples: Iterator[Sample], config: EvalConfig, run: Run, done: Container[str]
-) -> Iterator[Unit]:
+) -> Iterator[RolloutJob]:
     """The rollouts that are not recorded yet."""
     run_id, fingerprint = run.id, run.key_fingerprint
     if config.repeats == 1:
         for sample in samples:
             key = sample_key(run_id, sample.id, 0, fingerprint)
             if key not in done:
-                yield Unit(sample, 0, key, sample.id)
+                yield RolloutJob(sample, 0, key, sample.id)
         return
     places = run.places()
     for sample in samples:
@@ -48,7 +48,7 @@ def units(
         if left and places is not None:
             sample.index = places.of(keys, sample.index)
         for repeat, key in left:
-            yield Unit(copy_sample(sample, repeat), repeat, key, sample.id)
+            yield RolloutJob(copy_sample(sample, repeat), repeat, key, sample.id)
 
 
 def copy_sample(sample: Sample, repeat: int) -> Sample:

@@ -53,7 +53,7 @@ class Progress:
         left = self.total - self.already_done - self.done - self.failed
         return max(left, 0) / self.rate
 
-    def go_on_from(self, done: int, totals: Totals) -> None:
+    def resume_from(self, done: int, totals: Totals) -> None:
         """Begin with what the run had when it was resumed."""
         self.already_done = done
         self.not_judged = totals.invalid
@@ -74,7 +74,7 @@ class Progress:
             self.cost_usd += cost_usd
 
 
-Watch = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 """Called after each sample is recorded, from the event loop: it must be quick."""
 
 
@@ -101,11 +101,11 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Oversight:
+class RunControl:
     """How a run is watched and stopped."""
 
     progress: Progress
-    watch: Watch | None
+    watch: ProgressCallback | None
     stop: Stop
     spent_usd: float = 0.0
     """What the run had cost when it was resumed."""

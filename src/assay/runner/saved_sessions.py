@@ -15,29 +15,29 @@ def save_sessions(run: Run, store: Store, config: EvalConfig) -> None:
         return
     for sample in run.samples():
         if sample.trajectory is not None and sample.trajectory.messages:
-            session = _session_of(sample, run.id, config)
-            if not _was_continued(session, store):
+            session = _build_rollout_session(sample, run.id, config)
+            if not _is_continued(session, store):
                 store.save_session(session)
 
 
-def _was_continued(session: AgentSession, store: Store) -> bool:
+def _is_continued(session: AgentSession, store: Store) -> bool:
     if not store.has_session(session.id):
         return False
     stored, count = store.load_session(session.id).messages, len(session.messages)
     return len(stored) > count and stored[:count] == session.messages
 
 
-def session_id(run_id: str, sample: Sample) -> str:
+def build_session_id(run_id: str, sample: Sample) -> str:
     """The id under which a rollout of a run is stored as a session."""
     return f"{run_id}/{sample.rollout_id or sample.id}"
 
 
-def _session_of(sample: Sample, run_id: str, config: EvalConfig) -> AgentSession:
+def _build_rollout_session(sample: Sample, run_id: str, config: EvalConfig) -> AgentSession:
     parent = config.session
     assert config.endpoint is not None
     assert sample.trajectory is not None
     return AgentSession(
-        id=session_id(run_id, sample),
+        id=build_session_id(run_id, sample),
         endpoint=config.endpoint,
         messages=sample.messages,
         environment=sample.trajectory.session,

@@ -5,46 +5,46 @@ import hashlib
 from assay.types import Sample
 
 
-def environment_seed(run_seed: int | None, sample: Sample, repeat: int) -> int | None:
+def derive_environment_seed(run_seed: int | None, sample: Sample, repeat: int) -> int | None:
     """The row's own seed (0 included) in every repeat, else one made from the run's seed."""
-    own = row_seed(sample)
-    return own if own is not None else _derive(run_seed, sample, repeat)
+    own = read_sample_seed(sample)
+    return own if own is not None else _derive_seed(run_seed, sample, repeat)
 
 
-def sampling_seed(run_seed: int | None, sample: Sample, repeat: int) -> int | None:
+def derive_sampling_seed(run_seed: int | None, sample: Sample, repeat: int) -> int | None:
     """Another seed for each repeat, made from the run's seed, else from that of the row."""
-    return _derive(row_seed(sample) if run_seed is None else run_seed, sample, repeat)
+    return _derive_seed(read_sample_seed(sample) if run_seed is None else run_seed, sample, repeat)
 
 
-def row_seed(sample: Sample) -> int | None:
+def read_sample_seed(sample: Sample) -> int | None:
     """The seed that a row names: `seed`, or the one in the environment context of eval-protocol.
 
     None without one.
     """
-    own = _whole(sample.input.get("seed"))
+    own = _parse_whole_seed(sample.input.get("seed"))
     if own is None and sample.metadata:
-        own = _context_seed(sample.metadata)
+        own = _read_context_seed(sample.metadata)
     if own is None and "input_metadata" in sample.input:
         # Only rows of the layout with `messages` have it as their metadata.
-        own = _context_seed(sample.input["input_metadata"])
+        own = _read_context_seed(sample.input["input_metadata"])
     return own
 
 
-def _context_seed(metadata: object) -> int | None:
+def _read_context_seed(metadata: object) -> int | None:
     found = metadata
     for key in ("dataset_info", "environment_context", "seed"):
         found = found.get(key) if isinstance(found, dict) else None
-    return _whole(found)
+    return _parse_whole_seed(found)
 
 
-def _whole(value: object) -> int | None:
+def _parse_whole_seed(value: object) -> int | None:
     # A column in which some rows have no seed is often read as floats.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _derive(seed: int | None, sample: Sample, repeat: int) -> int | None:
+def _derive_seed(seed: int | None, sample: Sample, repeat: int) -> int | None:
     if seed is None:
         return None
     text = f"{seed}:{sample.id}:{repeat}"

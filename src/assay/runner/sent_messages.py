@@ -13,11 +13,11 @@ from assay.types import Boundary, Message, Sample
 from .eval_config import EvalConfig
 from .rollout_job import copy_sample
 
-_NOT_SENT = {"timestamp", "metadata", "provider", "api", "model"}
-_BESIDE_TEXT = ("tool_calls", "tool_call_id", "name", "reasoning", "details")
+_UNSENT_FIELDS = {"timestamp", "metadata", "provider", "api", "model"}
+_NON_TEXT_FIELDS = ("tool_calls", "tool_call_id", "name", "reasoning", "details")
 
 
-class Unprepared(Exception):
+class PreparationFailed(Exception):
     """A rollout could not even begin. `__cause__` is why."""
 
     def __init__(self, boundary: Boundary) -> None:
@@ -25,12 +25,12 @@ class Unprepared(Exception):
 
 
 def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
-    """What the agent is asked. Raises `Unprepared` when the user's code does not say."""
+    """What the agent is asked. Raises `PreparationFailed` when the user's code does not say."""
     prepare = config.prepare_messages
     try:
         given = sample.messages if prepare is None else prepare(sample)
         if type(given) is not list:
-            _refuse_no_list(given)
+            _check_prepared_messages(given)
         if config.session is not None:
             given = [*config.session.messages, *given]
         return [
@@ -38,10 +38,10 @@ def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
             for message in given
         ]
     except (Exception, SystemExit) as error:
-        raise Unprepared(Boundary.DATASET) from error
+        raise PreparationFailed(Boundary.DATASET) from error
 
 
-def _refuse_no_list(given: object) -> None:
+def _check_prepared_messages(given: object) -> None:
     if inspect.iscoroutine(given):
         given.close()
         raise TypeError("`prepare_messages` is async; it has to return the messages at once")
@@ -64,13 +64,13 @@ def digest_messages(messages: Sequence[Message]) -> str | None:
             if (
                 type(text) is str
                 and not message.__pydantic_extra__
-                and not any(map(values.get, _BESIDE_TEXT))
+                and not any(map(values.get, _NON_TEXT_FIELDS))
             ):
                 # Most messages are text, which is written by pydantic in three times the time.
                 digest.update(f"{len(role)}:{role}{len(text)}:{text}".encode())
             else:
                 write = message.__pydantic_serializer__.to_json
-                digest.update(write(message, exclude_defaults=True, exclude=_NOT_SENT))
+                digest.update(write(message, exclude_defaults=True, exclude=_UNSENT_FIELDS))
     except (PydanticSerializationError, UnicodeEncodeError):
         return None
     return digest.hexdigest()
@@ -92,9 +92,9 @@ class PromptCheck:
     def check(self, sample: Sample) -> None:
         """Raise `ConfigError` if a rollout of the sample is recorded with another prompt."""
         for repeat in range(self.run.spec.repeats):
-            self._check(sample, repeat)
+            self._check_repeat(sample, repeat)
 
-    def _check(self, sample: Sample, repeat: int) -> None:
+    def _check_repeat(self, sample: Sample, repeat: int) -> None:
         run = self.run
         key = sample_key(run.id, sample.id, repeat, run.key_fingerprint)
         if key not in self._done and key not in self._kept:
@@ -102,15 +102,17 @@ class PromptCheck:
         try:
             own = sample if run.spec.repeats == 1 else copy_sample(sample, repeat)
             messages = prepare_messages(self._config, own)
-        except Unprepared as unprepared:
+        except PreparationFailed as unprepared:
             cause = unprepared.__cause__
-            raise self._refusal(sample, f"there is none now: {cause!r}") from cause
+            raise self._build_error(sample, f"there is none now: {cause!r}") from cause
         digest = digest_messages(messages)
         if self._prompts.has(key, digest) or self._is_recorded_prompt(key, messages, digest):
             self.compared = self.compared or (sample, repeat, key)
             return
         made_by = "the dataset" if self._config.prepare_messages is None else "`prepare_messages`"
-        raise self._refusal(sample, f"it was asked with other messages than {made_by} gives now")
+        raise self._build_error(
+            sample, f"it was asked with other messages than {made_by} gives now"
+        )
 
     def _is_recorded_prompt(self, key: str, messages: list[Message], digest: str | None) -> bool:
         """Whether a rollout without a digest, of an older assay, began with these messages."""
@@ -121,7 +123,7 @@ class PromptCheck:
             return kept is None
         return digest_messages(kept.trajectory.messages[: len(messages)]) == digest
 
-    def _refusal(self, sample: Sample, why: str) -> ConfigError:
+    def _build_error(self, sample: Sample, why: str) -> ConfigError:
         return ConfigError(
             f"the prompt of sample {sample.id!r} changed since the run was started: {why}",
             where=f"run {self.run.id!r}",
@@ -130,7 +132,7 @@ class PromptCheck:
         )
 
 
-def checked_samples(samples: Iterable[Sample], checks: Sequence[PromptCheck]) -> Iterator[Sample]:
+def check_each_sample(samples: Iterable[Sample], checks: Sequence[PromptCheck]) -> Iterator[Sample]:
     """The same samples, each after its check. Raises `ConfigError` for a prompt that changed."""
     for sample in samples:
         for check in checks:

@@ -1,6 +1,6 @@
 from .answer import exact_answer as exact_answer
-from .call_spec import Wanted as Wanted
-from .call_spec import wanted as wanted
+from .call_spec import CallSpec as CallSpec
+from .call_spec import read_call_spec as read_call_spec
 from .caller import ScoreCaller as ScoreCaller
 from .caller import ScoreFunction as ScoreFunction
 from .checks.check_set import Checks as Checks
@@ -11,7 +11,7 @@ from .judges.calibration import Label as Label
 from .judges.calibration import calibrate as calibrate
 from .judges.calibration import read_labels as read_labels
 from .judges.judge_cost import Spending as Spending
-from .judges.judge_prompt import ask_to_grade as ask_to_grade
+from .judges.judge_prompt import build_grading_prompt as build_grading_prompt
 from .judges.judge_scorer import Judge as Judge
 from .judges.judge_scorer import judge as judge
 from .judges.pairs import PairJudge as PairJudge
@@ -27,11 +27,11 @@ from .judges.vertex_scorer import VertexJudge as VertexJudge
 from .judges.vertex_scorer import vertex_judge as vertex_judge
 from .metrics import METRICS as METRICS
 from .metrics import RegisteredMetric as RegisteredMetric
-from .metrics import metric_named as metric_named
 from .metrics import registered_metric as registered_metric
+from .metrics import require_metric as require_metric
 from .outcome import read_outcome as read_outcome
 from .reward import reward_function as reward_function
 from .scorer_type import Scorer as Scorer
-from .user_modules import import_path as import_path
+from .user_modules import build_import_path as build_import_path
+from .user_modules import hash_loaded_files as hash_loaded_files
 from .user_modules import is_installed as is_installed
-from .user_modules import loaded_files as loaded_files

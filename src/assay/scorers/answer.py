@@ -7,12 +7,12 @@ from collections.abc import Callable
 from assay.errors import ConfigError
 from assay.types import EvaluateResult, Sample
 
-from .normalize import Spelled, close, spell, spell_value
+from .normalize import NormalizedAnswer, is_close, normalize_answer, normalize_number
 from .scorer_type import Scorer
 
-_SAID = re.compile(r"\banswer\b[*`]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
+_ANSWER_PHRASE = re.compile(r"\banswer\b[*`]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
-_MARKED = "####"
+_ANSWER_MARK = "####"
 _BOXED = "\\boxed{"
 _LONGEST_QUOTE = 120
 
@@ -40,39 +40,41 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
         )
 
     def score(sample: Sample) -> EvaluateResult:
-        accepted = _accepted(sample.ground_truth)
+        accepted = _list_accepted_answers(sample.ground_truth)
         if isinstance(accepted, str):
             return EvaluateResult(is_score_valid=False, reason=accepted)
         if not any(message.role == "assistant" for message in sample.messages):
             return EvaluateResult(is_score_valid=False, reason="no turn by the assistant")
-        return _judge(_readings(sample.response, extract), accepted)
+        return _score_readings(_extract_readings(sample.response, extract), accepted)
 
     return score
 
 
-def _judge(readings: tuple[str, ...], accepted: list[str | int | float]) -> EvaluateResult:
+def _score_readings(readings: tuple[str, ...], accepted: list[str | int | float]) -> EvaluateResult:
     """Compare the readings of one answer with what is accepted."""
     if not readings:
         return EvaluateResult(score=0.0, reason="the response gives no answer")
     for reading in readings:
-        answer = spell(reading)
+        answer = normalize_answer(reading)
         for known in accepted:
-            if _same(answer, known):
-                reason = f"answer {_quoted(reading)} is the expected {_quoted(known)}"
+            if _is_same_answer(answer, known):
+                reason = f"answer {_quote_answer(reading)} is the expected {_quote_answer(known)}"
                 return EvaluateResult(score=1.0, reason=reason)
-    known = " or ".join(_quoted(each) for each in accepted[:3])
+    known = " or ".join(_quote_answer(each) for each in accepted[:3])
     more = f" or {len(accepted) - 3} more" if len(accepted) > 3 else ""
-    reason = f"answer {_quoted(readings[0])} is not the expected {known}{more}"
+    reason = f"answer {_quote_answer(readings[0])} is not the expected {known}{more}"
     return EvaluateResult(score=0.0, reason=reason)
 
 
-def _same(answer: Spelled, known: str | int | float) -> bool:
+def _is_same_answer(answer: NormalizedAnswer, known: str | int | float) -> bool:
     if isinstance(known, float):
-        return close(answer, known)
-    return answer.same_as(spell(known) if isinstance(known, str) else spell_value(known))
+        return is_close(answer, known)
+    return answer.same_as(
+        normalize_answer(known) if isinstance(known, str) else normalize_number(known)
+    )
 
 
-def _accepted(ground_truth: object) -> list[str | int | float] | str:
+def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | str:
     """The answers that count as right, or why there are none."""
     if ground_truth is None:
         return "no ground truth"
@@ -82,51 +84,57 @@ def _accepted(ground_truth: object) -> list[str | int | float] | str:
         if isinstance(value, bool):
             accepted.append(str(value))
         elif not isinstance(value, str | int | float):
-            return f"ground truth holds {type(value).__name__} {_quoted(value)}, not an answer"
+            return (
+                f"ground truth holds {type(value).__name__} {_quote_answer(value)}, not an answer"
+            )
         elif isinstance(value, float) and not math.isfinite(value):
             return f"ground truth {value} is not a number"
         elif isinstance(value, str) and not value.strip():
             return "ground truth is empty"
         elif isinstance(value, str):
             # Datasets of worked solutions mark their answer the way responses do.
-            accepted.extend(_marked(value) or (value,))
+            accepted.extend(_find_marked_answer(value) or (value,))
         else:
             accepted.append(value)
     return accepted or "ground truth is an empty list"
 
 
-def _readings(response: str, extract: Callable[[str], str | None] | None) -> tuple[str, ...]:
+def _extract_readings(
+    response: str, extract: Callable[[str], str | None] | None
+) -> tuple[str, ...]:
     """The final answer of a response. Two readings where it may go on after a full stop."""
     if extract is None:
         # Thoughts that were left in the text are not the answer.
         said = response.rpartition("</think>")[2].strip()
-        return _marked(said) or ((said,) if said else ())
+        return _find_marked_answer(said) or ((said,) if said else ())
     answer = extract(response)
     if answer is None:
         return ()
     if not isinstance(answer, str):
         raise ConfigError(
-            f"`extract` returned {type(answer).__name__} {_quoted(answer)}",
+            f"`extract` returned {type(answer).__name__} {_quote_answer(answer)}",
             where="exact_answer()",
             hint="return the answer as a string, or None when there is none",
         )
     return (answer,)
 
 
-def _marked(text: str) -> tuple[str, ...]:
+def _find_marked_answer(text: str) -> tuple[str, ...]:
     """The answer that a text points out as such, or nothing."""
-    if boxed := _last_boxed(text):
+    if boxed := _find_last_boxed(text):
         return (boxed,)
     last_line = text.rstrip().rpartition("\n")[2].strip()
-    if last_line.startswith(_MARKED) and (marked := last_line.removeprefix(_MARKED).strip()):
+    if last_line.startswith(_ANSWER_MARK) and (
+        marked := last_line.removeprefix(_ANSWER_MARK).strip()
+    ):
         return (marked,)
-    ends = [match.end() for match in _SAID.finditer(text)]
+    ends = [match.end() for match in _ANSWER_PHRASE.finditer(text)]
     said = text[ends[-1] :].partition("\n")[0] if ends else ""
     sentence = _SENTENCE_END.split(said, maxsplit=1)[0]
     return tuple(dict.fromkeys(reading for reading in (said, sentence) if reading))
 
 
-def _last_boxed(text: str) -> str:
+def _find_last_boxed(text: str) -> str:
     """What the last `\\boxed{...}` holds; "" when there is none or it is never closed."""
     start = text.rfind(_BOXED)
     if start < 0:
@@ -140,7 +148,7 @@ def _last_boxed(text: str) -> str:
     return ""
 
 
-def _quoted(value: object) -> str:
+def _quote_answer(value: object) -> str:
     """`value` as a reason shows it: escaped, and marked where it was cut."""
     shown = repr(value)
     return shown if len(shown) <= _LONGEST_QUOTE else f"{shown[:_LONGEST_QUOTE]}…"

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from assay.errors import ConfigError
 from assay.types import Sample
 
-_OF_THE_SAMPLE: Mapping[str, Callable[[Sample], object]] = {
+_SAMPLE_VALUES: Mapping[str, Callable[[Sample], object]] = {
     "sample": lambda sample: sample,
     "row": lambda sample: sample,
     "messages": lambda sample: sample.messages,
@@ -24,7 +24,7 @@ _OF_THE_SAMPLE: Mapping[str, Callable[[Sample], object]] = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CallSpec:
     """The parameters of a function that a sample fills."""
 
     names: tuple[str, ...]
@@ -43,8 +43,8 @@ class Wanted:
         for name in self.names:
             if name in self.samples:
                 values[name] = sample
-            elif name in _OF_THE_SAMPLE:
-                values[name] = _OF_THE_SAMPLE[name](sample)
+            elif name in _SAMPLE_VALUES:
+                values[name] = _SAMPLE_VALUES[name](sample)
             elif name in sample.input:
                 values[name] = sample.input[name]
             elif name not in self.optional:
@@ -52,7 +52,7 @@ class Wanted:
                     f"sample {sample.id!r} has no field {name!r}; its row has "
                     f"{sorted(sample.input)}",
                     where=self.where,
-                    hint=f"name one of those, or one of {sorted(_OF_THE_SAMPLE)}",
+                    hint=f"name one of those, or one of {sorted(_SAMPLE_VALUES)}",
                 )
         if self.rest:
             further = sample.input.items()
@@ -66,15 +66,15 @@ class Wanted:
         return {name: [values.get(name) for values in each] for name in names}
 
 
-def wanted(
+def read_call_spec(
     function: Callable[..., object],
     *,
     given: Collection[str] = (),
     signature: inspect.Signature | None = None,
-) -> Wanted:
+) -> CallSpec:
     """What `function` takes from a sample. `given` names come from elsewhere, such as a fixture."""
     where = getattr(function, "__qualname__", repr(function))
-    hints = _hints(function)
+    hints = _read_type_hints(function)
     names: list[str] = []
     optional: set[str] = set()
     rest = False
@@ -92,7 +92,7 @@ def wanted(
             if parameter.default is not parameter.empty:
                 optional.add(parameter.name)
     samples = frozenset(name for name in names if _is_sample(hints.get(name)))
-    return Wanted(tuple(names), frozenset(optional), samples, rest, where)
+    return CallSpec(tuple(names), frozenset(optional), samples, rest, where)
 
 
 def _is_sample(hint: object) -> bool:
@@ -100,7 +100,7 @@ def _is_sample(hint: object) -> bool:
     return hint is Sample or (get_origin(hint) is list and get_args(hint) == (Sample,))
 
 
-def _hints(function: Callable[..., object]) -> Mapping[str, Any]:
+def _read_type_hints(function: Callable[..., object]) -> Mapping[str, Any]:
     try:
         return get_type_hints(function)
     except (NameError, TypeError, AttributeError):

@@ -15,17 +15,17 @@ from .outcome import read_outcome
 ScoreFunction = Callable[[Sample], object | Awaitable[object]]
 """Takes a sample; returns or awaits a result, a number or a bool."""
 
-_SETTLED = frozenset({float, int, bool, EvaluateResult})
+_PLAIN_RESULTS = frozenset({float, int, bool, EvaluateResult})
 """What nearly every scorer returns, and nobody has to wait for."""
 
 _TRIALS = 3
 _FAST_S = 0.001
 _SLOW_S = 0.02
-_THREADS = 32
-_LOST = 256
+_MAX_SCORER_THREADS = 32
+_MAX_ABANDONED_THREADS = 256
 """Most threads that calls may hold which nobody waits for any more."""
 
-_MOMENT_S = 0.005
+_TRIAL_WAIT_S = 0.005
 
 
 class ScoreCaller:
@@ -46,23 +46,23 @@ class ScoreCaller:
         self._verdict = asyncio.Event()
         self._fast_calls = 0
         self._slow = False
-        self._threads: _Threads | None = None
+        self._threads: _DaemonThreads | None = None
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
         if self._is_fast():
-            value = self._timed(sample)
+            value = self._call_timed(sample)
         elif inspect.iscoroutinefunction(self._score_fn):
             value = self._score_fn(sample)
         else:
-            value = await self._carefully(sample)
-        if type(value) not in _SETTLED and inspect.isawaitable(value):
+            value = await self._call_untrusted(sample)
+        if type(value) not in _PLAIN_RESULTS and inspect.isawaitable(value):
             value = await value
         return read_outcome(value, sample)
 
     def _is_fast(self) -> bool:
         return self._fast_calls >= _TRIALS and not self._slow
 
-    def _timed(self, sample: Sample) -> object:
+    def _call_timed(self, sample: Sample) -> object:
         started = time.perf_counter()
         value = self._score_fn(sample)
         seconds = time.perf_counter() - started
@@ -72,20 +72,20 @@ class ScoreCaller:
             self._slow = True
         return value
 
-    async def _carefully(self, sample: Sample) -> object:
+    async def _call_untrusted(self, sample: Sample) -> object:
         """Call a scorer that has not proved to be fast."""
         self._tried += 1
         if self._tried == 1:
-            asyncio.get_running_loop().call_later(_MOMENT_S, self._verdict.set)
+            asyncio.get_running_loop().call_later(_TRIAL_WAIT_S, self._verdict.set)
         elif self._tried > _TRIALS and not (self._apart or self._verdict.is_set()):
             await self._verdict.wait()
             if self._is_fast():
-                return self._timed(sample)
+                return self._call_timed(sample)
         if self._threads is None:
-            self._threads = _Threads(_THREADS)
+            self._threads = _DaemonThreads(_MAX_SCORER_THREADS)
         context = contextvars.copy_context()
         try:
-            return await self._threads.run(lambda: context.run(self._timed, sample))
+            return await self._threads.run(lambda: context.run(self._call_timed, sample))
         finally:
             if self._fast_calls >= _TRIALS:
                 self._verdict.set()
@@ -96,20 +96,20 @@ class ScoreCaller:
             self._threads.close()
 
 
-class _Threads:
+class _DaemonThreads:
     """Daemon threads that run calls. The executors of the standard library wait for theirs when
     the process ends: a scorer that never returns would keep it alive for ever.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[_ScorerCall | None] = SimpleQueue()
         self._started = 0
         self._waiting = 0
         self._lost = 0
 
     async def run(self, work: Callable[[], object]) -> object:
-        call = _Call(work)
+        call = _ScorerCall(work)
         self._waiting += 1
         if self._waiting > self._started and self._started < self._most:
             self._started += 1
@@ -120,7 +120,7 @@ class _Threads:
         except asyncio.CancelledError:
             if call.future.done() and not call.future.cancelled() and not call.future.exception():
                 _discard(call.future.result())
-            if call.begun and not call.ended and self._lost < _LOST:
+            if call.begun and not call.ended and self._lost < _MAX_ABANDONED_THREADS:
                 # Another thread may take its place: 32 calls that never return would end all.
                 call.lost = True
                 self._lost += 1
@@ -140,7 +140,7 @@ class _Threads:
             self._calls.put(None)
 
 
-class _Call:
+class _ScorerCall:
     """One call on its way to a thread and back."""
 
     def __init__(self, work: Callable[[], object]) -> None:
@@ -153,14 +153,14 @@ class _Call:
         self.begun = True
         if self.future.cancelled():
             return
-        value, error = self._outcome()
+        value, error = self._execute()
         self.ended = True
         try:
-            self._loop.call_soon_threadsafe(self._settle, value, error)
+            self._loop.call_soon_threadsafe(self._resolve_future, value, error)
         except RuntimeError:
             _discard(value)  # the loop ended before the call did: nobody waits for it
 
-    def _outcome(self) -> tuple[object, BaseException | None]:
+    def _execute(self) -> tuple[object, BaseException | None]:
         try:
             return self._work(), None
         except StopIteration as caught:
@@ -171,7 +171,7 @@ class _Call:
         except BaseException as caught:
             return None, caught
 
-    def _settle(self, value: object, error: BaseException | None) -> None:
+    def _resolve_future(self, value: object, error: BaseException | None) -> None:
         if self.future.done():
             _discard(value)
             return

@@ -31,7 +31,9 @@ def registered_metric(name: str) -> RegisteredMetric | None:
     return METRICS.get(name)
 
 
-def _of_the_answer(judge: Callable[[str, list[str]], EvaluateResult], *, truth: bool) -> Scorer:
+def _build_response_scorer(
+    judge: Callable[[str, list[str]], EvaluateResult], *, truth: bool
+) -> Scorer:
     """A scorer of the response beside the ground truth. Without either it is not judged."""
 
     def score(sample: Sample) -> EvaluateResult:
@@ -39,7 +41,7 @@ def _of_the_answer(judge: Callable[[str, list[str]], EvaluateResult], *, truth: 
             return EvaluateResult(is_score_valid=False, reason="no turn by the assistant")
         if not truth:
             return judge(sample.response, [])
-        expected = _texts(sample.ground_truth)
+        expected = _read_truth_texts(sample.ground_truth)
         if not expected:
             return EvaluateResult(is_score_valid=False, reason="no ground truth that is text")
         return judge(sample.response, expected)
@@ -47,7 +49,7 @@ def _of_the_answer(judge: Callable[[str, list[str]], EvaluateResult], *, truth: 
     return score
 
 
-def _texts(truth: object) -> list[str]:
+def _read_truth_texts(truth: object) -> list[str]:
     """The accepted texts: one, or a list of them. Numbers are texts too, bools are not."""
     listed = truth if isinstance(truth, list | tuple) else [truth]
     texts = [str(each) for each in listed if isinstance(each, str | int | float)]
@@ -55,7 +57,7 @@ def _texts(truth: object) -> list[str]:
     return [] if not usable or any(isinstance(each, bool) for each in listed) else texts
 
 
-def _contains(response: str, expected: list[str]) -> EvaluateResult:
+def _score_contains(response: str, expected: list[str]) -> EvaluateResult:
     said = " ".join(response.casefold().split())
     for text in expected:
         if " ".join(text.casefold().split()) in said:
@@ -63,7 +65,7 @@ def _contains(response: str, expected: list[str]) -> EvaluateResult:
     return EvaluateResult(score=0.0, reason=f"the response lacks {expected[0][:100]!r}")
 
 
-def _is_json(response: str, expected: list[str]) -> EvaluateResult:
+def _score_json(response: str, expected: list[str]) -> EvaluateResult:
     try:
         json.loads(response, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -75,7 +77,7 @@ def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _concise(response: str, expected: list[str]) -> EvaluateResult:
+def _score_conciseness(response: str, expected: list[str]) -> EvaluateResult:
     words = len(response.split())
     longest = max(len(text.split()) for text in expected)
     if not words:
@@ -84,7 +86,7 @@ def _concise(response: str, expected: list[str]) -> EvaluateResult:
     return EvaluateResult(score=score, reason=f"{words} words, the expected answer has {longest}")
 
 
-def _empty(response: str, expected: list[str]) -> EvaluateResult:
+def _score_empty(response: str, expected: list[str]) -> EvaluateResult:
     if response.strip():
         return EvaluateResult(score=0.0, reason="the response says something")
     return EvaluateResult(score=1.0, reason="the response is empty")
@@ -100,22 +102,22 @@ METRICS = {
         ),
         RegisteredMetric(
             "contains_answer",
-            _of_the_answer(_contains, truth=True),
+            _build_response_scorer(_score_contains, truth=True),
             "the response contains the ground truth, whatever stands around it",
         ),
         RegisteredMetric(
             "json_valid",
-            _of_the_answer(_is_json, truth=False),
+            _build_response_scorer(_score_json, truth=False),
             "the whole response is JSON",
         ),
         RegisteredMetric(
             "conciseness",
-            _of_the_answer(_concise, truth=True),
+            _build_response_scorer(_score_conciseness, truth=True),
             "words of the ground truth for each word of the response, at most 1",
         ),
         RegisteredMetric(
             "empty_rate",
-            _of_the_answer(_empty, truth=False),
+            _build_response_scorer(_score_empty, truth=False),
             "the response says nothing",
             direction="min",
         ),
@@ -124,7 +126,7 @@ METRICS = {
 """Every metric that a manifest can name without saying where its code is."""
 
 
-def metric_named(name: str, *, where: str) -> RegisteredMetric:
+def require_metric(name: str, *, where: str) -> RegisteredMetric:
     """The metric of that name. Raises `ConfigError` that lists those there are."""
     found = registered_metric(name)
     if found is None:

@@ -5,7 +5,7 @@ from numbers import Real
 from typing import Any, cast
 
 from assay.errors import ScorerFault
-from assay.types import EvaluateResult, Sample, assembled
+from assay.types import EvaluateResult, Sample, construct_unchecked
 
 _NUMBERS = frozenset({float, int, bool})
 
@@ -21,14 +21,14 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
         number = float(cast(Real, value))
         if not math.isfinite(number):
             raise ScorerFault(f"the scorer returned {number}", hint="a score is a finite number")
-        return assembled(EvaluateResult, {"score": number})
+        return construct_unchecked(EvaluateResult, {"score": number})
     if isinstance(value, EvaluateResult):
         return value
     if isinstance(value, Sample):
         if value.score is None:
             raise ScorerFault("the scorer returned the sample without setting its `score`")
         return value.score
-    alone = _out_of_array(value)
+    alone = _read_array_scalar(value)
     if alone is not None:
         return read_outcome(alone, sample)
     kind = "None" if value is None else f"a {type(value).__name__}"
@@ -38,7 +38,7 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
     )
 
 
-def _out_of_array(value: Any) -> float | None:
+def _read_array_scalar(value: Any) -> float | None:
     """The number of NumPy's own bool, or of an array or a tensor without dimensions."""
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return None

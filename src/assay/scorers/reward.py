@@ -25,7 +25,7 @@ def reward_function(
     def checked(
         value: object, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> EvaluateResult:
-        return read_outcome(value, _sample_among(arguments, keywords))
+        return read_outcome(value, _find_sample(arguments, keywords))
 
     if inspect.iscoroutinefunction(function):
 
@@ -42,7 +42,7 @@ def reward_function(
     return called
 
 
-def _sample_among(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sample:
+def _find_sample(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sample:
     """The sample a function was called with, for its name in an error."""
     for value in (*arguments, *keywords.values()):
         if isinstance(value, Sample):

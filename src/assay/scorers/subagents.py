@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from assay.errors import AssayError
 from assay.types import Sample
 
-KEY = "subagents"
+SUBAGENTS_KEY = "subagents"
 """The key of `Sample.metadata` that holds them, as plain samples."""
 
 
@@ -34,27 +34,27 @@ def find_subagents(sample: Sample) -> Iterator[Sample | UnreadableSubagent]:
     Entries that are not samples at all are passed over: other programs use the key for their own
     data.
     """
-    found = sample.metadata.get(KEY)
+    found = sample.metadata.get(SUBAGENTS_KEY)
     for place, entry in enumerate(found if isinstance(found, list) else []):
         if not isinstance(entry, Mapping):
             continue
         if "trajectory" in entry:
-            yield _read(dict(entry), place)
+            yield _parse_subagent(dict(entry), place)
         elif isinstance(name := entry.get("id"), str):
             yield UnreadableSubagent(f"the session of subagent {name[:100]!r} is not recorded")
 
 
-def _read(entry: dict[str, Any], place: int) -> Sample | UnreadableSubagent:
+def _parse_subagent(entry: dict[str, Any], place: int) -> Sample | UnreadableSubagent:
     try:
         return Sample.from_dict(entry)
     except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
         first = " ".join(str(error).split())[:200]
         return UnreadableSubagent(
-            f"the subagent's session at metadata.{KEY}[{place}] cannot be read: {first}"
+            f"the subagent's session at metadata.{SUBAGENTS_KEY}[{place}] cannot be read: {first}"
         )
 
 
-def list_started(sample: Sample) -> dict[str, str]:
+def map_started_subagents(sample: Sample) -> dict[str, str]:
     """Which tool call started which subagent: the subagent's id by the call's id."""
     started: dict[str, str] = {}
     for message in sample.messages:

@@ -10,7 +10,7 @@ from pathlib import Path
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def import_path(folders: Iterable[str | Path]) -> list[str]:
+def build_import_path(folders: Iterable[str | Path]) -> list[str]:
     """`sys.path` with `folders` in it, behind the standard library and before installed packages.
 
     A file in `folders` therefore never takes the place of a module of the standard library.
@@ -22,7 +22,7 @@ def import_path(folders: Iterable[str | Path]) -> list[str]:
     return [*path[:first], *more, *(entry for entry in path[first:] if entry not in given)]
 
 
-def loaded_files(start: Path, *, ignore: Container[str] = ()) -> dict[str, str]:
+def hash_loaded_files(start: Path, *, ignore: Container[str] = ()) -> dict[str, str]:
     """The files of modules that are loaded and not installed, with the sha256 of each.
 
     Paths are relative to `start` where they are inside of it. `ignore`: names of modules.

@@ -10,7 +10,7 @@ __all__ = [
     "SessionChoice",
     "SessionReading",
     "SessionStream",
-    "Unreadable",
+    "UnreadableSession",
     "read_atif",
     "read_claude_code",
     "read_codex",

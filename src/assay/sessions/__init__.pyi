@@ -6,8 +6,8 @@ from .opencode.stream import SessionStream as SessionStream
 from .opencode.stream import read_opencode as read_opencode
 from .sample_options import SampleOptions as SampleOptions
 from .session_choice import SessionChoice as SessionChoice
-from .session_meta import Unreadable as Unreadable
-from .session_reading import UNSUITABLE as UNSUITABLE
+from .session_meta import UnreadableSession as UnreadableSession
+from .session_reading import CONVERSION_ERRORS as CONVERSION_ERRORS
 from .session_reading import Children as Children
 from .session_reading import SessionReading as SessionReading
 from .transcripts import TranscriptReading as TranscriptReading

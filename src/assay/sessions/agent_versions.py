@@ -10,13 +10,13 @@ def is_tested(version: str, *, newest: str) -> bool:
 
     Development builds, which agents number 0.0.0 or not at all, are not.
     """
-    release = _release(version)
-    tested = _release(newest)
+    release = _parse_release(version)
+    tested = _parse_release(newest)
     if release is None or tested is None or not any(release):
         return False
     return release <= tested
 
 
-def _release(version: str) -> tuple[int, ...] | None:
+def _parse_release(version: str) -> tuple[int, ...] | None:
     found = _RELEASE.match(version)
     return None if found is None else tuple(int(part or 0) for part in found.groups())

@@ -9,28 +9,28 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, DatasetError
 from assay.formats import (
-    CALL_FIELDS,
-    DOCUMENT_FIELDS,
-    METRIC_FIELDS,
-    RESULT_FIELDS,
-    STEP_FIELDS,
-    VERSION,
+    ATIF_CALL_FIELDS,
+    ATIF_DOCUMENT_FIELDS,
+    ATIF_METRIC_FIELDS,
+    ATIF_RESULT_FIELDS,
+    ATIF_STEP_FIELDS,
+    ATIF_VERSION,
     from_atif,
 )
 from assay.types import Sample
 
 from .session_choice import SessionChoice
-from .session_lines import numbered_lines
-from .session_meta import Head, Unreadable
+from .session_lines import iterate_numbered_lines
+from .session_meta import SessionMeta, UnreadableSession
 from .session_reading import Children
-from .session_times import milliseconds
-from .stored_json import parse_object, read_object
-from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
+from .session_times import parse_iso_ms
+from .stored_json import parse_stored_object, read_stored_object
+from .transcripts import RecordedSession, StreamOptions, TranscriptStream, text_or_none
 
-_PREFIX = "ATIF-v"
-NEWEST_TESTED = VERSION.removeprefix(_PREFIX)
-_PARTS = ("text", "image", "audio")
-_LONGEST = 80
+_ATIF_PREFIX = "ATIF-v"
+NEWEST_TESTED_ATIF = ATIF_VERSION.removeprefix(_ATIF_PREFIX)
+_ATIF_PARTS = ("text", "image", "audio")
+_MAX_FIELD_LENGTH = 80
 
 
 def read_atif(
@@ -46,13 +46,15 @@ def read_atif(
     with such files at any depth; in it, `.json` files of other kinds are passed over. `redact`
     sees each sample before anybody else and returns what may be shown.
     """
-    wanted = Wanted(choice or SessionChoice(), children, redact)
-    return TranscriptStream(Path(path), _find, wanted, newest_tested=NEWEST_TESTED)
+    wanted = StreamOptions(choice or SessionChoice(), children, redact)
+    return TranscriptStream(
+        Path(path), _find_trajectories, wanted, newest_tested=NEWEST_TESTED_ATIF
+    )
 
 
-def _find(path: Path) -> Iterator[Recorded | Unreadable]:
+def _find_trajectories(path: Path) -> Iterator[RecordedSession | UnreadableSession]:
     if path.is_file():
-        yield from _of_file(path, name=path.stem)
+        yield from _read_atif_file(path, name=path.stem)
         return
     if not path.is_dir():
         raise DatasetError("there is no such file or folder", where=str(path))
@@ -60,7 +62,7 @@ def _find(path: Path) -> Iterator[Recorded | Unreadable]:
     if not files:
         raise DatasetError("holds no files in ATIF", where=str(path))
     for file in files:
-        yield from _of_file(file, name=file.relative_to(path).with_suffix("").as_posix())
+        yield from _read_atif_file(file, name=file.relative_to(path).with_suffix("").as_posix())
 
 
 def _looks_like_atif(file: Path) -> bool:
@@ -72,71 +74,76 @@ def _looks_like_atif(file: Path) -> bool:
         return False
     try:
         with file.open("rb") as opened:
-            return _PREFIX.encode() in opened.read(4096)
+            return _ATIF_PREFIX.encode() in opened.read(4096)
     except OSError:
         return True
 
 
-def _of_file(path: Path, *, name: str) -> Iterator[Recorded | Unreadable]:
+def _read_atif_file(path: Path, *, name: str) -> Iterator[RecordedSession | UnreadableSession]:
     if path.suffix != ".jsonl":
-        yield _found(path, where=str(path), name=name)
+        yield _read_document(path, where=str(path), name=name)
         return
     try:
-        for number, line in numbered_lines(path):
-            yield _found(line, where=f"{path}:{number}", name=f"{name}:{number}")
+        for number, line in iterate_numbered_lines(path):
+            yield _read_document(line, where=f"{path}:{number}", name=f"{name}:{number}")
     except BadRow as problem:
-        yield Unreadable(name, problem.with_traceback(None))
+        yield UnreadableSession(name, problem.with_traceback(None))
 
 
-def _found(source: Any, *, where: str, name: str) -> Recorded | Unreadable:
+def _read_document(source: Any, *, where: str, name: str) -> RecordedSession | UnreadableSession:
     try:
         if isinstance(source, BadRow):
             raise source
         document = (
-            read_object(source) if isinstance(source, Path) else parse_object(source, where=where)
+            read_stored_object(source)
+            if isinstance(source, Path)
+            else parse_stored_object(source, where=where)
         )
-        return _recorded(document, where, name)
+        return _build_atif_session(document, where, name)
     except BadRow as problem:
-        return Unreadable(name, problem.with_traceback(None))
+        return UnreadableSession(name, problem.with_traceback(None))
 
 
-def _recorded(document: Mapping[str, Any], where: str, name: str) -> Recorded:
+def _build_atif_session(document: Mapping[str, Any], where: str, name: str) -> RecordedSession:
     session_id = text_or_none(document.get("trajectory_id")) or text_or_none(
         document.get("session_id")
     )
-    stamps = [step.get("timestamp") for step in _steps(document)]
-    times = [at for at in map(milliseconds, stamps) if at is not None]
+    stamps = [step.get("timestamp") for step in _list_steps(document)]
+    times = [at for at in map(parse_iso_ms, stamps) if at is not None]
     inner = document.get("subagent_trajectories")
     found = inner if isinstance(inner, list) else [] if inner is None else [inner]
-    head = Head(
+    head = SessionMeta(
         id=session_id or name,
         created=min(times, default=None),
         updated=max(times, default=None),
     )
-    return Recorded(
+    return RecordedSession(
         head,
-        partial(_sample, document, head.id, where),
-        partial(_children, found, head.id, where),
-        version=(text_or_none(document.get("schema_version")) or "").removeprefix(_PREFIX) or None,
+        partial(_read_atif_sample, document, head.id, where),
+        partial(_iterate_subagents, found, head.id, where),
+        version=(text_or_none(document.get("schema_version")) or "").removeprefix(_ATIF_PREFIX)
+        or None,
     )
 
 
-def _steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _list_steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     steps = document.get("steps")
     return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
-def _children(documents: Iterable[Any], parent: str, where: str) -> Iterator[Recorded | Unreadable]:
+def _iterate_subagents(
+    documents: Iterable[Any], parent: str, where: str
+) -> Iterator[RecordedSession | UnreadableSession]:
     for place, document in enumerate(documents):
         at, name = f"{where} subagent {place}", f"{parent}/{place}"
         if isinstance(document, dict):
-            yield _recorded(document, at, name)
+            yield _build_atif_session(document, at, name)
         else:
             problem = BadRow(f"is a {type(document).__name__}, not an object", where=at)
-            yield Unreadable(name, problem)
+            yield UnreadableSession(name, problem)
 
 
-def _sample(document: Mapping[str, Any], session_id: str, where: str) -> Sample:
+def _read_atif_sample(document: Mapping[str, Any], session_id: str, where: str) -> Sample:
     # Subagents are put back where they are asked for, by the stream.
     alone = {key: value for key, value in document.items() if key != "subagent_trajectories"}
     try:
@@ -147,35 +154,37 @@ def _sample(document: Mapping[str, Any], session_id: str, where: str) -> Sample:
         sample = sample.model_copy(update={"id": session_id})
     if reference := document.get("continued_trajectory_ref"):
         sample.metadata["continued_in"] = json.loads(json.dumps(reference))
-    if unknown := _count_unknown(document):
+    if unknown := _count_unknown_fields(document):
         before = sample.metadata.get("unknown_records")
         sample.metadata["unknown_records"] = (before if isinstance(before, dict) else {}) | unknown
     return sample
 
 
-def _count_unknown(document: Mapping[str, Any]) -> Counter[str]:
+def _count_unknown_fields(document: Mapping[str, Any]) -> Counter[str]:
     """Fields and content parts that ATIF does not have in the versions known here."""
     found: Counter[str] = Counter()
-    for field in document.keys() - DOCUMENT_FIELDS:
-        found[f"field {field[:_LONGEST]}"] += 1
-    for step in _steps(document):
-        for name, value, known in _objects(step):
+    for field in document.keys() - ATIF_DOCUMENT_FIELDS:
+        found[f"field {field[:_MAX_FIELD_LENGTH]}"] += 1
+    for step in _list_steps(document):
+        for name, value, known in _iterate_step_objects(step):
             for field in value.keys() - known:
-                found[f"field {name}.{field[:_LONGEST]}"] += 1
-        for content in _contents(step):
+                found[f"field {name}.{field[:_MAX_FIELD_LENGTH]}"] += 1
+        for content in _iterate_contents(step):
             for part in content if isinstance(content, list) else ():
-                if isinstance(part, Mapping) and part.get("type") not in _PARTS:
-                    found[f"content part {str(part.get('type'))[:_LONGEST]}"] += 1
+                if isinstance(part, Mapping) and part.get("type") not in _ATIF_PARTS:
+                    found[f"content part {str(part.get('type'))[:_MAX_FIELD_LENGTH]}"] += 1
     return found
 
 
-def _objects(step: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
+def _iterate_step_objects(
+    step: Mapping[str, Any],
+) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
     """A step and what is inside it, each with its name and the fields that it may have."""
-    yield "steps[]", step, STEP_FIELDS
+    yield "steps[]", step, ATIF_STEP_FIELDS
     inner = (
-        ("tool_calls[]", step.get("tool_calls"), CALL_FIELDS),
-        ("observation.results[]", _results(step), RESULT_FIELDS),
-        ("metrics", [step.get("metrics")], METRIC_FIELDS),
+        ("tool_calls[]", step.get("tool_calls"), ATIF_CALL_FIELDS),
+        ("observation.results[]", _list_results(step), ATIF_RESULT_FIELDS),
+        ("metrics", [step.get("metrics")], ATIF_METRIC_FIELDS),
     )
     for name, values, known in inner:
         for value in values if isinstance(values, list) else ():
@@ -183,14 +192,14 @@ def _objects(step: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], 
                 yield f"steps[].{name}", value, known
 
 
-def _results(step: Mapping[str, Any]) -> list[Any]:
+def _list_results(step: Mapping[str, Any]) -> list[Any]:
     observation = step.get("observation")
     results = observation.get("results") if isinstance(observation, Mapping) else None
     return results if isinstance(results, list) else []
 
 
-def _contents(step: Mapping[str, Any]) -> Iterator[Any]:
+def _iterate_contents(step: Mapping[str, Any]) -> Iterator[Any]:
     yield step.get("message")
-    for result in _results(step):
+    for result in _list_results(step):
         if isinstance(result, Mapping):
             yield result.get("content")

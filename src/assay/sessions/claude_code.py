@@ -13,22 +13,22 @@ from typing import Any
 from assay.errors import BadRow
 from assay.types import Sample
 
-from .claude_code_forks import Origin, find_origins
-from .claude_code_sample import build_sample
-from .claude_code_tree import message_of, with_sound_names
+from .claude_code_forks import ForkOrigin, find_fork_origins
+from .claude_code_sample import build_claude_sample
+from .claude_code_tree import drop_invalid_ids, message_of
 from .sample_options import SampleOptions
 from .session_choice import SessionChoice
-from .session_lines import SessionLines, read_lines, session_files
-from .session_meta import Head, Unreadable
+from .session_lines import SessionLines, find_session_files, read_session_lines
+from .session_meta import SessionMeta, UnreadableSession
 from .session_reading import Children
-from .session_times import milliseconds
-from .stored_json import read_object
-from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
+from .session_times import parse_iso_ms
+from .stored_json import read_stored_object
+from .transcripts import RecordedSession, StreamOptions, TranscriptStream, text_or_none
 
-_TITLES = ("custom-title", "ai-title", "summary")
+_TITLE_KINDS = ("custom-title", "ai-title", "summary")
 _AGENT_FIELDS = {"type": "agentType", "description": "description", "tool_call_id": "toolUseId"}
 
-NEWEST_TESTED = "2.1.325"
+NEWEST_TESTED_CLAUDE_CODE = "2.1.325"
 """The newest version of Claude Code whose sessions the tests read."""
 
 
@@ -45,62 +45,66 @@ def read_claude_code(
     `path` is a transcript, the folder of a project, or the folder of all projects. `redact` sees
     each sample before anybody else and returns what may be shown.
     """
-    find = partial(_find, options=options or SampleOptions())
-    wanted = Wanted(choice or SessionChoice(), children, redact)
-    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
+    find = partial(_find_transcripts, options=options or SampleOptions())
+    wanted = StreamOptions(choice or SessionChoice(), children, redact)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_CLAUDE_CODE)
 
 
-def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:
+def _find_transcripts(
+    path: Path, *, options: SampleOptions
+) -> Iterator[RecordedSession | UnreadableSession]:
     folder = path / "projects" if (path / "projects").is_dir() else path
-    files = session_files(folder, "*.jsonl", kind="transcripts of Claude Code")
+    files = find_session_files(folder, "*.jsonl", kind="transcripts of Claude Code")
     single = folder.is_file()
     parents = {
-        file: _parent_of(file) for file in (_beside(path) if single else files) if _is_agent(file)
+        file: _find_parent_session(file)
+        for file in (_find_subagent_files(path) if single else files)
+        if _is_subagent_file(file)
     }
     agents: dict[str, list[Path]] = {}
     for file, parent in parents.items():
         agents.setdefault(parent, []).append(file)
-    sessions = [file for file in files if not _is_agent(file)]
+    sessions = [file for file in files if not _is_subagent_file(file)]
     known = {file.stem for file in sessions}
     # A fork repeats another file of its folder; one session alone would not show it.
-    origins = find_origins(_siblings(sessions) if single else sessions)
+    origins = find_fork_origins(_find_siblings(sessions) if single else sessions)
     for file in files:
-        if _is_agent(file) and parents.get(file) in known:
+        if _is_subagent_file(file) and parents.get(file) in known:
             continue
         try:
             yield _Transcript(
-                read_lines(file), agents, options, origin=origins.get(file)
+                read_session_lines(file), agents, options, origin=origins.get(file)
             ).recorded()
         except BadRow as problem:
-            yield Unreadable(file.stem, problem.with_traceback(None))
+            yield UnreadableSession(file.stem, problem.with_traceback(None))
             # Their parent cannot hold them.
-            for agent in agents.get(file.stem, ()) if not _is_agent(file) else ():
+            for agent in agents.get(file.stem, ()) if not _is_subagent_file(file) else ():
                 name = f"{file.stem}/{agent.stem}"
-                yield _read_child(partial(_of_file, agent), name, file.stem, options)
+                yield _read_child(partial(_open_transcript, agent), name, file.stem, options)
 
 
-def _siblings(sessions: list[Path]) -> list[Path]:
+def _find_siblings(sessions: list[Path]) -> list[Path]:
     folders = {file.parent for file in sessions}
     found = (file for folder in folders for file in folder.glob("*.jsonl") if file.is_file())
-    return sorted(file for file in found if not _is_agent(file))
+    return sorted(file for file in found if not _is_subagent_file(file))
 
 
-def _is_agent(file: Path) -> bool:
+def _is_subagent_file(file: Path) -> bool:
     return file.name.startswith("agent-")
 
 
-def _beside(path: Path) -> list[Path]:
+def _find_subagent_files(path: Path) -> list[Path]:
     """The transcripts of the subagents of one session, in both places where they are kept."""
     own = path.parent / path.stem / "subagents"
     return sorted([*path.parent.glob("agent-*.jsonl"), *own.rglob("agent-*.jsonl")])
 
 
-def _parent_of(file: Path) -> str:
+def _find_parent_session(file: Path) -> str:
     """The session that a subagent's transcript belongs to, or "" when it does not say."""
     if file.parent.name == "subagents":
         return file.parent.parent.name
     try:
-        records = read_lines(file).records
+        records = read_session_lines(file).records
     except BadRow:
         return ""
     return next((str(r["sessionId"]) for r in records if isinstance(r.get("sessionId"), str)), "")
@@ -114,26 +118,26 @@ class _Transcript:
     agents: Mapping[str, list[Path]]
     options: SampleOptions
     parent: str | None = None
-    origin: Origin | None = None
+    origin: ForkOrigin | None = None
     """What the session was forked from."""
 
     def __post_init__(self) -> None:
-        self.lines.records = [with_sound_names(record) for record in self.lines.records]
+        self.lines.records = [drop_invalid_ids(record) for record in self.lines.records]
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedSession:
         records = self.lines.records
-        self._refuse_other_files()
-        session_id = self._id()
-        own, apart = self._split(session_id)
-        times = [at for at in (milliseconds(each.get("timestamp")) for each in records) if at]
+        self._check_is_transcript()
+        session_id = self._build_session_id()
+        own, apart = self._split_sidechains(session_id)
+        times = [at for at in (parse_iso_ms(each.get("timestamp")) for each in records) if at]
         parent = self.parent
-        if parent is None and _is_agent(self.lines.path):
+        if parent is None and _is_subagent_file(self.lines.path):
             parent = next((str(r["sessionId"]) for r in records if r.get("sessionId")), None)
-        agent = self._agent()
+        agent = self._read_agent_info()
         folder = next((r["cwd"] for r in records if isinstance(r.get("cwd"), str)), None)
-        head = Head(
+        head = SessionMeta(
             id=session_id,
-            title=_title(records) or (agent or {}).get("description") or "",
+            title=_find_title(records) or (agent or {}).get("description") or "",
             parent_id=parent,
             created=min(times, default=None),
             updated=max(times, default=None),
@@ -141,31 +145,31 @@ class _Transcript:
             directory=folder,
         )
         build = partial(
-            build_sample,
+            build_claude_sample,
             own,
             head,
             self.options,
-            apart={key: _asked(each) for key, each in apart},
+            apart={key: _read_subagent_prompt(each) for key, each in apart},
             agent=agent,
             origin=self.origin,
         )
-        children = partial(self._children, session_id, apart)
-        return Recorded(head, build, children, tuple(self.lines.bad))
+        children = partial(self._read_children, session_id, apart)
+        return RecordedSession(head, build, children, tuple(self.lines.bad))
 
-    def _agent(self) -> dict[str, str] | None:
+    def _read_agent_info(self) -> dict[str, str] | None:
         """What is noted beside the transcript of a subagent: its type, and the call it answers."""
         file = self.lines.path.with_suffix(".meta.json")
-        if not _is_agent(file) or not file.is_file():
+        if not _is_subagent_file(file) or not file.is_file():
             return None
         try:
-            noted = read_object(file)
+            noted = read_stored_object(file)
         except BadRow as problem:
             self.lines.bad.append(problem.with_traceback(None))
             return None
         named = {name: text_or_none(noted.get(key)) for name, key in _AGENT_FIELDS.items()}
         return {name: text for name, text in named.items() if text is not None} or None
 
-    def _refuse_other_files(self) -> None:
+    def _check_is_transcript(self) -> None:
         if not self.lines.records and not self.lines.bad:
             # Nothing was written yet: an empty session.
             return
@@ -180,19 +184,19 @@ class _Transcript:
             hint="its records have a `type` and a `sessionId`",
         )
 
-    def _id(self) -> str:
+    def _build_session_id(self) -> str:
         if self.parent is not None:
             return f"{self.parent}/{self.lines.path.stem}"
         return self.lines.path.stem
 
-    def _split(
+    def _split_sidechains(
         self, session_id: str
     ) -> tuple[list[dict[str, Any]], list[tuple[str, list[dict[str, Any]]]]]:
         """The session's own records, and those of each subagent in the same file with its id."""
         records = self.lines.records
         # Copies of requests have a message too, but do not say whose it is.
         turns = (each for each in records if each.get("type") in ("user", "assistant"))
-        if _is_agent(self.lines.path) or all(each.get("isSidechain") for each in turns):
+        if _is_subagent_file(self.lines.path) or all(each.get("isSidechain") for each in turns):
             return records, []
         chains: dict[str, list[dict[str, Any]]] = {}
         root: dict[Any, str] = {}
@@ -205,38 +209,38 @@ class _Transcript:
         own = [record for record in records if not record.get("isSidechain")]
         return own, [(f"{session_id}/agent-{name}", each) for name, each in chains.items()]
 
-    def _children(
+    def _read_children(
         self, session_id: str, apart: list[tuple[str, list[dict[str, Any]]]]
-    ) -> Iterator[Recorded | Unreadable]:
+    ) -> Iterator[RecordedSession | UnreadableSession]:
         for child, records in apart:
             file = self.lines.path.with_name(f"{child.rpartition('/')[2]}.jsonl")
             lines = SessionLines(file, records)
             yield _read_child(partial(_Transcript, lines), child, session_id, self.options)
         for file in self.agents.get(session_id, ()) if self.parent is None else ():
             name = f"{session_id}/{file.stem}"
-            make = partial(_of_file, file)
+            make = partial(_open_transcript, file)
             yield _read_child(make, name, session_id, self.options)
 
 
-def _of_file(
+def _open_transcript(
     file: Path, agents: Mapping[str, list[Path]], options: SampleOptions, parent: str | None
 ) -> _Transcript:
-    return _Transcript(read_lines(file), agents, options, parent)
+    return _Transcript(read_session_lines(file), agents, options, parent)
 
 
 def _read_child(
     make: Callable[..., _Transcript], name: str, parent: str, options: SampleOptions
-) -> Recorded | Unreadable:
+) -> RecordedSession | UnreadableSession:
     try:
         return make({}, options, parent).recorded()
     except BadRow as problem:
-        return Unreadable(name, problem.with_traceback(None))
+        return UnreadableSession(name, problem.with_traceback(None))
 
 
-def _title(records: list[dict[str, Any]]) -> str | None:
+def _find_title(records: list[dict[str, Any]]) -> str | None:
     """The title that the user gave, else the program's. Summaries of other sessions are none."""
     known = {record.get("uuid") for record in records}
-    for kind in _TITLES:
+    for kind in _TITLE_KINDS:
         for record in reversed(records):
             if record.get("type") != kind:
                 continue
@@ -246,7 +250,7 @@ def _title(records: list[dict[str, Any]]) -> str | None:
     return None
 
 
-def _asked(records: list[dict[str, Any]]) -> str:
+def _read_subagent_prompt(records: list[dict[str, Any]]) -> str:
     """What a subagent was asked: it is the `prompt` of the call that started it."""
     content = message_of(records[0]).get("content") if records else None
     if isinstance(content, list):

@@ -9,15 +9,21 @@ from assay.errors import AssayError, BadRow
 from assay.formats import from_anthropic
 from assay.types import Message, ModelCall, Usage
 
-from .claude_code_kinds import attachment_of, is_known, kind_of, unknown_blocks
+from .claude_code_kinds import attachment_of, find_unknown_blocks, is_known_kind, kind_of
 from .claude_code_prompt import PromptRecords
-from .claude_code_texts import is_notification, tagged, text_block, text_of, why_not_typed
-from .claude_code_tree import message_id, message_of
+from .claude_code_texts import (
+    extract_tag,
+    find_skip_reason,
+    is_notification,
+    text_of,
+    to_text_block,
+)
+from .claude_code_tree import message_of, read_message_id
 from .sample_options import SampleOptions
-from .session_meta import Head
-from .transcripts import Conversation, count_at, text_or_none
+from .session_meta import SessionMeta
+from .transcripts import Conversation, parse_token_count, text_or_none
 
-_ENVELOPE = frozenset(
+_ENVELOPE_KEYS = frozenset(
     """
     attachment cwd gitBranch isMeta isSidechain message parentUuid rendered renderedRole sessionId
     timestamp toolUseResult type userType uuid version
@@ -25,12 +31,12 @@ _ENVELOPE = frozenset(
 )
 """Keys of a record that a message, its sample or its tree already says."""
 
-_EXIT = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
+_CLAUDE_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 _TASK_IDS = ("agentId", "backgroundTaskId")
 
 
 @dataclass
-class _Answer:
+class _AssistantRecords:
     """The records of one answer of the model: one for each block."""
 
     first: dict[str, Any]
@@ -46,12 +52,12 @@ class ClaudeConversation:
     `apart` is what each subagent in the same file was asked, by the id of its session.
     """
 
-    head: Head
+    head: SessionMeta
     options: SampleOptions
     apart: dict[str, str]
     talk: Conversation = field(default_factory=Conversation)
-    _items: list[Message | _Answer] = field(default_factory=list)
-    _answers: dict[str, _Answer] = field(default_factory=dict)
+    _items: list[Message | _AssistantRecords] = field(default_factory=list)
+    _answers: dict[str, _AssistantRecords] = field(default_factory=dict)
     _command: Message | None = None
     _prompt: PromptRecords = field(default_factory=PromptRecords)
     _tasks: dict[str, Message] = field(default_factory=dict)
@@ -71,12 +77,12 @@ class ClaudeConversation:
         """Read the next record."""
         kind = record.get("type")
         if kind in ("user", "assistant") and isinstance(record.get("message"), dict):
-            self.talk.unknown_kinds.update(unknown_blocks(record["message"].get("content")))
+            self.talk.unknown_kinds.update(find_unknown_blocks(record["message"].get("content")))
             (self._take_user if kind == "user" else self._take_assistant)(record)
         elif attachment_of(record).get("type") == "queued_command":
             # What was typed, or came in, while the agent worked.
             content = attachment_of(record).get("prompt")
-            self.talk.unknown_kinds.update(unknown_blocks(content))
+            self.talk.unknown_kinds.update(find_unknown_blocks(content))
             self._take_user({**record, "message": {"role": "user", "content": content}})
         else:
             self._take_other(record)
@@ -90,8 +96,8 @@ class ClaudeConversation:
             # The program itself answered the command; no model was asked.
             self._command = None
         elif kind == "cost-state":
-            self.talk.cost_usd = _total_cost(record)
-        known = is_known(kind)
+            self.talk.cost_usd = _read_total_cost(record)
+        known = is_known_kind(kind)
         (self.talk.omitted if known else self.talk.unknown_kinds)[kind] += 1
         if not known or self.options.raw_records:
             self.talk.records.append(record)
@@ -108,69 +114,73 @@ class ClaudeConversation:
             # A command of the user that the model was asked to carry out.
             self._items.append(self._command)
             self._command = None
-        name = message_id(record) or f"record {record.get('uuid')}"
+        name = read_message_id(record) or f"record {record.get('uuid')}"
         if name not in self._answers:
-            self._answers[name] = _Answer(record, len(self._items))
+            self._answers[name] = _AssistantRecords(record, len(self._items))
             self._items.append(self._answers[name])
         answer = self._answers[name]
         content = message.get("content")
-        answer.blocks += content if isinstance(content, list) else [text_block(content)]
+        answer.blocks += content if isinstance(content, list) else [to_text_block(content)]
         answer.last = record
 
     def _take_user(self, record: dict[str, Any]) -> None:
         content = record["message"].get("content")
-        blocks = content if isinstance(content, list) else [text_block(content)]
+        blocks = content if isinstance(content, list) else [to_text_block(content)]
         said = []
         for block in blocks:
             if isinstance(block, dict) and block.get("type") == "tool_result":
-                self._items.append(self._result(record, block))
+                self._items.append(self._build_tool_result(record, block))
             elif is_notification(block):
                 self._command = None
-                self._items.append(self._notification(record, block))
-            elif why := why_not_typed(record, block):
-                self._put_aside(record, block, why)
+                self._items.append(self._build_notification(record, block))
+            elif why := find_skip_reason(record, block):
+                self._skip_block(record, block, why)
             else:
                 said.append(block)
         if said:
             self._command, self.talk.interrupted = None, False
-            self._items.append(self._user(record, said))
+            self._items.append(self._build_user_message(record, said))
 
-    def _put_aside(self, record: dict[str, Any], block: Any, why: str) -> None:
+    def _skip_block(self, record: dict[str, Any], block: Any, why: str) -> None:
         text = text_of(block)
         self.talk.interrupted |= why == "interruption"
         if why == "shell command of the user":
-            self._shell(text)
+            self._add_shell_command(text)
             return
         if why == "command":
-            parts = tagged(text, "command-name"), tagged(text, "command-args")
+            parts = extract_tag(text, "command-name"), extract_tag(text, "command-args")
             words = [part.strip() for part in parts if part and part.strip()]
-            self._command = self._user(record, [text_block(" ".join(words))], command=text)
+            self._command = self._build_user_message(
+                record, [to_text_block(" ".join(words))], command=text
+            )
         if text.lstrip().startswith("<local-command-"):
             # The program itself answered the command; no model was asked.
             self._command = None
         if self.options.synthetic and why == "injected by the program":
-            self._items.append(self._user(record, [block], synthetic=True))
+            self._items.append(self._build_user_message(record, [block], synthetic=True))
         else:
             self.talk.skip(record.get("uuid"), why, block)
 
-    def _shell(self, text: str) -> None:
-        command = tagged(text, "bash-input")
+    def _add_shell_command(self, text: str) -> None:
+        command = extract_tag(text, "bash-input")
         if command is not None:
             self.talk.user_shell.append({"tool": "bash", "args": {"command": command}})
         elif self.talk.user_shell:
-            output = tagged(text, "bash-stdout")
+            output = extract_tag(text, "bash-stdout")
             self.talk.user_shell[-1]["output"] = text if output is None else output
 
-    def _user(self, record: dict[str, Any], blocks: list[Any], **more: Any) -> Message:
+    def _build_user_message(
+        self, record: dict[str, Any], blocks: list[Any], **more: Any
+    ) -> Message:
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
         plain = all(isinstance(text, str) for text in texts) and len(texts) == len(blocks)
         content: Any = "\n\n".join(map(str, texts)).strip() if plain else blocks
-        message = _read({"role": "user", "content": content}, self.head.id)[0]
-        details = {"id": record.get("uuid"), **more, **_rest(record)}
+        message = _parse_anthropic_message({"role": "user", "content": content}, self.head.id)[0]
+        details = {"id": record.get("uuid"), **more, **_build_record_details(record)}
         stamp = text_or_none(record.get("timestamp"))
         return message.model_copy(update={"timestamp": stamp, "details": details})
 
-    def _notification(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
+    def _build_notification(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
         """The outcome of a task that ran in the background.
 
         Its call has its one result already, which says that the task was started. Providers refuse
@@ -178,26 +188,26 @@ class ClaudeConversation:
         """
         text = block["text"]
         names = ("task-id", "tool-use-id", "status")
-        task, call, status = ((tagged(text, name) or "").strip() for name in names)
+        task, call, status = ((extract_tag(text, name) or "").strip() for name in names)
         started = self._tasks.get(task)
         if started is not None:
             call = call or started.tool_call_id or ""
         told = {"tool_call_id": call, "task_id": task, "status": status}
         metadata = {key: value for key, value in told.items() if value}
-        message = self._user(record, [block], synthetic=True)
+        message = self._build_user_message(record, [block], synthetic=True)
         details = dict(message.details or {})
         if started is not None and "subagent" in (started.details or {}):
             details["subagent"] = (started.details or {})["subagent"]
         metadata = {"kind": "task_notification", **metadata}
         return message.model_copy(update={"metadata": metadata, "details": details})
 
-    def _result(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
-        message = _read({"role": "user", "content": [block]}, self.head.id)[0]
+    def _build_tool_result(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
+        message = _parse_anthropic_message({"role": "user", "content": [block]}, self.head.id)[0]
         failed = block.get("is_error") is True
         details: dict[str, Any] = {"message_id": record.get("uuid")}
         details |= {"status": "error" if failed else "completed", "failed": failed}
-        details |= {"is_error": failed, **_rest(record)}
-        if failed and (code := _EXIT.match(message.text)):
+        details |= {"is_error": failed, **_build_record_details(record)}
+        if failed and (code := _CLAUDE_EXIT_CODE.match(message.text)):
             details["exit_code"] = int(code[1])
         result = record.get("toolUseResult")
         if result is not None:
@@ -225,9 +235,11 @@ class ClaudeConversation:
             waiting.setdefault(asked, []).append(key)
         for item in self._items:
             if isinstance(item, Message):
-                self._add(_linked(item, names, started) if item.role == "tool" else item)
+                self._append_message(
+                    _link_tool_result(item, names, started) if item.role == "tool" else item
+                )
                 continue
-            message = self._spoken(item)
+            message = self._build_assistant_message(item)
             for call in message.tool_calls:
                 names[call.id] = call.name
                 prompt = call.arguments.get("prompt")
@@ -238,7 +250,7 @@ class ClaudeConversation:
             self._results_end = len(self.talk.messages)
         return self.talk
 
-    def _add(self, message: Message) -> None:
+    def _append_message(self, message: Message) -> None:
         """Append a message, but a result before what was typed while its call ran."""
         if message.role == "tool" and message.tool_call_id in self._open:
             self.talk.messages.insert(self._results_end, message)
@@ -246,15 +258,17 @@ class ClaudeConversation:
         else:
             self.talk.messages.append(message)
 
-    def _spoken(self, answer: _Answer) -> Message:
+    def _build_assistant_message(self, answer: _AssistantRecords) -> Message:
         said, record = answer.last["message"], answer.first
         failed = bool(record.get("isApiErrorMessage"))
         blocks = [block for block in answer.blocks if isinstance(block, dict)]
         error = "\n\n".join(str(block.get("text", "")) for block in blocks) if failed else None
         content = [] if failed else blocks
-        message = _read({"role": "assistant", "content": content}, self.head.id)[0]
-        details: dict[str, Any] = {"id": message_id(record) or record.get("uuid")}
-        details |= _rest(answer.last)
+        message = _parse_anthropic_message({"role": "assistant", "content": content}, self.head.id)[
+            0
+        ]
+        details: dict[str, Any] = {"id": read_message_id(record) or record.get("uuid")}
+        details |= _build_record_details(answer.last)
         if error is not None:
             details["error"] = error
         self.talk.calls.append(
@@ -262,7 +276,7 @@ class ClaudeConversation:
                 model=None if failed else text_or_none(said.get("model")),
                 message_index=len(self.talk.messages),
                 finish_reason=text_or_none(said.get("stop_reason")),
-                usage=None if failed else _usage(answer.last),
+                usage=None if failed else _parse_claude_usage(answer.last),
                 error=error,
             )
         )
@@ -275,14 +289,14 @@ class ClaudeConversation:
         return message.model_copy(update=update)
 
 
-def _read(wire: dict[str, Any], session_id: str) -> list[Message]:
+def _parse_anthropic_message(wire: dict[str, Any], session_id: str) -> list[Message]:
     try:
         return from_anthropic([wire])
     except AssayError as error:
         raise BadRow(error.message, where=f"session {session_id}: {error.where}") from None
 
 
-def _linked(
+def _link_tool_result(
     message: Message, names: dict[str | None, str], started: dict[str | None, str]
 ) -> Message:
     """The answer of a tool with the tool's name, and the subagent that its call started."""
@@ -292,13 +306,13 @@ def _linked(
     return message.model_copy(update=update)
 
 
-def _rest(record: dict[str, Any]) -> dict[str, Any]:
+def _build_record_details(record: dict[str, Any]) -> dict[str, Any]:
     """What a record says beside its message, under one key."""
-    rest = {key: value for key, value in record.items() if key not in _ENVELOPE}
+    rest = {key: value for key, value in record.items() if key not in _ENVELOPE_KEYS}
     return {"record": rest} if rest else {}
 
 
-def _total_cost(record: dict[str, Any]) -> float | None:
+def _read_total_cost(record: dict[str, Any]) -> float | None:
     """What the session cost so far, with its subagents; None where a price was not known."""
     cost = record.get("totalCostUSD")
     if record.get("hasUnknownModelCost") or isinstance(cost, bool):
@@ -306,14 +320,17 @@ def _total_cost(record: dict[str, Any]) -> float | None:
     return float(cost) if isinstance(cost, int | float) and 0 <= cost < inf else None
 
 
-def _usage(record: dict[str, Any]) -> Usage | None:
+def _parse_claude_usage(record: dict[str, Any]) -> Usage | None:
     """What an answer consumed, from the last of its records: the others repeat it or know less."""
     stored = message_of(record).get("usage")
     if not isinstance(stored, dict):
         return None
-    given, answer = count_at(stored.get("input_tokens")), count_at(stored.get("output_tokens"))
-    read = count_at(stored.get("cache_read_input_tokens"))
-    written = count_at(stored.get("cache_creation_input_tokens"))
+    given, answer = (
+        parse_token_count(stored.get("input_tokens")),
+        parse_token_count(stored.get("output_tokens")),
+    )
+    read = parse_token_count(stored.get("cache_read_input_tokens"))
+    written = parse_token_count(stored.get("cache_creation_input_tokens"))
     cost = record.get("costUSD")
     return Usage(
         # Anthropic counts what it took from the cache, or put there, apart from the input.

@@ -17,16 +17,16 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from .session_lines import numbered_lines
-from .session_times import milliseconds
-from .stored_json import parse_object
+from .session_lines import iterate_numbered_lines
+from .session_times import parse_iso_ms
+from .stored_json import parse_stored_object
 
-_ID = re.compile(rb'"uuid" ?: ?"([^"\\]{1,200})"')
+_RECORD_ID = re.compile(rb'"uuid" ?: ?"([^"\\]{1,200})"')
 """Finds every id of a record, and perhaps others: what it finds is checked."""
 
 
 @dataclass(frozen=True)
-class Origin:
+class ForkOrigin:
     """Where a fork comes from."""
 
     session_id: str
@@ -47,7 +47,7 @@ class _Member:
     """When the first record without an id was written."""
 
 
-def find_origins(files: Sequence[Path]) -> dict[Path, Origin]:
+def find_fork_origins(files: Sequence[Path]) -> dict[Path, ForkOrigin]:
     """The origins of those files that repeat records of another one of them.
 
     All files are scanned for ids once; only those that share some are read as records, of which
@@ -55,39 +55,43 @@ def find_origins(files: Sequence[Path]) -> dict[Path, Origin]:
     """
     roots: dict[bytes, list[Path]] = {}
     for file in files:
-        if (root := _first_id(file)) is not None:
+        if (root := _find_first_id(file)) is not None:
             roots.setdefault(root, []).append(file)
-    origins: dict[Path, Origin] = {}
-    for family in _families(files, roots):
-        origins |= _origins_in([_read_member(file) for file in family])
+    origins: dict[Path, ForkOrigin] = {}
+    for family in _group_related_files(files, roots):
+        origins |= _find_family_origins([_read_member(file) for file in family])
     return origins
 
 
-def _objects(file: Path) -> Iterator[dict[str, Any]]:
+def _iterate_readable_records(file: Path) -> Iterator[dict[str, Any]]:
     """The records of a file. Lines that cannot be read are reported where the session is read."""
-    for _, line in _lines(file):
+    for _, line in _iterate_readable_lines(file):
         try:
-            yield parse_object(line, where=str(file))
+            yield parse_stored_object(line, where=str(file))
         except BadRow:
             continue
 
 
-def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+def _iterate_readable_lines(file: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        for number, line in numbered_lines(file):
+        for number, line in iterate_numbered_lines(file):
             if isinstance(line, bytes):
                 yield number, line
     except BadRow:
         return
 
 
-def _first_id(file: Path) -> bytes | None:
-    names = (each["uuid"] for each in _objects(file) if isinstance(each.get("uuid"), str))
+def _find_first_id(file: Path) -> bytes | None:
+    names = (
+        each["uuid"]
+        for each in _iterate_readable_records(file)
+        if isinstance(each.get("uuid"), str)
+    )
     name = next(names, None)
     return None if name is None else name.encode(errors="replace")
 
 
-def _families(
+def _group_related_files(
     files: Sequence[Path], roots: Mapping[bytes, Sequence[Path]]
 ) -> Iterator[Sequence[Path]]:
     """Files that are connected: one has the first record of another."""
@@ -100,8 +104,8 @@ def _families(
         return file
 
     for file in files:
-        for _, line in _lines(file):
-            for name in _ID.findall(line):
+        for _, line in _iterate_readable_lines(file):
+            for name in _RECORD_ID.findall(line):
                 for other in roots.get(name, ()):
                     family[head(other)] = head(file)
     members: dict[Path, list[Path]] = {}
@@ -112,21 +116,21 @@ def _families(
 
 def _read_member(file: Path) -> _Member:
     member = _Member(file)
-    for record in _objects(file):
-        name, written = record.get("uuid"), milliseconds(record.get("timestamp"))
+    for record in _iterate_readable_records(file):
+        name, written = record.get("uuid"), parse_iso_ms(record.get("timestamp"))
         if isinstance(name, str):
-            member.ids.append(_digest(name))
+            member.ids.append(_hash_record_id(name))
             member.times.append(inf if written is None else written)
         elif written is not None:
             member.began = min(member.began, written)
     return member
 
 
-def _digest(name: str) -> int:
+def _hash_record_id(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(errors="replace"), digest_size=8).digest())
 
 
-def _origins_in(members: list[_Member]) -> dict[Path, Origin]:
+def _find_family_origins(members: list[_Member]) -> dict[Path, ForkOrigin]:
     """Who repeats whom: the member that wrote something of its own first was there first."""
     shared = Counter(name for member in members for name in set(member.ids))
 
@@ -137,11 +141,11 @@ def _origins_in(members: list[_Member]) -> dict[Path, Origin]:
         return -inf if first == inf else first, len(member.ids), str(member.file)
 
     writer: dict[int, _Member] = {}
-    origins: dict[Path, Origin] = {}
+    origins: dict[Path, ForkOrigin] = {}
     for member in sorted(members, key=age):
         repeated = [name for name in dict.fromkeys(member.ids) if name in writer]
         if repeated and (origin := writer[repeated[-1]].file).stem != member.file.stem:
-            origins[member.file] = Origin(origin.stem, len(repeated))
+            origins[member.file] = ForkOrigin(origin.stem, len(repeated))
         for name in member.ids:
             writer.setdefault(name, member)
     return origins

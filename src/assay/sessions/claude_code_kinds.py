@@ -7,7 +7,7 @@ A kind is a record's `type`. For types that are a family it includes the member,
 from collections.abc import Iterator
 from typing import Any
 
-_RECORDS = frozenset(
+_CLAUDE_RECORDS = frozenset(
     """
     agent-color agent-name agent-setting ai-title api-request api-request-blob api-request-shape
     artifact-autoreact-ledger artifact-comment-monitor atis-latch attribution-snapshot
@@ -18,7 +18,7 @@ _RECORDS = frozenset(
     relocated repl-mode resume-head-vouch session-owner summary tag tools-used worktree-state
     """.split()
 )
-_SYSTEM = frozenset(
+_SYSTEM_SUBTYPES = frozenset(
     """
     agents_killed api_error api_retry away_summary background_tasks_changed bridge_state
     bridge_status checkpoint_done compact_boundary elicitation_complete file_attachments_missing
@@ -60,7 +60,7 @@ _ATTACHMENTS = frozenset(
     ultra_effort_exit ultrathink_effort verify_plan_reminder workflow_size_guideline_change
     """.split()
 )
-_BLOCKS = frozenset(
+_CONTENT_BLOCKS = frozenset(
     """
     advisor_tool_result bash_code_execution_tool_result code_execution_tool_result
     container_upload document image mcp_tool_result mcp_tool_use redacted_thinking search_result
@@ -86,23 +86,23 @@ def attachment_of(record: dict[str, Any]) -> dict[str, Any]:
     return attached if isinstance(attached, dict) else {}
 
 
-def is_known(kind: str) -> bool:
+def is_known_kind(kind: str) -> bool:
     """Whether this version of assay knows records of this kind, used or not."""
     family, _, member = kind.partition("/")
     if family == "system":
-        return member in _SYSTEM
+        return member in _SYSTEM_SUBTYPES
     if family == "attachment":
         return member in _ATTACHMENTS
-    return kind in _RECORDS
+    return kind in _CLAUDE_RECORDS
 
 
-def unknown_blocks(content: Any) -> Iterator[str]:
+def find_unknown_blocks(content: Any) -> Iterator[str]:
     """The kinds of the content blocks, also inside results of tools, that are not known."""
     for block in content if isinstance(content, list) else ():
         if not isinstance(block, dict):
             yield "content/" + type(block).__name__
             continue
-        if block.get("type") not in _BLOCKS:
+        if block.get("type") not in _CONTENT_BLOCKS:
             yield f"content/{block.get('type')}"
         elif block["type"] == "tool_result":
-            yield from unknown_blocks(block.get("content"))
+            yield from find_unknown_blocks(block.get("content"))

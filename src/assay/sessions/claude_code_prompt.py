@@ -41,29 +41,31 @@ class PromptRecords:
         named = dict.fromkeys(self._requests.get(str(each)) for each in requests)
         used = [self._shapes[name] for name in named if name in self._shapes]
         shapes = used or list(self._shapes.values())
-        system = next((text for each in shapes if (text := _system(each.get("system")))), None)
+        system = next(
+            (text for each in shapes if (text := _join_system_prompt(each.get("system")))), None
+        )
         tools: dict[str, dict[str, Any]] = {}
         for holder in (*shapes, *self._snapshots):
-            for tool in _tools(holder.get("tools")):
+            for tool in _parse_claude_tools(holder.get("tools")):
                 tools.setdefault(tool["name"], tool)
-        return system or self._snapshot(), list(tools.values())
+        return system or self._read_snapshot_prompt(), list(tools.values())
 
-    def _snapshot(self) -> str | None:
+    def _read_snapshot_prompt(self) -> str | None:
         prefix = next((t for s in self._snapshots if (t := text_or_none(s.get("cliPrefix")))), None)
         for each in self._snapshots:
-            if text := _system(each.get("systemPrompt")):
+            if text := _join_system_prompt(each.get("systemPrompt")):
                 return f"{prefix}\n\n{text}" if prefix else text
         return None
 
 
-def _system(stored: object) -> str | None:
+def _join_system_prompt(stored: object) -> str | None:
     """A system prompt that is stored as text, as texts, or as blocks of text."""
     parts = stored if isinstance(stored, list) else [stored]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return "\n\n".join(text for text in texts if isinstance(text, str) and text) or None
 
 
-def _tools(stored: object) -> Iterable[dict[str, Any]]:
+def _parse_claude_tools(stored: object) -> Iterable[dict[str, Any]]:
     """Tools as `ToolSpec` writes them. Those that the provider runs itself have no schema."""
     for each in stored if isinstance(stored, list) else ():
         tool = each.get("schema", each) if isinstance(each, dict) else None

@@ -5,21 +5,21 @@ from typing import Any
 from assay.types import Sample
 
 from .claude_code_conversation import ClaudeConversation
-from .claude_code_forks import Origin
+from .claude_code_forks import ForkOrigin
 from .claude_code_tree import Branches
 from .sample_options import SampleOptions
-from .session_meta import Head
+from .session_meta import SessionMeta
 from .transcripts import text_or_none
 
 
-def build_sample(
+def build_claude_sample(
     records: list[dict[str, Any]],
-    head: Head,
+    head: SessionMeta,
     options: SampleOptions,
     *,
     apart: dict[str, str],
     agent: dict[str, str] | None,
-    origin: Origin | None,
+    origin: ForkOrigin | None,
 ) -> Sample:
     """The sample of a session. `apart` is what each subagent in the same file was asked.
 
@@ -27,7 +27,7 @@ def build_sample(
     """
     branches = Branches(records)
     reader = ClaudeConversation(head, options, apart)
-    repeated = _repeated(records, origin)
+    repeated = _find_repeated_ids(records, origin)
     inherited = 0
     for record in branches.all if options.keep_reverted else branches.kept:
         reader.take(record)
@@ -43,8 +43,8 @@ def build_sample(
         "created": min(stamps, default=None),
         "updated": max(stamps, default=None),
         "directory": head.directory,
-        "version": _last(records, "version"),
-        "branch": _last(records, "gitBranch"),
+        "version": _find_last_text(records, "version"),
+        "branch": _find_last_text(records, "gitBranch"),
     }
     metadata: dict[str, Any] = {"source": "claude-code", "parent_id": head.parent_id}
     metadata["agent"] = agent
@@ -56,7 +56,7 @@ def build_sample(
     return talk.to_sample(head.id, given, metadata)
 
 
-def _repeated(records: list[dict[str, Any]], origin: Origin | None) -> set[Any]:
+def _find_repeated_ids(records: list[dict[str, Any]], origin: ForkOrigin | None) -> set[Any]:
     """The ids of the records that a fork repeats: its first ones."""
     if origin is None:
         return set()
@@ -64,5 +64,5 @@ def _repeated(records: list[dict[str, Any]], origin: Origin | None) -> set[Any]:
     return set(list(names)[: origin.records])
 
 
-def _last(records: list[dict[str, Any]], key: str) -> str | None:
+def _find_last_text(records: list[dict[str, Any]], key: str) -> str | None:
     return next((t for r in reversed(records) if (t := text_or_none(r.get(key)))), None)

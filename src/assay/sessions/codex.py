@@ -15,29 +15,29 @@ from assay.errors import BadRow
 from assay.types import Sample
 
 from .codex_conversation import CodexConversation
-from .codex_replay import Line, Replay
+from .codex_replay import Replay, RolloutLine
 from .codex_rollouts import (
-    PATTERNS,
+    ROLLOUT_PATTERNS,
     Rollout,
     RolloutIndex,
-    codex_home,
+    find_codex_home,
     find_rollouts,
-    parent_of,
-    put_in_envelope,
-    session_name,
+    find_session_name,
+    read_parent_id,
+    wrap_in_envelope,
 )
 from .codex_titles import read_titles
 from .sample_options import SampleOptions
 from .session_choice import SessionChoice
-from .session_lines import iterate_records, session_files
-from .session_meta import Head, Unreadable
+from .session_lines import find_session_files, iterate_records
+from .session_meta import SessionMeta, UnreadableSession
 from .session_reading import Children
-from .session_times import milliseconds
-from .transcripts import Recorded, TranscriptStream, Wanted, text_or_none
+from .session_times import parse_iso_ms
+from .transcripts import RecordedSession, StreamOptions, TranscriptStream, text_or_none
 
 __all__ = ["read_codex"]
 
-NEWEST_TESTED = "0.166.0"
+NEWEST_TESTED_CODEX = "0.166.0"
 """The newest version of Codex whose sessions the tests read."""
 
 
@@ -54,19 +54,21 @@ def read_codex(
     `path` is a rollout or a folder with rollouts at any depth. `redact` sees each sample before
     anybody else and returns what may be shown.
     """
-    find = partial(_find, options=options or SampleOptions())
-    wanted = Wanted(choice or SessionChoice(), children, redact)
-    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
+    find = partial(_find_threads, options=options or SampleOptions())
+    wanted = StreamOptions(choice or SessionChoice(), children, redact)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_CODEX)
 
 
-def _find(path: Path, *, options: SampleOptions) -> Iterator[Recorded | Unreadable]:
-    files = session_files(path, *PATTERNS, kind="rollouts of Codex")
-    home = codex_home(path)
+def _find_threads(
+    path: Path, *, options: SampleOptions
+) -> Iterator[RecordedSession | UnreadableSession]:
+    files = find_session_files(path, *ROLLOUT_PATTERNS, kind="rollouts of Codex")
+    home = find_codex_home(path)
     if not path.is_dir():
         # Subagents are mostly beside their parent; what a session inherits may be of any day.
-        files += [file for pattern in PATTERNS for file in path.parent.glob(pattern)]
+        files += [file for pattern in ROLLOUT_PATTERNS for file in path.parent.glob(pattern)]
     index = RolloutIndex(files, find_rollouts(home) if home != path.resolve() else ())
-    threads = index.roots if path.is_dir() else [index.thread_at(path)]
+    threads = index.roots if path.is_dir() else [index.find_thread(path)]
     del files
     folder = _Folder(index, read_titles(home, path), options)
     for thread_id in threads:
@@ -81,14 +83,16 @@ class _Folder:
     titles: dict[str, str]
     options: SampleOptions
 
-    def read(self, thread_id: str) -> Recorded | Unreadable:
+    def read(self, thread_id: str) -> RecordedSession | UnreadableSession:
         rollouts = self.index.rollouts_of(thread_id)
         try:
-            return _Thread(self, rollouts).to_recorded()
+            return _Thread(self, rollouts).to_recorded_session()
         except BadRow as problem:
-            return Unreadable(session_name(rollouts[-1].path), problem.with_traceback(None))
+            return UnreadableSession(
+                find_session_name(rollouts[-1].path), problem.with_traceback(None)
+            )
 
-    def read_children(self, thread_id: str) -> Iterator[Recorded | Unreadable]:
+    def read_children(self, thread_id: str) -> Iterator[RecordedSession | UnreadableSession]:
         for child in self.index.children_of(thread_id):
             yield self.read(child)
 
@@ -99,19 +103,19 @@ class _Thread:
 
     folder: _Folder
     rollouts: list[Rollout]
-    lines: list[list[Line]] = field(default_factory=list)
+    lines: list[list[RolloutLine]] = field(default_factory=list)
     damage: list[BadRow] = field(default_factory=list)
 
-    def to_recorded(self) -> Recorded:
+    def to_recorded_session(self) -> RecordedSession:
         """What the session is chosen by, and how to build its sample."""
         self._read_lines()
         index, thread_id = self.folder.index, self.rollouts[-1].thread_id
-        meta = self._meta()
-        times = [at for at in map(milliseconds, self._stamps()) if at]
-        head = Head(
-            id=text_or_none(meta.get("id")) or session_name(self.rollouts[-1].path),
+        meta = self._find_session_meta()
+        times = [at for at in map(parse_iso_ms, self._list_timestamps()) if at]
+        head = SessionMeta(
+            id=text_or_none(meta.get("id")) or find_session_name(self.rollouts[-1].path),
             title=self.folder.titles.get(thread_id, ""),
-            parent_id=parent_of(meta),
+            parent_id=read_parent_id(meta),
             created=min(times, default=None),
             updated=max(times, default=None),
             project=text_or_none(meta.get("cwd")),
@@ -119,9 +123,9 @@ class _Thread:
         )
         copies = index.copies_of(thread_id)
         notes = [f"{path}: session {head.id} is in a longer file; read once" for path in copies]
-        build = partial(self._build, head, dict(meta))
+        build = partial(self._build_sample, head, dict(meta))
         children = partial(self.folder.read_children, thread_id)
-        return Recorded(head, build, children, self.damage, notes=notes)
+        return RecordedSession(head, build, children, self.damage, notes=notes)
 
     def _read_lines(self) -> None:
         for rollout in self.rollouts:
@@ -129,9 +133,9 @@ class _Thread:
             self.damage += [line for line, _ in lines if isinstance(line, BadRow)]
             self.lines.append(lines)
 
-    def _meta(self) -> dict[str, Any]:
+    def _find_session_meta(self) -> dict[str, Any]:
         """The `session_meta` of the current rollout."""
-        records = [put_in_envelope(line) for line, _ in self.lines[-1] if isinstance(line, dict)]
+        records = [wrap_in_envelope(line) for line, _ in self.lines[-1] if isinstance(line, dict)]
         meta = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
         if meta is not None:
             return dict(meta)
@@ -141,12 +145,12 @@ class _Thread:
         hint = "its first line is a `session_meta`"
         raise BadRow("is no rollout of Codex", where=path, hint=hint)
 
-    def _stamps(self) -> list[str]:
+    def _list_timestamps(self) -> list[str]:
         records = (line for lines in self.lines for line, _ in lines if isinstance(line, dict))
         stamps = (record.get("timestamp") for record in records)
         return [stamp for stamp in stamps if isinstance(stamp, str)]
 
-    def _build(self, head: Head, meta: dict[str, Any]) -> Sample:
+    def _build_sample(self, head: SessionMeta, meta: dict[str, Any]) -> Sample:
         children = self.folder.index.children_of(self.rollouts[-1].thread_id)
         reader = CodexConversation(self.folder.options, meta, children)
         replay = Replay(self.folder.index, reader, self.rollouts)
@@ -154,7 +158,7 @@ class _Thread:
             replay.take(rollout, lines)
         talk = reader.finished()
         self.damage += replay.problems
-        stamps = self._stamps()
+        stamps = self._list_timestamps()
         given = {
             "title": head.title or None,
             "created": min(stamps, default=None),

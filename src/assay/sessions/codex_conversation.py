@@ -7,39 +7,46 @@ from typing import Any
 
 from assay.types import DataBlock, Message, ModelCall, TextBlock, ToolCall, Usage
 
-from .codex_kinds import count_unknown
-from .codex_outcomes import Outcome, outcome_of_event, outcome_of_text
+from .codex_kinds import count_unknown_records
+from .codex_outcomes import CallOutcome, parse_text_outcome, read_event_outcome
 from .sample_options import SampleOptions
-from .transcripts import Conversation, count_at, text_or_none
+from .transcripts import Conversation, parse_token_count, text_or_none
 
-_INJECTED = re.compile(
+_INJECTED_CONTEXT = re.compile(
     r"\s*(<(environment_context|user_instructions|permissions instructions|collaboration_mode"
     r"|skills?_instructions|skill|apps_instructions|subagent_notification|INSTRUCTIONS"
     r"|personality_spec|model_switch)\b[^>]*>|# AGENTS\.md instructions for )"
 )
-_ABORTED = re.compile(r"\s*<turn_aborted>")
-_SHELL = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>\s*(?:<result>)?(.*)", re.S)
+_ABORTED_TURN = re.compile(r"\s*<turn_aborted>")
+_USER_SHELL = re.compile(
+    r"\s*<user_shell_command>\s*<command>(.*?)</command>\s*(?:<result>)?(.*)", re.S
+)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_WORD = re.compile(r"[\w.-]+")
-_CLOSING = re.compile(r"(?:</result>\s*)?(?:</user_shell_command>\s*)?$")
-_CALLS = (
+_ID_WORD = re.compile(r"[\w.-]+")
+_SHELL_CLOSING_TAGS = re.compile(r"(?:</result>\s*)?(?:</user_shell_command>\s*)?$")
+_CALL_ITEMS = (
     *("function_call", "custom_tool_call", "local_shell_call", "web_search_call"),
     "tool_search_call",
 )
-_OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
-_REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content")
+_OUTPUT_ITEMS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
+_REPEATED_EVENTS = (
+    "user_message",
+    "agent_message",
+    "agent_reasoning",
+    "agent_reasoning_raw_content",
+)
 """Events that say again what an item says."""
 
-_REPEATING_ITEMS = ("UserMessage", "AgentMessage", "Reasoning")
+_REPEATED_ITEMS = ("UserMessage", "AgentMessage", "Reasoning")
 _TURN_COMPLETE = ("task_complete", "turn_complete")
-_OF_ITEM = frozenset(
+_ITEM_FIELDS = frozenset(
     "type id role content name namespace arguments input call_id action status"
     " internal_chat_message_metadata_passthrough".split()
 )
 
 
 @dataclass
-class _Step:
+class _PendingAnswer:
     """One answer of the model, while its items come in."""
 
     said: list[TextBlock | DataBlock] = field(default_factory=list)
@@ -58,7 +65,7 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class Mark:
+class ConversationCheckpoint:
     """A place in a conversation to which it can go back."""
 
     messages: int
@@ -81,9 +88,9 @@ class CodexConversation:
     repeated: int = 0
     """Events that were left out because they repeat items."""
 
-    _step: _Step | None = None
+    _step: _PendingAnswer | None = None
     _names: dict[str | None, str] = field(default_factory=dict)
-    _outcomes: dict[str, Outcome] = field(default_factory=dict)
+    _outcomes: dict[str, CallOutcome] = field(default_factory=dict)
     _answered: dict[str | None, int] = field(default_factory=dict)
     """Where the message that answers a call stands."""
 
@@ -107,7 +114,7 @@ class CodexConversation:
     def take(self, record: dict[str, Any]) -> None:
         """Read the next line."""
         kind, payload = record["type"], record["payload"]
-        count_unknown(record, self.talk.unknown_kinds)
+        count_unknown_records(record, self.talk.unknown_kinds)
         if kind == "session_meta":
             if self._begun:
                 # A fork repeats what its parent began with.
@@ -117,13 +124,13 @@ class CodexConversation:
             self._model = text_or_none(payload.get("model")) or self._model
             self.talk.records.append(record)
         elif kind == "compacted":
-            self._close()
-            self._take_back_summary(text_or_none(payload.get("message")) or "")
+            self._close_answer()
+            self._remove_summary(text_or_none(payload.get("message")) or "")
             self.talk.compactions += 1
             self.talk.skip(None, "compaction summary", payload)
         elif kind == "token_usage_record":
-            self._close()
-            self._count_response(payload.get("usage"))
+            self._close_answer()
+            self._count_response_tokens(payload.get("usage"))
             self.talk.records.append(record)
         elif kind == "response_item":
             self._take_item(record, payload)
@@ -135,40 +142,40 @@ class CodexConversation:
     def _take_item(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         kind = item.get("type")
         if kind == "message" and item.get("role") != "assistant":
-            self._close()
-            self._take_said(record, item)
+            self._close_answer()
+            self._take_message(record, item)
         elif kind == "message":
             if self._step is not None and self._step.answers:
                 # What was said after a search of the provider's is said in the light of it.
-                self._close()
-            self._speak(self._speaking(record), item)
+                self._close_answer()
+            self._add_text(self._open_answer(record), item)
         elif kind == "reasoning":
-            self._think(self._speaking(record), item)
-        elif kind in _CALLS:
-            self._call(self._speaking(record), item)
-        elif kind in _OUTPUTS:
-            self._close()
-            self._answer(record, item)
+            self._add_reasoning(self._open_answer(record), item)
+        elif kind in _CALL_ITEMS:
+            self._add_tool_call(self._open_answer(record), item)
+        elif kind in _OUTPUT_ITEMS:
+            self._close_answer()
+            self._add_tool_result(record, item)
         else:
             self.talk.records.append(record)
 
-    def _speaking(self, record: dict[str, Any]) -> _Step:
+    def _open_answer(self, record: dict[str, Any]) -> _PendingAnswer:
         metadata = record.get("metadata")
         summary = isinstance(metadata, dict) and metadata.get("compaction_output") is True
         step = self._step
         if step is not None and step.compaction != summary and (step.said or step.calls):
-            self._close()
+            self._close_answer()
         if self._step is None:
-            self._step = _Step(timestamp=text_or_none(record.get("timestamp")))
+            self._step = _PendingAnswer(timestamp=text_or_none(record.get("timestamp")))
             self.talk.interrupted = False
         self._step.compaction = summary
         return self._step
 
-    def _speak(self, step: _Step, item: dict[str, Any]) -> None:
+    def _add_text(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
         step.id = text_or_none(item.get("id")) or step.id
-        step.said += _blocks(item.get("content"))
+        step.said += _parse_codex_blocks(item.get("content"))
 
-    def _think(self, step: _Step, item: dict[str, Any]) -> None:
+    def _add_reasoning(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
         parts = item.get("content") or item.get("summary")
         for part in parts if isinstance(parts, list) else ():
             text = part.get("text") if isinstance(part, dict) else None
@@ -177,10 +184,10 @@ class CodexConversation:
         if item.get("encrypted_content"):
             step.hidden.append(item)
 
-    def _call(self, step: _Step, item: dict[str, Any]) -> None:
+    def _add_tool_call(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
         kind = item["type"]
         call_id = text_or_none(item.get("call_id")) or text_or_none(item.get("id"))
-        name = _tool_name(item)
+        name = _build_codex_tool_name(item)
         arguments: Any = item.get("arguments")
         if kind == "custom_tool_call":
             arguments = {"input": item.get("input")}
@@ -189,7 +196,7 @@ class CodexConversation:
             arguments = arguments if isinstance(arguments, dict | str) else {}
         elif kind != "function_call":
             arguments = item.get("action") if isinstance(item.get("action"), dict) else {}
-        rest = {key: value for key, value in item.items() if key not in _OF_ITEM}
+        rest = {key: value for key, value in item.items() if key not in _ITEM_FIELDS}
         own: dict[str, Any] = {"codex": {"type": kind, **rest}} if kind != "function_call" else {}
         call = ToolCall.model_validate({"id": call_id, "name": name, "arguments": arguments, **own})
         step.calls.append(call)
@@ -201,12 +208,12 @@ class CodexConversation:
                 Message(role="tool", name=name, tool_call_id=call_id, details=details)
             )
 
-    def _close(self) -> None:
+    def _close_answer(self) -> None:
         """Put the answer of the model, if one is open, into the conversation."""
         step, self._step = self._step, None
         if step is None:
             return
-        content = _content(step.said)
+        content = _join_codex_content(step.said)
         details: dict[str, Any] = {} if step.id is None else {"id": step.id}
         if step.hidden:
             details["reasoning_items"] = step.hidden
@@ -223,21 +230,21 @@ class CodexConversation:
         if step.compaction:
             self._skip_summary(answer)
             return
-        self._add_call(ModelCall(model=self._model, message_index=len(self.talk.messages)))
+        self._add_model_call(ModelCall(model=self._model, message_index=len(self.talk.messages)))
         self.talk.messages.append(answer)
         self.talk.messages += step.answers
 
-    def _add_call(self, call: ModelCall) -> None:
+    def _add_model_call(self, call: ModelCall) -> None:
         if call.error is None:
             self._counted.append(len(self.talk.calls))
         self.talk.calls.append(call)
 
     def _skip_summary(self, answer: Message) -> None:
         """Put the model's summary beside the conversation; the tokens it took stay counted."""
-        self._add_call(ModelCall(model=self._model))
+        self._add_model_call(ModelCall(model=self._model))
         self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
 
-    def _take_back_summary(self, summary: str) -> None:
+    def _remove_summary(self, summary: str) -> None:
         """Versions before 0.166 do not mark the answer that became the summary."""
         if not self.talk.messages:
             return
@@ -255,15 +262,15 @@ class CodexConversation:
             if call.message_index is not None:
                 break
 
-    def _take_said(self, record: dict[str, Any], item: dict[str, Any]) -> None:
-        blocks = _blocks(item.get("content"))
+    def _take_message(self, record: dict[str, Any], item: dict[str, Any]) -> None:
+        blocks = _parse_codex_blocks(item.get("content"))
         text = "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
-        if shell := _SHELL.match(text):
+        if shell := _USER_SHELL.match(text):
             command = {"tool": "shell", "args": {"command": shell[1].strip()}}
-            output = _CLOSING.sub("", shell[2]).strip()
+            output = _SHELL_CLOSING_TAGS.sub("", shell[2]).strip()
             self.talk.user_shell.append({**command, "output": output})
             return
-        why = _not_typed(item, text)
+        why = _find_message_skip_reason(item, text)
         if why == "interruption":
             self.talk.interrupted = True
         if why is not None and not (self.options.synthetic and why != "interruption"):
@@ -276,13 +283,13 @@ class CodexConversation:
         self.talk.messages.append(
             Message(
                 role=str(item.get("role") or "user"),
-                content=_content(blocks),
+                content=_join_codex_content(blocks),
                 timestamp=text_or_none(record.get("timestamp")),
                 details=details or None,
             )
         )
 
-    def _answer(self, record: dict[str, Any], item: dict[str, Any]) -> None:
+    def _add_tool_result(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         call_id = text_or_none(item.get("call_id"))
         output = item.get("output")
         success = None
@@ -291,13 +298,13 @@ class CodexConversation:
         elif item["type"] == "tool_search_output":
             output = json.dumps(item.get("tools"), ensure_ascii=False)
             success = item.get("status") != "failed"
-        blocks = _blocks(output) if isinstance(output, list) else []
+        blocks = _parse_codex_blocks(output) if isinstance(output, list) else []
         text = (
             output if isinstance(output, str) else "\n".join(getattr(b, "text", "") for b in blocks)
         )
         outcome = self._outcomes.pop(call_id or "", None)
         if outcome is None:
-            outcome = outcome_of_text(text) if success is not False else Outcome(failed=True)
+            outcome = parse_text_outcome(text) if success is not False else CallOutcome(failed=True)
         details = outcome.to_details()
         if (started := self._find_child(text)) is not None:
             details["subagent"] = started
@@ -319,34 +326,34 @@ class CodexConversation:
         if not self._places:
             return None
         # One pass over the text, however many subagents there are.
-        words = {*_UUID.findall(text), *_WORD.findall(text)}
+        words = {*_UUID.findall(text), *_ID_WORD.findall(text)}
         return min(words & self._places.keys(), key=self._places.__getitem__, default=None)
 
     def _take_event(self, record: dict[str, Any], event: dict[str, Any]) -> None:
         kind = event.get("type")
         item = event.get("item")
-        repeating = isinstance(item, dict) and item.get("type") in _REPEATING_ITEMS
-        if kind in _REPEATS or (kind == "item_completed" and repeating):
+        repeating = isinstance(item, dict) and item.get("type") in _REPEATED_ITEMS
+        if kind in _REPEATED_EVENTS or (kind == "item_completed" and repeating):
             self.repeated += 1
             return
-        if settled := outcome_of_event(event):
-            self._settle(*settled)
+        if settled := read_event_outcome(event):
+            self._record_outcome(*settled)
         if kind == "token_count":
-            self._count(event)
+            self._count_answer_tokens(event)
         elif kind == "turn_aborted":
-            self._close()
+            self._close_answer()
             self.talk.interrupted = True
         elif kind == "thread_rolled_back":
-            self._close()
+            self._close_answer()
             self._roll_back(event.get("num_turns"))
-        elif kind == "error" and self._fail(event):
+        elif kind == "error" and self._add_error(event):
             return
         elif kind in _TURN_COMPLETE:
-            self._close()
-            self._fail(event.get("error"))
+            self._close_answer()
+            self._add_error(event.get("error"))
         self.talk.records.append(record)
 
-    def _settle(self, call_id: str, outcome: Outcome) -> None:
+    def _record_outcome(self, call_id: str, outcome: CallOutcome) -> None:
         """Note what became of a call, before its answer is read or after."""
         place = self._answered.get(call_id, len(self.talk.messages))
         answer = self.talk.messages[place] if place < len(self.talk.messages) else None
@@ -357,15 +364,15 @@ class CodexConversation:
         details = {**before, **outcome.to_details()}
         self.talk.messages[place] = answer.model_copy(update={"details": details})
 
-    def _fail(self, event: Any) -> bool:
+    def _add_error(self, event: Any) -> bool:
         """Note an error of the endpoint as a model call that gave no answer."""
         text = text_or_none(event.get("message") if isinstance(event, dict) else event)
         if text is None:
             return False
-        self._close()
+        self._close_answer()
         if self.talk.calls and self.talk.calls[-1].error == text and self._ends_with_error():
             return True
-        self._add_call(
+        self._add_model_call(
             ModelCall(model=self._model, message_index=len(self.talk.messages), error=text)
         )
         self.talk.messages.append(Message(role="assistant", content="", details={"error": event}))
@@ -376,15 +383,17 @@ class CodexConversation:
         last = self.talk.messages[-1] if self.talk.messages else None
         return last is not None and "error" in (last.details or {})
 
-    def _count_response(self, stored: Any) -> None:
+    def _count_response_tokens(self, stored: Any) -> None:
         """Note what one response of the model consumed, whether or not it gave an answer."""
         if not isinstance(stored, dict):
             return
         if not self.talk.calls or self.talk.calls[-1].usage or self.talk.calls[-1].error:
-            self._add_call(ModelCall(model=self._model))
-        self.talk.calls[-1] = self.talk.calls[-1].model_copy(update={"usage": _usage(stored)})
+            self._add_model_call(ModelCall(model=self._model))
+        self.talk.calls[-1] = self.talk.calls[-1].model_copy(
+            update={"usage": _parse_codex_usage(stored)}
+        )
 
-    def _count(self, event: dict[str, Any]) -> None:
+    def _count_answer_tokens(self, event: dict[str, Any]) -> None:
         """Note what the last answer consumed, once: the same count is often written again."""
         info = event.get("info")
         stored = info.get("last_token_usage") if isinstance(info, dict) else None
@@ -394,15 +403,15 @@ class CodexConversation:
         if total is not None and total == self._total:
             return
         self._total = total
-        self._close()
+        self._close_answer()
         place = self._counted[-1] if self._counted else None
         if place is not None and self.talk.calls[place].usage is None:
-            update = {"usage": _usage(stored)}
+            update = {"usage": _parse_codex_usage(stored)}
             self.talk.calls[place] = self.talk.calls[place].model_copy(update=update)
 
     def _roll_back(self, turns: object) -> None:
         """Take back the last turns of the user, as the user did."""
-        count = min(count_at(turns) or 0, len(self._turns))
+        count = min(parse_token_count(turns) or 0, len(self._turns))
         if count and not self.options.keep_reverted:
             self._undo(*self._turns[-count])
             self.talk.interrupted = False
@@ -416,15 +425,15 @@ class CodexConversation:
         while self._counted and self._counted[-1] >= calls:
             self._counted.pop()
 
-    def mark(self) -> Mark:
+    def mark(self) -> ConversationCheckpoint:
         """The end of the conversation so far."""
-        self._close()
+        self._close_answer()
         lengths = len(self.talk.messages), len(self.talk.calls)
-        return Mark(*lengths, self._model, self._total, self.talk.interrupted)
+        return ConversationCheckpoint(*lengths, self._model, self._total, self.talk.interrupted)
 
-    def rewind(self, mark: Mark) -> None:
+    def rewind(self, mark: ConversationCheckpoint) -> None:
         """Go back to an earlier place, as the user did: what came after it was undone."""
-        self._close()
+        self._close_answer()
         if not self.options.keep_reverted:
             self._undo(mark.messages, mark.calls)
         self._model, self._total = mark.model, mark.total
@@ -432,11 +441,11 @@ class CodexConversation:
 
     def finished(self) -> Conversation:
         """The conversation, when all lines are read."""
-        self._close()
+        self._close_answer()
         return self.talk
 
 
-def _not_typed(item: dict[str, Any], text: str) -> str | None:
+def _find_message_skip_reason(item: dict[str, Any], text: str) -> str | None:
     """Why a message is not of the user's, or None."""
     passed = item.get("internal_chat_message_metadata_passthrough")
     kinds = passed.get("content_item_kinds") if isinstance(passed, dict) else None
@@ -444,14 +453,14 @@ def _not_typed(item: dict[str, Any], text: str) -> str | None:
     origins = {str(kind).partition(".")[0] for kind in kinds or () if "." in str(kind)}
     if item.get("role") == "user" and origins == {"user"}:
         return None
-    if _ABORTED.match(text):
+    if _ABORTED_TURN.match(text):
         return "interruption"
     foreign = bool(origins) and "user" not in origins
-    injected = item.get("role") != "user" or foreign or _INJECTED.match(text)
+    injected = item.get("role") != "user" or foreign or _INJECTED_CONTEXT.match(text)
     return "injected by the program" if injected else None
 
 
-def _blocks(content: Any) -> list[TextBlock | DataBlock]:
+def _parse_codex_blocks(content: Any) -> list[TextBlock | DataBlock]:
     """Text and images of an item; a kind that is not known is kept as it came."""
     if isinstance(content, str):
         return [TextBlock(type="text", text=content)]
@@ -469,14 +478,16 @@ def _blocks(content: Any) -> list[TextBlock | DataBlock]:
     return blocks
 
 
-def _content(blocks: list[TextBlock | DataBlock]) -> str | tuple[TextBlock | DataBlock, ...]:
+def _join_codex_content(
+    blocks: list[TextBlock | DataBlock],
+) -> str | tuple[TextBlock | DataBlock, ...]:
     """Texts alone as one text; beside other parts, everything in the order it came in."""
     said = tuple(block for block in blocks if not isinstance(block, TextBlock) or block.text)
     texts = [block.text for block in said if isinstance(block, TextBlock)]
     return "\n\n".join(texts) if len(texts) == len(said) else said
 
 
-def _tool_name(item: dict[str, Any]) -> str:
+def _build_codex_tool_name(item: dict[str, Any]) -> str:
     """The name of a tool with the namespace it is in, as `mcp__shop__lookup`."""
     name = text_or_none(item.get("name")) or str(item["type"]).removesuffix("_call")
     namespace = text_or_none(item.get("namespace"))
@@ -486,12 +497,12 @@ def _tool_name(item: dict[str, Any]) -> str:
     return f"{namespace.removesuffix('__')}__{name.removeprefix('__')}"
 
 
-def _usage(stored: dict[str, Any]) -> Usage:
+def _parse_codex_usage(stored: dict[str, Any]) -> Usage:
     # As OpenAI counts: the input includes what was cached, the output includes the reasoning.
     return Usage(
-        input_tokens=count_at(stored.get("input_tokens")),
-        output_tokens=count_at(stored.get("output_tokens")),
-        cached_tokens=count_at(stored.get("cached_input_tokens")),
-        reasoning_tokens=count_at(stored.get("reasoning_output_tokens")),
+        input_tokens=parse_token_count(stored.get("input_tokens")),
+        output_tokens=parse_token_count(stored.get("output_tokens")),
+        cached_tokens=parse_token_count(stored.get("cached_input_tokens")),
+        reasoning_tokens=parse_token_count(stored.get("reasoning_output_tokens")),
         stored=stored,
     )

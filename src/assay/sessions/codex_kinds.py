@@ -7,10 +7,10 @@ unknown. Checked against the binary of 0.166.0 and the events of older versions.
 from collections import Counter
 from typing import Any
 
-_LONGEST = 80
+_MAX_KIND_LENGTH = 80
 """Kinds come from files; a longer one is cut."""
 
-_RECORDS = frozenset(
+_CODEX_RECORDS = frozenset(
     "session_meta dynamic_tools_updated response_item inter_agent_communication"
     " inter_agent_communication_metadata compacted turn_context token_usage_record world_state"
     " security_risk_score event_msg realtime_item".split()
@@ -21,7 +21,7 @@ _RESPONSE_ITEMS = frozenset(
     " image_generation_call compaction compaction_summary compaction_trigger context_compaction"
     " configuration_update additional_tools ghost_snapshot other".split()
 )
-_EVENTS = frozenset(
+_CODEX_EVENTS = frozenset(
     "error warning guardian_warning realtime_conversation_started realtime_conversation_realtime"
     " realtime_conversation_closed realtime_conversation_sdp model_reroute model_verification"
     " turn_moderation_metadata safety_buffering context_compacted thread_rolled_back task_started"
@@ -54,38 +54,40 @@ _TURN_ITEMS = frozenset(
     " ImageGeneration EnteredReviewMode ExitedReviewMode FileChange McpToolCall"
     " ContextCompaction".split()
 )
-_PARTS = frozenset(
+_CODEX_PARTS = frozenset(
     "text input_text output_text summary_text reasoning_text refusal input_image input_audio"
     " input_file encrypted_content".split()
 )
 
 
-def count_unknown(record: dict[str, Any], unknown: Counter[str]) -> None:
+def count_unknown_records(record: dict[str, Any], unknown: Counter[str]) -> None:
     """Count a record, and what is inside it, if its kind is none of the known ones."""
     kind, payload = record["type"], record["payload"]
     if kind == "response_item":
-        _count(unknown, "response_item/", payload.get("type"), _RESPONSE_ITEMS)
+        _count_if_unknown(unknown, "response_item/", payload.get("type"), _RESPONSE_ITEMS)
         for key in ("content", "output", "summary"):
-            _count_parts(unknown, payload.get(key))
+            _count_unknown_parts(unknown, payload.get(key))
     elif kind == "event_msg":
-        _count(unknown, "event_msg/", payload.get("type"), _EVENTS)
+        _count_if_unknown(unknown, "event_msg/", payload.get("type"), _CODEX_EVENTS)
         item = payload.get("item")
         if payload.get("type") == "item_completed" and isinstance(item, dict):
-            _count(unknown, "item_completed/", item.get("type"), _TURN_ITEMS)
+            _count_if_unknown(unknown, "item_completed/", item.get("type"), _TURN_ITEMS)
     elif kind == "unknown":
         # Lines of versions before 0.32 that are no items: all of them note a state.
         if payload.get("record_type") != "state":
             unknown["a line without type and payload"] += 1
     else:
-        _count(unknown, "", kind, _RECORDS)
+        _count_if_unknown(unknown, "", kind, _CODEX_RECORDS)
 
 
-def _count_parts(unknown: Counter[str], content: object) -> None:
+def _count_unknown_parts(unknown: Counter[str], content: object) -> None:
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict):
-            _count(unknown, "content/", part.get("type"), _PARTS)
+            _count_if_unknown(unknown, "content/", part.get("type"), _CODEX_PARTS)
 
 
-def _count(unknown: Counter[str], prefix: str, kind: object, known: frozenset[str]) -> None:
+def _count_if_unknown(
+    unknown: Counter[str], prefix: str, kind: object, known: frozenset[str]
+) -> None:
     if not isinstance(kind, str) or kind not in known:
-        unknown[f"{prefix}{str(kind)[:_LONGEST]}"] += 1
+        unknown[f"{prefix}{str(kind)[:_MAX_KIND_LENGTH]}"] += 1

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-_EXIT = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d+)")
-_REFUSED = re.compile(
+_CODEX_EXIT_CODE = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d+)")
+_REFUSED_CALL = re.compile(
     r"(?:Wall time: [\d.]+ seconds\n)?"
     r"(?:unsupported (?:custom tool )?call: |failed to parse (?:function arguments|apply_patch)"
     r"|apply_patch verification failed|(?:command )?aborted(?: by user\b.*)?$|tool call error: "
@@ -22,7 +22,7 @@ _REFUSED = re.compile(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """What became of a call."""
 
     failed: bool
@@ -40,50 +40,50 @@ class Outcome:
         return details
 
 
-def outcome_of_event(event: dict[str, Any]) -> tuple[str, Outcome] | None:
+def read_event_outcome(event: dict[str, Any]) -> tuple[str, CallOutcome] | None:
     """The id of a call and its outcome, or None for an event that settles no call."""
     item = event.get("item")
     if event.get("type") == "item_completed" and isinstance(item, dict):
-        call_id, outcome = item.get("id"), _outcome_of_item(item)
+        call_id, outcome = item.get("id"), _read_item_outcome(item)
     else:
-        call_id, outcome = event.get("call_id"), _outcome_of_old_event(event)
+        call_id, outcome = event.get("call_id"), _read_old_event_outcome(event)
     return (call_id, outcome) if outcome is not None and isinstance(call_id, str) else None
 
 
-def _outcome_of_item(item: dict[str, Any]) -> Outcome | None:
+def _read_item_outcome(item: dict[str, Any]) -> CallOutcome | None:
     kind, status = item.get("type"), item.get("status")
     if status not in ("completed", "failed", "declined"):
         return None
     if kind == "CommandExecution":
-        return _outcome_of_command(item)
+        return _read_command_outcome(item)
     if kind == "McpToolCall":
         result = item.get("result")
         refused = isinstance(result, dict) and result.get("isError") is True
-        return Outcome(status != "completed" or refused or item.get("error") is not None)
+        return CallOutcome(status != "completed" or refused or item.get("error") is not None)
     if kind in ("FileChange", "CollabAgentToolCall"):
-        return Outcome(status != "completed")
+        return CallOutcome(status != "completed")
     if kind == "DynamicToolCall":
-        return Outcome(status != "completed" or item.get("success") is False)
+        return CallOutcome(status != "completed" or item.get("success") is False)
     return None
 
 
-def _outcome_of_command(command: dict[str, Any]) -> Outcome:
+def _read_command_outcome(command: dict[str, Any]) -> CallOutcome:
     code, status = command.get("exit_code"), command.get("status")
     # Codex writes -1 for a command that it ended itself, which has no exit code.
     known = code if type(code) is int and code != -1 else None
     # A command that ran has an exit code, which is all that "failed" means then.
     refused = status == "failed" and known in (None, 0)
-    return Outcome(status == "declined" or refused or code == -1, known)
+    return CallOutcome(status == "declined" or refused or code == -1, known)
 
 
-def _outcome_of_old_event(event: dict[str, Any]) -> Outcome | None:
+def _read_old_event_outcome(event: dict[str, Any]) -> CallOutcome | None:
     """From versions that wrote one kind of event for each kind of tool."""
     kind = event.get("type")
     if kind == "exec_command_end":
-        return _outcome_of_command(event)
+        return _read_command_outcome(event)
     if kind in ("patch_apply_end", "dynamic_tool_call_response"):
         success = event.get("success")
-        return Outcome(not success) if isinstance(success, bool) else None
+        return CallOutcome(not success) if isinstance(success, bool) else None
     if kind == "mcp_tool_call_end":
         result = event.get("result")
         if not isinstance(result, dict):
@@ -93,16 +93,16 @@ def _outcome_of_old_event(event: dict[str, Any]) -> Outcome | None:
             answer.get("is_error"),
             answer.get("isError"),
         )
-        return Outcome("Err" in result or refused)
+        return CallOutcome("Err" in result or refused)
     return None
 
 
-def outcome_of_text(text: str) -> Outcome:
+def parse_text_outcome(text: str) -> CallOutcome:
     """What the text that the model was given shows."""
-    return Outcome(_REFUSED.match(text) is not None, _exit_code(text))
+    return CallOutcome(_REFUSED_CALL.match(text) is not None, _parse_exit_code(text))
 
 
-def _exit_code(text: str) -> int | None:
+def _parse_exit_code(text: str) -> int | None:
     """How a shell command ended, in either of the ways in which outputs tell it."""
     if text.startswith("{"):
         try:
@@ -111,5 +111,5 @@ def _exit_code(text: str) -> int | None:
             return None
         code = metadata.get("exit_code") if isinstance(metadata, dict) else None
         return code if type(code) is int else None
-    found = _EXIT.search(text[:400])
+    found = _CODEX_EXIT_CODE.search(text[:400])
     return int(found[1]) if found else None

@@ -11,17 +11,17 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from .codex_conversation import CodexConversation, Mark
+from .codex_conversation import CodexConversation, ConversationCheckpoint
 from .codex_rollouts import (
     HistoryBase,
     Rollout,
     RolloutIndex,
     Segment,
-    put_in_envelope,
+    wrap_in_envelope,
 )
 from .session_lines import iterate_records
 
-Line = tuple[dict[str, Any] | BadRow, int]
+RolloutLine = tuple[dict[str, Any] | BadRow, int]
 """A record, or why it is none, and the offset of the byte after it."""
 
 
@@ -40,7 +40,9 @@ class Replay:
     inherited_messages: int = 0
     """How many of the first messages come from other threads."""
 
-    _marks: dict[HistoryBase | None, tuple[Mark, BadRow | None]] = field(default_factory=dict)
+    _marks: dict[HistoryBase | None, tuple[ConversationCheckpoint, BadRow | None]] = field(
+        default_factory=dict
+    )
     """Where rollouts may continue, and what is wrong with the position."""
 
     _ends: dict[str, set[HistoryBase]] = field(default_factory=dict)
@@ -51,18 +53,18 @@ class Replay:
             if base is not None and base.is_usable:
                 self._ends.setdefault(base.rollout_id, set()).add(base)
 
-    def take(self, rollout: Rollout, lines: Iterable[Line]) -> None:
+    def take(self, rollout: Rollout, lines: Iterable[RolloutLine]) -> None:
         """Continue with the next rollout, whose own lines are given."""
         start, _ = self._marks.setdefault(None, (self.reader.mark(), None))
         mark, problem = self._marks.get(rollout.base, (None, None))
-        self._go_back(mark or start)
+        self._rewind(mark or start)
         if mark is None:
             self._inherit(rollout)
         elif problem is not None:
             self.problems.append(problem)
         self._feed(rollout, lines)
 
-    def _go_back(self, mark: Mark) -> None:
+    def _rewind(self, mark: ConversationCheckpoint) -> None:
         self.reader.rewind(mark)
         if not self.reader.options.keep_reverted:
             self.inherited_messages = min(self.inherited_messages, mark.messages)
@@ -81,7 +83,7 @@ class Replay:
                 self.inherited_messages = self.reader.mark().messages
 
     def _feed(
-        self, rollout: Rollout, lines: Iterable[Line], until: HistoryBase | None = None
+        self, rollout: Rollout, lines: Iterable[RolloutLine], until: HistoryBase | None = None
     ) -> None:
         """Read the lines before a position, marking those at which other rollouts continue."""
         ends = self._ends.get(rollout.rollout_id, ())
@@ -93,12 +95,12 @@ class Replay:
                 if until is not None:
                     self.problems.append(line)
                 continue
-            record = put_in_envelope(line)
+            record = wrap_in_envelope(line)
             if until is not None and until.excludes(record, offset):
                 extent.passed = True
                 break
             while waiting and waiting[-1].excludes(record, offset):
-                self._mark(waiting.pop(), replace(extent, passed=True), rollout)
+                self._save_checkpoint(waiting.pop(), replace(extent, passed=True), rollout)
             extent.grow(record, offset)
             if own_from is not None and (extent.next_ordinal or 0) > own_from:
                 self.inherited_messages = self.reader.mark().messages
@@ -107,17 +109,17 @@ class Replay:
                 self.reader.take(record)
         if until is not None:
             if why := extent.describe_problem(until):
-                self.problems.append(self._incomplete(rollout, why))
+                self.problems.append(self._build_incomplete_error(rollout, why))
             waiting = [end for end in waiting if extent.reaches(end)]
         for end in waiting:
-            self._mark(end, extent, rollout)
+            self._save_checkpoint(end, extent, rollout)
 
-    def _mark(self, end: HistoryBase, extent: "_Extent", rollout: Rollout) -> None:
+    def _save_checkpoint(self, end: HistoryBase, extent: "_Extent", rollout: Rollout) -> None:
         why = extent.describe_problem(end)
-        problem = None if why is None else self._incomplete(rollout, why)
+        problem = None if why is None else self._build_incomplete_error(rollout, why)
         self._marks[end] = self.reader.mark(), problem
 
-    def _incomplete(self, source: Rollout, why: str) -> BadRow:
+    def _build_incomplete_error(self, source: Rollout, why: str) -> BadRow:
         why = f"inherited history is incomplete: `history_base` ends {why} {source.rollout_id}"
         return BadRow(why, where=self.rollouts[-1].path)
 
@@ -150,5 +152,5 @@ class _Extent:
         return None if self.passed or self.reaches(end) else "after the last record of rollout"
 
 
-def _read_segment(segment: Segment) -> Iterator[Line]:
+def _read_segment(segment: Segment) -> Iterator[RolloutLine]:
     yield from iterate_records(Path(segment.rollout.path))

@@ -18,15 +18,15 @@ from assay.errors import BadRow
 from .session_lines import iterate_records
 from .transcripts import text_or_none
 
-PATTERNS = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
+ROLLOUT_PATTERNS = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")
-_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([^_]+)(?:_(.+))?$")
+_ROLLOUT_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([^_]+)(?:_(.+))?$")
 """When the session began, its thread, and the rollout's own id where the session was reverted."""
 
 _HEAD_LINES = 10
 """`session_meta` is the first line; a few damaged ones may precede it."""
 
-_DEEPEST = 8
+_MAX_THREAD_DEPTH = 8
 """Subagents inside subagents. One further down is read as a session of its own."""
 
 _DATE = re.compile(r"\d{4}|\d\d")
@@ -51,7 +51,7 @@ class HistoryBase:
 
     def excludes(self, record: Mapping[str, Any], end: int) -> bool:
         """Whether a record that ends at this byte is past the position."""
-        ordinal = _whole(record.get("ordinal"))
+        ordinal = _parse_position(record.get("ordinal"))
         if ordinal is not None and self.end_ordinal is not None:
             return ordinal >= self.end_ordinal
         return self.end_offset is not None and end > self.end_offset
@@ -87,7 +87,7 @@ class Segment:
     until: HistoryBase
 
 
-def parent_of(meta: Mapping[str, Any]) -> str | None:
+def read_parent_id(meta: Mapping[str, Any]) -> str | None:
     """The session that started this one as its subagent."""
     source = meta.get("source")
     spawned = source.get("subagent") if isinstance(source, dict) else None
@@ -96,7 +96,7 @@ def parent_of(meta: Mapping[str, Any]) -> str | None:
     return text_or_none(parent) or text_or_none(meta.get("parent_thread_id"))
 
 
-def put_in_envelope(record: dict[str, Any]) -> dict[str, Any]:
+def wrap_in_envelope(record: dict[str, Any]) -> dict[str, Any]:
     """A line as versions since 0.32 write it: before, items stood there without an envelope."""
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
         return record
@@ -110,8 +110,8 @@ def put_in_envelope(record: dict[str, Any]) -> dict[str, Any]:
 
 def read_rollout(path: str) -> Rollout:
     """The ids and positions in the first lines of a file."""
-    name = plain_name(path)
-    parts = _NAME.match(name)
+    name = strip_rollout_suffix(path)
+    parts = _ROLLOUT_NAME.match(name)
     meta = _read_meta(Path(path))
     thread_id = text_or_none(meta.get("id")) if meta is not None else None
     if meta is None or thread_id is None:
@@ -129,22 +129,22 @@ def read_rollout(path: str) -> Rollout:
         thread_id=thread_id,
         rollout_id=rollout_id,
         created=f"{seconds} {stamp} {name}",
-        parent_id=parent_of(meta),
+        parent_id=read_parent_id(meta),
         forked_from=text_or_none(meta.get("forked_from_id")),
         base=base,
-        own_from=_whole(meta.get("subagent_history_start_ordinal")),
+        own_from=_parse_position(meta.get("subagent_history_start_ordinal")),
     )
 
 
-def plain_name(path: str) -> str:
+def strip_rollout_suffix(path: str) -> str:
     """A file's name without `.jsonl` and `.zst`."""
     return Path(path).name.removesuffix(".zst").removesuffix(".jsonl")
 
 
-def session_name(path: str) -> str:
+def find_session_name(path: str) -> str:
     """The id of the session in a file that cannot be read, from its name."""
-    name = plain_name(path)
-    parts = _NAME.match(name)
+    name = strip_rollout_suffix(path)
+    parts = _ROLLOUT_NAME.match(name)
     return parts[2] if parts else name
 
 
@@ -153,7 +153,7 @@ def _read_meta(path: Path) -> Mapping[str, Any] | None:
         for record, _ in islice(iterate_records(path), _HEAD_LINES):
             if isinstance(record, BadRow):
                 continue
-            line = put_in_envelope(record)
+            line = wrap_in_envelope(record)
             if line["type"] == "session_meta":
                 payload: Mapping[str, Any] = line["payload"]
                 return payload
@@ -168,16 +168,16 @@ def _read_base(stored: object) -> HistoryBase | None:
     position = stored if isinstance(stored, dict) else {}
     return HistoryBase(
         rollout_id=str(position.get("thread_id")),
-        end_ordinal=_whole(position.get("end_ordinal_exclusive")),
-        end_offset=_whole(position.get("end_byte_offset")),
+        end_ordinal=_parse_position(position.get("end_ordinal_exclusive")),
+        end_offset=_parse_position(position.get("end_byte_offset")),
     )
 
 
-def _whole(value: object) -> int | None:
+def _parse_position(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def codex_home(path: Path) -> Path:
+def find_codex_home(path: Path) -> Path:
     """The folder with `sessions/YYYY/MM/DD` that `path` is in, else the folder of `path`."""
     path = path.resolve()
     folder = path if path.is_dir() else path.parent
@@ -189,7 +189,7 @@ def codex_home(path: Path) -> Path:
 def find_rollouts(home: Path) -> Iterator[Path]:
     """All rollouts of a Codex home."""
     for folder in _FOLDERS:
-        for pattern in PATTERNS:
+        for pattern in ROLLOUT_PATTERNS:
             yield from (home / folder).rglob(pattern)
 
 
@@ -201,11 +201,11 @@ class RolloutIndex:
         self._copies: dict[str, list[str]] = {}
         self._threads: dict[str, list[Rollout]] = {}
         self._by_id: dict[str, Rollout] = {}
-        for path in _without_twins(files):
+        for path in _drop_compressed_copies(files):
             self._add(read_rollout(path))
-        self._elsewhere = dict(_named(elsewhere))
+        self._elsewhere = dict(_pair_with_ids(elsewhere))
         for rollout_id, path in self._elsewhere.items():
-            if session_name(path) in self._threads and rollout_id not in self._by_id:
+            if find_session_name(path) in self._threads and rollout_id not in self._by_id:
                 self._add(read_rollout(path))
         for rollouts in self._threads.values():
             rollouts.sort(key=lambda rollout: rollout.created)
@@ -217,7 +217,7 @@ class RolloutIndex:
         twin = self._by_id.get(rollout.rollout_id)
         if twin is not None and twin.thread_id == rollout.thread_id:
             # Sessions only grow: of two copies of one, the longer file has all of the other.
-            left, kept = sorted((twin, rollout), key=_size)
+            left, kept = sorted((twin, rollout), key=_read_file_size)
             self._copies.setdefault(rollout.thread_id, []).append(left.path)
             if kept is twin:
                 return
@@ -252,7 +252,7 @@ class RolloutIndex:
             thread_id, depth = waiting.popleft()
             reached.add(thread_id)
             started = self._children.get(thread_id, [])
-            if depth == _DEEPEST and started:
+            if depth == _MAX_THREAD_DEPTH and started:
                 cut.update(self._children.pop(thread_id))
                 depth = -1
             waiting.extend((each, depth + 1) for each in started)
@@ -265,7 +265,7 @@ class RolloutIndex:
     def children_of(self, thread_id: str) -> list[str]:
         return self._children.get(thread_id, [])
 
-    def thread_at(self, path: Path) -> str:
+    def find_thread(self, path: Path) -> str:
         """The session that a file belongs to."""
         plain = str(path).removesuffix(".zst")
         every = (rollout for rollouts in self._threads.values() for rollout in rollouts)
@@ -291,24 +291,28 @@ class RolloutIndex:
         while base is not None:
             source = self.find(base.rollout_id)
             if source is None:
-                return segments[::-1], _missing(rollout, f"no rollout {base.rollout_id} is here")
+                return segments[::-1], _build_missing_error(
+                    rollout, f"no rollout {base.rollout_id} is here"
+                )
             if not base.is_usable:
-                return segments[::-1], _missing(rollout, "its `history_base` has no position")
+                return segments[::-1], _build_missing_error(
+                    rollout, "its `history_base` has no position"
+                )
             if (place := places.get(source.rollout_id)) is not None:
                 # Nothing that this rollout is said to inherit can come before it.
                 why = f"rollout {source.rollout_id} inherits from itself"
-                return segments[:place][::-1], _missing(rollout, why)
+                return segments[:place][::-1], _build_missing_error(rollout, why)
             segments.append(Segment(source, base))
             places[source.rollout_id] = len(segments)
             base = source.base
         return segments[::-1], None
 
 
-def _missing(rollout: Rollout, why: str) -> BadRow:
+def _build_missing_error(rollout: Rollout, why: str) -> BadRow:
     return BadRow(f"inherited history is missing: {why}", where=rollout.path)
 
 
-def _without_twins(files: Iterable[Path]) -> Iterator[str]:
+def _drop_compressed_copies(files: Iterable[Path]) -> Iterator[str]:
     """Each path once: Codex keeps a plain copy beside a compressed one while it needs it."""
     paths = {str(file) for file in files}
     for path in sorted(paths):
@@ -316,13 +320,13 @@ def _without_twins(files: Iterable[Path]) -> Iterator[str]:
             yield path
 
 
-def _named(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    for path in _without_twins(files):
-        if parts := _NAME.match(plain_name(path)):
+def _pair_with_ids(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    for path in _drop_compressed_copies(files):
+        if parts := _ROLLOUT_NAME.match(strip_rollout_suffix(path)):
             yield parts[3] or parts[2], path
 
 
-def _size(rollout: Rollout) -> tuple[int, str]:
+def _read_file_size(rollout: Rollout) -> tuple[int, str]:
     try:
         return Path(rollout.path).stat().st_size, rollout.path
     except OSError:

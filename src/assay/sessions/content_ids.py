@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from assay.types import Message, stable_id
 
 
-def content_id(messages: Sequence[Message]) -> str:
+def compute_content_id(messages: Sequence[Message]) -> str:
     """The same for sessions that say the same, such as a fork, which is a copy under new ids."""
     return stable_id(
         [

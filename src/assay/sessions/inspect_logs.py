@@ -24,18 +24,18 @@ from assay.types import (
 )
 
 from .session_choice import SessionChoice
-from .session_meta import Head, Unreadable
-from .transcripts import Conversation, Recorded, TranscriptStream, Wanted
+from .session_meta import SessionMeta, UnreadableSession
+from .transcripts import Conversation, RecordedSession, StreamOptions, TranscriptStream
 
-_WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's grades: correct, partial, incorrect, no answer. Its own metrics count them so."""
 
-NEWEST_TESTED = "0.3.285"
+NEWEST_TESTED_INSPECT = "0.3.285"
 """The newest version of Inspect whose logs the tests read."""
 
-_ROLES = ("system", "user", "assistant", "tool")
-_PARTS = ("text", "reasoning", "image", "audio", "video", "document", "data", "tool_use")
-_EVENTS = frozenset(
+_INSPECT_ROLES = ("system", "user", "assistant", "tool")
+_INSPECT_PARTS = ("text", "reasoning", "image", "audio", "video", "document", "data", "tool_use")
+_INSPECT_EVENTS = frozenset(
     "anchor approval branch checkpoint compaction error info input interrupt logger model review "
     "sample_init sample_limit sandbox score score_edit sentinel span_begin span_end state step "
     "store subtask tool".split()
@@ -57,12 +57,12 @@ def read_inspect(
         reader = import_module("inspect_ai.log")
     except ImportError as error:
         raise MissingExtra.needed("inspect", by="read_inspect()", package="inspect_ai") from error
-    wanted = Wanted(choice or SessionChoice(), "drop", redact)
-    find = partial(_find, reader=reader)
-    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED)
+    wanted = StreamOptions(choice or SessionChoice(), "drop", redact)
+    find = partial(_find_logs, reader=reader)
+    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_INSPECT)
 
 
-def _find(path: Path, *, reader: Any) -> Iterator[Recorded | Unreadable]:
+def _find_logs(path: Path, *, reader: Any) -> Iterator[RecordedSession | UnreadableSession]:
     if not path.exists():
         raise DatasetError("there is no such file or folder", where=str(path))
     files = [path]
@@ -72,16 +72,16 @@ def _find(path: Path, *, reader: Any) -> Iterator[Recorded | Unreadable]:
     if not files:
         raise DatasetError("holds no logs of Inspect", where=str(path))
     for file in files:
-        yield from _of_file(file, reader)
+        yield from _read_log_file(file, reader)
 
 
-def _of_file(file: Path, reader: Any) -> Iterator[Recorded | Unreadable]:
+def _read_log_file(file: Path, reader: Any) -> Iterator[RecordedSession | UnreadableSession]:
     # Whatever another program's reader raises about a file, the other files can be read.
     try:
         log = reader.read_eval_log(str(file), header_only=True)
         held = {(each.id, each.epoch) for each in reader.read_eval_log_sample_summaries(str(file))}
     except Exception as error:
-        yield _unreadable(file.stem, error, str(file))
+        yield _build_unreadable(file.stem, error, str(file))
         return
     problem: Exception | None = None
     try:
@@ -89,45 +89,49 @@ def _of_file(file: Path, reader: Any) -> Iterator[Recorded | Unreadable]:
             str(file), all_samples_required=False, resolve_attachments=True
         ):
             held.discard((sample.id, sample.epoch))
-            yield _recorded(log, sample)
+            yield _build_inspect_session(log, sample)
     except Exception as error:
         problem = error
     if problem is not None and not held:
-        yield _unreadable(file.stem, problem, str(file))
+        yield _build_unreadable(file.stem, problem, str(file))
     # Those that the header does not list, or that stand behind one that cannot be read.
     for name, epoch in sorted(held, key=str):
         try:
             sample = reader.read_eval_log_sample(str(file), name, epoch, resolve_attachments=True)
-            yield _recorded(log, sample)
+            yield _build_inspect_session(log, sample)
         except Exception as error:
-            yield _unreadable(f"{log.eval.task}/{name}/{epoch}", error, str(file))
+            yield _build_unreadable(f"{log.eval.task}/{name}/{epoch}", error, str(file))
 
 
-def _unreadable(name: str, error: Exception, where: str) -> Unreadable:
-    return Unreadable(name, BadRow(f"cannot be read as a log of Inspect: {error}", where=where))
+def _build_unreadable(name: str, error: Exception, where: str) -> UnreadableSession:
+    return UnreadableSession(
+        name, BadRow(f"cannot be read as a log of Inspect: {error}", where=where)
+    )
 
 
-def _recorded(log: Any, sample: Any) -> Recorded:
+def _build_inspect_session(log: Any, sample: Any) -> RecordedSession:
     session_id = f"{log.eval.task}/{sample.id}/{sample.epoch}"
-    return Recorded(
-        Head(id=session_id, title=log.eval.task, project=log.eval.task),
-        partial(_sample, log, sample, session_id),
+    return RecordedSession(
+        SessionMeta(id=session_id, title=log.eval.task, project=log.eval.task),
+        partial(_build_inspect_sample, log, sample, session_id),
         version=(log.eval.packages or {}).get("inspect_ai"),
     )
 
 
-def _sample(log: Any, given: Any, session_id: str) -> Sample:
+def _build_inspect_sample(log: Any, given: Any, session_id: str) -> Sample:
     talk = Conversation()
     try:
         for message in given.messages:
-            _take(talk, message)
-        _note_usage(talk, given)
-        _count_unknown(talk, given)
-        sample = talk.to_sample(session_id, _input(log, given), _metadata(log, given))
+            _add_inspect_message(talk, message)
+        _add_inspect_usage(talk, given)
+        _count_unknown_inspect_kinds(talk, given)
+        sample = talk.to_sample(
+            session_id, _build_inspect_input(log, given), _build_inspect_metadata(log, given)
+        )
     except (AssayError, ValidationError) as error:
         raise BadRow(f"holds values that make no sample: {error}", where=session_id) from None
     sample.ground_truth = given.target
-    sample.score = _score(given)
+    sample.score = _convert_scores(given)
     if given.error is not None:
         sample.status = Status.FAILED
     elif given.limit is not None:
@@ -135,7 +139,7 @@ def _sample(log: Any, given: Any, session_id: str) -> Sample:
     return sample
 
 
-def _input(log: Any, given: Any) -> dict[str, Any]:
+def _build_inspect_input(log: Any, given: Any) -> dict[str, Any]:
     return {
         "title": log.eval.task,
         "created": given.started_at or log.eval.created,
@@ -146,7 +150,7 @@ def _input(log: Any, given: Any) -> dict[str, Any]:
     }
 
 
-def _metadata(log: Any, given: Any) -> dict[str, Any]:
+def _build_inspect_metadata(log: Any, given: Any) -> dict[str, Any]:
     plain = given.model_dump(mode="json", include={"error", "limit", "scores", "store"})
     return {
         "source": "inspect",
@@ -157,7 +161,7 @@ def _metadata(log: Any, given: Any) -> dict[str, Any]:
     }
 
 
-def _take(talk: Conversation, message: Any) -> None:
+def _add_inspect_message(talk: Conversation, message: Any) -> None:
     calls = [
         ToolCall.model_validate(
             {"id": call.id, "name": call.function, "arguments": call.arguments}
@@ -170,7 +174,7 @@ def _take(talk: Conversation, message: Any) -> None:
     if message.role == "tool":
         details |= {"status": "error" if error else "completed", "failed": error is not None}
         details["is_error"] = error is not None
-    content, reasoning = _content(message.content)
+    content, reasoning = _split_reasoning(message.content)
     if error is not None and not content:
         content = error.message
     if message.role == "assistant":
@@ -189,7 +193,7 @@ def _take(talk: Conversation, message: Any) -> None:
     )
 
 
-def _content(content: Any) -> tuple[Any, str | None]:
+def _split_reasoning(content: Any) -> tuple[Any, str | None]:
     """What a message says and shows, and what was thought. Images keep Inspect's own words."""
     if isinstance(content, str):
         return content, None
@@ -208,7 +212,7 @@ def _content(content: Any) -> tuple[Any, str | None]:
     return tuple(blocks) or "", reasoning
 
 
-def _note_usage(talk: Conversation, given: Any) -> None:
+def _add_inspect_usage(talk: Conversation, given: Any) -> None:
     """What each call consumed, from the events: one model event for each answer, in their order."""
     outputs = {
         event.output.message.id: event
@@ -234,24 +238,24 @@ def _note_usage(talk: Conversation, given: Any) -> None:
         talk.calls[place] = call.model_copy(update=update)
 
 
-def _count_unknown(talk: Conversation, given: Any) -> None:
+def _count_unknown_inspect_kinds(talk: Conversation, given: Any) -> None:
     """Count what a later version of Inspect has, and this reader does not know."""
     for message in given.messages:
-        if message.role not in _ROLES:
+        if message.role not in _INSPECT_ROLES:
             talk.unknown_kinds[f"message of role {message.role}"] += 1
         for part in () if isinstance(message.content, str) else message.content:
-            if part.type not in _PARTS:
+            if part.type not in _INSPECT_PARTS:
                 talk.unknown_kinds[f"content {part.type}"] += 1
     for event in given.events:
-        if event.event not in _EVENTS:
+        if event.event not in _INSPECT_EVENTS:
             talk.unknown_kinds[f"event {event.event}"] += 1
 
 
-def _score(given: Any) -> EvaluateResult | None:
+def _convert_scores(given: Any) -> EvaluateResult | None:
     """Every scorer's number as a metric; the score is that of the first scorer."""
     metrics: dict[str, Metric] = {}
     for name, score in (given.scores or {}).items():
-        value = _number(score.value)
+        value = _parse_grade(score.value)
         metrics[name] = Metric(name, value, reason=score.explanation)
     if not metrics:
         return None
@@ -263,7 +267,7 @@ def _score(given: Any) -> EvaluateResult | None:
     return EvaluateResult(score=first.score, reason=first.reason, metrics=metrics)
 
 
-def _number(value: Any) -> float | None:
+def _parse_grade(value: Any) -> float | None:
     if isinstance(value, bool | int | float):
         return float(value) if isfinite(value) else None
-    return _WORDS.get(value) if isinstance(value, str) else None
+    return _GRADES.get(value) if isinstance(value, str) else None

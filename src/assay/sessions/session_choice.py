@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from .session_meta import Head
+from .session_meta import SessionMeta
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,19 @@ class SessionChoice:
     title: str | None = None
     """Stands in the title, in capitals or not."""
 
-    def fits(self, head: Head) -> bool:
+    def fits(self, head: SessionMeta) -> bool:
         """Whether a session is asked for. One whose time is unknown is not older than anything."""
         if self.sessions and head.id not in self.sessions:
             return False
         if self.title is not None and self.title.casefold() not in head.title.casefold():
             return False
-        return self._recent(head) and self._of_project(head)
+        return self._is_recent(head) and self._is_in_project(head)
 
-    def _recent(self, head: Head) -> bool:
+    def _is_recent(self, head: SessionMeta) -> bool:
         used = head.updated if head.updated is not None else head.created
         return self.since is None or used is None or used >= self.since.timestamp() * 1000
 
-    def _of_project(self, head: Head) -> bool:
+    def _is_in_project(self, head: SessionMeta) -> bool:
         if self.project is None or self.project == head.project:
             return True
         if head.directory is None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.datasets import ReadLimits, open_bytes, pass_over_line
+from assay.datasets import ReadLimits, open_bytes, skip_line
 from assay.errors import BadRow, DatasetError
 
-from .stored_json import LARGEST_FILE, parse_object
+from .stored_json import LARGEST_FILE, parse_stored_object
 
 
 @dataclass
@@ -20,7 +20,7 @@ class SessionLines:
     bad: list[BadRow] = field(default_factory=list)
 
 
-def read_lines(path: Path) -> SessionLines:
+def read_session_lines(path: Path) -> SessionLines:
     """Every object of a file. What cannot be read is named by file and line, never passed over."""
     found = SessionLines(path)
     for record, _ in iterate_records(path):
@@ -38,12 +38,12 @@ def iterate_records(path: Path) -> Iterator[tuple[dict[str, Any] | BadRow, int]]
             yield line, end
             continue
         try:
-            yield parse_object(line, where=f"{path}:{number}"), end
+            yield parse_stored_object(line, where=f"{path}:{number}"), end
         except BadRow as problem:
-            yield _explained(problem, whole=line.endswith(b"\n")), end
+            yield _explain_bad_line(problem, whole=line.endswith(b"\n")), end
 
 
-def _explained(problem: BadRow, *, whole: bool) -> BadRow:
+def _explain_bad_line(problem: BadRow, *, whole: bool) -> BadRow:
     if whole:
         return problem.with_traceback(None)
     return BadRow(
@@ -53,7 +53,7 @@ def _explained(problem: BadRow, *, whole: bool) -> BadRow:
     )
 
 
-def numbered_lines(path: Path, *, longest: int = LARGEST_FILE) -> Iterator[tuple[int, Any]]:
+def iterate_numbered_lines(path: Path, *, longest: int = LARGEST_FILE) -> Iterator[tuple[int, Any]]:
     """Lines as bytes with their numbers from 1, without empty ones.
 
     `BadRow` for a line that is too long, and at the end of a file whose rest cannot be read.
@@ -76,9 +76,9 @@ def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
                 line = file.readline(longest + 1)
                 end += len(line)
                 if endless := len(line) > longest and not line.endswith(b"\n"):
-                    end += pass_over_line(file)
+                    end += skip_line(file)
             except (DatasetError, OSError) as error:
-                yield number, end, _unreadable_rest(error, f"{path}:{number}")
+                yield number, end, _build_rest_error(error, f"{path}:{number}")
                 return
             if not line:
                 return
@@ -89,14 +89,14 @@ def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
                 yield number, end, line
 
 
-def _unreadable_rest(error: DatasetError | OSError, where: str) -> BadRow:
+def _build_rest_error(error: DatasetError | OSError, where: str) -> BadRow:
     """Why nothing after this place can be read: the lines before it stay."""
     if isinstance(error, DatasetError):
         return BadRow(error.message, where=where, hint=error.hint)
     return BadRow(f"cannot be read: {error.strerror}", where=where)
 
 
-def session_files(path: Path, *patterns: str, kind: str) -> list[Path]:
+def find_session_files(path: Path, *patterns: str, kind: str) -> list[Path]:
     """The file at `path`, or all below it. Raises `DatasetError` where there are none."""
     if path.is_file():
         return [path]

@@ -6,7 +6,7 @@ from assay.errors import BadRow
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class SessionMeta:
     """What a session is chosen by, without its messages."""
 
     id: str
@@ -21,7 +21,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableSession:
     """A session that is there but cannot be read, and why."""
 
     session_id: str

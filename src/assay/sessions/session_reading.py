@@ -10,12 +10,12 @@ from assay.errors import AssayError
 from assay.types import Sample
 
 from .agent_versions import is_tested
-from .session_meta import Unreadable
+from .session_meta import UnreadableSession
 
 Children = Literal["separate", "inline", "drop"]
 """Sessions of subagents: samples of their own, inside the sample of their parent, or nowhere."""
 
-UNSUITABLE = (
+CONVERSION_ERRORS = (
     AssayError,
     ValidationError,
     ValueError,
@@ -25,12 +25,12 @@ UNSUITABLE = (
 )
 """What values of unexpected types and sizes raise. Other exceptions are faults of the program."""
 
-_NAMED = 5
+_MAX_LISTED_VERSIONS = 5
 """Versions that a note names."""
 
-_MOST_NAMES = 100
-_LONGEST_NAME = 80
-OTHERS = "others"
+_MAX_COUNTED_NAMES = 100
+_MAX_COUNTED_NAME_LENGTH = 80
+OTHER_NAMES = "others"
 """Counts what comes after the first hundred kinds or versions."""
 
 
@@ -54,7 +54,7 @@ class SessionReading:
     missing: list[str] = field(default_factory=list)
     """Sessions that were asked for by id and are not there."""
 
-    skipped: list[Unreadable] = field(default_factory=list)
+    skipped: list[UnreadableSession] = field(default_factory=list)
     """Sessions that cannot be read."""
 
     notes: list[str] = field(default_factory=list)
@@ -70,35 +70,37 @@ class SessionReading:
         # A file may hold anything under this name.
         for kind, count in counted.items() if isinstance(counted, dict) else ():
             if isinstance(count, int):
-                _add(self.unknown_kinds, str(kind), count)
+                _add_count(self.unknown_kinds, str(kind), count)
 
     def check_version(self, version: object, *, newest: str | None) -> None:
         """Count a session of a version that no test has read. An unknown version is not counted."""
         if version is None or newest is None:
             return
         if not is_tested(str(version), newest=newest):
-            _add(self.untested_versions, str(version), 1)
+            _add_count(self.untested_versions, str(version), 1)
 
     def note_versions(self, newest: str | None) -> None:
         """Add a note on the versions that no test has read."""
         if self.untested_versions:
             self.notes.append(
-                f"{_sessions(self.untested_versions)}: assay was tested with versions up to "
+                f"{_format_versions(self.untested_versions)}: assay was tested with versions up to "
                 f"{newest}; these sessions were read like those of {newest}"
             )
 
 
-def _add(counts: Counter[str], name: str, count: int) -> None:
+def _add_count(counts: Counter[str], name: str, count: int) -> None:
     """Count under a name that a file gave: so many names at most, and none too long."""
-    name = name[:_LONGEST_NAME]
-    counts[name if name in counts or len(counts) < _MOST_NAMES else OTHERS] += count
+    name = name[:_MAX_COUNTED_NAME_LENGTH]
+    counts[name if name in counts or len(counts) < _MAX_COUNTED_NAMES else OTHER_NAMES] += count
 
 
-def _sessions(versions: Counter[str]) -> str:
+def _format_versions(versions: Counter[str]) -> str:
     named = [
         f"{count} {'session' if count == 1 else 'sessions'} of version {version}"
-        for version, count in versions.most_common(_NAMED)
+        for version, count in versions.most_common(_MAX_LISTED_VERSIONS)
     ]
-    if len(versions) > _NAMED:
-        named.append(f"{versions.total() - sum(c for _, c in versions.most_common(_NAMED))} more")
+    if len(versions) > _MAX_LISTED_VERSIONS:
+        named.append(
+            f"{versions.total() - sum(c for _, c in versions.most_common(_MAX_LISTED_VERSIONS))} more"
+        )
     return ", ".join(named)

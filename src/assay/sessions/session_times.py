@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 
-def milliseconds(text: object) -> int | None:
+def parse_iso_ms(text: object) -> int | None:
     """ISO 8601 as milliseconds since 1970, in UTC unless it says otherwise; None for no time."""
     if not isinstance(text, str):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from assay.errors import BadRow
-from assay.formats import storable
+from assay.formats import make_storable
 
 LARGEST_FILE = 256 * 1024 * 1024
 """One JSON file or table cell. Attached images make some of them large; none is this large."""
@@ -21,16 +21,16 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
     except ValueError:
         pass
     try:
-        return storable(json.loads(text, parse_constant=_refuse))
+        return make_storable(json.loads(text, parse_constant=_reject_constant))
     except (ValueError, RecursionError) as error:
         raise BadRow(f"is not JSON: {error}", where=where) from None
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def parse_object(text: str | bytes, *, where: str) -> dict[str, Any]:
+def parse_stored_object(text: str | bytes, *, where: str) -> dict[str, Any]:
     """A JSON object, or `BadRow`."""
     value = parse_json(text, where=where)
     if not isinstance(value, dict):
@@ -38,12 +38,12 @@ def parse_object(text: str | bytes, *, where: str) -> dict[str, Any]:
     return value
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_stored_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file, or `BadRow`."""
-    return parse_object(read_bytes(path), where=str(path))
+    return parse_stored_object(read_stored_bytes(path), where=str(path))
 
 
-def read_bytes(path: Path) -> bytes:
+def read_stored_bytes(path: Path) -> bytes:
     """A file's content, or `BadRow` when it cannot be read or is too large to be true."""
     try:
         # Opening a pipe would wait for somebody to write to it.

@@ -9,23 +9,23 @@ from typing import Any, get_args
 from assay.errors import BadRow, ConfigError
 from assay.types import Message, ModelCall, Sample, Status, Trajectory
 
-from .content_ids import content_id
+from .content_ids import compute_content_id
 from .session_choice import SessionChoice
-from .session_meta import Head, Unreadable
-from .session_reading import UNSUITABLE, Children, SessionReading
+from .session_meta import SessionMeta, UnreadableSession
+from .session_reading import CONVERSION_ERRORS, Children, SessionReading
 
-_DEEPEST = 8
-_NAMED = 20
+_MAX_INLINE_DEPTH = 8
+_MAX_NOTED_LINES = 20
 """Damaged lines that are named in the notes of a pass; all of them are in its `damaged`."""
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedSession:
     """One session that was found: what it is chosen by, and how to read it."""
 
-    head: Head
+    head: SessionMeta
     sample: Callable[[], Sample]
-    children: Callable[[], Iterable["Recorded | Unreadable"]] = tuple
+    children: Callable[[], Iterable["RecordedSession | UnreadableSession"]] = tuple
     """The sessions of the subagents that it started."""
 
     damage: Sequence[BadRow] = ()
@@ -38,19 +38,19 @@ class Recorded:
     """Of the format, where it is not the agent's version in `sample.input`."""
 
 
-Finding = Callable[[Path], Iterable[Recorded | Unreadable]]
+SessionFinder = Callable[[Path], Iterable[RecordedSession | UnreadableSession]]
 
 
 @dataclass
 class TranscriptReading(SessionReading):
     """What one pass over the sessions came to."""
 
-    damaged: list[Unreadable] = field(default_factory=list)
+    damaged: list[UnreadableSession] = field(default_factory=list)
     """Lines that cannot be read, of sessions that were read without them."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StreamOptions:
     """What is asked of recorded sessions, the same for every agent."""
 
     choice: SessionChoice = field(default_factory=SessionChoice)
@@ -73,7 +73,12 @@ class TranscriptStream:
     """
 
     def __init__(
-        self, path: Path, find: Finding, wanted: Wanted, *, newest_tested: str | None = None
+        self,
+        path: Path,
+        find: SessionFinder,
+        wanted: StreamOptions,
+        *,
+        newest_tested: str | None = None,
     ) -> None:
         self.path = path
         self._newest_tested = newest_tested
@@ -83,22 +88,22 @@ class TranscriptStream:
 
     def __iter__(self) -> Iterator[Sample]:
         self.reading = TranscriptReading()
-        return self._pass(self.reading)
+        return self._iterate_samples(self.reading)
 
-    def _pass(self, reading: TranscriptReading) -> Iterator[Sample]:
+    def _iterate_samples(self, reading: TranscriptReading) -> Iterator[Sample]:
         missing = set(self._wanted.choice.sessions)
         for found in self._find(self.path):
-            if isinstance(found, Unreadable):
+            if isinstance(found, UnreadableSession):
                 self._note_unreadable(found, reading, missing)
                 continue
-            yield from self._samples(found, reading, missing)
+            yield from self._read_with_children(found, reading, missing)
         reading.missing = sorted(missing)
-        if len(reading.damaged) > _NAMED:
-            reading.notes.append(f"and {len(reading.damaged) - _NAMED} more lines")
+        if len(reading.damaged) > _MAX_NOTED_LINES:
+            reading.notes.append(f"and {len(reading.damaged) - _MAX_NOTED_LINES} more lines")
         reading.note_versions(self._newest_tested)
 
     def _note_unreadable(
-        self, found: Unreadable, reading: TranscriptReading, missing: set[str]
+        self, found: UnreadableSession, reading: TranscriptReading, missing: set[str]
     ) -> None:
         chosen = self._wanted.choice.sessions
         if chosen and found.session_id not in chosen:
@@ -107,9 +112,9 @@ class TranscriptStream:
         missing.discard(found.session_id)
         reading.skipped.append(found)
 
-    def _samples(
+    def _read_with_children(
         self,
-        found: Recorded,
+        found: RecordedSession,
         reading: TranscriptReading,
         missing: set[str],
         *,
@@ -125,11 +130,11 @@ class TranscriptStream:
         chosen = asked or self._wanted.choice.fits(found.head)
         reading.not_chosen += not chosen
         sample = self._read(found, reading) if chosen else None
-        apart: Iterable[Recorded | Unreadable] = found.children()
+        apart: Iterable[RecordedSession | UnreadableSession] = found.children()
         if sample is not None:
             if self._wanted.children != "separate":
-                named: list[Recorded] = []
-                if inner := self._subagents(apart, reading, missing, named, depth=depth):
+                named: list[RecordedSession] = []
+                if inner := self._inline_subagents(apart, reading, missing, named, depth=depth):
                     sample.metadata["subagents"] = inner
                 apart = named
             reading.read += 1
@@ -137,11 +142,11 @@ class TranscriptStream:
         # A session that came to no sample cannot hold those of its subagents: they are read apart.
         lost = chosen and sample is None and self._wanted.children == "inline"
         for child in apart:
-            yield from self._apart(child, reading, missing, depth=depth + 1, asked=lost)
+            yield from self._read_child(child, reading, missing, depth=depth + 1, asked=lost)
 
-    def _apart(
+    def _read_child(
         self,
-        child: Recorded | Unreadable,
+        child: RecordedSession | UnreadableSession,
         reading: TranscriptReading,
         missing: set[str],
         *,
@@ -149,27 +154,27 @@ class TranscriptStream:
         asked: bool,
     ) -> Iterator[Sample]:
         """A subagent's session that is not inside its parent's sample."""
-        if isinstance(child, Unreadable):
+        if isinstance(child, UnreadableSession):
             self._note_unreadable(child, reading, missing)
-        elif depth > _DEEPEST:
-            reading.skipped.append(_reported(child))
-        elif asked or self._is_own(child):
-            yield from self._samples(child, reading, missing, depth=depth, asked=asked)
+        elif depth > _MAX_INLINE_DEPTH:
+            reading.skipped.append(_to_unreadable(child))
+        elif asked or self._is_separate(child):
+            yield from self._read_with_children(child, reading, missing, depth=depth, asked=asked)
         else:
             reading.not_chosen += 1
             for each in child.children():
-                yield from self._apart(each, reading, missing, depth=depth + 1, asked=False)
+                yield from self._read_child(each, reading, missing, depth=depth + 1, asked=False)
 
-    def _is_own(self, child: Recorded) -> bool:
+    def _is_separate(self, child: RecordedSession) -> bool:
         """Whether a subagent's session is a sample of its own. Asked for by name, it always is."""
         return self._wanted.children == "separate" or child.head.id in self._wanted.choice.sessions
 
-    def _read(self, found: Recorded, reading: TranscriptReading) -> Sample | None:
+    def _read(self, found: RecordedSession, reading: TranscriptReading) -> Sample | None:
         """The sample of a session; None, and counted, when it has no turn or cannot be read."""
         try:
-            sample = self._built(found, reading)
+            sample = self._build_sample(found, reading)
         except BadRow as problem:
-            reading.skipped.append(Unreadable(found.head.id, problem.with_traceback(None)))
+            reading.skipped.append(UnreadableSession(found.head.id, problem.with_traceback(None)))
             return None
         # Texts of the program alone, such as a system prompt or a command it answered itself.
         if all(message.role in ("system", "developer") for message in sample.messages):
@@ -177,12 +182,12 @@ class TranscriptStream:
             return None
         return sample
 
-    def _built(self, found: Recorded, reading: TranscriptReading) -> Sample:
+    def _build_sample(self, found: RecordedSession, reading: TranscriptReading) -> Sample:
         try:
             sample = found.sample()
         except BadRow:
             raise
-        except UNSUITABLE as error:
+        except CONVERSION_ERRORS as error:
             raise BadRow(
                 f"holds values that make no sample: {error}", where=f"session {found.head.id}"
             ) from None
@@ -191,8 +196,8 @@ class TranscriptStream:
         version = found.version or sample.input.get("version")
         reading.check_version(version, newest=self._newest_tested)
         for problem in found.damage:
-            reading.damaged.append(Unreadable(found.head.id, problem))
-            if len(reading.damaged) <= _NAMED:
+            reading.damaged.append(UnreadableSession(found.head.id, problem))
+            if len(reading.damaged) <= _MAX_NOTED_LINES:
                 reading.notes.append(f"{problem.where}: {problem.message}; read without it")
         if found.damage:
             sample.metadata["unreadable_lines"] = [
@@ -200,12 +205,12 @@ class TranscriptStream:
             ]
         return sample
 
-    def _subagents(
+    def _inline_subagents(
         self,
-        children: Iterable[Recorded | Unreadable],
+        children: Iterable[RecordedSession | UnreadableSession],
         reading: TranscriptReading,
         missing: set[str],
-        named: list[Recorded],
+        named: list[RecordedSession],
         *,
         depth: int,
     ) -> list[dict[str, Any]]:
@@ -216,20 +221,20 @@ class TranscriptStream:
         samples: list[dict[str, Any]] = []
         inline = self._wanted.children == "inline"
         for child in children:
-            if isinstance(child, Unreadable) or (inline and depth >= _DEEPEST):
-                missing.discard(_name(child))
+            if isinstance(child, UnreadableSession) or (inline and depth >= _MAX_INLINE_DEPTH):
+                missing.discard(_get_session_id(child))
                 if inline:
-                    reading.skipped.append(_reported(child))
+                    reading.skipped.append(_to_unreadable(child))
                 else:
                     reading.dropped += 1
                 continue
-            if self._is_own(child):
+            if self._is_separate(child):
                 named.append(child)
                 continue
             sample = self._read(child, reading) if inline else None
             reading.dropped += not inline
-            offspring = child.children() if depth < _DEEPEST else ()
-            inner = self._subagents(offspring, reading, missing, named, depth=depth + 1)
+            offspring = child.children() if depth < _MAX_INLINE_DEPTH else ()
+            inner = self._inline_subagents(offspring, reading, missing, named, depth=depth + 1)
             if sample is None:
                 # What an empty session started belongs to whoever started that one.
                 samples += inner
@@ -241,16 +246,16 @@ class TranscriptStream:
         return samples
 
 
-def _name(child: Recorded | Unreadable) -> str:
-    return child.session_id if isinstance(child, Unreadable) else child.head.id
+def _get_session_id(child: RecordedSession | UnreadableSession) -> str:
+    return child.session_id if isinstance(child, UnreadableSession) else child.head.id
 
 
-def _reported(child: Recorded | Unreadable) -> Unreadable:
+def _to_unreadable(child: RecordedSession | UnreadableSession) -> UnreadableSession:
     """A session that is not read: it cannot be, or it is inside too many others."""
-    if isinstance(child, Unreadable):
+    if isinstance(child, UnreadableSession):
         return child
     problem = BadRow("is inside too many others", where=f"session {child.head.id}")
-    return Unreadable(child.head.id, problem)
+    return UnreadableSession(child.head.id, problem)
 
 
 @dataclass
@@ -298,11 +303,11 @@ class Conversation:
             "records": self.records,
             "omitted_records": dict(self.omitted) or None,
             "unknown_records": dict(self.unknown_kinds) or None,
-            "content_id": content_id(self.messages),
+            "content_id": compute_content_id(self.messages),
         }
         roles = [message.role for message in self.messages]
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
-        status = self._status()
+        status = self._compute_status()
         return Sample(
             id=session_id,
             input={key: value for key, value in given.items() if value is not None},
@@ -313,7 +318,7 @@ class Conversation:
                 steps=len(self.calls),
                 terminated=status is Status.COMPLETED,
                 truncated=status is Status.TRUNCATED,
-                termination_reason=self._ending(),
+                termination_reason=self._find_end_reason(),
                 cost_usd=self.cost_usd,
                 # Where exporters look for them. None are known if the agent records none.
                 **({"tools": self.tools} if self.tools else {}),
@@ -322,14 +327,14 @@ class Conversation:
             metadata={k: v for k, v in {**metadata, **found}.items() if v not in (None, [], 0)},
         )
 
-    def _ending(self) -> str | None:
+    def _find_end_reason(self) -> str | None:
         if self.interrupted:
             return "interrupted"
         if not self.calls or not self.messages or self.messages[-1].role == "user":
             return None
         return self.calls[-1].error or self.calls[-1].finish_reason
 
-    def _status(self) -> Status:
+    def _compute_status(self) -> Status:
         if self.interrupted or not self.messages or self.messages[-1].role != "assistant":
             return Status.ABORTED
         last = self.calls[-1] if self.calls else ModelCall()
@@ -339,7 +344,7 @@ class Conversation:
         return Status.TRUNCATED if cut else Status.COMPLETED
 
 
-def count_at(value: object) -> int | None:
+def parse_token_count(value: object) -> int | None:
     """A number of tokens, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         return None

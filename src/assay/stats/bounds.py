@@ -8,20 +8,20 @@ from typing import Literal
 
 from assay.errors import ConfigError
 
-from .result_types import finite
+from .result_types import check_finite
 from .statistics import (
     Bounds,
-    beta_limits,
-    checked_bounds,
-    checked_confidence,
+    check_bounds,
+    check_confidence,
+    compute_beta_limits,
+    is_within,
     samples_to_prove,
-    within,
 )
 
 Direction = Literal["max", "min"]
 """Whether high or low values are good."""
 
-_MOST_ROWS = 10_000_000
+_MAX_SAMPLES_TO_PROVE = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ def score_bounds(
     at the two ends, and never seen to be too narrow for others. Raises `ConfigError` for no
     scores, or for one out of bounds.
     """
-    checked_confidence(confidence)
-    low, high = checked_bounds(bounds)
+    check_confidence(confidence)
+    low, high = check_bounds(bounds)
     if not scores:
         raise ConfigError("there are no scores to give bounds for", where="score_bounds()")
-    values = [finite(score, "a score") for score in scores]
-    if not within(min(values), max(values), (low, high)):
+    values = [check_finite(score, "a score") for score in scores]
+    if not is_within(min(values), max(values), (low, high)):
         raise ConfigError(
             f"scores from {min(values)!r} to {max(values)!r} are outside {low:g} to {high:g}",
             where="score_bounds()",
@@ -61,7 +61,10 @@ def score_bounds(
     mean = math.fsum(values) / n
     share = min(max(math.fsum((value - low) / width for value in values), 0.0), float(n))
     # A one-sided limit of confidence c is that of a two-sided interval of 2c - 1.
-    limits = (*beta_limits(share, n, confidence), *beta_limits(share, n, 2 * confidence - 1))
+    limits = (
+        *compute_beta_limits(share, n, confidence),
+        *compute_beta_limits(share, n, 2 * confidence - 1),
+    )
     return ScoreBounds(mean, *(low + width * limit for limit in limits))
 
 
@@ -73,15 +76,15 @@ def percentile_bounds(
     `least` and `most` hold one value for each sample, its smallest and its largest: the same two
     lists where samples were measured once. None where there are too few samples for a bound.
     """
-    checked_confidence(confidence)
-    share, n = _share(percent), len(least)
+    check_confidence(confidence)
+    share, n = _to_share(percent), len(least)
     if n != len(most):
         raise ConfigError("as many smallest as largest values are needed", where="percentiles")
     if n == 0:
         return None, None
     # How many of n values fall below the percentile is binomial.
-    first = _binomial_quantile(1 - confidence, n, share)
-    last = _binomial_quantile(confidence, n, share) + 1
+    first = _find_binomial_quantile(1 - confidence, n, share)
+    last = _find_binomial_quantile(confidence, n, share) + 1
     lower = sorted(least)[first - 1] if first >= 1 else None
     upper = sorted(most)[last - 1] if last <= n else None
     return lower, upper
@@ -95,7 +98,7 @@ def rows_to_prove(
     confidence: float = 0.95,
 ) -> int | None:
     """How many perfect samples prove that the mean meets a threshold; None if no number can."""
-    low, high = checked_bounds(bounds)
+    low, high = check_bounds(bounds)
     share = (threshold - low) / (high - low)
     return samples_to_prove(share if direction == "max" else 1 - share, confidence=confidence)
 
@@ -103,11 +106,11 @@ def rows_to_prove(
 def rows_for_percentile(percent: float, *, confidence: float = 0.95) -> int | None:
     """How many samples an upper bound for a percentile needs; None if no number is enough."""
     # The largest of n values is an upper bound unless all n fall below the percentile.
-    needed = samples_to_prove(_share(percent), confidence=confidence)
-    return needed if needed is None or needed <= _MOST_ROWS else None
+    needed = samples_to_prove(_to_share(percent), confidence=confidence)
+    return needed if needed is None or needed <= _MAX_SAMPLES_TO_PROVE else None
 
 
-def _binomial_quantile(level: float, n: int, share: float) -> int:
+def _find_binomial_quantile(level: float, n: int, share: float) -> int:
     """The smallest number that so many of `n` do not exceed with a chance of `level`."""
     # What scipy.stats has for it takes a second to import.
     from scipy.special import bdtr
@@ -115,7 +118,7 @@ def _binomial_quantile(level: float, n: int, share: float) -> int:
     return bisect_left(range(n), level, key=lambda count: float(bdtr(count, n, share)))
 
 
-def _share(percent: float) -> float:
+def _to_share(percent: float) -> float:
     if not 0 < percent < 100:
         raise ConfigError(f"percent is {percent!r}, not between 0 and 100", where="percentiles")
     return percent / 100

@@ -7,15 +7,22 @@ from enum import StrEnum
 
 from assay.errors import ConfigError
 
-from .metric_comparison import MetricComparison, compare_metrics, metric_lines
-from .number_format import WIDTH, labelled, number, padded, plain, plural
-from .paired_tests import fewest_that_can_tell
-from .report_sections import Figure, interval_words, p_words
-from .result_types import NOISE, ResultLike, by_sample, read_repeats
-from .sample_pairs import PairedMetrics, PairedScores, pack, unpack
-from .statistics import Bounds, Interval, checked_bounds, checked_confidence
+from .metric_comparison import MetricComparison, compare_metrics, format_metric_comparisons
+from .number_format import (
+    WIDTH,
+    clean_text,
+    format_labelled,
+    format_number,
+    format_plural,
+    pad_text,
+)
+from .paired_tests import find_fewest_pairs
+from .report_sections import ReportSection, format_interval, format_p_value
+from .result_types import NOISE, ResultLike, group_by_sample, read_repeats
+from .sample_pairs import PairedMetrics, PairedScores, pack_scores, unpack_scores
+from .statistics import Bounds, Interval, check_bounds, check_confidence
 
-_ID_WIDTH = 44
+_PAIR_ID_WIDTH = 44
 
 
 class Conclusion(StrEnum):
@@ -27,7 +34,7 @@ class Conclusion(StrEnum):
     TOO_FEW = "too few to tell"
 
 
-class Pair(Figure):
+class Pair(ReportSection):
     """One sample on both sides, repeats averaged."""
 
     sample_id: str
@@ -39,18 +46,18 @@ class Pair(Figure):
         return self.b - self.a
 
 
-class Listed(Figure):
+class UnpairedSamples(ReportSection):
     """Samples that could not be paired: how many, and the first of them."""
 
     count: int
     ids: tuple[str, ...]
 
     @property
-    def cut_short(self) -> bool:
+    def is_truncated(self) -> bool:
         return len(self.ids) < self.count
 
 
-class Comparison(Figure):
+class Comparison(ReportSection):
     """Run `b` against run `a`, the baseline. Differences are b minus a: below 0 is worse."""
 
     samples_a: int
@@ -58,12 +65,12 @@ class Comparison(Figure):
     pairs: int
     """Samples judged on both sides: all that the numbers below are made of."""
 
-    missing_in_a: Listed
-    missing_in_b: Listed
-    not_judged_in_a: Listed
+    missing_in_a: UnpairedSamples
+    missing_in_b: UnpairedSamples
+    not_judged_in_a: UnpairedSamples
     """Samples on both sides without a judged result in a (some of them neither in b)."""
 
-    not_judged_in_b: Listed
+    not_judged_in_b: UnpairedSamples
     unjudged_pairs: int
     """Samples on both sides that are not judged on at least one."""
 
@@ -107,7 +114,7 @@ class Comparison(Figure):
     @property
     def conclusion(self) -> Conclusion:
         # The smallest p that so few pairs can give is already above the level asked for.
-        if self.pairs < fewest_that_can_tell(self.confidence):
+        if self.pairs < find_fewest_pairs(self.confidence):
             return Conclusion.TOO_FEW
         mean, p_value = self.difference.mean, self.p_value
         if mean is None or p_value is None or p_value > 1 - self.confidence + NOISE:
@@ -117,33 +124,35 @@ class Comparison(Figure):
     def lines(self) -> list[str]:
         """The comparison in plain lines of at most 80 columns, worst regression first."""
         return [
-            *labelled("conclusion", self._conclusion_words()),
-            *labelled("difference", self._difference_words()),
-            *labelled("pairs", self._pairs_words()),
-            *self._repeats_lines(),
-            *self._unpaired_lines(),
-            *metric_lines(self.metrics, self.metrics_unpaired, self.metrics_left_out),
-            *_pair_lines("regressions", self.regressions, self.losses),
-            *_pair_lines("improvements", self.improvements, self.wins),
+            *format_labelled("conclusion", self._describe_conclusion()),
+            *format_labelled("difference", self._describe_difference()),
+            *format_labelled("pairs", self._describe_pairs()),
+            *self._format_repeats(),
+            *self._format_unpaired(),
+            *format_metric_comparisons(self.metrics, self.metrics_unpaired, self.metrics_left_out),
+            *_format_pairs("regressions", self.regressions, self.losses),
+            *_format_pairs("improvements", self.improvements, self.wins),
         ]
 
-    def _conclusion_words(self) -> str:
+    def _describe_conclusion(self) -> str:
         words = str(self.conclusion)
         if self.conclusion is Conclusion.TOO_FEW:
-            needed = fewest_that_can_tell(self.confidence)
-            return f"{words}: {plural(self.pairs, 'pair')}, and at least {needed} are needed"
-        words += f" (p = {p_words(self.p_value)}, {self.test})"
+            needed = find_fewest_pairs(self.confidence)
+            return f"{words}: {format_plural(self.pairs, 'pair')}, and at least {needed} are needed"
+        words += f" (p = {format_p_value(self.p_value)}, {self.test})"
         if self.conclusion is Conclusion.NO_DIFFERENCE_SHOWN and self.detectable is not None:
-            words += f"; a difference below {number(self.detectable)} may go unseen in this set"
+            words += (
+                f"; a difference below {format_number(self.detectable)} may go unseen in this set"
+            )
         return words
 
-    def _difference_words(self) -> str:
-        words = interval_words(self.difference, signed=True)
+    def _describe_difference(self) -> str:
+        words = format_interval(self.difference, signed=True)
         if not self.pairs:
             return words
-        return f"{words} (mean {number(self.mean_a)} to {number(self.mean_b)})"
+        return f"{words} (mean {format_number(self.mean_a)} to {format_number(self.mean_b)})"
 
-    def _pairs_words(self) -> str:
+    def _describe_pairs(self) -> str:
         return f"{self.pairs}: {self.wins} better, {self.losses} worse, {self.ties} the same"
 
     @property
@@ -151,20 +160,20 @@ class Comparison(Figure):
         """How many repeats the runs have, where they differ; else nothing."""
         if not self.unequal_repeats or self.repeats_a is None or self.repeats_b is None:
             return ""
-        first, second = _range_words(self.repeats_a), _range_words(self.repeats_b)
+        first, second = _format_repeat_range(self.repeats_a), _format_repeat_range(self.repeats_b)
         return f"{first} in the first run, {second} in the second"
 
-    def _repeats_lines(self) -> list[str]:
+    def _format_repeats(self) -> list[str]:
         if not self.repeats_words:
             return []
-        return labelled(
+        return format_labelled(
             "repeats",
-            f"{self.repeats_words}: they differ in {plural(self.unequal_repeats, 'pair')}. The "
+            f"{self.repeats_words}: they differ in {format_plural(self.unequal_repeats, 'pair')}. The "
             "test allows for it; better and worse compare means, and that of fewer repeats moves "
             "more by chance",
         )
 
-    def _unpaired_lines(self) -> list[str]:
+    def _format_unpaired(self) -> list[str]:
         named = {
             "missing in the second run": self.missing_in_b,
             "missing in the first run": self.missing_in_a,
@@ -174,9 +183,9 @@ class Comparison(Figure):
         lines = []
         for words, listed in named.items():
             if listed.count:
-                lines += labelled("left out", f"{listed.count} {words}")
-                lines += [f"  {plain(sample_id, WIDTH - 2)}" for sample_id in listed.ids]
-                if listed.cut_short:
+                lines += format_labelled("left out", f"{listed.count} {words}")
+                lines += [f"  {clean_text(sample_id, WIDTH - 2)}" for sample_id in listed.ids]
+                if listed.is_truncated:
                     lines.append(f"  and {listed.count - len(listed.ids)} more")
         return lines
 
@@ -196,20 +205,20 @@ def compare(
     for each pair. At most `limit` samples are named in each list (None: all); the counts beside the
     lists are always complete.
     """
-    checked_confidence(confidence)
+    check_confidence(confidence)
     if bounds is not None:
-        checked_bounds(bounds)
+        check_bounds(bounds)
     if limit is not None and limit < 0:
         raise ConfigError(f"limit is {limit!r}, not 0 or more", where="compare()")
-    joining = _Joining(limit)
-    for sample_id, repeats in by_sample(a):
+    joining = _RunJoin(limit)
+    for sample_id, repeats in group_by_sample(a):
         joining.add_a(sample_id, repeats)
-    for sample_id, repeats in by_sample(b):
+    for sample_id, repeats in group_by_sample(b):
         joining.add_b(sample_id, repeats)
     return joining.comparison(confidence, bounds, seed)
 
 
-class _Names:
+class _IdList:
     """Counts samples and keeps the first few ids."""
 
     def __init__(self, limit: int | None) -> None:
@@ -222,11 +231,11 @@ class _Names:
         if self._limit is None or len(self._ids) < self._limit:
             self._ids.append(sample_id)
 
-    def listed(self) -> Listed:
-        return Listed(count=self._count, ids=tuple(self._ids))
+    def listed(self) -> UnpairedSamples:
+        return UnpairedSamples(count=self._count, ids=tuple(self._ids))
 
 
-class _Joining:
+class _RunJoin:
     """Joins two runs by sample id."""
 
     def __init__(self, limit: int | None) -> None:
@@ -236,26 +245,26 @@ class _Joining:
         self._ids: list[str] = []
         self._scores = PairedScores()
         self._metrics = PairedMetrics()
-        self._missing_in_a = _Names(limit)
-        self._not_judged_in_a, self._not_judged_in_b = _Names(limit), _Names(limit)
+        self._missing_in_a = _IdList(limit)
+        self._not_judged_in_a, self._not_judged_in_b = _IdList(limit), _IdList(limit)
         self._judged_a = self._unjudged = 0
 
     def add_a(self, sample_id: str, repeats: list[ResultLike]) -> None:
         if sample_id in self._of_a:
-            raise _scattered(sample_id, "first")
+            raise _build_order_error(sample_id, "first")
         scores, metrics = read_repeats(repeats)
-        self._of_a[sample_id] = pack(scores, self._metrics.keep(metrics))
+        self._of_a[sample_id] = pack_scores(scores, self._metrics.keep(metrics))
         self._judged_a += bool(scores)
 
     def add_b(self, sample_id: str, repeats: list[ResultLike]) -> None:
         if sample_id in self._seen_b:
-            raise _scattered(sample_id, "second")
+            raise _build_order_error(sample_id, "second")
         self._seen_b.add(sample_id)
         scores, metrics = read_repeats(repeats)
         if sample_id not in self._of_a:
             self._missing_in_a.add(sample_id)
             return
-        of_a, metrics_of_a = unpack(self._of_a[sample_id])
+        of_a, metrics_of_a = unpack_scores(self._of_a[sample_id])
         if not of_a:
             self._not_judged_in_a.add(sample_id)
         if not scores:
@@ -279,7 +288,7 @@ class _Joining:
             samples_b=len(self._seen_b),
             pairs=pairs,
             missing_in_a=self._missing_in_a.listed(),
-            missing_in_b=self._missing_in_b(),
+            missing_in_b=self._list_missing_in_b(),
             not_judged_in_a=self._not_judged_in_a.listed(),
             not_judged_in_b=self._not_judged_in_b.listed(),
             unjudged_pairs=self._unjudged,
@@ -301,19 +310,19 @@ class _Joining:
             metrics=compare_metrics(metrics.pairs, confidence=confidence, seed=seed),
             metrics_unpaired=tuple(metrics.unpaired),
             metrics_left_out=metrics.left_out,
-            regressions=self._most_changed(differences, sign=-1),
-            improvements=self._most_changed(differences, sign=1),
+            regressions=self._select_most_changed(differences, sign=-1),
+            improvements=self._select_most_changed(differences, sign=1),
         )
 
-    def _missing_in_b(self) -> Listed:
-        names = _Names(self._limit)
+    def _list_missing_in_b(self) -> UnpairedSamples:
+        names = _IdList(self._limit)
         for sample_id in self._of_a:
             if sample_id not in self._seen_b:
                 names.add(sample_id)
         return names.listed()
 
-    def _most_changed(self, differences: "array[float]", *, sign: int) -> tuple[Pair, ...]:
-        changed = self._changed(differences, sign)
+    def _select_most_changed(self, differences: "array[float]", *, sign: int) -> tuple[Pair, ...]:
+        changed = self._find_changed(differences, sign)
         # The id decides between equals, so that the order never depends on that of the runs.
         count = len(differences) if self._limit is None else self._limit
         return tuple(
@@ -321,13 +330,15 @@ class _Joining:
             for _, sample_id, place in heapq.nsmallest(count, changed)
         )
 
-    def _changed(self, differences: "array[float]", sign: int) -> Iterator[tuple[float, str, int]]:
+    def _find_changed(
+        self, differences: "array[float]", sign: int
+    ) -> Iterator[tuple[float, str, int]]:
         for place, difference in enumerate(differences):
             if difference * sign > 0:
                 yield -abs(difference), self._ids[place], place
 
 
-def _scattered(sample_id: str, run: str) -> ConfigError:
+def _build_order_error(sample_id: str, run: str) -> ConfigError:
     return ConfigError(
         f"the results of sample {sample_id!r} in the {run} run are not next to each other",
         where="compare()",
@@ -335,20 +346,18 @@ def _scattered(sample_id: str, run: str) -> ConfigError:
     )
 
 
-def _range_words(repeats: tuple[int, int]) -> str:
+def _format_repeat_range(repeats: tuple[int, int]) -> str:
     fewest, most = repeats
     return str(most) if fewest == most else f"{fewest} to {most}"
 
 
-def _pair_lines(title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:
+def _format_pairs(title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:
     if not count:
         return []
     lines = [f"{title} ({count})"]
     for pair in pairs:
-        numbers = (
-            f"{number(pair.a):>9} -> {number(pair.b):>9}  {number(pair.difference, signed=True):>9}"
-        )
-        lines.append(f"  {padded(pair.sample_id, _ID_WIDTH)}{numbers}")
+        numbers = f"{format_number(pair.a):>9} -> {format_number(pair.b):>9}  {format_number(pair.difference, signed=True):>9}"
+        lines.append(f"  {pad_text(pair.sample_id, _PAIR_ID_WIDTH)}{numbers}")
     if len(pairs) < count:
         lines.append(f"  and {count - len(pairs)} more")
     return lines

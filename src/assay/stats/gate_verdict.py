@@ -6,13 +6,13 @@ from enum import StrEnum
 from assay.errors import ConfigError
 
 from .comparison import Comparison, Conclusion
-from .number_format import labelled, number, percent, plural
-from .report_sections import Figure
-from .result_types import NOISE, finite
+from .number_format import format_labelled, format_number, format_percent, format_plural
+from .report_sections import ReportSection
+from .result_types import NOISE, check_finite
 from .statistics import samples_to_prove
 from .summary import RunSummary
 
-_JUDGED = "judged"
+_JUDGED_CHECK = "judged"
 
 
 class Outcome(StrEnum):
@@ -45,10 +45,10 @@ class GateRule:
 
     def __post_init__(self) -> None:
         if self.minimum is not None:
-            finite(self.minimum, "minimum")
+            check_finite(self.minimum, "minimum")
         elif self.proven:
             raise ConfigError("`proven` needs a minimum to prove", where="gate")
-        if self.tolerance is not None and finite(self.tolerance, "tolerance") < 0:
+        if self.tolerance is not None and check_finite(self.tolerance, "tolerance") < 0:
             raise ConfigError(f"tolerance is {self.tolerance!r}, not 0 or more", where="gate")
         if not 0 <= self.max_not_judged <= 1:
             raise ConfigError(
@@ -56,7 +56,7 @@ class GateRule:
             )
 
 
-class Check(Figure):
+class Check(ReportSection):
     """One condition of a gate and what became of it."""
 
     name: str
@@ -64,7 +64,7 @@ class Check(Figure):
     text: str
 
 
-class Unscored(Figure):
+class Unscored(ReportSection):
     """Results without a valid score: how many, and how many the rule allows."""
 
     count: int
@@ -77,11 +77,11 @@ class Unscored(Figure):
 
     def __str__(self) -> str:
         share = "" if self.share is None else f" ({100 * self.share:.1f} %)"
-        results = plural(self.results, "result")
-        return f"{self.count} of {results}{share}, at most {percent(self.allowed)} allowed"
+        results = format_plural(self.results, "result")
+        return f"{self.count} of {results}{share}, at most {format_percent(self.allowed)} allowed"
 
 
-class Verdict(Figure):
+class Verdict(ReportSection):
     """What a gate decided, and every check that led to it."""
 
     outcome: Outcome
@@ -99,13 +99,13 @@ class Verdict(Figure):
 
     def lines(self) -> list[str]:
         """The verdict in plain lines of at most 80 columns."""
-        lines = labelled("gate", str(self.outcome))
+        lines = format_labelled("gate", str(self.outcome))
         told = self.unscored is not None and self.unscored.count > 0
         if told:
-            lines += labelled("unscored", str(self.unscored))
+            lines += format_labelled("unscored", str(self.unscored))
         for check in self.checks:
-            if not (told and check.name == _JUDGED and check.outcome is Outcome.PASSED):
-                lines += labelled(check.name, f"{check.outcome}: {check.text}")
+            if not (told and check.name == _JUDGED_CHECK and check.outcome is Outcome.PASSED):
+                lines += format_labelled(check.name, f"{check.outcome}: {check.text}")
         return lines
 
 
@@ -118,13 +118,13 @@ def judge_gate(
     check fails the gate. `comparison` has the baseline first and this run second.
     """
     _check_request(summary, rule, comparison)
-    evidence = [_enough_judged(summary, rule)]
+    evidence = [_check_judged_share(summary, rule)]
     others = []
     if rule.minimum is not None:
-        others.append(_minimum(summary, rule, rule.minimum))
+        others.append(_check_minimum(summary, rule, rule.minimum))
     if comparison is not None:
-        evidence.append(_enough_pairs(comparison, rule))
-        others.append(_baseline(comparison, rule))
+        evidence.append(_check_paired_share(comparison, rule))
+        others.append(_check_against_baseline(comparison, rule))
     unscored = Unscored(
         count=summary.not_judged_results,
         results=summary.results,
@@ -132,7 +132,7 @@ def judge_gate(
         allowed=rule.max_not_judged,
     )
     checks = (*evidence, *others)
-    return Verdict(outcome=_overall(evidence, others), checks=checks, unscored=unscored)
+    return Verdict(outcome=_decide_outcome(evidence, others), checks=checks, unscored=unscored)
 
 
 def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison | None) -> None:
@@ -144,14 +144,14 @@ def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison |
         raise ConfigError("a tolerance needs a baseline to fall below", where="gate")
     if comparison is not None and comparison.samples_b != summary.samples:
         raise ConfigError(
-            f"the comparison's second run has {plural(comparison.samples_b, 'sample')}, "
+            f"the comparison's second run has {format_plural(comparison.samples_b, 'sample')}, "
             f"but this run has {summary.samples}",
             where="gate",
             hint="compare the baseline, first, with this run, second",
         )
 
 
-def _overall(evidence: list[Check], others: list[Check]) -> Outcome:
+def _decide_outcome(evidence: list[Check], others: list[Check]) -> Outcome:
     if any(check.outcome is not Outcome.PASSED for check in evidence):
         return Outcome.COULD_NOT_TELL
     outcomes = {check.outcome for check in others}
@@ -161,45 +161,47 @@ def _overall(evidence: list[Check], others: list[Check]) -> Outcome:
     return Outcome.PASSED
 
 
-def _enough_judged(summary: RunSummary, rule: GateRule) -> Check:
+def _check_judged_share(summary: RunSummary, rule: GateRule) -> Check:
     share = summary.not_judged_share
     if share is None or not summary.judged_samples:
-        text = f"none of {plural(summary.samples, 'sample')} was judged"
-        return Check(name=_JUDGED, outcome=Outcome.COULD_NOT_TELL, text=text)
-    text = f"{summary.not_judged_results} of {plural(summary.results, 'result')} not judged"
-    return _share_check(_JUDGED, text, share, rule.max_not_judged)
+        text = f"none of {format_plural(summary.samples, 'sample')} was judged"
+        return Check(name=_JUDGED_CHECK, outcome=Outcome.COULD_NOT_TELL, text=text)
+    text = f"{summary.not_judged_results} of {format_plural(summary.results, 'result')} not judged"
+    return _check_share(_JUDGED_CHECK, text, share, rule.max_not_judged)
 
 
-def _enough_pairs(comparison: Comparison, rule: GateRule) -> Check:
+def _check_paired_share(comparison: Comparison, rule: GateRule) -> Check:
     if not comparison.pairs:
         return Check(
             name="paired", outcome=Outcome.COULD_NOT_TELL, text="no sample is judged in both runs"
         )
     total = comparison.baseline_judged
     unpaired = total - comparison.pairs
-    text = f"{unpaired} of {plural(total, 'baseline sample')} without a judged pair"
-    return _share_check("paired", text, unpaired / total, rule.max_not_judged)
+    text = f"{unpaired} of {format_plural(total, 'baseline sample')} without a judged pair"
+    return _check_share("paired", text, unpaired / total, rule.max_not_judged)
 
 
-def _share_check(name: str, text: str, share: float, most: float) -> Check:
+def _check_share(name: str, text: str, share: float, most: float) -> Check:
     within = share <= most + NOISE
     outcome = Outcome.PASSED if within else Outcome.COULD_NOT_TELL
-    return Check(name=name, outcome=outcome, text=f"{text}; at most {percent(most)} may be")
+    return Check(name=name, outcome=outcome, text=f"{text}; at most {format_percent(most)} may be")
 
 
-def _minimum(summary: RunSummary, rule: GateRule, minimum: float) -> Check:
+def _check_minimum(summary: RunSummary, rule: GateRule, minimum: float) -> Check:
     if rule.proven:
-        return _proven(summary, minimum)
+        return _check_proven_minimum(summary, minimum)
     mean = summary.score.mean
     if mean is None:
         return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text="there is no mean")
     reached = mean >= minimum - NOISE
     words = "reaches" if reached else "is below"
-    text = f"mean {number(mean, beside=minimum)} {words} {number(minimum, beside=mean)}"
+    text = (
+        f"mean {format_number(mean, beside=minimum)} {words} {format_number(minimum, beside=mean)}"
+    )
     return Check(name="minimum", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
 
 
-def _proven(summary: RunSummary, minimum: float) -> Check:
+def _check_proven_minimum(summary: RunSummary, minimum: float) -> Check:
     interval = summary.score.interval
     bound = interval.at_least
     if bound is None:
@@ -208,16 +210,16 @@ def _proven(summary: RunSummary, minimum: float) -> Check:
     reached = bound >= minimum - NOISE
     words = "reaches" if reached else "is below"
     text = (
-        f"the mean is at least {number(bound, beside=minimum)} with "
-        f"{percent(interval.confidence)} confidence, which {words} "
-        f"{number(minimum, beside=bound)}"
+        f"the mean is at least {format_number(bound, beside=minimum)} with "
+        f"{format_percent(interval.confidence)} confidence, which {words} "
+        f"{format_number(minimum, beside=bound)}"
     )
     if not reached:
-        text += _out_of_reach(summary, minimum)
+        text += _explain_unreachable(summary, minimum)
     return Check(name="minimum", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
 
 
-def _out_of_reach(summary: RunSummary, minimum: float) -> str:
+def _explain_unreachable(summary: RunSummary, minimum: float) -> str:
     """Says when not even a perfect run of this size could have passed."""
     interval = summary.score.interval
     if interval.method != "beta":
@@ -231,24 +233,24 @@ def _out_of_reach(summary: RunSummary, minimum: float) -> str:
     return f"; {interval.n} perfect samples could not prove it, {needed} could"
 
 
-def _baseline(comparison: Comparison, rule: GateRule) -> Check:
+def _check_against_baseline(comparison: Comparison, rule: GateRule) -> Check:
     mean = comparison.difference.mean
     if mean is None:
         return Check(
             name="baseline", outcome=Outcome.COULD_NOT_TELL, text="no sample is judged in both runs"
         )
-    change = f"changed by {number(mean, signed=True)}"
+    change = f"changed by {format_number(mean, signed=True)}"
     if rule.tolerance is not None:
         failed = -mean > rule.tolerance + NOISE
         words = "more than" if failed else "within"
-        text = f"{change}, {words} the tolerance of {number(rule.tolerance, beside=-mean)}"
+        text = f"{change}, {words} the tolerance of {format_number(rule.tolerance, beside=-mean)}"
         return Check(
             name="baseline", outcome=Outcome.FAILED if failed else Outcome.PASSED, text=text
         )
     conclusion = comparison.conclusion
-    text = f"{change}, {conclusion} (p = {number(comparison.p_value, beside=0.0)})"
+    text = f"{change}, {conclusion} (p = {format_number(comparison.p_value, beside=0.0)})"
     if conclusion is Conclusion.NO_DIFFERENCE_SHOWN and comparison.detectable is not None:
-        text += f"; below {number(comparison.detectable)} a difference may go unseen"
+        text += f"; below {format_number(comparison.detectable)} a difference may go unseen"
     if comparison.repeats_words:
         text += f"; repeats differ: {comparison.repeats_words}"
     outcome = {

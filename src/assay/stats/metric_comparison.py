@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Literal
 
 from .multiplicity import adjust_p_values
-from .number_format import WIDTH, padded, plain, plural
-from .paired_tests import fewest_that_can_tell
-from .report_sections import Figure, interval_words, p_words
+from .number_format import WIDTH, clean_text, format_plural, pad_text
+from .paired_tests import find_fewest_pairs
+from .report_sections import ReportSection, format_interval, format_p_value
 from .result_types import NOISE
 from .sample_pairs import PairedScores
 from .statistics import Interval
 
-_NAME_WIDTH = 24
+_METRIC_NAME_WIDTH = 24
 
 
-class MetricComparison(Figure):
+class MetricComparison(ReportSection):
     """One metric of run b against run a, over the samples that have it in both."""
 
     pairs: int
@@ -51,22 +51,22 @@ def compare_metrics(
             p_value=test.p_value,
             adjusted_p=p_value,
             test=test.method,
-            conclusion=_conclude(difference, p_value, confidence),
+            conclusion=_conclude_metric(difference, p_value, confidence),
         )
     return found
 
 
-def _conclude(
+def _conclude_metric(
     difference: Interval, p_value: float, confidence: float
 ) -> Literal["higher", "lower", "no difference shown", "too few to tell"]:
-    if difference.n < fewest_that_can_tell(confidence):
+    if difference.n < find_fewest_pairs(confidence):
         return "too few to tell"
     if difference.mean is None or p_value > 1 - confidence + NOISE:
         return "no difference shown"
     return "lower" if difference.mean < 0 else "higher"
 
 
-def metric_lines(
+def format_metric_comparisons(
     metrics: Mapping[str, MetricComparison], unpaired: tuple[str, ...], left_out: int
 ) -> list[str]:
     """A line or two for each metric, and what was not compared."""
@@ -75,10 +75,10 @@ def metric_lines(
         lines.append(f"metrics ({len(metrics)}), p adjusted by Holm's method")
     for name, metric in metrics.items():
         words = (
-            f"{interval_words(metric.difference, brief=True, signed=True)}, {metric.conclusion} "
-            f"(p = {p_words(metric.p_value)}, adjusted {p_words(metric.adjusted_p)})"
+            f"{format_interval(metric.difference, brief=True, signed=True)}, {metric.conclusion} "
+            f"(p = {format_p_value(metric.p_value)}, adjusted {format_p_value(metric.adjusted_p)})"
         )
-        first = f"  {padded(name, _NAME_WIDTH)}"
+        first = f"  {pad_text(name, _METRIC_NAME_WIDTH)}"
         lines += textwrap.wrap(
             words,
             WIDTH,
@@ -87,7 +87,7 @@ def metric_lines(
             break_on_hyphens=False,
         )
     if unpaired:
-        lines.append(plain(f"metrics in one run only: {', '.join(unpaired)}", WIDTH))
+        lines.append(clean_text(f"metrics in one run only: {', '.join(unpaired)}", WIDTH))
     if left_out:
-        lines.append(f"metrics not compared: {plural(left_out, 'value')} more than are kept")
+        lines.append(f"metrics not compared: {format_plural(left_out, 'value')} more than are kept")
     return lines

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .result_types import NOISE
-from .statistics import Interval, beta_limits, checked_confidence, t_interval
+from .statistics import Interval, check_confidence, compute_beta_limits, compute_t_interval
 
 if TYPE_CHECKING:
     import numpy
 
-    Sums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+    SignFlipSums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
 
-EXACT_UP_TO = 20
+MAX_EXACT_DIFFERENCES = 20
 """So many differences are tried with every combination of signs; more with random ones."""
 
 _DRAWS = 10_000
-_FEWEST_DRAWS = 1_000
+_MIN_FLIP_DRAWS = 1_000
 _SIGNS_IN_ALL = 100_000_000
 _SIGNS_AT_ONCE = 4_000_000
 
@@ -41,29 +41,33 @@ def difference_interval(
     `scale` is the largest difference possible (1.0 for scores within 0..1), None when unknown:
     then 30 pairs are needed.
     """
-    checked_confidence(confidence)
+    check_confidence(confidence)
     n = len(differences)
     if n == 0:
         return Interval(None, None, None, 0, confidence, reason="no sample was judged on both")
     mean = math.fsum(differences) / n
     if scale is None:
-        return t_interval(mean, stdev(differences) if n > 1 else None, n, confidence)
+        return compute_t_interval(
+            mean, compute_stdev(differences) if n > 1 else None, n, confidence
+        )
     gain = math.fsum(d for d in differences if d > 0) / scale
     loss = -math.fsum(d for d in differences if d < 0) / scale
-    low, high = _split_limits(gain, loss, n, confidence)
-    at_least = _split_limits(gain, loss, n, 2 * confidence - 1)[0]
+    low, high = _compute_split_limits(gain, loss, n, confidence)
+    at_least = _compute_split_limits(gain, loss, n, 2 * confidence - 1)[0]
     return Interval(mean, low * scale, high * scale, n, confidence, "beta", at_least * scale)
 
 
-def _split_limits(gain: float, loss: float, n: int, confidence: float) -> tuple[float, float]:
+def _compute_split_limits(
+    gain: float, loss: float, n: int, confidence: float
+) -> tuple[float, float]:
     """Limits for gain minus loss, from the beta limits of each.
 
     Gains and losses exclude each other in a sample, so they are correlated: by what follows for
     wins and losses of a whole point, where it is strongest.
     """
     gain, loss = min(gain, float(n)), min(loss, float(n))
-    gain_low, gain_high = beta_limits(gain, n, confidence)
-    loss_low, loss_high = beta_limits(loss, n, confidence)
+    gain_low, gain_high = compute_beta_limits(gain, n, confidence)
+    loss_low, loss_high = compute_beta_limits(loss, n, confidence)
     up, down = gain / n, loss / n
     rest = (1 - up) * (1 - down)
     together = min(math.sqrt(up * down / rest), 1.0) if rest > 0 else 0.0
@@ -89,46 +93,46 @@ def sign_flip_test(differences: Sequence[float], *, seed: int = 0) -> SignFlipTe
         return SignFlipTest(1.0, "no differences")
     sizes = [abs(d) for d in moved]
     if max(sizes) - min(sizes) <= NOISE * max(sizes):
-        return SignFlipTest(_sign_test(moved), "sign test, exact")
-    if len(moved) <= EXACT_UP_TO:
-        return SignFlipTest(_every_sign(moved), "permutation test, exact")
+        return SignFlipTest(_run_sign_test(moved), "sign test, exact")
+    if len(moved) <= MAX_EXACT_DIFFERENCES:
+        return SignFlipTest(_try_every_sign(moved), "permutation test, exact")
     draws = choose_draws(len(moved))
-    p_value = _random_signs(moved, draws, seed)
+    p_value = _try_random_signs(moved, draws, seed)
     return SignFlipTest(p_value, f"permutation test, {draws} draws, seed {seed}")
 
 
-def _sign_test(moved: Sequence[float]) -> float:
+def _run_sign_test(moved: Sequence[float]) -> float:
     from scipy.special import bdtr
 
     fewer = min(sum(d > 0 for d in moved), sum(d < 0 for d in moved))
     return min(1.0, 2 * float(bdtr(fewer, len(moved), 0.5)))
 
 
-def _every_sign(moved: Sequence[float]) -> float:
+def _try_every_sign(moved: Sequence[float]) -> float:
     import numpy
 
     sums = numpy.zeros(1)
     for d in moved:
         sums = numpy.concatenate([sums + d, sums - d])
-    return float(_as_large(sums, moved).mean())
+    return float(_mark_as_large(sums, moved).mean())
 
 
 def choose_draws(moved: int) -> int:
     """How many random choices of signs are affordable for so many differences."""
-    return min(_DRAWS, max(_FEWEST_DRAWS, _SIGNS_IN_ALL // max(moved, 1)))
+    return min(_DRAWS, max(_MIN_FLIP_DRAWS, _SIGNS_IN_ALL // max(moved, 1)))
 
 
-def _random_signs(moved: Sequence[float], draws: int, seed: int) -> float:
+def _try_random_signs(moved: Sequence[float], draws: int, seed: int) -> float:
     import numpy
 
     sums = draw_flipped_sums(moved, draws, numpy.random.default_rng(seed))
     # The order that was observed is one of the possible ones: p is never 0.
-    return (int(_as_large(sums, moved).sum()) + 1) / (draws + 1)
+    return (int(_mark_as_large(sums, moved).sum()) + 1) / (draws + 1)
 
 
 def draw_flipped_sums(
     moved: Sequence[float], draws: int, generator: "numpy.random.Generator"
-) -> "Sums":
+) -> "SignFlipSums":
     """The sums of the differences under random choices of their signs."""
     import numpy
 
@@ -144,8 +148,8 @@ def draw_flipped_sums(
     return sums
 
 
-def _as_large(
-    sums: "Sums", moved: Sequence[float]
+def _mark_as_large(
+    sums: "SignFlipSums", moved: Sequence[float]
 ) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]":
     import numpy
 
@@ -154,15 +158,15 @@ def _as_large(
     return numpy.asarray(numpy.abs(sums) >= observed)
 
 
-def fewest_that_can_tell(confidence: float = 0.95) -> int:
+def find_fewest_pairs(confidence: float = 0.95) -> int:
     """How many differences, all to one side, it takes for the test to call it no chance."""
-    alpha = 1 - checked_confidence(confidence)
+    alpha = 1 - check_confidence(confidence)
     count = 1
     while 2 * 0.5**count > alpha + NOISE:
         count += 1
     return count
 
 
-def stdev(values: Sequence[float]) -> float:
+def compute_stdev(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

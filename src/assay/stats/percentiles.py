@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from assay.errors import ConfigError
 
-EXACT_UP_TO = 4096
+MAX_EXACT_VALUES = 4096
 """How many values `RunningPercentiles` keeps before it counts them in buckets."""
 
 _GROWTH = math.log(1.01)
@@ -19,7 +19,7 @@ def percentile(values: Iterable[float], percent: float) -> float | None:
 
     `math.inf` is a value like any other: a call that never came back. NaN is refused.
     """
-    return _at(sorted(_checked(value) for value in values), percent)
+    return _pick_percentile(sorted(_check_not_nan(value) for value in values), percent)
 
 
 class RunningPercentiles:
@@ -48,52 +48,52 @@ class RunningPercentiles:
             return
         # Sums find a NaN faster than a look at each, and also infinities that cancel out.
         if math.isnan(sum(values)):
-            values = [_checked(value) for value in values]
+            values = [_check_not_nan(value) for value in values]
         self.n += len(values)
         self._low = min(self._low, float(min(values)))
         self._high = max(self._high, float(max(values)))
         if self._values is not None:
             self._values.extend(values)
-            if self.n <= EXACT_UP_TO:
+            if self.n <= MAX_EXACT_VALUES:
                 return
             values, self._values = self._values, None
         # Equal values are common, and share the logarithm.
         for value, count in Counter(values).items():
-            self._buckets[_bucket(value)] += count
+            self._buckets[_find_bucket(value)] += count
 
     def at(self, percent: float) -> float | None:
         """The percentile, or None when nothing was added."""
         if self._values is not None:
-            return _at(sorted(self._values), percent)
-        rank, seen = _rank(percent, self.n), 0
+            return _pick_percentile(sorted(self._values), percent)
+        rank, seen = _compute_rank(percent, self.n), 0
         # The ends are known exactly, whatever bucket they are in.
         if rank == 1 or rank == self.n:
             return self._low if rank == 1 else self._high
         for bucket in sorted(self._buckets):
             seen += self._buckets[bucket]
             if seen >= rank:
-                return min(max(_middle(bucket), self._low), self._high)
+                return min(max(_compute_bucket_middle(bucket), self._low), self._high)
         raise AssertionError("the buckets hold fewer values than were added")
 
 
-def _at(ordered: list[float], percent: float) -> float | None:
-    return ordered[_rank(percent, len(ordered)) - 1] if ordered else None
+def _pick_percentile(ordered: list[float], percent: float) -> float | None:
+    return ordered[_compute_rank(percent, len(ordered)) - 1] if ordered else None
 
 
-def _checked(value: float) -> float:
+def _check_not_nan(value: float) -> float:
     if math.isnan(value):
         raise ConfigError("nan has no rank among values", where="percentile()")
     return float(value)
 
 
-def _rank(percent: float, n: int) -> int:
+def _compute_rank(percent: float, n: int) -> int:
     if not 0 <= percent <= 100:
         raise ConfigError(f"percent is {percent!r}, not within 0..100", where="percentile()")
     # Multiplied before it is divided, so that 95 % of 100 is 95 and not a hair more.
     return max(1, math.ceil(percent * n / 100))
 
 
-def _bucket(value: float) -> tuple[int, int]:
+def _find_bucket(value: float) -> tuple[int, int]:
     """Sign and place of a bucket; tuples sort as the values in them do."""
     if abs(value) < _SMALLEST:
         return (0, 0)
@@ -103,7 +103,7 @@ def _bucket(value: float) -> tuple[int, int]:
     return (1, place) if value > 0 else (-1, -place)
 
 
-def _middle(bucket: tuple[int, int]) -> float:
+def _compute_bucket_middle(bucket: tuple[int, int]) -> float:
     sign, place = bucket
     if sign == 0 or abs(sign) == 2:
         return 0.0 if sign == 0 else math.copysign(math.inf, sign)

@@ -16,16 +16,16 @@ from .result_types import NOISE
 if TYPE_CHECKING:
     import numpy
 
-    Sums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+    PermutationSums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
 
-_MOST_STEPS = 20_000_000
+_MAX_PERMUTATION_STEPS = 20_000_000
 """Random numbers for one test. Beyond, its normal approximation is used."""
 
-_FEWEST_DRAWS = 1_000
-_MOST_KEPT = _MOST_STEPS // _FEWEST_DRAWS
-_AT_ONCE = 1_000_000
+_MIN_PERMUTATION_DRAWS = 1_000
+_MAX_POOL_STEPS = _MAX_PERMUTATION_STEPS // _MIN_PERMUTATION_DRAWS
+_DEALS_AT_ONCE = 1_000_000
 
-_Kind = tuple[int, int, float, float, int]
+_PoolKind = tuple[int, int, float, float, int]
 """Repeats of a and of b, the two scores among them, and how many repeats have the higher."""
 
 
@@ -38,7 +38,7 @@ class RepeatPools:
 
         self._sum = 0.0
         self._variance = 0.0
-        self._kinds: Counter[_Kind] = Counter()
+        self._kinds: Counter[_PoolKind] = Counter()
         self._pools: list[tuple[tuple[float, ...], int]] | None = []
         self._steps = 0
 
@@ -67,7 +67,7 @@ class RepeatPools:
             # The side with fewer repeats comes first: those are what is drawn.
             few, many, sign = (a, b, 1) if len(a) <= len(b) else (b, a, -1)
             self._pools.append(((*few, *many), sign * len(few)))
-        if self._steps > _MOST_KEPT:
+        if self._steps > _MAX_POOL_STEPS:
             self._pools = None
             self._kinds.clear()
 
@@ -81,8 +81,8 @@ class RepeatPools:
         if not self.varied and not moved:
             return SignFlipTest(1.0, "no differences")
         observed = self._sum + math.fsum(moved)
-        draws = min(choose_draws(len(moved)), _MOST_STEPS // max(self._steps, 1))
-        if self._pools is None or draws < _FEWEST_DRAWS:
+        draws = min(choose_draws(len(moved)), _MAX_PERMUTATION_STEPS // max(self._steps, 1))
+        if self._pools is None or draws < _MIN_PERMUTATION_DRAWS:
             deviation = math.sqrt(self._variance + math.fsum(d * d for d in moved))
             p_value = math.erfc(abs(observed) / deviation / math.sqrt(2))
             return SignFlipTest(p_value, "permutation of repeats, normal approximation")
@@ -93,7 +93,7 @@ class RepeatPools:
         p_value = min(1.0, 2 * (beyond + 1) / (draws + 1))
         return SignFlipTest(p_value, f"permutation of repeats, {draws} draws, seed {seed}")
 
-    def _draw(self, moved: Sequence[float], draws: int, seed: int) -> "Sums":
+    def _draw(self, moved: Sequence[float], draws: int, seed: int) -> "PermutationSums":
         import numpy
 
         generator = numpy.random.default_rng(seed)
@@ -101,17 +101,19 @@ class RepeatPools:
         if moved:
             sums += draw_flipped_sums(moved, draws, generator)
         for kind, count in sorted(self._kinds.items()):
-            sums += _draw_dealt(kind, count, draws, generator)
+            sums += _draw_dealt_sums(kind, count, draws, generator)
         for values, few in self._pools or ():
             sums += _draw_differences(values, few, draws, generator)
         return sums
 
 
-def _draw_dealt(kind: _Kind, count: int, draws: int, generator: "numpy.random.Generator") -> "Sums":
+def _draw_dealt_sums(
+    kind: _PoolKind, count: int, draws: int, generator: "numpy.random.Generator"
+) -> "PermutationSums":
     """Sums of the differences of `count` samples of one kind."""
     import numpy
 
-    differences, chances = _dealt(kind)
+    differences, chances = _list_dealt_differences(kind)
     if count > len(differences):
         counts = generator.multinomial(count, chances, draws)
         return numpy.asarray(counts @ numpy.asarray(differences))
@@ -121,7 +123,7 @@ def _draw_dealt(kind: _Kind, count: int, draws: int, generator: "numpy.random.Ge
     return sums
 
 
-def _dealt(kind: _Kind) -> tuple[list[float], list[float]]:
+def _list_dealt_differences(kind: _PoolKind) -> tuple[list[float], list[float]]:
     """Every difference that repeats of two different scores can give, and how likely it is."""
     in_a, in_b, low, high, highs = kind
     everywhere = math.comb(in_a + in_b, in_a)
@@ -135,7 +137,7 @@ def _dealt(kind: _Kind) -> tuple[list[float], list[float]]:
 
 def _draw_differences(
     values: tuple[float, ...], few: int, draws: int, generator: "numpy.random.Generator"
-) -> "Sums":
+) -> "PermutationSums":
     """Differences between the means of `few` of the values, drawn at random, and of the others."""
     size, count = len(values), abs(few)
     drawn = _draw_sums(values, count, draws, generator)
@@ -145,7 +147,7 @@ def _draw_differences(
 
 def _draw_sums(
     values: tuple[float, ...], count: int, draws: int, generator: "numpy.random.Generator"
-) -> "Sums":
+) -> "PermutationSums":
     """Sums of `count` of the values, drawn at random without putting them back."""
     import numpy
 
@@ -153,7 +155,7 @@ def _draw_sums(
     if count == 1:
         return numpy.asarray(numbers[generator.integers(len(values), size=draws)])
     sums = numpy.zeros(draws)
-    at_once = max(1, _AT_ONCE // len(values))
+    at_once = max(1, _DEALS_AT_ONCE // len(values))
     for start in range(0, draws, at_once):
         part = min(at_once, draws - start)
         rows = numpy.arange(part)

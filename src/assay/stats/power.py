@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .paired_tests import fewest_that_can_tell, stdev
+from .paired_tests import compute_stdev, find_fewest_pairs
 from .result_types import NOISE
-from .statistics import checked_confidence
+from .statistics import check_confidence
 
 if TYPE_CHECKING:
     import numpy
 
-    Numbers = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+    FloatArray = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
 
 _POWER = 0.8
 _MOST_EXACT = 2_000
@@ -25,7 +25,7 @@ _MOST_EXACT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class TwoScores:
+class BinaryScores:
     """Scores that are all either `low` or `high`, such as 0 and 1."""
 
     low: float
@@ -56,42 +56,46 @@ def detectable_difference(
 
 
 def find_detectable(
-    differences: Sequence[float], scores: TwoScores | None, *, confidence: float
+    differences: Sequence[float], scores: BinaryScores | None, *, confidence: float
 ) -> float | None:
     """The same, from the scores behind the differences where they are of two values only."""
-    checked_confidence(confidence)
+    check_confidence(confidence)
     n = len(differences)
     sizes = [abs(d) for d in differences if abs(d) > NOISE]
-    if n < fewest_that_can_tell(confidence) or not sizes:
+    if n < find_fewest_pairs(confidence) or not sizes:
         return None
     largest = max(sizes)
     if largest - min(sizes) <= NOISE * largest and (scores is None or scores.single):
-        share = None if scores is None else _share(scores)
-        found = _by_sign_test(n, len(sizes), share, confidence)
+        share = None if scores is None else _compute_high_share(scores)
+        found = _find_by_sign_test(n, len(sizes), share, confidence)
         return None if found is None else found * largest
     # Where few samples differ, the spread alone promises more than the test can show.
-    floor = fewest_that_can_tell(confidence) * math.fsum(sizes) / len(sizes) / n
-    by_spread = _by_spread(differences, scores, confidence)
+    floor = find_fewest_pairs(confidence) * math.fsum(sizes) / len(sizes) / n
+    by_spread = _find_by_spread(differences, scores, confidence)
     return None if by_spread is None else max(by_spread, floor)
 
 
-def _share(scores: TwoScores) -> float:
+def _compute_high_share(scores: BinaryScores) -> float:
     """The share of high scores in the second run."""
     mean = math.fsum(scores.mean_b) / len(scores.mean_b)
     return min(max((mean - scores.low) / (scores.high - scores.low), 0.0), 1.0)
 
 
-def _by_sign_test(n: int, differing: int, share: float | None, confidence: float) -> float | None:
+def _find_by_sign_test(
+    n: int, differing: int, share: float | None, confidence: float
+) -> float | None:
     """For single results: the share of samples that must turn, by the power of the sign test."""
     # Of few samples, the share that differs is not known well: it is drawn a little to one half.
     noise = (differing + 1) / (n + 2)
     passing = 1 - noise / 2 if share is None else share
-    falls = _turned(n, noise, passing, confidence)
-    rises = _turned(n, noise, 1 - passing if share is not None else passing, confidence)
+    falls = _find_detectable_turn(n, noise, passing, confidence)
+    rises = _find_detectable_turn(
+        n, noise, 1 - passing if share is not None else passing, confidence
+    )
     return max((found for found in (falls, rises) if found is not None), default=None)
 
 
-def _turned(n: int, noise: float, turning: float, confidence: float) -> float | None:
+def _find_detectable_turn(n: int, noise: float, turning: float, confidence: float) -> float | None:
     """The fall of the share `turning` that is shown, when a part of it turns to its opposite."""
     noise = min(noise, 2 * turning, 2 * (1 - turning))
     if turning <= 0:
@@ -100,13 +104,13 @@ def _turned(n: int, noise: float, turning: float, confidence: float) -> float | 
 
     def is_shown(part: float) -> bool:
         against = noise / 2 + both * part
-        return _sign_test_power(n, against, noise / 2 * (1 - part), confidence) >= _POWER
+        return _compute_sign_test_power(n, against, noise / 2 * (1 - part), confidence) >= _POWER
 
-    part = _smallest(is_shown)
+    part = _find_smallest(is_shown)
     return None if part is None else part * turning
 
 
-def _sign_test_power(n: int, losses: float, wins: float, confidence: float) -> float:
+def _compute_sign_test_power(n: int, losses: float, wins: float, confidence: float) -> float:
     """How often the exact sign test finds more losses, when they have these shares of n pairs."""
     import numpy
     from scipy.special import bdtr, ndtr, ndtri
@@ -117,15 +121,15 @@ def _sign_test_power(n: int, losses: float, wins: float, confidence: float) -> f
         away = (losses - wins) * math.sqrt(n) - float(ndtri(1 - alpha / 2)) * math.sqrt(differing)
         return float(ndtr(away / math.sqrt(max(differing - (losses - wins) ** 2, NOISE))))
     counts = numpy.arange(1, n + 1)
-    chances = _binomial(n, differing)[1:]
-    most_wins = _most_wins(n, alpha)[1:]
+    chances = _compute_binomial(n, differing)[1:]
+    most_wins = _compute_most_wins(n, alpha)[1:]
     shown = numpy.where(
         most_wins >= 0, bdtr(numpy.maximum(most_wins, 0), counts, wins / differing), 0
     )
     return float((chances * shown).sum())
 
 
-def _binomial(n: int, share: float) -> "Numbers":
+def _compute_binomial(n: int, share: float) -> "FloatArray":
     """The chances of 0 to n of n."""
     import numpy
     from scipy.special import gammaln, xlog1py, xlogy
@@ -137,7 +141,7 @@ def _binomial(n: int, share: float) -> "Numbers":
 
 
 @lru_cache(maxsize=8)
-def _most_wins(n: int, alpha: float) -> "Numbers":
+def _compute_most_wins(n: int, alpha: float) -> "FloatArray":
     """With 0 to n differing pairs, the most wins that still show more losses; -1 for none."""
     import numpy
     from scipy.special import bdtr
@@ -151,7 +155,7 @@ def _most_wins(n: int, alpha: float) -> "Numbers":
     return most
 
 
-def _smallest(is_shown: Callable[[float], bool]) -> float | None:
+def _find_smallest(is_shown: Callable[[float], bool]) -> float | None:
     """The smallest number up to 1 for which it holds, None if it does not even for 1."""
     if not is_shown(1.0):
         return None
@@ -162,8 +166,8 @@ def _smallest(is_shown: Callable[[float], bool]) -> float | None:
     return high
 
 
-def _by_spread(
-    differences: Sequence[float], scores: TwoScores | None, confidence: float
+def _find_by_spread(
+    differences: Sequence[float], scores: BinaryScores | None, confidence: float
 ) -> float | None:
     from scipy.special import stdtrit
 
@@ -171,7 +175,7 @@ def _by_spread(
     significant = float(stdtrit(n - 1, (1 + confidence) / 2)) / math.sqrt(n)
     powerful = float(stdtrit(n - 1, _POWER)) / math.sqrt(n)
     if scores is None:
-        return (significant + powerful) * stdev(differences)
+        return (significant + powerful) * compute_stdev(differences)
     width = scores.high - scores.low
     # One repeat more or less is the smallest step that the mean difference can take.
     step = 1 / (n * max(scores.repeats))
@@ -182,10 +186,12 @@ def _by_spread(
         fall = _Fall(a, b, scores)
 
         def is_shown(part: float, fall: _Fall = fall) -> bool:
-            error = significant * fall.assumed(part) + powerful * fall.spread(part)
+            error = significant * fall.compute_assumed_spread(
+                part
+            ) + powerful * fall.compute_spread(part)
             return part * fall.mean_b >= error + step
 
-        part = _smallest(is_shown)
+        part = _find_smallest(is_shown)
         if part is not None:
             found.append(part * fall.mean_b * width)
     return max(found, default=None)
@@ -194,7 +200,7 @@ def _by_spread(
 class _Fall:
     """What the differences look like when each passing repeat of b fails by some chance."""
 
-    def __init__(self, a: list[float], b: list[float], scores: TwoScores) -> None:
+    def __init__(self, a: list[float], b: list[float], scores: BinaryScores) -> None:
         n = len(b)
         self._scores = scores
         self._mean_a, self.mean_b = math.fsum(a) / n, math.fsum(b) / n
@@ -203,7 +209,7 @@ class _Fall:
         self._products = math.fsum(x * y for x, y in zip(a, b, strict=True)) / n
         self._whole = n / (n - 1)
 
-    def spread(self, part: float) -> float:
+    def compute_spread(self, part: float) -> float:
         """The standard deviation of the differences, when this part of the passes fails."""
         stays = 1 - part
         squares = stays**2 * self._squares_b - 2 * stays * self._products + self._squares_a
@@ -211,10 +217,10 @@ class _Fall:
         noise = self.mean_b * part * stays / self._scores.repeats[1]
         return math.sqrt(max((squares - mean * mean) * self._whole + noise, 0.0))
 
-    def assumed(self, part: float) -> float:
+    def compute_assumed_spread(self, part: float) -> float:
         """The one that the test assumes: with unequal repeats, that of repeats dealt anew."""
         if self._scores.equal:
-            return self.spread(part)
+            return self.compute_spread(part)
         in_a, in_b = self._scores.repeats
         both, stays = in_a + in_b, 1 - part
         mean = (in_a * self._mean_a + in_b * stays * self.mean_b) / both
@@ -225,4 +231,4 @@ class _Fall:
             + in_b * self.mean_b * part * stays
         ) / both**2
         pooled = max(mean - squares, 0.0) * both / (both - 1)
-        return max(math.sqrt(pooled * both / (in_a * in_b)), self.spread(part))
+        return max(math.sqrt(pooled * both / (in_a * in_b)), self.compute_spread(part))

@@ -8,19 +8,19 @@ from typing import Literal
 
 from assay.errors import ConfigError
 
-from .result_types import NOISE, finite
-from .statistics import Interval, beta_interval, checked_confidence
+from .result_types import NOISE, check_finite
+from .statistics import Interval, check_confidence, compute_beta_interval
 
-Kind = Literal["pass@k", "pass^k"]
+PassRateKind = Literal["pass@k", "pass^k"]
 
-_USUAL = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
+_USUAL_REPEATS = (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
 
 
 @dataclass(frozen=True, slots=True)
 class PassRate:
     """pass@k or pass^k over the samples that have k judged repeats."""
 
-    kind: Kind
+    kind: PassRateKind
     k: int
     threshold: float
     """A repeat succeeds when its score is at least this."""
@@ -49,7 +49,7 @@ def pass_at_k(
 
     Each sample is the scores of its repeats, None where one was not judged.
     """
-    return _counted(samples, threshold).rate("pass@k", k)
+    return _count_repeats(samples, threshold).rate("pass@k", k)
 
 
 def pass_hat_k(
@@ -59,10 +59,10 @@ def pass_hat_k(
 
     Each sample is the scores of its repeats, None where one was not judged.
     """
-    return _counted(samples, threshold).rate("pass^k", k)
+    return _count_repeats(samples, threshold).rate("pass^k", k)
 
 
-def _counted(samples: Iterable[Sequence[float | None]], threshold: float) -> "RepeatCounts":
+def _count_repeats(samples: Iterable[Sequence[float | None]], threshold: float) -> "RepeatCounts":
     counts = RepeatCounts(threshold)
     for scores in samples:
         counts.add(scores)
@@ -73,7 +73,7 @@ class RepeatCounts:
     """How many samples had c successes in n judged repeats: all that the two rates need."""
 
     def __init__(self, threshold: float = 1.0) -> None:
-        self.threshold = finite(threshold, "the threshold of a success")
+        self.threshold = check_finite(threshold, "the threshold of a success")
         self.unjudged = 0
         self.most = 0
         """The most repeats, judged or not, that a sample had."""
@@ -87,7 +87,7 @@ class RepeatCounts:
         for score in scores:
             if score is not None:
                 judged += 1
-                successes += finite(score, "a score") >= enough
+                successes += check_finite(score, "a score") >= enough
         self.unjudged += len(scores) - judged
         self.most = max(self.most, len(scores))
         self._samples[judged, successes] += 1
@@ -100,16 +100,16 @@ class RepeatCounts:
         self._samples[1, 1] += successes
         self._samples[1, 0] += len(scores) - successes
 
-    def ks(self) -> tuple[int, ...]:
+    def choose_ks(self) -> tuple[int, ...]:
         """The usual numbers of repeats up to the most there are, and that one."""
-        return tuple(sorted({k for k in _USUAL if k < self.most} | {self.most} - {0}))
+        return tuple(sorted({k for k in _USUAL_REPEATS if k < self.most} | {self.most} - {0}))
 
-    def rate(self, kind: Kind, k: int, *, confidence: float = 0.95) -> PassRate:
+    def rate(self, kind: PassRateKind, k: int, *, confidence: float = 0.95) -> PassRate:
         """The rate with its interval. Without k judged repeats in any sample it is None."""
         if k < 1:
             raise ConfigError(f"k is {k!r}, but at least one repeat is needed", where=kind)
-        checked_confidence(confidence)
-        estimate = _one_of_k if kind == "pass@k" else _all_of_k
+        check_confidence(confidence)
+        estimate = _estimate_one_of_k if kind == "pass@k" else _estimate_all_of_k
         terms, counted, left_out = [], 0, 0
         for (judged, successes), samples in self._samples.items():
             if judged < k:
@@ -118,23 +118,23 @@ class RepeatCounts:
             counted += samples
             terms.append(samples * estimate(judged, successes, k))
         if counted:
-            interval, reason = beta_interval(math.fsum(terms), counted, confidence), None
+            interval, reason = compute_beta_interval(math.fsum(terms), counted, confidence), None
         else:
-            reason = self._why_none(k)
+            reason = self._explain_no_rate(k)
             interval = Interval(None, None, None, 0, confidence, reason=reason)
         return PassRate(kind, k, self.threshold, interval, left_out, self.unjudged, reason)
 
-    def _why_none(self, k: int) -> str:
+    def _explain_no_rate(self, k: int) -> str:
         most = max((judged for judged, _ in self._samples), default=None)
         if most is None:
             return "there are no samples"
         return f"no sample has {k} judged repeats (the most is {most})"
 
 
-def _one_of_k(judged: int, successes: int, k: int) -> float:
+def _estimate_one_of_k(judged: int, successes: int, k: int) -> float:
     # Whole numbers until the division, which Python rounds correctly at any size.
     return 1 - math.comb(judged - successes, k) / math.comb(judged, k)
 
 
-def _all_of_k(judged: int, successes: int, k: int) -> float:
+def _estimate_all_of_k(judged: int, successes: int, k: int) -> float:
     return math.comb(successes, k) / math.comb(judged, k)

@@ -4,17 +4,17 @@ import math
 
 from pydantic import BaseModel, ConfigDict
 
-from .number_format import labelled, number, percent, plural
+from .number_format import format_labelled, format_number, format_percent, format_plural
 from .statistics import BINS, Interval, RunningStats
 
 
-class Figure(BaseModel):
+class ReportSection(BaseModel):
     """A value of a report: cannot be changed, and written to JSON without losing infinities."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
-class Distribution(Figure):
+class Distribution(ReportSection):
     """Where scores lie: ten equal parts of 0..1, or quartiles for scores on another scale."""
 
     lowest: float
@@ -27,7 +27,7 @@ class Distribution(Figure):
     """False when the quartiles are within 0.5 % only, as for large sets."""
 
 
-class ScoreStatistics(Figure):
+class ScoreStatistics(ReportSection):
     """One number of a result, over the samples that have it."""
 
     interval: Interval
@@ -41,7 +41,7 @@ class ScoreStatistics(Figure):
         return self.interval.mean
 
 
-class Total(Figure):
+class Total(ReportSection):
     """A sum over all results, known only if each part is."""
 
     value: float | None
@@ -52,7 +52,7 @@ class Total(Figure):
     """Results that do not say."""
 
 
-class Latency(Figure):
+class Latency(ReportSection):
     """Seconds a result took, by nearest rank, without those that came from a cache."""
 
     measured: int
@@ -66,7 +66,7 @@ class Latency(Figure):
     """False when within 0.5 % only, as for large sets."""
 
 
-def distribution_of(stats: RunningStats) -> Distribution | None:
+def build_distribution(stats: RunningStats) -> Distribution | None:
     first, middle, third = (stats.percentiles.at(percent) for percent in (25, 50, 75))
     if stats.minimum is None or stats.maximum is None:
         return None
@@ -81,44 +81,46 @@ def distribution_of(stats: RunningStats) -> Distribution | None:
     )
 
 
-def interval_words(interval: Interval, *, brief: bool = False, signed: bool = False) -> str:
+def format_interval(interval: Interval, *, brief: bool = False, signed: bool = False) -> str:
     """A mean with its limits, or why there are none."""
     if interval.mean is None:
         return f"none: {interval.reason}"
-    words = number(interval.mean, signed=signed)
+    words = format_number(interval.mean, signed=signed)
     if interval.low is None or interval.high is None:
         return f"{words}, no interval" if brief else f"{words}, no interval: {interval.reason}"
-    words += f" [{number(interval.low, signed=signed)}, {number(interval.high, signed=signed)}]"
-    return words if brief else f"{words} {percent(interval.confidence)} confidence"
+    words += f" [{format_number(interval.low, signed=signed)}, {format_number(interval.high, signed=signed)}]"
+    return words if brief else f"{words} {format_percent(interval.confidence)} confidence"
 
 
-def p_words(p_value: float | None) -> str:
+def format_p_value(p_value: float | None) -> str:
     """A p-value with four decimals; a tiny one is not shown as nothing."""
     if p_value is None:
         return "unknown"
     return "less than 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
 
 
-def distribution_lines(distribution: Distribution | None) -> list[str]:
+def format_distribution(distribution: Distribution | None) -> list[str]:
     if distribution is None:
         return []
     if distribution.bins is None:
-        first, middle, third = map(number, distribution.quartiles)
-        words = f"{number(distribution.lowest)} to {number(distribution.highest)}, quartiles "
-        return labelled("distribution", f"{words}{first}, {middle}, {third}")
+        first, middle, third = map(format_number, distribution.quartiles)
+        words = f"{format_number(distribution.lowest)} to {format_number(distribution.highest)}, quartiles "
+        return format_labelled("distribution", f"{words}{first}, {middle}, {third}")
     parts = [
         f"{part / BINS:.1f}-{(part + 1) / BINS:.1f}: {count}"
         for part, count in enumerate(distribution.bins)
         if count
     ]
-    return labelled("distribution", ", ".join(parts))
+    return format_labelled("distribution", ", ".join(parts))
 
 
-def seconds(value: float | None) -> str:
-    return number(value) if value is None or math.isinf(value) else f"{number(value)} s"
+def format_seconds(value: float | None) -> str:
+    return (
+        format_number(value) if value is None or math.isinf(value) else f"{format_number(value)} s"
+    )
 
 
-def total_words(total: Total, sign: str = "") -> str:
+def format_total(total: Total, sign: str = "") -> str:
     def shown(value: float) -> str:
         return f"{sign}{value:.4f}" if sign else f"{value:.0f}"
 
@@ -127,4 +129,4 @@ def total_words(total: Total, sign: str = "") -> str:
     if not total.unknown:
         return "unknown"
     least = f"at least {shown(total.at_least)}; " if total.at_least else ""
-    return f"unknown ({least}{plural(total.unknown, 'result')} unknown)"
+    return f"unknown ({least}{format_plural(total.unknown, 'result')} unknown)"

@@ -11,7 +11,7 @@ NOISE = 1e-9
 """Differences below this come from adding floats in another order. They decide nothing."""
 
 
-_LARGEST = 1e150
+_LARGEST_SCORE = 1e150
 
 
 class ResultLike(Protocol):
@@ -54,7 +54,7 @@ class ResultLike(Protocol):
 _Result = TypeVar("_Result", bound=ResultLike)
 
 
-def by_sample(results: Iterable[_Result]) -> Iterator[tuple[str, list[_Result]]]:
+def group_by_sample(results: Iterable[_Result]) -> Iterator[tuple[str, list[_Result]]]:
     """Each sample with its repeats, which must come one after another.
 
     Raises `ConfigError` when one repeat comes twice: it would count double.
@@ -63,15 +63,15 @@ def by_sample(results: Iterable[_Result]) -> Iterator[tuple[str, list[_Result]]]
     repeats: list[_Result] = []
     for result in results:
         if repeats and result.sample_id != sample_id:
-            yield sample_id, _distinct(repeats)
+            yield sample_id, _check_distinct(repeats)
             repeats = []
         sample_id = result.sample_id
         repeats.append(result)
     if repeats:
-        yield sample_id, _distinct(repeats)
+        yield sample_id, _check_distinct(repeats)
 
 
-def _distinct(repeats: list[_Result]) -> list[_Result]:
+def _check_distinct(repeats: list[_Result]) -> list[_Result]:
     seen: set[int] = set()
     for result in repeats if len(repeats) > 1 else ():
         if result.repeat in seen:
@@ -84,41 +84,43 @@ def _distinct(repeats: list[_Result]) -> list[_Result]:
     return repeats
 
 
-def judged_score(result: ResultLike) -> float | None:
+def read_valid_score(result: ResultLike) -> float | None:
     """The score when it is valid, else None. Raises `ConfigError` when it is not finite."""
     if not result.valid or result.score is None:
         return None
-    return finite(result.score, "the score of sample {!r}", result.sample_id)
+    return check_finite(result.score, "the score of sample {!r}", result.sample_id)
 
 
-def judged_scores(results: Sequence[ResultLike]) -> list[float]:
-    """The valid scores of many results at once, refused as by `judged_score`."""
+def read_valid_scores(results: Sequence[ResultLike]) -> list[float]:
+    """The valid scores of many results at once, refused as by `read_valid_score`."""
     scores = [result.score for result in results if result.valid and result.score is not None]
     try:
-        return all_finite(scores, "a score")
+        return check_all_finite(scores, "a score")
     except ConfigError:
         for result in results:
-            judged_score(result)  # says which
+            read_valid_score(result)  # says which
         raise
 
 
-def finite(value: float, what: str, *names: str) -> float:
+def check_finite(value: float, what: str, *names: str) -> float:
     """`value` as a float. Raises `ConfigError` for NaN, infinities and what would become one.
 
     `names` are put into `what` only then: this runs for every number of a run.
     """
     # Squares of larger numbers overflow, and one score would make every number unknown.
-    if not -_LARGEST <= value <= _LARGEST:
+    if not -_LARGEST_SCORE <= value <= _LARGEST_SCORE:
         raise ConfigError(f"{what.format(*names)} is {value!r}, which is not a number to average")
     return float(value)
 
 
-def all_finite(values: Sequence[float], what: str) -> list[float]:
-    """`values` as floats, refused as by `finite`: for many at once."""
+def check_all_finite(values: Sequence[float], what: str) -> list[float]:
+    """`values` as floats, refused as by `check_finite`: for many at once."""
     # A NaN anywhere makes the sum one; the rest shows at the ends.
-    if values and (math.isnan(sum(values)) or min(values) < -_LARGEST or max(values) > _LARGEST):
+    if values and (
+        math.isnan(sum(values)) or min(values) < -_LARGEST_SCORE or max(values) > _LARGEST_SCORE
+    ):
         for value in values:
-            finite(value, what)
+            check_finite(value, what)
     return list(map(float, values))
 
 
@@ -136,8 +138,8 @@ class SampleMean:
 
 def per_sample_means(results: Iterable[ResultLike]) -> Iterator[SampleMean]:
     """Average the repeats of each sample: samples are the unit of all statistics."""
-    for sample_id, repeats in by_sample(results):
-        scores = [score for result in repeats if (score := judged_score(result)) is not None]
+    for sample_id, repeats in group_by_sample(results):
+        scores = [score for result in repeats if (score := read_valid_score(result)) is not None]
         yield SampleMean(sample_id, average(scores), len(scores), len(repeats))
 
 
@@ -148,13 +150,13 @@ def read_repeats(
     scores: list[float] = []
     metrics: dict[str, list[float]] = {}
     for result in repeats:
-        score = judged_score(result)
+        score = read_valid_score(result)
         if score is None:
             continue
         scores.append(score)
         for name, value in result.metrics.items():
             if value is not None:
-                metrics.setdefault(name, []).append(finite(value, "metric {!r}", name))
+                metrics.setdefault(name, []).append(check_finite(value, "metric {!r}", name))
     return scores, metrics
 
 

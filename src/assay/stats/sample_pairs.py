@@ -8,9 +8,9 @@ from assay.errors import ConfigError
 
 from .paired_tests import SignFlipTest, difference_interval, sign_flip_test
 from .permutation import RepeatPools
-from .power import TwoScores, find_detectable
+from .power import BinaryScores, find_detectable
 from .result_types import NOISE, average
-from .statistics import Bounds, Interval, within
+from .statistics import Bounds, Interval, is_within
 
 
 class PairedScores:
@@ -47,7 +47,7 @@ class PairedScores:
             if len(self._values) > 2:
                 self._values = None
         if len(a) == len(b):
-            self._equal.append(settle(mean_b - mean_a))
+            self._equal.append(round_noise(mean_b - mean_a))
         else:
             self.unequal += 1
             self._pools.add(a, b)
@@ -55,7 +55,7 @@ class PairedScores:
     @cached_property
     def differences(self) -> "array[float]":
         """b minus a of each pair; to be read after the last one is added."""
-        return array("d", (settle(b - a) for a, b in zip(self.a, self.b, strict=True)))
+        return array("d", (round_noise(b - a) for a, b in zip(self.a, self.b, strict=True)))
 
     @property
     def mean_a(self) -> float | None:
@@ -85,14 +85,14 @@ class PairedScores:
 
     def interval(self, confidence: float, bounds: Bounds | None) -> Interval:
         """The mean difference with its interval."""
-        scale = self._scale(bounds)
+        scale = self._find_scale(bounds)
         return difference_interval(self.differences, confidence=confidence, scale=scale)
 
     def detectable(self, confidence: float) -> float | None:
         """The smallest true difference that this set shows four times out of five."""
         scores = None
         if self._values is not None and len(self._values) == 2:
-            scores = TwoScores(
+            scores = BinaryScores(
                 low=min(self._values),
                 high=max(self._values),
                 mean_b=self.b,
@@ -101,14 +101,14 @@ class PairedScores:
             )
         return find_detectable(self.differences, scores, confidence=confidence)
 
-    def _scale(self, bounds: Bounds | None) -> float | None:
+    def _find_scale(self, bounds: Bounds | None) -> float | None:
         """The largest difference possible, None when the scores' scale is not known."""
         low, high = bounds or (0.0, 1.0)
         if not self.a:
             return high - low
         lowest = min(min(self.a), min(self.b))
         highest = max(max(self.a), max(self.b))
-        if within(lowest, highest, (low, high)):
+        if is_within(lowest, highest, (low, high)):
             return high - low
         if bounds is not None:
             raise ConfigError(
@@ -148,7 +148,7 @@ class PairedMetrics:
 
     def add(self, kept: Sequence[float], values: Mapping[str, Sequence[float]]) -> None:
         """Pair the metrics of a sample of b with those that were kept of it in a."""
-        before = dict(_read_kept(kept))
+        before = dict(_read_kept_metrics(kept))
         for name, found in values.items():
             self._count(len(found))
             place = self._names.get(name)
@@ -181,7 +181,7 @@ class PairedMetrics:
         return sorted((self._names.keys() | self._only_b) - self._pairs.keys())
 
 
-def _read_kept(kept: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
+def _read_kept_metrics(kept: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
     start = 0
     while start < len(kept):
         first, count = start + 2, int(kept[start + 1])
@@ -189,12 +189,12 @@ def _read_kept(kept: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
         start = first + count
 
 
-def pack(scores: Sequence[float], metrics: Sequence[float]) -> bytes:
+def pack_scores(scores: Sequence[float], metrics: Sequence[float]) -> bytes:
     """What is kept of a sample in little memory: a run may have a million of them."""
     return array("d", [len(scores), *scores, *metrics]).tobytes()
 
 
-def unpack(packed: bytes) -> tuple["array[float]", "array[float]"]:
+def unpack_scores(packed: bytes) -> tuple["array[float]", "array[float]"]:
     """Scores and metrics, as they were packed."""
     numbers = array("d")
     numbers.frombytes(packed)
@@ -202,7 +202,7 @@ def unpack(packed: bytes) -> tuple["array[float]", "array[float]"]:
     return numbers[1:end], numbers[end:]
 
 
-def settle(difference: float) -> float:
+def round_noise(difference: float) -> float:
     """0.0 for what adding floats in another order makes of no difference."""
     return 0.0 if abs(difference) <= NOISE else difference
 

@@ -6,29 +6,29 @@ from typing import Any
 from assay.errors import ConfigError, ScorerFault
 from assay.types import EvaluateResult
 
-from .number_format import number
+from .number_format import format_number
 from .result_types import ResultLike
-from .statistics import Bounds, within
+from .statistics import Bounds, is_within
 from .summary import RunSummary, summarise
 
-_USUAL = (0.0, 1.0)
+_DEFAULT_BOUNDS = (0.0, 1.0)
 
 
-def recorded_bounds(config: Mapping[str, Any]) -> Bounds | None:
+def read_recorded_bounds(config: Mapping[str, Any]) -> Bounds | None:
     """The lowest and highest score possible, where the configuration of a run says them."""
     bounds = config.get("bounds")
     return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
 
-def shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | None:
+def find_shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | None:
     """The bounds of two runs, by their configurations.
 
     Raises `ConfigError` when they differ: the means of two scales say nothing about each other.
     """
-    first, second = recorded_bounds(a), recorded_bounds(b)
-    if (first or _USUAL) != (second or _USUAL):
+    first, second = read_recorded_bounds(a), read_recorded_bounds(b)
+    if (first or _DEFAULT_BOUNDS) != (second or _DEFAULT_BOUNDS):
         raise ConfigError(
-            f"the runs are scored on different scales: {_words(first)} and {_words(second)}",
+            f"the runs are scored on different scales: {_describe_bounds(first)} and {_describe_bounds(second)}",
             where="bounds",
             hint="run the older one again with the `bounds` of the other",
         )
@@ -37,8 +37,8 @@ def shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | None:
 
 def summarise_recorded(results: Iterable[ResultLike], config: Mapping[str, Any]) -> RunSummary:
     """Sum up a run on the scale of its scores: a repeat passes with the highest of them."""
-    bounds = recorded_bounds(config)
-    return summarise(results, bounds=bounds, success=(bounds or _USUAL)[1])
+    bounds = read_recorded_bounds(config)
+    return summarise(results, bounds=bounds, success=(bounds or _DEFAULT_BOUNDS)[1])
 
 
 def refuse_out_of_bounds(result: EvaluateResult, bounds: Bounds | None) -> None:
@@ -46,7 +46,7 @@ def refuse_out_of_bounds(result: EvaluateResult, bounds: Bounds | None) -> None:
     score = result.score
     if bounds is None or score is None or not result.is_score_valid:
         return
-    if not within(score, score, bounds):
+    if not is_within(score, score, bounds):
         low, high = bounds
         raise ScorerFault(
             f"the score {score!r} is outside the bounds {low!r} to {high!r}",
@@ -54,7 +54,7 @@ def refuse_out_of_bounds(result: EvaluateResult, bounds: Bounds | None) -> None:
         )
 
 
-def _words(bounds: Bounds | None) -> str:
+def _describe_bounds(bounds: Bounds | None) -> str:
     if bounds is None:
         return "0 to 1 (no `bounds` were given)"
-    return f"{number(bounds[0])} to {number(bounds[1])}"
+    return f"{format_number(bounds[0])} to {format_number(bounds[1])}"

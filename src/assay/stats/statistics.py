@@ -10,13 +10,13 @@ from typing import Literal
 from assay.errors import ConfigError
 
 from .percentiles import RunningPercentiles
-from .result_types import NOISE, all_finite, finite
+from .result_types import NOISE, check_all_finite, check_finite
 
 SMALLEST_T = 30
 """Scores without known bounds get an interval from this many on: below, it would be a guess."""
 
 BINS = 10
-_AT_ONCE = 1000
+_SCORES_AT_ONCE = 1000
 
 Bounds = tuple[float, float]
 
@@ -54,14 +54,14 @@ def mean_interval(
     """
     stats = RunningStats()
     scores = iter(scores)
-    while some := list(islice(scores, _AT_ONCE)):
+    while some := list(islice(scores, _SCORES_AT_ONCE)):
         stats.extend(some)
     return stats.interval(confidence=confidence, bounds=bounds)
 
 
 def samples_to_prove(minimum: float, *, confidence: float = 0.95) -> int | None:
     """How many perfect samples prove a mean of `minimum` on the scale 0..1; None if none can."""
-    alpha = 1 - checked_confidence(confidence)
+    alpha = 1 - check_confidence(confidence)
     if minimum >= 1:
         return None
     if minimum <= 0:
@@ -116,7 +116,7 @@ class RunningStats:
 
     def extend(self, scores: Sequence[float]) -> None:
         """Count many scores at once, which costs much less than one by one."""
-        scores = all_finite(scores, "a score")
+        scores = check_all_finite(scores, "a score")
         if not scores:
             return
         lowest, highest, total = min(scores), max(scores), math.fsum(scores)
@@ -130,9 +130,9 @@ class RunningStats:
         for score, count in counted.items():
             if -NOISE <= score <= 1 + NOISE:
                 self._bins[min(max(int(score * BINS), 0), BINS - 1)] += count
-        self._spread(counted, total / len(scores), len(scores))
+        self._merge_squares(counted, total / len(scores), len(scores))
 
-    def _spread(self, counted: "Counter[float]", middle: float, added: int) -> None:
+    def _merge_squares(self, counted: "Counter[float]", middle: float, added: int) -> None:
         """Join the squares of `added` scores around their `middle` to those of the others."""
         away = middle - self._middle
         self._squares += math.fsum(n * (score - middle) ** 2 for score, n in counted.items())
@@ -162,12 +162,12 @@ class RunningStats:
 
     def interval(self, *, confidence: float = 0.95, bounds: Bounds | None = None) -> Interval:
         """The mean with its interval, as `mean_interval` describes it."""
-        checked_confidence(confidence)
-        low, high = (0.0, 1.0) if bounds is None else checked_bounds(bounds)
+        check_confidence(confidence)
+        low, high = (0.0, 1.0) if bounds is None else check_bounds(bounds)
         if self.mean is None or self.minimum is None or self.maximum is None:
             return Interval(None, None, None, 0, confidence, reason="no sample was judged")
-        if within(self.minimum, self.maximum, (low, high)):
-            interval = beta_interval(self.total, self.n, confidence, (low, high))
+        if is_within(self.minimum, self.maximum, (low, high)):
+            interval = compute_beta_interval(self.total, self.n, confidence, (low, high))
             return replace(interval, mean=self.mean)
         if bounds is not None:
             raise ConfigError(
@@ -175,21 +175,23 @@ class RunningStats:
                 where="bounds",
                 hint="give the lowest and highest score that is possible",
             )
-        return t_interval(self.mean, self.stdev, self.n, confidence)
+        return compute_t_interval(self.mean, self.stdev, self.n, confidence)
 
 
-def beta_interval(total: float, n: int, confidence: float, bounds: Bounds = (0.0, 1.0)) -> Interval:
+def compute_beta_interval(
+    total: float, n: int, confidence: float, bounds: Bounds = (0.0, 1.0)
+) -> Interval:
     """The interval for the mean of `n` scores within `bounds` that add up to `total`."""
     low, width = bounds[0], bounds[1] - bounds[0]
     share = min(max((total - n * low) / width, 0.0), float(n))
-    limits = beta_limits(share, n, confidence)
+    limits = compute_beta_limits(share, n, confidence)
     # A one-sided bound of confidence c is the lower limit of a two-sided 2c - 1.
-    one_sided = beta_limits(share, n, 2 * confidence - 1)[0]
+    one_sided = compute_beta_limits(share, n, 2 * confidence - 1)[0]
     first, last, at_least = (low + width * part for part in (*limits, one_sided))
     return Interval(total / n, first, last, n, confidence, "beta", at_least)
 
 
-def beta_limits(total: float, n: int, confidence: float) -> Bounds:
+def compute_beta_limits(total: float, n: int, confidence: float) -> Bounds:
     """Clopper and Pearson's limits for the mean of `n` scores within 0..1 that add up to `total`.
 
     Exact for scores of 0 and 1. For fractions the sum takes the place of the count, which held
@@ -203,7 +205,7 @@ def beta_limits(total: float, n: int, confidence: float) -> Bounds:
     return low, high
 
 
-def t_interval(mean: float, stdev: float | None, n: int, confidence: float) -> Interval:
+def compute_t_interval(mean: float, stdev: float | None, n: int, confidence: float) -> Interval:
     """Student's interval, or the reason why there is none."""
     if n < SMALLEST_T:
         why = f"{n} scores without bounds: {SMALLEST_T} are needed, or bounds"
@@ -219,13 +221,13 @@ def t_interval(mean: float, stdev: float | None, n: int, confidence: float) -> I
     return Interval(mean, mean - away, mean + away, n, confidence, "t", at_least)
 
 
-def within(lowest: float, highest: float, bounds: Bounds) -> bool:
+def is_within(lowest: float, highest: float, bounds: Bounds) -> bool:
     """Whether scores lie within bounds, up to what adding weights in floats can make of 1.0."""
     slack = NOISE * (bounds[1] - bounds[0])
     return bounds[0] - slack <= lowest and highest <= bounds[1] + slack
 
 
-def checked_confidence(confidence: float) -> float:
+def check_confidence(confidence: float) -> float:
     if not 0.5 < confidence < 1:
         raise ConfigError(
             f"confidence is {confidence!r}, not between 0.5 and 1", hint="0.95 is usual"
@@ -233,8 +235,8 @@ def checked_confidence(confidence: float) -> float:
     return confidence
 
 
-def checked_bounds(bounds: Bounds) -> Bounds:
-    low, high = (finite(bound, "a bound") for bound in bounds)
+def check_bounds(bounds: Bounds) -> Bounds:
+    low, high = (check_finite(bound, "a bound") for bound in bounds)
     if not low < high:
         raise ConfigError(f"bounds are {bounds}: the first must be below the second")
     return low, high

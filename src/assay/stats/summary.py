@@ -5,43 +5,43 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from .number_format import labelled, number, padded, plain, plural
+from .number_format import clean_text, format_labelled, format_number, format_plural, pad_text
 from .percentiles import RunningPercentiles
 from .repeats import PassRate, RepeatCounts
 from .report_sections import (
-    Figure,
     Latency,
+    ReportSection,
     ScoreStatistics,
     Total,
-    distribution_lines,
-    distribution_of,
-    interval_words,
-    seconds,
-    total_words,
+    build_distribution,
+    format_distribution,
+    format_interval,
+    format_seconds,
+    format_total,
 )
 from .result_types import (
     ResultLike,
-    all_finite,
-    by_sample,
-    finite,
-    judged_score,
-    judged_scores,
+    check_all_finite,
+    check_finite,
+    group_by_sample,
+    read_valid_score,
+    read_valid_scores,
 )
 from .statistics import (
     Bounds,
     RunningStats,
     RunningSum,
-    checked_bounds,
-    checked_confidence,
+    check_bounds,
+    check_confidence,
 )
 
-MOST_METRICS = 200
+MAX_METRICS = 200
 """Names come from scorers: without a limit, a name with a counter in it would fill the memory."""
 
-_AT_ONCE = 1000
+_RESULTS_AT_ONCE = 1000
 
 
-class RunSummary(Figure):
+class RunSummary(ReportSection):
     """A run in numbers. `samples` are the unit of means; each has one or more `results`."""
 
     samples: int
@@ -99,26 +99,26 @@ class RunSummary(Figure):
     def lines(self) -> list[str]:
         """The summary in plain lines of at most 80 columns."""
         return [
-            *labelled("score", interval_words(self.score.interval)),
-            *labelled("samples", self._samples_words()),
-            *labelled("not judged", self._not_judged_words()),
-            *distribution_lines(self.score.distribution),
-            *self._metric_lines(),
-            *self._repeat_lines(),
-            *labelled("latency", self._latency_words()),
-            *labelled("tokens", self._token_words()),
-            *labelled("cost", total_words(self.cost_usd, "$")),
+            *format_labelled("score", format_interval(self.score.interval)),
+            *format_labelled("samples", self._describe_samples()),
+            *format_labelled("not judged", self._describe_not_judged()),
+            *format_distribution(self.score.distribution),
+            *self._format_metrics(),
+            *self._format_repeats(),
+            *format_labelled("latency", self._describe_latency()),
+            *format_labelled("tokens", self._describe_tokens()),
+            *format_labelled("cost", format_total(self.cost_usd, "$")),
         ]
 
-    def _samples_words(self) -> str:
+    def _describe_samples(self) -> str:
         words = f"{self.samples}, {self.judged_samples} judged"
         if self.partly_judged_samples:
             words += f" ({self.partly_judged_samples} of them only in part)"
-        return words + (f"; {plural(self.results, 'result')}" if self.repeats > 1 else "")
+        return words + (f"; {format_plural(self.results, 'result')}" if self.repeats > 1 else "")
 
-    def _not_judged_words(self) -> str:
-        words = f"{self.not_judged_results} of {plural(self.results, 'result')}"
-        parts = [f"{plain(name, 20)} failed {count}" for name, count in self.failed.items()]
+    def _describe_not_judged(self) -> str:
+        words = f"{self.not_judged_results} of {format_plural(self.results, 'result')}"
+        parts = [f"{clean_text(name, 20)} failed {count}" for name, count in self.failed.items()]
         if self.invalid:
             parts.append(f"no valid score {self.invalid}")
         words += f": {', '.join(parts)}" if parts else ""
@@ -126,31 +126,35 @@ class RunSummary(Figure):
             words += f" ({self.failed_but_judged} of the failed were judged all the same)"
         return words
 
-    def _metric_lines(self) -> list[str]:
+    def _format_metrics(self) -> list[str]:
         lines = []
         for name, metric in self.metrics.items():
-            words = f"  {padded(name, 24)} {interval_words(metric.interval, brief=True)}"
+            words = f"  {pad_text(name, 24)} {format_interval(metric.interval, brief=True)}"
             lines.append(words + (f", {metric.left_out} without it" if metric.left_out else ""))
         if self.metrics_left_out:
-            lines.append(f"  and {plural(self.metrics_left_out, 'value')} of further metrics")
+            lines.append(
+                f"  and {format_plural(self.metrics_left_out, 'value')} of further metrics"
+            )
         return ["metrics", *lines] if lines else []
 
-    def _repeat_lines(self) -> list[str]:
+    def _format_repeats(self) -> list[str]:
         lines = []
         for rate in (*self.pass_at_k, *self.pass_hat_k):
             label = rate.kind.replace("k", str(rate.k))
-            words = interval_words(rate.interval, brief=True)
-            left_out = f", {plural(rate.left_out, 'sample')} left out" if rate.left_out else ""
-            lines += labelled(label, words + left_out)
+            words = format_interval(rate.interval, brief=True)
+            left_out = (
+                f", {format_plural(rate.left_out, 'sample')} left out" if rate.left_out else ""
+            )
+            lines += format_labelled(label, words + left_out)
         if self.pass_at_k:
-            bar = number(self.pass_at_k[0].threshold)
-            lines += labelled("", f"(a repeat passes with a score of {bar} or more)")
+            bar = format_number(self.pass_at_k[0].threshold)
+            lines += format_labelled("", f"(a repeat passes with a score of {bar} or more)")
         return lines
 
-    def _latency_words(self) -> str:
+    def _describe_latency(self) -> str:
         latency = self.latency
         named = {50: latency.p50, 90: latency.p90, 95: latency.p95, 99: latency.p99}
-        values = ", ".join(f"p{rank} {seconds(value)}" for rank, value in named.items())
+        values = ", ".join(f"p{rank} {format_seconds(value)}" for rank, value in named.items())
         left_out = [
             f"{count} {word}"
             for count, word in ((latency.cached, "cached"), (latency.unknown, "unknown"))
@@ -159,8 +163,8 @@ class RunSummary(Figure):
         words = values if latency.measured else "not measured"
         return words + (f" ({', '.join(left_out)} left out)" if left_out else "")
 
-    def _token_words(self) -> str:
-        return f"{total_words(self.input_tokens)} in, {total_words(self.output_tokens)} out"
+    def _describe_tokens(self) -> str:
+        return f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out"
 
 
 def summarise(
@@ -175,33 +179,33 @@ def summarise(
     The repeats of a sample must come one after another. `bounds` are the lowest and highest
     score possible; `success` is the score from which on a repeat passes.
     """
-    checked_confidence(confidence)
+    check_confidence(confidence)
     if bounds is not None:
-        checked_bounds(bounds)
-    running = _Running(success)
-    for chunk in _whole_samples(results):
+        check_bounds(bounds)
+    running = _SummaryBuilder(success)
+    for chunk in _chunk_by_sample(results):
         if len({result.sample_id for result in chunk}) == len(chunk):
             running.add_singles(chunk)
         else:
-            for _, repeats in by_sample(chunk):
+            for _, repeats in group_by_sample(chunk):
                 running.add(repeats)
     return running.summary(confidence, bounds)
 
 
-def _whole_samples(results: Iterable[ResultLike]) -> Iterator[list[ResultLike]]:
+def _chunk_by_sample(results: Iterable[ResultLike]) -> Iterator[list[ResultLike]]:
     """Many results at once; the repeats of a sample stay together."""
     remaining = iter(results)
-    chunk = list(islice(remaining, _AT_ONCE))
+    chunk = list(islice(remaining, _RESULTS_AT_ONCE))
     while chunk:
         following = next(remaining, None)
         while following is not None and following.sample_id == chunk[-1].sample_id:
             chunk.append(following)
             following = next(remaining, None)
         yield chunk
-        chunk = [] if following is None else [following, *islice(remaining, _AT_ONCE - 1)]
+        chunk = [] if following is None else [following, *islice(remaining, _RESULTS_AT_ONCE - 1)]
 
 
-def _mean(values: list[float]) -> float:
+def _average_repeats(values: list[float]) -> float:
     return values[0] if len(values) == 1 else math.fsum(values) / len(values)
 
 
@@ -213,7 +217,7 @@ class _RunningTotal:
         self._unknown = 0
 
     def extend(self, values: Sequence[float | None]) -> None:
-        known = all_finite([value for value in values if value is not None], self._what)
+        known = check_all_finite([value for value in values if value is not None], self._what)
         self._known += len(known)
         self._unknown += len(values) - len(known)
         self._sum.add(math.fsum(known))
@@ -250,7 +254,7 @@ class _RunningLatency:
         )
 
 
-class _Running:
+class _SummaryBuilder:
     """The counters behind a summary.
 
     Numbers wait in lists to be counted many at once: going through a list in C takes a tenth of
@@ -274,29 +278,29 @@ class _Running:
         self._repeats = RepeatCounts(success)
 
     def add(self, repeats: list[ResultLike]) -> None:
-        scores = [judged_score(result) for result in repeats]
+        scores = [read_valid_score(result) for result in repeats]
         judged = [score for score in scores if score is not None]
         self._samples += 1
         self._results += len(repeats)
         self._judged_results += len(judged)
         self._partly += 0 < len(judged) < len(repeats)
         if judged:
-            self._means.append(_mean(judged))
+            self._means.append(_average_repeats(judged))
         self._repeats.add(scores)
         measured = False
         for result, score in zip(repeats, scores, strict=True):
             if score is None or result.boundary is not None:
-                self._account(result, judged=score is not None)
+                self._count_failure(result, judged=score is not None)
             measured = measured or bool(result.metrics)
         if measured:
             self._measure(repeats, scores)
         self._waiting += repeats
-        if len(self._waiting) >= _AT_ONCE:
-            self._count()
+        if len(self._waiting) >= _RESULTS_AT_ONCE:
+            self._flush()
 
     def add_singles(self, results: list[ResultLike]) -> None:
         """Samples with one result each: what is usual about them is counted without a call."""
-        scores = judged_scores(results)
+        scores = read_valid_scores(results)
         unusual = [result for result in results if result.boundary is not None or result.metrics]
         if unusual or len(scores) < len(results):
             for result in results:
@@ -308,16 +312,16 @@ class _Running:
         self._means += scores
         self._repeats.add_singles(scores)
         self._waiting += results
-        self._count()
+        self._flush()
 
-    def _account(self, result: ResultLike, *, judged: bool) -> None:
+    def _count_failure(self, result: ResultLike, *, judged: bool) -> None:
         if result.boundary is not None:
             self._failed[str(result.boundary)] += 1
             self._failed_but_judged += judged
         elif not judged:
             self._invalid += 1
 
-    def _count(self) -> None:
+    def _flush(self) -> None:
         """Count what waits."""
         waiting = self._waiting
         self._score.extend(self._means)
@@ -334,19 +338,19 @@ class _Running:
         for result, score in zip(repeats, scores, strict=True):
             for name, value in result.metrics.items() if score is not None else ():
                 if value is not None:
-                    values.setdefault(name, []).append(finite(value, "metric {!r}", name))
+                    values.setdefault(name, []).append(check_finite(value, "metric {!r}", name))
         for name, measured in values.items():
             if name not in self._metrics:
-                if len(self._metrics) >= MOST_METRICS:
+                if len(self._metrics) >= MAX_METRICS:
                     self._metrics_left_out += len(measured)
                     continue
                 self._metrics[name] = RunningStats()
-            self._metric_means.setdefault(name, []).append(_mean(measured))
+            self._metric_means.setdefault(name, []).append(_average_repeats(measured))
 
     def summary(self, confidence: float, bounds: Bounds | None) -> RunSummary:
-        self._count()
+        self._flush()
         repeats = self._repeats
-        ks = repeats.ks() if repeats.most > 1 else ()
+        ks = repeats.choose_ks() if repeats.most > 1 else ()
         return RunSummary(
             samples=self._samples,
             judged_samples=self._score.n,
@@ -356,10 +360,10 @@ class _Running:
             failed=dict(sorted(self._failed.items())),
             failed_but_judged=self._failed_but_judged,
             invalid=self._invalid,
-            score=self._statistics(self._score, confidence, bounds),
+            score=self._build_statistics(self._score, confidence, bounds),
             bounds=bounds,
             metrics={
-                name: self._statistics(stats, confidence, None)
+                name: self._build_statistics(stats, confidence, None)
                 for name, stats in sorted(self._metrics.items())
             },
             metrics_left_out=self._metrics_left_out,
@@ -372,12 +376,12 @@ class _Running:
             pass_hat_k=tuple(repeats.rate("pass^k", k, confidence=confidence) for k in ks),
         )
 
-    def _statistics(
+    def _build_statistics(
         self, stats: RunningStats, confidence: float, bounds: Bounds | None
     ) -> ScoreStatistics:
         return ScoreStatistics(
             interval=stats.interval(confidence=confidence, bounds=bounds),
             stdev=stats.stdev,
-            distribution=distribution_of(stats),
+            distribution=build_distribution(stats),
             left_out=self._samples - stats.n,
         )

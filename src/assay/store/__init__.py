@@ -9,7 +9,7 @@ __all__ = [
     "DoneKeys",
     "Holder",
     "ResultRow",
-    "Retried",
+    "RetriedAttempts",
     "Run",
     "RunRow",
     "RunSpec",

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay.errors import ConfigError, MissingExtra, StoreError
 from assay.types import Redactor
 
-from .database_errors import explained
+from .database_errors import to_store_error
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, CursorResult, Engine, Table
     from sqlalchemy.dialects import postgresql, sqlite
 
-_OLDEST_SQLITE = (3, 35, 0)
+_MIN_SQLITE_VERSION = (3, 35, 0)
 """The first with RETURNING."""
 
-_WRITES = "assay_writes"
+_WRITE_OPTION = "assay_writes"
 VERSION_TABLE = "assay_schema_version"
 """What tells a store from any other database."""
 
-_PATIENCE = {
+_CONNECTION_TIMEOUTS = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -84,13 +84,13 @@ class Database:
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
         """A transaction that only reads."""
-        with self._transaction(writes=False) as connection:
+        with self._open_transaction(writes=False) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> "Iterator[Connection]":
         """A transaction that has the right to write from its start: it cannot deadlock later."""
-        with self._transaction(writes=True) as connection:
+        with self._open_transaction(writes=True) as connection:
             yield connection
 
     def has_table(self, connection: "Connection", name: str) -> bool:
@@ -102,18 +102,18 @@ class Database:
         return self.execute(connection, there, name).scalar() is not None
 
     @contextmanager
-    def _transaction(self, *, writes: bool) -> "Iterator[Connection]":
+    def _open_transaction(self, *, writes: bool) -> "Iterator[Connection]":
         from sqlalchemy.exc import SQLAlchemyError
 
-        self._refuse_misuse()
+        self._check_usable()
         try:
             with self._engine.connect() as connection:
                 if writes:
-                    connection = connection.execution_options(**{_WRITES: True})
+                    connection = connection.execution_options(**{_WRITE_OPTION: True})
                 with connection.begin():
                     yield connection
         except SQLAlchemyError as error:
-            raise explained(error, where=self.where, secrets=self._secrets) from None
+            raise to_store_error(error, where=self.where, secrets=self._secrets) from None
         except UnicodeError:
             raise StoreError(
                 "text with half of a surrogate pair cannot be stored or looked for",
@@ -122,7 +122,7 @@ class Database:
         except OverflowError:
             raise StoreError("a number does not fit into 64 bits", where=self.where) from None
 
-    def _refuse_misuse(self) -> None:
+    def _check_usable(self) -> None:
         if self._closed:
             raise StoreError("the store was closed", where=self.where)
         if os.getpid() != self._pid:
@@ -168,7 +168,7 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
     """
     import sqlalchemy as sa
 
-    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+    if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
         raise ConfigError(
             f"SQLite {sqlite3.sqlite_version} is too old for a store; 3.35 or newer is needed",
             hint="use a newer Python, or a PostgreSQL store",
@@ -190,15 +190,15 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
         connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
 
     sa.event.listen(engine, "connect", prepare)
-    sa.event.listen(engine, "begin", _begin)
+    sa.event.listen(engine, "begin", _begin_transaction)
     database = Database(engine, str(path))
     if not create:
-        _refuse_other(database, "the file is not a store")
-    _use_write_ahead_log(database, deadline=time.monotonic() + settings.lock_timeout_s)
+        _check_is_store(database, "the file is not a store")
+    _enable_wal(database, deadline=time.monotonic() + settings.lock_timeout_s)
     return database
 
 
-def _refuse_other(database: Database, what: str) -> None:
+def _check_is_store(database: Database, what: str) -> None:
     """Raise `StoreError` where no store was made, before anything is written there."""
     try:
         with database.reading() as connection:
@@ -209,14 +209,14 @@ def _refuse_other(database: Database, what: str) -> None:
         raise
 
 
-def _begin(connection: "Connection") -> None:
+def _begin_transaction(connection: "Connection") -> None:
     # A transaction that reads first and writes later may fail at once when another one wrote in
     # between, without waiting. The right to write is taken, and waited for, at the start.
-    writes = connection.get_execution_options().get(_WRITES)
+    writes = connection.get_execution_options().get(_WRITE_OPTION)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _use_write_ahead_log(database: Database, *, deadline: float) -> None:
+def _enable_wal(database: Database, *, deadline: float) -> None:
     """Switch once; the file remembers. SQLite does not wait for locks here, so this does."""
     engine = database._engine
     while True:
@@ -232,7 +232,7 @@ def _use_write_ahead_log(database: Database, *, deadline: float) -> None:
             if not isinstance(orig, sqlite3.Error):
                 raise
             if not locked or time.monotonic() > deadline:
-                raise explained(error, where=database.where) from None
+                raise to_store_error(error, where=database.where) from None
             time.sleep(0.01)
         finally:
             if raw is not None:
@@ -243,9 +243,12 @@ def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -
     """A database that exists already; its tables are made if absent, unless `create` is False."""
     import sqlalchemy as sa
 
-    parsed = _parsed(url)
+    parsed = _parse_postgresql_url(url)
     where = f"postgresql://{parsed.host or 'local'}/{parsed.database or ''}"
-    wanted = {"options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}", **_PATIENCE}
+    wanted = {
+        "options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}",
+        **_CONNECTION_TIMEOUTS,
+    }
     options = {name: value for name, value in wanted.items() if name not in parsed.query}
     try:
         engine = sa.create_engine(
@@ -256,11 +259,11 @@ def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -
     secrets = [parsed.password, *(parsed.query.get(name) for name in ("password", "sslpassword"))]
     database = Database(engine, where, tuple(str(secret) for secret in secrets if secret))
     if not create:
-        _refuse_other(database, "there is no store in this database")
+        _check_is_store(database, "there is no store in this database")
     return database
 
 
-def _parsed(url: str) -> "URL":
+def _parse_postgresql_url(url: str) -> "URL":
     import sqlalchemy as sa
 
     try:

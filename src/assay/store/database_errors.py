@@ -5,13 +5,13 @@ from typing import Any
 
 from assay.errors import StoreError
 
-_KEPT = "everything acknowledged before is kept; "
+_DATA_KEPT_HINT = "everything acknowledged before is kept; "
 
-_SQLITE = {
-    "SQLITE_FULL": ("the disk is full", _KEPT + "make room and resume the run"),
+_SQLITE_ERRORS = {
+    "SQLITE_FULL": ("the disk is full", _DATA_KEPT_HINT + "make room and resume the run"),
     "SQLITE_READONLY": (
         "the store is read-only",
-        _KEPT + "make the file and its folder writable, or choose another store",
+        _DATA_KEPT_HINT + "make the file and its folder writable, or choose another store",
     ),
     "SQLITE_PERM": ("the store may not be opened", "check who owns the file and its folder"),
     "SQLITE_CANTOPEN": (
@@ -20,38 +20,49 @@ _SQLITE = {
     ),
     "SQLITE_BUSY": (
         "the store is locked by another process",
-        _KEPT + "end the process that holds it, or raise `lock_timeout_s`",
+        _DATA_KEPT_HINT + "end the process that holds it, or raise `lock_timeout_s`",
     ),
     "SQLITE_NOTADB": ("the file is not a store", "choose another path"),
     "SQLITE_CORRUPT": ("the file is damaged", "copy it, then try `sqlite3 FILE .recover`"),
-    "SQLITE_IOERR": ("the disk reports an error", _KEPT + "check the disk and resume the run"),
+    "SQLITE_IOERR": (
+        "the disk reports an error",
+        _DATA_KEPT_HINT + "check the disk and resume the run",
+    ),
 }
 """By the start of SQLite's own name of the error."""
 
-_POSTGRESQL = {
-    "53100": ("the server's disk is full", _KEPT + "make room and resume the run"),
-    "25006": ("the database is read-only", _KEPT + "use the primary server and resume the run"),
-    "55P03": ("a table is locked by another session", _KEPT + "resume when it has ended"),
-    "57": ("the server ended the connection", _KEPT + "resume when the server is back"),
-    "08": ("the connection to the server was lost", _KEPT + "resume when the server is back"),
+_POSTGRESQL_ERRORS = {
+    "53100": ("the server's disk is full", _DATA_KEPT_HINT + "make room and resume the run"),
+    "25006": (
+        "the database is read-only",
+        _DATA_KEPT_HINT + "use the primary server and resume the run",
+    ),
+    "55P03": ("a table is locked by another session", _DATA_KEPT_HINT + "resume when it has ended"),
+    "57": ("the server ended the connection", _DATA_KEPT_HINT + "resume when the server is back"),
+    "08": (
+        "the connection to the server was lost",
+        _DATA_KEPT_HINT + "resume when the server is back",
+    ),
     "28": ("the server refuses this user or password", "check the user and password of the URL"),
     "3D": ("the database does not exist", "create it, or check the URL"),
     "42501": ("this user lacks a permission", "grant it, or use another user"),
-    "53": ("the server is out of resources", _KEPT + "resume when it has recovered"),
+    "53": ("the server is out of resources", _DATA_KEPT_HINT + "resume when it has recovered"),
 }
 """By the start of the SQLSTATE; longer ones first where two match."""
 
 
-_UNREACHED = (
+_CONNECTION_FAILED = (
     "no connection to the server could be made",
     "check that it runs, and the host, port, user, password and database of the URL",
 )
 
 
-def explained(error: BaseException, *, where: str, secrets: tuple[str, ...] = ()) -> StoreError:
+def to_store_error(
+    error: BaseException, *, where: str, secrets: tuple[str, ...] = ()
+) -> StoreError:
     """The `StoreError` for a driver's error, without the statement's values and without secrets."""
     cause: Any = getattr(error, "orig", None) or error
-    what, hint = _meaning(cause, lost=bool(getattr(error, "connection_invalidated", False)))
+    what, hint = _classify_error(cause, lost=bool(getattr(error, "connection_invalidated", False)))
     lines = str(cause).strip().splitlines()
     detail = lines[0] if lines else type(cause).__name__
     for secret in secrets:
@@ -59,20 +70,20 @@ def explained(error: BaseException, *, where: str, secrets: tuple[str, ...] = ()
     return StoreError(f"{what}: {detail}" if what else detail, where=where, hint=hint)
 
 
-def _meaning(cause: Any, *, lost: bool) -> tuple[str, str | None]:
+def _classify_error(cause: Any, *, lost: bool) -> tuple[str, str | None]:
     if isinstance(cause, sqlite3.Error):
-        return _looked_up(_SQLITE, getattr(cause, "sqlite_errorname", "") or "")
+        return _find_by_prefix(_SQLITE_ERRORS, getattr(cause, "sqlite_errorname", "") or "")
     state = getattr(cause, "sqlstate", None) or ""
     if not state and str(cause).startswith(("connection ", "failed to resolve host")):
         # The driver tells why a connection was never made in words only.
-        return _UNREACHED
-    what, hint = _looked_up(_POSTGRESQL, state)
+        return _CONNECTION_FAILED
+    what, hint = _find_by_prefix(_POSTGRESQL_ERRORS, state)
     if not what and (lost or (not state and type(cause).__name__ == "OperationalError")):
-        return _POSTGRESQL["08"]
+        return _POSTGRESQL_ERRORS["08"]
     return what, hint
 
 
-def _looked_up(table: dict[str, tuple[str, str]], code: str) -> tuple[str, str | None]:
+def _find_by_prefix(table: dict[str, tuple[str, str]], code: str) -> tuple[str, str | None]:
     for start in sorted(table, key=len, reverse=True):
         if code.startswith(start):
             return table[start]

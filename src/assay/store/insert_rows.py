@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from assay.errors import ConfigError, StoreError, WireError
-from assay.types import Sample, well_formed
+from assay.types import Sample, replace_lone_surrogates
 
 if TYPE_CHECKING:
     from assay.types import EvaluateResult, ModelCall, Trajectory, Usage
 
-UNPLACED = 2**62
+NO_POSITION = 2**62
 """The position of a sample without an index: after all that have one, on both databases."""
 
-_LONGEST_ID = 400
+_MAX_SAMPLE_ID_LENGTH = 400
 _INT64 = 2**63
-_MOST_TOKENS = 10**10
+_MAX_ROLLOUT_TOKENS = 10**10
 """More than any rollout takes, and so few that the sums of a run stay within 64 bits."""
 
 PLAIN, ZLIB = "plain", "zlib"
-_COMPRESSED_FROM = 32 * 1024
+_MIN_COMPRESSED_BYTES = 32 * 1024
 """Smaller bodies are stored as they are: compressing them costs as much as everything else."""
 
 RESULT_COLUMNS = (
@@ -37,7 +37,7 @@ ATTEMPT_COLUMNS = (
 
 
 @dataclass(slots=True)
-class Entry:
+class InsertRow:
     """One sample on its way into the store."""
 
     key: str
@@ -50,7 +50,7 @@ class Entry:
     """Of the messages that the agent was sent first; None when none were."""
 
 
-def result_entry(key: str, sample: Sample, repeat: int) -> Entry:
+def build_result_row(key: str, sample: Sample, repeat: int) -> InsertRow:
     """A sample that came to its end. Raises `ConfigError` for one that failed."""
     if sample.failure is not None:
         # Taken for done, it would never be tried again.
@@ -63,13 +63,13 @@ def result_entry(key: str, sample: Sample, repeat: int) -> Entry:
     if result is None:
         judged: tuple[Any, ...] = (None, False, None)
     else:
-        metrics = _metrics(result) if result.metrics else None
+        metrics = _encode_metric_scores(result) if result.metrics else None
         judged = (result.score, result.is_score_valid, metrics)
     body = sample.to_json_bytes()
-    return Entry(key, (*_narrow(key, sample, repeat), *judged), body)
+    return InsertRow(key, (*_build_shared_values(key, sample, repeat), *judged), body)
 
 
-def failure_entry(key: str, sample: Sample, repeat: int) -> Entry:
+def build_failure_row(key: str, sample: Sample, repeat: int) -> InsertRow:
     """A failed attempt. Raises `ConfigError` for a sample that did not fail."""
     failure = sample.failure
     if failure is None:
@@ -80,19 +80,23 @@ def failure_entry(key: str, sample: Sample, repeat: int) -> Entry:
         )
     judged = (
         str(failure.boundary),
-        column_text(failure.kind),
-        column_text(failure.message),
+        to_column_text(failure.kind),
+        to_column_text(failure.message),
         failure.retryable,
     )
     body = sample.to_json_bytes()
-    return Entry(key, (*_narrow(key, sample, repeat), *judged), body, failed=True)
+    return InsertRow(key, (*_build_shared_values(key, sample, repeat), *judged), body, failed=True)
 
 
-def _narrow(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
-    if not key.isprintable() or not 0 < len(key) <= _LONGEST_ID or not 0 <= repeat < _INT64:
-        _refuse_key(key, repeat)
+def _build_shared_values(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
+    if (
+        not key.isprintable()
+        or not 0 < len(key) <= _MAX_SAMPLE_ID_LENGTH
+        or not 0 <= repeat < _INT64
+    ):
+        _raise_invalid_key(key, repeat)
     index, group = sample.index, sample.group_index
-    if (index is not None and not -_INT64 <= index < UNPLACED) or (
+    if (index is not None and not -_INT64 <= index < NO_POSITION) or (
         group is not None and not -_INT64 <= group < _INT64
     ):
         raise WireError(
@@ -101,17 +105,17 @@ def _narrow(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
         )
     return (
         key,
-        UNPLACED if index is None else index,
-        column_id(sample.id),
+        NO_POSITION if index is None else index,
+        to_column_id(sample.id),
         repeat,
         group,
         str(sample.status),
-        *_consumed(sample.trajectory),
+        *_compute_consumption(sample.trajectory),
         time.time(),
     )
 
 
-def _refuse_key(key: str, repeat: int) -> None:
+def _raise_invalid_key(key: str, repeat: int) -> None:
     if not 0 <= repeat < _INT64:
         raise ConfigError(f"repeat counts from 0: {repeat!r}")
     raise ConfigError(
@@ -119,7 +123,7 @@ def _refuse_key(key: str, repeat: int) -> None:
     )
 
 
-def _metrics(result: "EvaluateResult") -> str:
+def _encode_metric_scores(result: "EvaluateResult") -> str:
     found = {
         name: metric.score if metric.is_score_valid else None
         for name, metric in result.metrics.items()
@@ -127,7 +131,7 @@ def _metrics(result: "EvaluateResult") -> str:
     return to_json(found).decode()
 
 
-def _consumed(trajectory: "Trajectory | None") -> tuple[Any, ...]:
+def _compute_consumption(trajectory: "Trajectory | None") -> tuple[Any, ...]:
     """Input tokens, output tokens, cost, latency and whether a cache answered.
 
     One call that does not know makes the sum unknown, unless the total is known without it.
@@ -138,15 +142,31 @@ def _consumed(trajectory: "Trajectory | None") -> tuple[Any, ...]:
     if len(calls) == 1 and latency is not None and calls[0].usage is not None:
         usage: Usage = calls[0].usage
         cached = _is_cached(calls[0])
-        read, written = _count(usage.input_tokens), _count(usage.output_tokens)
+        read, written = (
+            _drop_implausible_count(usage.input_tokens),
+            _drop_implausible_count(usage.output_tokens),
+        )
         return (read, written, usage.cost_usd if cost is None else cost, latency, cached)
     if latency is None and calls and all(call.latency_s is not None for call in calls):
         latency = sum(call.latency_s or 0.0 for call in calls)
     usages = [call.usage for call in calls]
     return (
-        _count(_summed([_count(usage.input_tokens) if usage else None for usage in usages])),
-        _count(_summed([_count(usage.output_tokens) if usage else None for usage in usages])),
-        _summed([usage.cost_usd if usage else None for usage in usages]) if cost is None else cost,
+        _drop_implausible_count(
+            _sum_if_all_known(
+                [_drop_implausible_count(usage.input_tokens) if usage else None for usage in usages]
+            )
+        ),
+        _drop_implausible_count(
+            _sum_if_all_known(
+                [
+                    _drop_implausible_count(usage.output_tokens) if usage else None
+                    for usage in usages
+                ]
+            )
+        ),
+        _sum_if_all_known([usage.cost_usd if usage else None for usage in usages])
+        if cost is None
+        else cost,
         latency,
         any(map(_is_cached, calls)),
     )
@@ -157,43 +177,43 @@ def _is_cached(call: "ModelCall") -> bool:
     return extra is not None and extra.get("cached") is True
 
 
-def _count(tokens: int | None) -> int | None:
+def _drop_implausible_count(tokens: int | None) -> int | None:
     """`tokens`; None for a number that cannot be one of tokens, whatever the server says."""
-    return tokens if tokens is not None and 0 <= tokens <= _MOST_TOKENS else None
+    return tokens if tokens is not None and 0 <= tokens <= _MAX_ROLLOUT_TOKENS else None
 
 
-def _summed(found: list[Any]) -> Any:
+def _sum_if_all_known(found: list[Any]) -> Any:
     return None if not found or None in found else sum(found)
 
 
-def column_text(text: str) -> str:
+def to_column_text(text: str) -> str:
     """`text` as both databases can hold it: PostgreSQL refuses NUL, both refuse half an emoji."""
-    return well_formed(text.replace("\0", "\ufffd"))
+    return replace_lone_surrogates(text.replace("\0", "\ufffd"))
 
 
-def column_id(text: str) -> str:
+def to_column_id(text: str) -> str:
     """A sample's id as a column holds it: one that does not fit is changed and marked by a digest.
 
     The same id gives the same column in every run, so runs still pair by it.
     """
-    if len(text) <= _LONGEST_ID and text.isascii() and "\0" not in text:
+    if len(text) <= _MAX_SAMPLE_ID_LENGTH and text.isascii() and "\0" not in text:
         return text
-    plain = column_text(text)
-    if plain == text and len(text) <= _LONGEST_ID:
+    plain = to_column_text(text)
+    if plain == text and len(text) <= _MAX_SAMPLE_ID_LENGTH:
         return text
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{plain[: _LONGEST_ID - 20]}…{digest}"
+    return f"{plain[: _MAX_SAMPLE_ID_LENGTH - 20]}…{digest}"
 
 
-def packed(body: bytes) -> tuple[str, bytes]:
+def encode_body(body: bytes) -> tuple[str, bytes]:
     """How a body is stored: the name of its codec, and its bytes."""
-    if len(body) < _COMPRESSED_FROM:
+    if len(body) < _MIN_COMPRESSED_BYTES:
         return PLAIN, body
     return ZLIB, zlib.compress(body, 1)
 
 
-def unpacked(codec: str, blob: bytes, *, where: str) -> bytes:
-    """The body that `packed` stored."""
+def decode_body(codec: str, blob: bytes, *, where: str) -> bytes:
+    """The body that `encode_body` stored."""
     if codec == PLAIN:
         return bytes(blob)
     if codec == ZLIB:

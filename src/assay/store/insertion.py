@@ -11,17 +11,17 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from .database import Database
-from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, Entry, packed
+from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, InsertRow, encode_body
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _BODY_COLUMNS = ("result_no", "codec", "blob")
-_AT_ONCE = (128, 32, 8, 1)
+_ROWS_PER_STATEMENT = (128, 32, 8, 1)
 """How many rows one statement inserts: few sizes, so that the driver's cache of prepared statements
 holds them all."""
 
-_TALLIED = (
+_TALLY_COLUMNS = (
     "recorded valid score_sum score_square_sum cost_usd cost_known input_tokens output_tokens "
     "tokens_known attempts"
 ).split()
@@ -33,19 +33,19 @@ _INPUT, _OUTPUT, _COST, _SCORE, _VALID = (
 """Where an entry's values have which column: the run's number is not among them."""
 
 
-def first_result_no(run_no: int) -> int:
+def compute_first_result_no(run_no: int) -> int:
     """Where the numbers of a run's results begin: each run has a range of its own."""
     return run_no << 40
 
 
-def insert_batch(database: Database, run_no: int, batch: Sequence[Entry]) -> list[bool]:
+def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) -> list[bool]:
     """Write and commit. For each entry, whether it was inserted: False if it was there already."""
     results = [entry for entry in batch if not entry.failed]
     attempts = [entry for entry in batch if entry.failed] if len(results) < len(batch) else []
     with database.writing() as connection:
         inserted = _insert_results(database, connection, run_no, results)
         _insert_attempts(database, connection, run_no, attempts)
-        _add_up(database, connection, run_no, inserted, len(attempts))
+        _update_tally(database, connection, run_no, inserted, len(attempts))
     if len(inserted) == len(batch):
         return [True] * len(batch)
     fresh = {id(entry) for entry in inserted}
@@ -53,29 +53,31 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[Entry]) -> lis
 
 
 def _insert_results(
-    database: Database, connection: "Connection", run_no: int, entries: list[Entry]
-) -> list[Entry]:
+    database: Database, connection: "Connection", run_no: int, entries: list[InsertRow]
+) -> list[InsertRow]:
     """The entries that were not there yet. The first of two with one key is written."""
     by_key = {entry.key: entry for entry in reversed(entries)}
     if not by_key:
         return []
     # Neighbours in the index stand together, and it is written in its own order.
     ordered = [by_key[key] for key in sorted(by_key)]
-    first = _reserve(database, connection, run_no, len(ordered))
+    first = _reserve_result_numbers(database, connection, run_no, len(ordered))
     plain, placeholder = not database.is_postgresql, database.placeholder
-    columns = _known_columns(ordered, plain=plain)
+    columns = _collect_known_columns(ordered, plain=plain)
     rows = zip(count(first), repeat(run_no), *columns.values(), strict=False)
     names = ("result_no", "run_no", *columns)
-    for statement, values in _chunks("result", names, rows, len(ordered), placeholder):
+    for statement, values in _build_inserts("result", names, rows, len(ordered), placeholder):
         connection.exec_driver_sql(statement, values)
-    numbered = _present(database, connection, list(enumerate(ordered, first)))
-    bodies = _bodies(numbered, plain=plain)
-    for statement, values in _chunks("body", _BODY_COLUMNS, bodies, len(numbered), placeholder):
+    numbered = _filter_inserted(database, connection, list(enumerate(ordered, first)))
+    bodies = _encode_bodies(numbered, plain=plain)
+    for statement, values in _build_inserts(
+        "body", _BODY_COLUMNS, bodies, len(numbered), placeholder
+    ):
         connection.exec_driver_sql(statement, values)
     return [entry for _, entry in numbered]
 
 
-def _known_columns(entries: list[Entry], *, plain: bool) -> dict[str, Iterable[Any]]:
+def _collect_known_columns(entries: list[InsertRow], *, plain: bool) -> dict[str, Iterable[Any]]:
     """What the entries hold, by column; without those that none of them knows.
 
     `plain`: as numbers and text. SQLite's driver raises and catches an error inside for every
@@ -95,13 +97,17 @@ def _known_columns(entries: list[Entry], *, plain: bool) -> dict[str, Iterable[A
     return known
 
 
-def _bodies(numbered: list[tuple[int, Entry]], *, plain: bool) -> Iterator[tuple[Any, ...]]:
+def _encode_bodies(
+    numbered: list[tuple[int, InsertRow]], *, plain: bool
+) -> Iterator[tuple[Any, ...]]:
     for number, entry in numbered:
-        codec, blob = packed(entry.body)
+        codec, blob = encode_body(entry.body)
         yield number, codec, bytearray(blob) if plain else blob
 
 
-def _reserve(database: Database, connection: "Connection", run_no: int, count: int) -> int:
+def _reserve_result_numbers(
+    database: Database, connection: "Connection", run_no: int, count: int
+) -> int:
     """The first of `count` numbers for results.
 
     Locks the run's tally: processes that write to one run take turns and never deadlock.
@@ -116,9 +122,9 @@ def _reserve(database: Database, connection: "Connection", run_no: int, count: i
     return int(last) - count + 1
 
 
-def _present(
-    database: Database, connection: "Connection", numbered: list[tuple[int, Entry]]
-) -> list[tuple[int, Entry]]:
+def _filter_inserted(
+    database: Database, connection: "Connection", numbered: list[tuple[int, InsertRow]]
+) -> list[tuple[int, InsertRow]]:
     """Those whose number is in the table: the others found their key there already.
 
     Asked for by one count, because fetching every row through RETURNING made recording cost a
@@ -134,12 +140,12 @@ def _present(
 
 
 def _insert_attempts(
-    database: Database, connection: "Connection", run_no: int, entries: list[Entry]
+    database: Database, connection: "Connection", run_no: int, entries: list[InsertRow]
 ) -> None:
     if not entries:
         return
     columns = [*ATTEMPT_COLUMNS]
-    rows = [(run_no, *entry.values, *packed(entry.body)) for entry in entries]
+    rows = [(run_no, *entry.values, *encode_body(entry.body)) for entry in entries]
     digests = [entry.prompt_digest for entry in entries]
     if digests.count(None) < len(digests):
         columns.append("prompt_digest")
@@ -150,28 +156,28 @@ def _insert_attempts(
     )
 
 
-def _add_up(
+def _update_tally(
     database: Database,
     connection: "Connection",
     run_no: int,
-    inserted: list[Entry],
+    inserted: list[InsertRow],
     attempts: int,
 ) -> None:
     if not inserted and not attempts:
         return
-    added = ", ".join(f"{name} = {name} + ?" for name in _TALLIED)
+    added = ", ".join(f"{name} = {name} + ?" for name in _TALLY_COLUMNS)
     database.execute(
         connection,
         f"UPDATE assay_tally SET {added} WHERE run_no = ?",
-        *_tallied(inserted),
+        *_compute_tally(inserted),
         attempts,
         run_no,
     )
 
 
-def _tallied(entries: list[Entry]) -> tuple[float, ...]:
+def _compute_tally(entries: list[InsertRow]) -> tuple[float, ...]:
     if not entries:
-        return (0,) * (len(_TALLIED) - 1)
+        return (0,) * (len(_TALLY_COLUMNS) - 1)
     # By columns: going through one in C takes a fraction of the time.
     columns = list(zip(*[entry.values for entry in entries], strict=True))
     scores = list(compress(columns[_SCORE], columns[_VALID]))
@@ -194,7 +200,7 @@ def _tallied(entries: list[Entry]) -> tuple[float, ...]:
     )
 
 
-def _chunks(
+def _build_inserts(
     table: str,
     columns: tuple[str, ...],
     rows: Iterator[tuple[Any, ...]],
@@ -202,15 +208,15 @@ def _chunks(
     placeholder: str,
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Statements that insert all of the rows, with the values of each."""
-    for size in _AT_ONCE:
-        statement = _insert_statement(table, columns, size, placeholder)
+    for size in _ROWS_PER_STATEMENT:
+        statement = _build_insert_sql(table, columns, size, placeholder)
         for _ in range(left // size):
             yield statement, tuple(chain.from_iterable(islice(rows, size)))
         left %= size
 
 
 @lru_cache(maxsize=256)
-def _insert_statement(table: str, columns: tuple[str, ...], rows: int, placeholder: str) -> str:
+def _build_insert_sql(table: str, columns: tuple[str, ...], rows: int, placeholder: str) -> str:
     one = f"({', '.join([placeholder] * len(columns))})"
     inserted = f"INSERT INTO assay_{table} ({', '.join(columns)}) VALUES {', '.join([one] * rows)}"
     if table == "result":

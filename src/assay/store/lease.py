@@ -12,12 +12,12 @@ from uuid import uuid4
 from assay.errors import ConfigError
 
 from .database import Database
-from .schema import tables
+from .schema import get_tables
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-STALE_S = 30.0
+STALE_AFTER_S = 30.0
 """A holder that was not heard of for this long is taken for dead."""
 
 _claims: dict[str, bool] = {}
@@ -46,13 +46,13 @@ class Lease:
         self._run_no = run_no
         self.token = token
 
-        _note(token, writing=False)
+        _register_claim(token, writing=False)
         # A claim that was dropped without a word must not count as held.
-        weakref.finalize(self, _forget, token)
+        weakref.finalize(self, _unregister_claim, token)
 
     def writing(self, is_open: bool) -> None:
         """Note that a writer works under this claim, or does no longer."""
-        _note(self.token, writing=is_open)
+        _register_claim(self.token, writing=is_open)
 
     def beat(self) -> None:
         """Say that the holder is alive. Does nothing once another process has taken over."""
@@ -73,21 +73,21 @@ class Lease:
             self._run_no,
             self.token,
         )
-        _forget(self.token)
+        _unregister_claim(self.token)
         return gone.first() is not None
 
 
-def _note(token: str, *, writing: bool) -> None:
+def _register_claim(token: str, *, writing: bool) -> None:
     with _claims_lock:
         _claims[token] = writing
 
 
-def _forget(token: str) -> None:
+def _unregister_claim(token: str) -> None:
     with _claims_lock:
         _claims.pop(token, None)
 
 
-def claim(
+def claim_run(
     database: Database,
     connection: "Connection",
     run_no: int,
@@ -100,7 +100,7 @@ def claim(
 
     `left` is how many results the run lacks, where that is known.
     """
-    holder = live_holder(database, connection, run_no)
+    holder = find_live_holder(database, connection, run_no)
     # This process may claim anew what it no longer writes to, as after an error in a notebook.
     own = holder is not None and _claims.get(holder.token) is False
     if holder is not None and not own and not take_over:
@@ -108,18 +108,18 @@ def claim(
             f"run {run_id!r} is being worked on by {holder}",
             where=database.where,
             hint="wait for it or end it; take_over=True (--take-over) works beside it: no result "
-            f"is recorded twice, but the model calls of {_left(left)} may be repeated",
+            f"is recorded twice, but the model calls of {_format_missing(left)} may be repeated",
         )
-    lease = tables().lease
+    lease = get_tables().lease
     connection.execute(lease.delete().where(lease.c.run_no == run_no))
-    return take(database, connection, run_no)
+    return create_lease(database, connection, run_no)
 
 
-def _left(left: int | None) -> str:
+def _format_missing(left: int | None) -> str:
     return "samples that are not recorded yet" if left is None else f"up to {left} samples"
 
 
-def take(database: Database, connection: "Connection", run_no: int) -> Lease:
+def create_lease(database: Database, connection: "Connection", run_no: int) -> Lease:
     """Take the lease of a run that nobody has."""
     token = uuid4().hex
     database.execute(
@@ -136,24 +136,27 @@ def take(database: Database, connection: "Connection", run_no: int) -> Lease:
     return Lease(database, run_no, token)
 
 
-def live_holder(database: Database, connection: "Connection", run_no: int) -> Holder | None:
+def find_live_holder(database: Database, connection: "Connection", run_no: int) -> Holder | None:
     """The process that holds a run, if it is alive."""
-    lease = tables().lease
+    lease = get_tables().lease
     row = connection.execute(lease.select().where(lease.c.run_no == run_no)).first()
-    return _alive(row, database.now(connection)) if row is not None else None
+    return _to_live_holder(row, database.now(connection)) if row is not None else None
 
 
-def live_holders(database: Database, connection: "Connection") -> dict[int, Holder]:
+def find_live_holders(database: Database, connection: "Connection") -> dict[int, Holder]:
     """The live holders of all runs, by the run's number."""
     now = database.now(connection)
-    found = {row.run_no: _alive(row, now) for row in connection.execute(tables().lease.select())}
+    found = {
+        row.run_no: _to_live_holder(row, now)
+        for row in connection.execute(get_tables().lease.select())
+    }
     return {run_no: holder for run_no, holder in found.items() if holder is not None}
 
 
-def _alive(row: "Row[tuple[object, ...]]", now: float) -> Holder | None:
+def _to_live_holder(row: "Row[tuple[object, ...]]", now: float) -> Holder | None:
     holder = Holder(pid=row.pid, host=row.host, since=row.since, token=row.token)
     # Also when the clock went back: a heartbeat from the future says nothing.
-    if abs(now - row.heartbeat_at) > STALE_S:
+    if abs(now - row.heartbeat_at) > STALE_AFTER_S:
         return None
     if holder.host != socket.gethostname():
         return holder

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Migration = Callable[[Connection], None]
 
-_LOCK = 0x6173736179
+_MIGRATION_LOCK = 0x6173736179
 """The PostgreSQL advisory lock that lets one process migrate at a time."""
 
 
@@ -26,13 +26,13 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
     Raises `StoreError` for a store that a newer assay wrote.
     """
     steps = MIGRATIONS if steps is None else steps
-    version = _current(database)
+    version = _read_version(database)
     if version < len(steps):
         with database.writing() as connection:
             if database.is_postgresql:
-                _refuse_few_characters(connection, database.where)
+                _check_encoding(connection, database.where)
             # Another process may have migrated while this one waited for its turn.
-            version = _version(connection)
+            version = _lock_and_read_version(connection)
             if version < len(steps):
                 for step in steps[version:]:
                     step(connection)
@@ -48,13 +48,13 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
     return version
 
 
-def _current(database: Database) -> int:
+def _read_version(database: Database) -> int:
     """The version of a store that has one, without waiting for those who write to it."""
     with database.reading() as connection:
-        return _stored(connection) if database.has_table(connection, VERSION_TABLE) else 0
+        return _select_version(connection) if database.has_table(connection, VERSION_TABLE) else 0
 
 
-def _refuse_few_characters(connection: "Connection", where: str) -> None:
+def _check_encoding(connection: "Connection", where: str) -> None:
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
         raise StoreError(
@@ -64,16 +64,16 @@ def _refuse_few_characters(connection: "Connection", where: str) -> None:
         )
 
 
-def _version(connection: "Connection") -> int:
+def _lock_and_read_version(connection: "Connection") -> int:
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
     connection.exec_driver_sql(
         "CREATE TABLE IF NOT EXISTS assay_schema_version (version BIGINT NOT NULL)"
     )
-    return _stored(connection)
+    return _select_version(connection)
 
 
-def _stored(connection: "Connection") -> int:
+def _select_version(connection: "Connection") -> int:
     found = connection.exec_driver_sql("SELECT version FROM assay_schema_version").scalar()
     return int(found or 0)
 
@@ -103,13 +103,13 @@ def _run_ddl(connection: "Connection", ddl: str) -> None:
             connection.exec_driver_sql(statement)
 
 
-def _create(connection: "Connection") -> None:
-    _run_ddl(connection, _RUNS)
-    _run_ddl(connection, _RESULTS)
-    _run_ddl(connection, _SESSIONS)
+def _create_schema(connection: "Connection") -> None:
+    _run_ddl(connection, _RUN_DDL)
+    _run_ddl(connection, _RESULT_DDL)
+    _run_ddl(connection, _SESSION_DDL)
 
 
-_RUNS = """
+_RUN_DDL = """
 CREATE TABLE assay_run (
     run_no SERIAL_KEY,
     id STRING NOT NULL UNIQUE,
@@ -151,7 +151,7 @@ CREATE TABLE assay_lease (
 
 # Without foreign keys: checking them would cost every recorded sample. `deletion.py` knows what
 # belongs to a run.
-_RESULTS = """
+_RESULT_DDL = """
 CREATE TABLE assay_result (
     result_no OTHER_KEY,
     run_no BIGINT NOT NULL,
@@ -204,7 +204,7 @@ CREATE INDEX assay_attempt_key ON assay_attempt (run_no, key);
 CREATE INDEX assay_attempt_order ON assay_attempt (run_no, position, sample_id, repeat)
 """
 
-_SESSIONS = """
+_SESSION_DDL = """
 CREATE TABLE assay_session (
     id STRING PRIMARY KEY,
     parent_id STRING,
@@ -228,12 +228,12 @@ CREATE TABLE assay_message (
 
 
 def _add_steps(connection: "Connection") -> None:
-    _run_ddl(connection, _STEPS)
+    _run_ddl(connection, _STEP_DDL)
 
 
 # Without a foreign key: its check would lock the run after the lease, where those who resume a run
 # lock the lease after the run.
-_STEPS = """
+_STEP_DDL = """
 CREATE TABLE assay_step (
     run_no BIGINT NOT NULL,
     step BIGINT NOT NULL,
@@ -245,15 +245,15 @@ CREATE TABLE assay_step (
 
 
 def _add_prompts(connection: "Connection") -> None:
-    _run_ddl(connection, _PROMPTS)
+    _run_ddl(connection, _PROMPT_DDL)
 
 
 # NULL in rows of an older assay: which prompt they had is in their bodies.
-_PROMPTS = """
+_PROMPT_DDL = """
 ALTER TABLE assay_result ADD COLUMN prompt_digest STRING;
 ALTER TABLE assay_attempt ADD COLUMN prompt_digest STRING;
 ALTER TABLE assay_run ADD COLUMN key_fingerprint STRING;
 ALTER TABLE assay_run ADD COLUMN reuses STRING
 """
 
-MIGRATIONS: "tuple[Migration, ...]" = (_create, _add_steps, _add_prompts)
+MIGRATIONS: "tuple[Migration, ...]" = (_create_schema, _add_steps, _add_prompts)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .insert_rows import UNPLACED
+from .insert_rows import NO_POSITION
 
 if TYPE_CHECKING:
     from .database import Database
 
-_ELSEWHERE = 10**9
+_POSITION_OFFSET = 10**9
 """How far behind its own place a sample goes that finds another one there."""
 
 
-class Places:
+class SamplePositions:
     """The places of the samples that a run has results or failed attempts of.
 
     Rollouts of one sample are found side by side, and taken for one group, by their place. In a
@@ -30,14 +30,14 @@ class Places:
         is nobody's.
         """
         marks = ", ".join("?" * len(keys))
-        position = self._first(f"key IN ({marks})", *keys)
+        position = self._find_position(f"key IN ({marks})", *keys)
         if position is not None:
-            return None if position == UNPLACED else position
-        while index is not None and self._first("position = ?", index) is not None:
-            index += _ELSEWHERE
+            return None if position == NO_POSITION else position
+        while index is not None and self._find_position("position = ?", index) is not None:
+            index += _POSITION_OFFSET
         return index
 
-    def _first(self, condition: str, *values: object) -> int | None:
+    def _find_position(self, condition: str, *values: object) -> int | None:
         with self._database.reading() as connection:
             for table in ("result", "attempt"):
                 query = f"SELECT position FROM assay_{table} WHERE run_no = ? AND {condition}"

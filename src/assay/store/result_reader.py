@@ -16,21 +16,21 @@ from assay.errors import StoreError
 from assay.types import Boundary, Sample, Status
 
 from .database import Database
-from .insert_rows import UNPLACED, column_id, unpacked
-from .schema import tables
+from .insert_rows import NO_POSITION, decode_body, to_column_id
+from .schema import get_tables
 
 if TYPE_CHECKING:
     from sqlalchemy import Row, Table
 
-_NARROW = (
+_ROW_COLUMNS = (
     "key sample_id repeat group_index status score valid boundary cost_usd input_tokens "
     "output_tokens latency_s cached recorded_at metrics position number"
 ).split()
 """What is read of a result or an attempt: the fields of a `ResultRow` in their order, and a number
 that orders equals."""
 
-_NARROW_PAGE = 1000
-_BODY_PAGE = 50
+_ROWS_PER_PAGE = 1000
+_BODIES_PER_PAGE = 50
 
 
 # Not frozen: a million of them are made to be counted once, and frozen ones take 18 times as long.
@@ -76,7 +76,7 @@ class AttemptRow:
 
 
 @dataclass(frozen=True)
-class Retried:
+class RetriedAttempts:
     """Failed attempts that a later attempt took the place of: no result or failure counts them."""
 
     attempts: int
@@ -98,7 +98,7 @@ class FailureGroup:
 
 
 @dataclass(frozen=True)
-class Selection:
+class ResultFilter:
     """Which samples of a run to read."""
 
     status: Status | None = None
@@ -108,20 +108,20 @@ class Selection:
     """Whether samples that failed and have no result are among them."""
 
 
-def read_results(database: Database, run_no: int, chosen: Selection) -> Iterator[ResultRow]:
-    for row in _merged(database, run_no, chosen, bodies=False):
-        yield _result_row(row)
+def read_results(database: Database, run_no: int, chosen: ResultFilter) -> Iterator[ResultRow]:
+    for row in _merge_rows(database, run_no, chosen, bodies=False):
+        yield _parse_result_row(row)
 
 
-def read_samples(database: Database, run_no: int, chosen: Selection) -> Iterator[Sample]:
-    for row in _merged(database, run_no, chosen, bodies=True):
+def read_samples(database: Database, run_no: int, chosen: ResultFilter) -> Iterator[Sample]:
+    for row in _merge_rows(database, run_no, chosen, bodies=True):
         yield parse_body(row.codec, row.blob, where=f"{database.where}, key {row.key}")
 
 
 def parse_body(codec: str, blob: bytes, *, where: str) -> Sample:
     """The sample of a body. Raises `StoreError` for one that cannot be read."""
     try:
-        return Sample.from_json(unpacked(codec, blob, where=where))
+        return Sample.from_json(decode_body(codec, blob, where=where))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
@@ -131,7 +131,7 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
     """Failed attempts, oldest first."""
     import sqlalchemy as sa
 
-    attempt = tables().attempt
+    attempt = get_tables().attempt
     columns = [column for column in attempt.c if column.name not in ("codec", "blob")]
     last = 0
     while True:
@@ -139,13 +139,13 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
         if key is not None:
             query = query.where(attempt.c.key == key)
         with database.reading() as connection:
-            page = connection.execute(query.order_by(attempt.c.attempt_no).limit(_NARROW_PAGE))
+            page = connection.execute(query.order_by(attempt.c.attempt_no).limit(_ROWS_PER_PAGE))
             rows = page.all()
         for row in rows:
             yield AttemptRow(
                 key=row.key,
                 sample_id=row.sample_id,
-                index=None if row.position == UNPLACED else row.position,
+                index=None if row.position == NO_POSITION else row.position,
                 repeat=row.repeat,
                 boundary=row.boundary,
                 kind=row.kind,
@@ -153,33 +153,33 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
                 retryable=row.retryable,
                 recorded_at=row.recorded_at,
             )
-        if len(rows) < _NARROW_PAGE:
+        if len(rows) < _ROWS_PER_PAGE:
             return
         last = rows[-1].attempt_no
 
 
-def read_retried(database: Database, run_no: int) -> Retried:
+def read_retried_attempts(database: Database, run_no: int) -> RetriedAttempts:
     import sqlalchemy as sa
 
-    attempt = tables().attempt
+    attempt = get_tables().attempt
     # A rollout whose scorer failed is scored again: its cost is that of the later attempt.
     cost_usd = sa.case((attempt.c.boundary == str(Boundary.SCORER), 0.0), else_=attempt.c.cost_usd)
     counts = sa.func.count(), sa.func.sum(cost_usd), sa.func.count(cost_usd)
-    query = sa.select(*counts).where(attempt.c.run_no == run_no, ~_is_shown(run_no))
+    query = sa.select(*counts).where(attempt.c.run_no == run_no, ~_is_final_failure(run_no))
     with database.reading() as connection:
         attempts, total_usd, known = connection.execute(query).one()
-    return Retried(attempts, total_usd, known)
+    return RetriedAttempts(attempts, total_usd, known)
 
 
 def read_failure_groups(database: Database, run_no: int, limit: int) -> list[FailureGroup]:
     import sqlalchemy as sa
 
-    attempt = tables().attempt
+    attempt = get_tables().attempt
     reason = attempt.c.boundary, attempt.c.kind, attempt.c.message
     samples = sa.func.count()
     query = (
         sa.select(*reason, samples)
-        .where(attempt.c.run_no == run_no, _is_shown(run_no))
+        .where(attempt.c.run_no == run_no, _is_final_failure(run_no))
         .group_by(*reason)
         .order_by(samples.desc(), *reason)
         .limit(limit)
@@ -191,9 +191,9 @@ def read_failure_groups(database: Database, run_no: int, limit: int) -> list[Fai
 def read_attempts_cost(database: Database, run_no: int) -> float:
     import sqlalchemy as sa
 
-    attempt = tables().attempt
+    attempt = get_tables().attempt
     # A rollout whose scorer failed has one cost, however often it is scored again.
-    counts = sa.or_(attempt.c.boundary != str(Boundary.SCORER), _is_shown(run_no))
+    counts = sa.or_(attempt.c.boundary != str(Boundary.SCORER), _is_final_failure(run_no))
     query = sa.select(sa.func.sum(attempt.c.cost_usd)).where(attempt.c.run_no == run_no, counts)
     with database.reading() as connection:
         return float(connection.execute(query).scalar_one() or 0.0)
@@ -203,33 +203,37 @@ def read_keys(database: Database, run_no: int) -> Iterator[str]:
     """The keys of all results."""
     import sqlalchemy as sa
 
-    result = tables().result
+    result = get_tables().result
     last = ""
     while True:
         query = (
             sa.select(result.c.key)
             .where(result.c.run_no == run_no, result.c.key > last)
             .order_by(result.c.key)
-            .limit(10 * _NARROW_PAGE)
+            .limit(10 * _ROWS_PER_PAGE)
         )
         with database.reading() as connection:
             keys = list(connection.execute(query).scalars())
         yield from keys
-        if len(keys) < 10 * _NARROW_PAGE:
+        if len(keys) < 10 * _ROWS_PER_PAGE:
             return
         last = keys[-1]
 
 
-def _merged(
-    database: Database, run_no: int, chosen: Selection, *, bodies: bool
+def _merge_rows(
+    database: Database, run_no: int, chosen: ResultFilter, *, bodies: bool
 ) -> "Iterator[Row[Any]]":
-    results = _pages(database, _result_query(run_no, chosen, bodies=bodies), bodies=bodies)
+    results = _iterate_pages(
+        database, _build_result_query(run_no, chosen, bodies=bodies), bodies=bodies
+    )
     if not chosen.failed or chosen.valid:
         return results
     if not _has_attempts(database, run_no):
         return results
-    failures = _pages(database, _failure_query(run_no, chosen, bodies=bodies), bodies=bodies)
-    return _without_repetition(heapq.merge(results, failures, key=_place))
+    failures = _iterate_pages(
+        database, _build_failure_query(run_no, chosen, bodies=bodies), bodies=bodies
+    )
+    return _drop_repeated_keys(heapq.merge(results, failures, key=_result_sort_key))
 
 
 def _has_attempts(database: Database, run_no: int) -> bool:
@@ -238,57 +242,57 @@ def _has_attempts(database: Database, run_no: int) -> bool:
         return bool(database.execute(connection, query, run_no).scalar())
 
 
-def _place(row: "Row[Any]") -> tuple[int, str, int]:
+def _result_sort_key(row: "Row[Any]") -> tuple[int, str, int]:
     # Databases sort text by its bytes, Python by code points: for UTF-8 that is the same order.
     return (row.position, row.sample_id, row.repeat)
 
 
-def _without_repetition(rows: "Iterator[Row[Any]]") -> "Iterator[Row[Any]]":
+def _drop_repeated_keys(rows: "Iterator[Row[Any]]") -> "Iterator[Row[Any]]":
     """A result may be recorded between two pages, after its failure was read or before."""
     place: object = None
     keys: set[str] = set()
     for row in rows:
-        if _place(row) != place:
-            place, keys = _place(row), set()
+        if _result_sort_key(row) != place:
+            place, keys = _result_sort_key(row), set()
         if row.key not in keys:
             keys.add(row.key)
             yield row
 
 
-def _result_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
+def _build_result_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> Any:
     import sqlalchemy as sa
 
-    t = tables()
+    t = get_tables()
     result = t.result
     nothing = {"boundary": sa.null()}
-    columns = _narrow_columns(result, nothing, number=result.c.result_no)
+    columns = _select_columns(result, nothing, number=result.c.result_no)
     if bodies:
         query = sa.select(*columns, t.body.c.codec, t.body.c.blob).join_from(
             result, t.body, result.c.result_no == t.body.c.result_no
         )
     else:
         query = sa.select(*columns)
-    query = _chosen(query, result, run_no, chosen)
+    query = _filter_query(query, result, run_no, chosen)
     return (query if chosen.valid is None else query.where(result.c.valid == chosen.valid)), result
 
 
-def _failure_query(run_no: int, chosen: Selection, *, bodies: bool) -> Any:
+def _build_failure_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> Any:
     import sqlalchemy as sa
 
-    attempt = tables().attempt
+    attempt = get_tables().attempt
     nothing = {"score": sa.null(), "valid": sa.false(), "metrics": sa.null()}
-    columns = _narrow_columns(attempt, nothing, number=attempt.c.attempt_no)
+    columns = _select_columns(attempt, nothing, number=attempt.c.attempt_no)
     if bodies:
         columns += [attempt.c.codec, attempt.c.blob]
-    query = sa.select(*columns).where(_is_shown(run_no))
-    return _chosen(query, attempt, run_no, chosen), attempt
+    query = sa.select(*columns).where(_is_final_failure(run_no))
+    return _filter_query(query, attempt, run_no, chosen), attempt
 
 
-def _is_shown(run_no: int) -> Any:
+def _is_final_failure(run_no: int) -> Any:
     """Whether an attempt is the last one of a sample that has no result."""
     import sqlalchemy as sa
 
-    attempt, result = tables().attempt, tables().result
+    attempt, result = get_tables().attempt, get_tables().result
     later = attempt.alias()
     return sa.and_(
         ~sa.exists().where(result.c.run_no == run_no, result.c.key == attempt.c.key),
@@ -300,29 +304,29 @@ def _is_shown(run_no: int) -> Any:
     )
 
 
-def _narrow_columns(table: "Table", nothing: dict[str, Any], *, number: Any) -> list[Any]:
-    """`_NARROW` of a table, with `nothing` for the columns that only the other table has."""
+def _select_columns(table: "Table", nothing: dict[str, Any], *, number: Any) -> list[Any]:
+    """`_ROW_COLUMNS` of a table, with `nothing` for the columns that only the other table has."""
     named = {**{column.name: column for column in table.c}, **nothing, "number": number}
-    return [named[name].label(name) for name in _NARROW]
+    return [named[name].label(name) for name in _ROW_COLUMNS]
 
 
-def _chosen(query: Any, table: "Table", run_no: int, chosen: Selection) -> Any:
+def _filter_query(query: Any, table: "Table", run_no: int, chosen: ResultFilter) -> Any:
     query = query.where(table.c.run_no == run_no)
     if chosen.status is not None:
         query = query.where(table.c.status == str(chosen.status))
     if chosen.sample_id is not None:
-        query = query.where(table.c.sample_id == column_id(chosen.sample_id))
+        query = query.where(table.c.sample_id == to_column_id(chosen.sample_id))
     return query
 
 
-def _pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any]]":
+def _iterate_pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any]]":
     """All rows of a query in dataset order; no transaction is open while they are used."""
     import sqlalchemy as sa
 
     selected, table = query
     number = table.c.result_no if "result_no" in table.c else table.c.attempt_no
     order = (table.c.position, table.c.sample_id, table.c.repeat, number)
-    size = _BODY_PAGE if bodies else _NARROW_PAGE
+    size = _BODIES_PER_PAGE if bodies else _ROWS_PER_PAGE
     last: Row[Any] | None = None
     while True:
         page = selected.order_by(*order).limit(size)
@@ -337,9 +341,9 @@ def _pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any
         last = rows[-1]
 
 
-def _result_row(row: Sequence[Any]) -> ResultRow:
+def _parse_result_row(row: Sequence[Any]) -> ResultRow:
     # By place, not by name: a row's attributes are looked up anew for each of a million rows.
     *values, metrics, position, _ = row
     values.append({} if metrics is None else json.loads(metrics))
-    values.append(None if position == UNPLACED else position)
+    values.append(None if position == NO_POSITION else position)
     return ResultRow(*values)

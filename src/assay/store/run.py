@@ -10,26 +10,26 @@ from assay.types import Sample, Status
 
 from .database import Database
 from .insertion import insert_batch
-from .lease import Lease, live_holder
-from .positions import Places
+from .lease import Lease, find_live_holder
+from .positions import SamplePositions
 from .result_reader import (
     AttemptRow,
     FailureGroup,
+    ResultFilter,
     ResultRow,
-    Retried,
-    Selection,
+    RetriedAttempts,
     read_attempts,
     read_attempts_cost,
     read_failure_groups,
     read_keys,
     read_results,
-    read_retried,
+    read_retried_attempts,
     read_samples,
 )
-from .run_rows import RunRow, RunSpec, RunStatus, Totals, now, run_query, run_row
-from .sample_keys import DoneKeys, PromptMarks
-from .schema import tables
-from .stored_prompts import Kept, read_kept, read_prompts
+from .run_rows import RunRow, RunSpec, RunStatus, Totals, build_run_query, now, parse_run_row
+from .sample_keys import DoneKeys, RecordedPrompts
+from .schema import get_tables
+from .stored_prompts import KeptRollout, read_kept_rollout, read_prompts
 from .training_steps import StepRow, delete_steps, read_steps, write_step
 from .writer import Writer, WriterSettings
 
@@ -73,9 +73,9 @@ class Run:
     def row(self) -> RunRow:
         """What a list of runs shows of this one, as of now."""
         with self._database.reading() as connection:
-            query = run_query().where(tables().run.c.run_no == self._run_no)
-            holder = live_holder(self._database, connection, self._run_no)
-            return run_row(connection.execute(query).one(), holder)
+            query = build_run_query().where(get_tables().run.c.run_no == self._run_no)
+            holder = find_live_holder(self._database, connection, self._run_no)
+            return parse_run_row(connection.execute(query).one(), holder)
 
     def done(self) -> DoneKeys:
         """The keys recorded by now. Failed attempts are not done."""
@@ -86,27 +86,27 @@ class Run:
         """The fingerprint in the keys of this run, whatever scorer it took since."""
         return self.spec.key_fingerprint or self.spec.config_fingerprint
 
-    def prompts(self) -> PromptMarks:
+    def prompts(self) -> RecordedPrompts:
         """Which prompts the rollouts had that are done, or were kept when their scorer failed."""
         done = read_prompts(self._database, self._run_no, kept=False)
         kept = read_prompts(self._database, self._run_no, kept=True)
-        return PromptMarks(chain(done, kept))
+        return RecordedPrompts(chain(done, kept))
 
     def kept_keys(self) -> DoneKeys:
         """The keys whose scorer failed, done by now or not."""
         kept = read_prompts(self._database, self._run_no, kept=True)
         return DoneKeys(key for key, _ in kept)
 
-    def kept(self, key: str) -> Kept | None:
+    def kept(self, key: str) -> KeptRollout | None:
         """The rollout of a result, or else of the last attempt whose scorer failed."""
-        return read_kept(self._database, self._run_no, key)
+        return read_kept_rollout(self._database, self._run_no, key)
 
-    def places(self) -> Places | None:
+    def places(self) -> SamplePositions | None:
         """Where samples stand that have rollouts already; None where their rows say the same."""
         moved = self.spec.dataset_fingerprint is None or self.row().dataset_changed
         if self.is_new or self.spec.repeats == 1 or not moved:
             return None
-        return Places(self._database, self._run_no)
+        return SamplePositions(self._database, self._run_no)
 
     def results(
         self,
@@ -121,7 +121,7 @@ class Run:
         A sample whose attempts all failed is among them once, with its `boundary`, unless
         `failed` is False.
         """
-        chosen = Selection(status=status, valid=valid, sample_id=sample_id, failed=failed)
+        chosen = ResultFilter(status=status, valid=valid, sample_id=sample_id, failed=failed)
         return read_results(self._database, self._run_no, chosen)
 
     def samples(
@@ -133,16 +133,16 @@ class Run:
         failed: bool = True,
     ) -> Iterator[Sample]:
         """Whole samples, ordered and chosen as in `results`, a page in memory at a time."""
-        chosen = Selection(status=status, valid=valid, sample_id=sample_id, failed=failed)
+        chosen = ResultFilter(status=status, valid=valid, sample_id=sample_id, failed=failed)
         return read_samples(self._database, self._run_no, chosen)
 
     def attempts(self, *, key: str | None = None) -> Iterator[AttemptRow]:
         """Every failed attempt, oldest first, of one key or of all."""
         return read_attempts(self._database, self._run_no, key=key)
 
-    def retried(self) -> Retried:
+    def retried(self) -> RetriedAttempts:
         """How many failed attempts were tried again, and what they cost: `results` has neither."""
-        return read_retried(self._database, self._run_no)
+        return read_retried_attempts(self._database, self._run_no)
 
     def failure_groups(self, *, limit: int = 5) -> list[FailureGroup]:
         """The reasons for which samples failed, the most frequent first."""
@@ -154,7 +154,7 @@ class Run:
 
     def writer(self, settings: WriterSettings | None = None) -> Writer:
         """Start a thread that records samples of this run. Close it before `finish`."""
-        lease = self._claimed("writer()")
+        lease = self._require_lease("writer()")
         lease.writing(True)
         write = partial(insert_batch, self._database, self._run_no)
         return Writer(
@@ -174,12 +174,12 @@ class Run:
 
         Returns after the commit. Raises `StoreError` once another process has the run.
         """
-        lease = self._claimed("record_step()")
+        lease = self._require_lease("record_step()")
         write_step(self._database, self._run_no, lease, step=step, metrics=metrics)
 
     def forget_steps(self, *, after: int) -> None:
         """Forget the steps after this one, which a resumed training does again."""
-        lease = self._claimed("forget_steps()")
+        lease = self._require_lease("forget_steps()")
         delete_steps(self._database, self._run_no, lease, after=after)
 
     def finish(self, status: RunStatus) -> None:
@@ -187,7 +187,7 @@ class Run:
 
         When another process has taken the run over, its end is for that process to say.
         """
-        lease = self._claimed("finish()")
+        lease = self._require_lease("finish()")
         if status not in ("completed", "interrupted", "failed"):
             raise ConfigError(
                 f"a run ends completed, interrupted or failed, not {status!r}", where="finish()"
@@ -205,7 +205,7 @@ class Run:
             self._run_no,
         )
 
-    def _claimed(self, where: str) -> Lease:
+    def _require_lease(self, where: str) -> Lease:
         if self._lease is None:
             raise ConfigError(
                 f"run {self.id!r} was opened for reading",

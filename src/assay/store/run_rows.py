@@ -11,17 +11,17 @@ from pydantic_core import PydanticSerializationError, to_json
 from assay.errors import ConfigError
 
 from .database import Database
-from .insert_rows import column_text
+from .insert_rows import to_column_text
 from .lease import Holder
-from .schema import tables
+from .schema import get_tables
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 RunStatus = Literal["running", "completed", "interrupted", "failed"]
 LATEST = "latest"
-_LONGEST_ID = 200
-_SHOWN = 5
+_MAX_RUN_ID_LENGTH = 200
+_MAX_LISTED_RUNS = 5
 
 
 def now() -> str:
@@ -52,7 +52,7 @@ class RunSpec:
     """The fingerprint in the keys of its samples. None: `config_fingerprint`."""
 
     def __post_init__(self) -> None:
-        if not self.id or len(self.id) > _LONGEST_ID or not self.id.isprintable():
+        if not self.id or len(self.id) > _MAX_RUN_ID_LENGTH or not self.id.isprintable():
             raise ConfigError(f"{self.id[:50]!r} cannot be the id of a run", where="RunSpec")
         if self.id == LATEST:
             raise ConfigError(f"{LATEST!r} names the newest run and cannot be the id of one")
@@ -124,7 +124,7 @@ class RunRow:
         return self.spec.id
 
 
-def spec_of(row: "Row[Any]") -> RunSpec:
+def parse_run_spec(row: "Row[Any]") -> RunSpec:
     return RunSpec(
         id=row.id,
         name=row.name,
@@ -140,13 +140,13 @@ def spec_of(row: "Row[Any]") -> RunSpec:
     )
 
 
-def run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
-    """One row of `run_query`."""
+def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
+    """One row of `build_run_query`."""
     status: RunStatus = row.status
     if status == "running" and holder is None:
         status = "interrupted"
     return RunRow(
-        spec=spec_of(row),
+        spec=parse_run_spec(row),
         status=status,
         dataset_changed=row.dataset_changed,
         finished_at=row.finished_at,
@@ -154,7 +154,7 @@ def run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
         totals=Totals(
             recorded=row.recorded,
             valid=row.valid,
-            mean=_mean(row),
+            mean=_compute_run_mean(row),
             score_sum=row.score_sum,
             score_square_sum=row.score_square_sum,
             cost_usd=row.cost_usd if row.cost_known else None,
@@ -168,18 +168,18 @@ def run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
     )
 
 
-def _mean(row: "Row[Any]") -> float | None:
+def _compute_run_mean(row: "Row[Any]") -> float | None:
     if not row.valid:
         return None
     mean: float = row.score_sum / row.valid if row.repeats == 1 else row.mean_of_samples
     return mean
 
 
-def run_query() -> Any:
+def build_run_query() -> Any:
     """Runs beside what they add up to, newest first."""
     import sqlalchemy as sa
 
-    t = tables()
+    t = get_tables()
     done = (
         sa.select(t.result.c.run_no)
         .where(t.result.c.run_no == t.attempt.c.run_no, t.result.c.key == t.attempt.c.key)
@@ -193,17 +193,17 @@ def run_query() -> Any:
     )
     tally = [column for column in t.tally.c if column.name not in ("run_no", "last_result_no")]
     return (
-        sa.select(t.run, *tally, failed.label("failed"), _mean_of_samples())
+        sa.select(t.run, *tally, failed.label("failed"), _build_sample_mean())
         .join_from(t.run, t.tally, t.run.c.run_no == t.tally.c.run_no)
         .order_by(t.run.c.run_no.desc())
     )
 
 
-def _mean_of_samples() -> Any:
+def _build_sample_mean() -> Any:
     """The mean of a run with repeats. Without them the tally knows it, and no result is read."""
     import sqlalchemy as sa
 
-    run, result = tables().run, tables().result
+    run, result = get_tables().run, get_tables().result
     means = (
         sa.select(sa.func.avg(result.c.score).label("mean"))
         .where(result.c.run_no == run.c.run_no, result.c.valid)
@@ -223,9 +223,11 @@ def find_run_no(database: Database, connection: "Connection", wanted: str) -> in
     if not wanted:
         # Every id begins with it: an unset variable would name whatever run there is.
         raise ConfigError("no run is named: the id is empty", where=database.where)
-    wanted = column_text(wanted)
-    run = tables().run
-    query = sa.select(run.c.run_no, run.c.id).order_by(run.c.run_no.desc()).limit(_SHOWN + 1)
+    wanted = to_column_text(wanted)
+    run = get_tables().run
+    query = (
+        sa.select(run.c.run_no, run.c.id).order_by(run.c.run_no.desc()).limit(_MAX_LISTED_RUNS + 1)
+    )
     if wanted == LATEST:
         found = connection.execute(query).all()
     else:
@@ -237,13 +239,13 @@ def find_run_no(database: Database, connection: "Connection", wanted: str) -> in
     if len(found) == 1:
         return int(found[0].run_no)
     if found:
-        listed = ", ".join(repr(row.id) for row in found[:_SHOWN])
-        more = ", …" if len(found) > _SHOWN else ""
+        listed = ", ".join(repr(row.id) for row in found[:_MAX_LISTED_RUNS])
+        more = ", …" if len(found) > _MAX_LISTED_RUNS else ""
         raise ConfigError(
             f"{wanted!r} begins the ids of several runs: {listed}{more}", where=database.where
         )
     newest = connection.execute(query).all()
-    known = ", ".join(repr(row.id) for row in newest[:_SHOWN])
+    known = ", ".join(repr(row.id) for row in newest[:_MAX_LISTED_RUNS])
     raise ConfigError(
         f"there is no run {wanted!r}" if wanted != LATEST else "there are no runs yet",
         where=database.where,
@@ -253,7 +255,7 @@ def find_run_no(database: Database, connection: "Connection", wanted: str) -> in
 
 def has_results(connection: "Connection", run_no: int) -> bool:
     """Whether a run has recorded a result by now; failed attempts are none."""
-    tally = tables().tally
+    tally = get_tables().tally
     recorded = connection.execute(tally.select().where(tally.c.run_no == run_no)).one().recorded
     return bool(recorded)
 
@@ -271,16 +273,20 @@ _RESCORE_HINT = (
 )
 
 
-def refuse_other_config(
+def check_same_config(
     stored: RunSpec, given: RunSpec, *, ignore: frozenset[str] = frozenset()
 ) -> None:
     """Raise `ConfigError` when two configurations differ in more than the settings to `ignore`."""
     if given.config_fingerprint == stored.config_fingerprint:
         return
-    stored_config = _without(stored.config, PROVENANCE)
-    given_config = _without(json.loads(given.config_json()), PROVENANCE)
-    differing = list(_differences(stored_config, given_config))
-    if ignore and differing and _without(stored_config, ignore) == _without(given_config, ignore):
+    stored_config = _omit_settings(stored.config, PROVENANCE)
+    given_config = _omit_settings(json.loads(given.config_json()), PROVENANCE)
+    differing = list(_describe_differences(stored_config, given_config))
+    if (
+        ignore
+        and differing
+        and _omit_settings(stored_config, ignore) == _omit_settings(given_config, ignore)
+    ):
         return
     listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
     rolled_out = any(stored.config.get(name) is not None for name in ("endpoint", "rollout_fn"))
@@ -294,16 +300,18 @@ def refuse_other_config(
 
 def differs_in_scorer_only(stored: RunSpec, given: RunSpec) -> bool:
     """Whether a run was configured as `given` but for its scorer."""
-    old = _without(stored.config, PROVENANCE)
-    new = _without(json.loads(given.config_json()), PROVENANCE)
-    return old != new and _without(old, SCORER_SETTINGS) == _without(new, SCORER_SETTINGS)
+    old = _omit_settings(stored.config, PROVENANCE)
+    new = _omit_settings(json.loads(given.config_json()), PROVENANCE)
+    return old != new and _omit_settings(old, SCORER_SETTINGS) == _omit_settings(
+        new, SCORER_SETTINGS
+    )
 
 
-def _without(config: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+def _omit_settings(config: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in names}
 
 
-def refuse_other_spec(
+def check_resume_spec(
     stored: RunSpec,
     given: RunSpec,
     *,
@@ -313,7 +321,7 @@ def refuse_other_spec(
     """Raise `ConfigError` if a run cannot be resumed as `given`. Returns if the dataset changed."""
     where = f"run {stored.id!r}"
     ignore = SCORER_SETTINGS if allow_changed_scorer else frozenset[str]()
-    refuse_other_config(stored, given, ignore=ignore)
+    check_same_config(stored, given, ignore=ignore)
     if given.repeats != stored.repeats:
         raise ConfigError(
             f"it was started with {stored.repeats} repeats, not {given.repeats}", where=where
@@ -330,21 +338,21 @@ def refuse_other_spec(
     return changed
 
 
-def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+def _describe_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Lines such as `endpoint.model: 'a' -> 'b'`."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else key
             if key not in old:
-                yield f"{inner}: not there -> {_short(new[key])}"
+                yield f"{inner}: not there -> {_shorten_repr(new[key])}"
             elif key not in new:
-                yield f"{inner}: {_short(old[key])} -> not there"
+                yield f"{inner}: {_shorten_repr(old[key])} -> not there"
             else:
-                yield from _differences(old[key], new[key], inner)
+                yield from _describe_differences(old[key], new[key], inner)
     elif old != new:
-        yield f"{path or 'config'}: {_short(old)} -> {_short(new)}"
+        yield f"{path or 'config'}: {_shorten_repr(old)} -> {_shorten_repr(new)}"
 
 
-def _short(value: Any) -> str:
+def _shorten_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

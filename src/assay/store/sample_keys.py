@@ -9,7 +9,7 @@ from functools import lru_cache
 
 def sample_key(run_id: str, sample_id: str, repeat: int, fingerprint: str) -> str:
     """The same 32 characters for the same sample of the same run, in every process."""
-    digest = _begun(run_id).copy()
+    digest = _start_digest(run_id).copy()
     # Lengths keep ("a", "bc") and ("ab", "c") apart.
     text = f"{len(sample_id)}:{sample_id}{repeat}:{fingerprint}"
     digest.update(text.encode("utf-8", "surrogatepass"))
@@ -17,7 +17,7 @@ def sample_key(run_id: str, sample_id: str, repeat: int, fingerprint: str) -> st
 
 
 @lru_cache(maxsize=16)
-def _begun(run_id: str) -> "hashlib.blake2b":
+def _start_digest(run_id: str) -> "hashlib.blake2b":
     text = f"{len(run_id)}:{run_id}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
 
@@ -33,7 +33,7 @@ class DoneKeys:
         # In 256 parts, because sorting makes a list of full-size integers for a moment.
         self._parts = [array("Q") for _ in range(256)]
         for key in keys:
-            digest = _digest(key)
+            digest = _hash_sample_key(key)
             self._parts[digest & 255].append(digest)
         for number, part in enumerate(self._parts):
             self._parts[number] = array("Q", sorted(part))
@@ -42,7 +42,7 @@ class DoneKeys:
     def __contains__(self, key: object) -> bool:
         if not self._count or not isinstance(key, str):
             return False  # nothing is done in a new run, and no digest is needed to know it
-        digest = _digest(key)
+        digest = _hash_sample_key(key)
         part = self._parts[digest & 255]
         place = bisect_left(part, digest)
         return place < len(part) and part[place] == digest
@@ -51,7 +51,7 @@ class DoneKeys:
         return self._count
 
 
-class PromptMarks:
+class RecordedPrompts:
     """Which key was recorded with which prompt, in 8 bytes for each, as `DoneKeys` has them."""
 
     def __init__(self, digests: Iterable[tuple[str, str | None]]) -> None:
@@ -62,6 +62,6 @@ class PromptMarks:
         return f"{key} {digest or ''}" in self._marks
 
 
-def _digest(key: str) -> int:
+def _hash_sample_key(key: str) -> int:
     encoded = key.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "big")

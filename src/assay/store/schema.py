@@ -40,7 +40,7 @@ class Tables:
     message: "Table"
 
 
-_COLUMNS = {
+_TABLE_COLUMNS = {
     "schema_version": "version:int",
     "run": """
         run_no:int id:text name:text config:text config_fingerprint:text dataset:text
@@ -76,7 +76,7 @@ _COLUMNS = {
 
 
 @cache
-def tables() -> Tables:
+def get_tables() -> Tables:
     """The tables, built when a store is first opened: SQLAlchemy is heavy to import."""
     import sqlalchemy as sa
 
@@ -90,9 +90,9 @@ def tables() -> Tables:
     metadata = sa.MetaData()
 
     def table(name: str) -> sa.Table:
-        named = (column.split(":") for column in _COLUMNS[name].split())
+        named = (column.split(":") for column in _TABLE_COLUMNS[name].split())
         return sa.Table(
             f"assay_{name}", metadata, *(sa.Column(column, types[kind]()) for column, kind in named)
         )
 
-    return Tables(**{name: table(name) for name in _COLUMNS})
+    return Tables(**{name: table(name) for name in _TABLE_COLUMNS})

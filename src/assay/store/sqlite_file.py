@@ -9,7 +9,7 @@ from assay.errors import ConfigError, StoreError
 from assay.types import create_private
 
 from .database import Database
-from .database_errors import explained
+from .database_errors import to_store_error
 
 
 def compact_file(database: Database) -> None:
@@ -22,7 +22,7 @@ def compact_file(database: Database) -> None:
 def back_up_file(database: Database, path: Path) -> None:
     """Copy the store to a new file as it is at one moment, while others write to it."""
     with _connect(database, "copy a PostgreSQL store with pg_dump") as connection:
-        _create(path)
+        _create_backup_file(path)
         try:
             with closing(sqlite3.connect(path)) as copy:
                 connection.backup(copy)
@@ -31,7 +31,7 @@ def back_up_file(database: Database, path: Path) -> None:
             raise
 
 
-def _create(path: Path) -> None:
+def _create_backup_file(path: Path) -> None:
     try:
         create_private(path)
     except FileExistsError:
@@ -49,4 +49,4 @@ def _connect(database: Database, otherwise: str) -> Iterator[sqlite3.Connection]
         with closing(sqlite3.connect(database.where, isolation_level=None)) as connection:
             yield connection
     except sqlite3.Error as error:
-        raise explained(error, where=database.where) from None
+        raise to_store_error(error, where=database.where) from None

@@ -19,35 +19,35 @@ from assay.types import (
 )
 
 from .database import Database, StoreSettings, open_postgresql, open_sqlite
-from .deletion import delete_rows
-from .insert_rows import column_text
-from .insertion import first_result_no
-from .lease import claim, live_holders, take
+from .deletion import delete_run_rows
+from .insert_rows import to_column_text
+from .insertion import compute_first_result_no
+from .lease import claim_run, create_lease, find_live_holders
 from .migrations import migrate
 from .run import Run
 from .run_rows import (
     RunRow,
     RunSpec,
+    build_run_query,
+    check_resume_spec,
     find_run_no,
     has_results,
-    refuse_other_spec,
-    run_query,
-    run_row,
-    spec_of,
+    parse_run_row,
+    parse_run_spec,
 )
-from .schema import tables
+from .schema import get_tables
 from .sqlite_file import back_up_file, compact_file
-from .stored_sessions import Sessions
+from .stored_sessions import SessionStore
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-FOLDER = ".assay"
-FILE = "assay.db"
-_POSTGRESQL = re.compile(r"\s*postgres[a-z+]*:", re.IGNORECASE)
+STORE_FOLDER = ".assay"
+STORE_FILE = "assay.db"
+_POSTGRESQL_PREFIX = re.compile(r"\s*postgres[a-z+]*:", re.IGNORECASE)
 
 
-class Store(Sessions):
+class Store(SessionStore):
     """Runs, their samples, and sessions. Usable from any thread of the process that opened it."""
 
     def __init__(self, database: Database) -> None:
@@ -70,7 +70,7 @@ class Store(Sessions):
         if isinstance(where, str) and "://" in where and not where.startswith("sqlite:///"):
             database = _open_url(where, settings, create=create)
         else:
-            database = _open_file(_file(where), settings, create=create)
+            database = _open_file(_resolve_store_path(where), settings, create=create)
         try:
             migrate(database)
         except BaseException:
@@ -101,7 +101,7 @@ class Store(Sessions):
     def start_run(self, spec: RunSpec) -> Run:
         """Begin a new run. Raises `ConfigError` when its id is taken."""
         database = self._database
-        columns = {**_columns(spec), "status": "running", "dataset_changed": False}
+        columns = {**_build_run_columns(spec), "status": "running", "dataset_changed": False}
         marks = ", ".join("?" * len(columns))
         with database.writing() as connection:
             run_no = database.execute(
@@ -120,9 +120,9 @@ class Store(Sessions):
                 connection,
                 "INSERT INTO assay_tally (run_no, last_result_no) VALUES (?, ?)",
                 run_no,
-                first_result_no(run_no),
+                compute_first_result_no(run_no),
             )
-            lease = take(database, connection, run_no)
+            lease = create_lease(database, connection, run_no)
         stored = replace(
             spec,
             name=columns["name"],
@@ -147,39 +147,39 @@ class Store(Sessions):
         `allow_changed_scorer`: a run without a single result takes the scorer of `spec`.
         """
         with self._database.writing() as connection:
-            row = self._row(connection, run_id, lock=True)
-            stored = spec_of(row)
-            changed = refuse_other_spec(
+            row = self._find_run_row(connection, run_id, lock=True)
+            stored = parse_run_spec(row)
+            changed = check_resume_spec(
                 stored,
                 spec,
                 allow_changed_dataset=allow_changed_dataset,
                 allow_changed_scorer=allow_changed_scorer
                 and not has_results(connection, row.run_no),
             )
-            lease = claim(
+            lease = claim_run(
                 self._database,
                 connection,
                 row.run_no,
                 row.id,
                 take_over=take_over,
-                left=self._left(connection, row),
+                left=self._count_missing(connection, row),
             )
             _reopen(connection, row, spec, changed=changed)
-            resumed = spec_of(self._row(connection, row.id))
+            resumed = parse_run_spec(self._find_run_row(connection, row.id))
         return Run(self._database, row.run_no, resumed, lease)
 
     def runs(self, *, limit: int | None = None) -> list[RunRow]:
         """All runs, or the newest `limit`, newest first."""
         with self._database.reading() as connection:
-            holders = live_holders(self._database, connection)
-            rows = connection.execute(run_query().limit(limit)).all()
-        return [run_row(row, holders.get(row.run_no)) for row in rows]
+            holders = find_live_holders(self._database, connection)
+            rows = connection.execute(build_run_query().limit(limit)).all()
+        return [parse_run_row(row, holders.get(row.run_no)) for row in rows]
 
     def run(self, wanted: str = "latest") -> Run:
         """The run with this id, with this beginning of exactly one id, or the newest, to read."""
         with self._database.reading() as connection:
-            row = self._row(connection, wanted)
-        return Run(self._database, row.run_no, spec_of(row))
+            row = self._find_run_row(connection, wanted)
+        return Run(self._database, row.run_no, parse_run_spec(row))
 
     def earlier_runs(self, run_id: str) -> list[str]:
         """The ids of runs with the name and the dataset of this one that were begun before it.
@@ -188,9 +188,9 @@ class Store(Sessions):
         """
         import sqlalchemy as sa
 
-        run = tables().run
+        run = get_tables().run
         with self._database.reading() as connection:
-            this = self._row(connection, run_id)
+            this = self._find_run_row(connection, run_id)
             query = sa.select(run.c.id).where(
                 run.c.name == this.name,
                 run.c.dataset == this.dataset,
@@ -205,8 +205,8 @@ class Store(Sessions):
         later runs; `compact` gives it back to the disk.
         """
         with self._database.writing() as connection:
-            row = self._row(connection, run_id, lock=True)
-            return delete_rows(self._database, connection, row.run_no, row.id)
+            row = self._find_run_row(connection, run_id, lock=True)
+            return delete_run_rows(self._database, connection, row.run_no, row.id)
 
     def compact(self) -> None:
         """Rewrite a SQLite store without the space of deleted runs."""
@@ -216,29 +216,29 @@ class Store(Sessions):
         """Copy a SQLite store to a new file, also while runs are being recorded."""
         back_up_file(self._database, Path(path))
 
-    def _left(self, connection: "Connection", row: Any) -> int | None:
+    def _count_missing(self, connection: "Connection", row: Any) -> int | None:
         """How many results a run lacks, where its size is known."""
         if row.total is None:
             return None
-        tally = tables().tally
+        tally = get_tables().tally
         query = tally.select().where(tally.c.run_no == row.run_no)
         recorded: int = connection.execute(query).one().recorded
         return max(int(row.total) * int(row.repeats) - recorded, 0)
 
-    def _row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
-        run = tables().run
+    def _find_run_row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
+        run = get_tables().run
         query = run.select().where(run.c.run_no == find_run_no(self._database, connection, wanted))
         # Two that resume one run at once take turns; SQLite lets one at a time write anyway.
         return connection.execute(query.with_for_update() if lock else query).one()
 
 
-def _columns(spec: RunSpec) -> dict[str, Any]:
+def _build_run_columns(spec: RunSpec) -> dict[str, Any]:
     return {
         "id": spec.id,
-        "name": column_text(spec.name),
+        "name": to_column_text(spec.name),
         "config": spec.config_json(),
         "config_fingerprint": spec.config_fingerprint,
-        "dataset": column_text(spec.dataset),
+        "dataset": to_column_text(spec.dataset),
         "dataset_fingerprint": spec.dataset_fingerprint,
         "total": spec.total,
         "repeats": spec.repeats,
@@ -248,11 +248,11 @@ def _columns(spec: RunSpec) -> dict[str, Any]:
 
 
 def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool) -> None:
-    run = tables().run
+    run = get_tables().run
     values: dict[str, Any] = {"status": "running", "finished_at": None}
     if changed:
         values.update(
-            dataset=column_text(spec.dataset),
+            dataset=to_column_text(spec.dataset),
             dataset_fingerprint=spec.dataset_fingerprint,
             dataset_changed=True,
         )
@@ -277,12 +277,12 @@ def _open_url(url: str, settings: StoreSettings, *, create: bool) -> Database:
     return open_postgresql(url, settings, create=create)
 
 
-def _file(where: str | Path | None) -> Path:
+def _resolve_store_path(where: str | Path | None) -> Path:
     if where is None:
-        return Path(FOLDER) / FILE
+        return Path(STORE_FOLDER) / STORE_FILE
     if where in ("", ":memory:"):
         raise ConfigError(f"{where!r} is not the path of a store", where="Store.open()")
-    if _POSTGRESQL.match(str(where)):
+    if _POSTGRESQL_PREFIX.match(str(where)):
         # Taken for a path, the password would become the name of a folder.
         raise ConfigError(
             "a PostgreSQL store is text that begins with postgresql://", where="Store.open()"
@@ -291,8 +291,8 @@ def _file(where: str | Path | None) -> Path:
     if not path.is_dir():
         return path
     # The folder of a store, or that of a project with a store in it.
-    project = (path / FOLDER).is_dir() and not (path / FILE).exists()
-    return path / FOLDER / FILE if project else path / FILE
+    project = (path / STORE_FOLDER).is_dir() and not (path / STORE_FILE).exists()
+    return path / STORE_FOLDER / STORE_FILE if project else path / STORE_FILE
 
 
 def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database:
@@ -312,7 +312,7 @@ def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database
 def _make_folder(folder: Path, *, shared: bool) -> None:
     try:
         make_private_folder(folder, SHARED_FOLDER_MODE if shared else FOLDER_MODE)
-        if folder.name == FOLDER and not (folder / ".gitignore").exists():
+        if folder.name == STORE_FOLDER and not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", "utf-8")
     except OSError as error:
         raise StoreError(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from assay.types import Boundary, Trajectory
 
 from .database import Database
-from .insertion import first_result_no
+from .insertion import compute_first_result_no
 from .result_reader import parse_body
-from .schema import tables
+from .schema import get_tables
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -18,7 +18,7 @@ _PAGE = 10_000
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRollout:
     """A rollout that was paid for."""
 
     trajectory: Trajectory
@@ -35,14 +35,17 @@ def read_prompts(
     """Key and prompt digest of each result or, if `kept`, of each attempt whose scorer failed."""
     import sqlalchemy as sa
 
-    table = tables().attempt if kept else tables().result
+    table = get_tables().attempt if kept else get_tables().result
     number = table.c.attempt_no if kept else table.c.result_no
     chosen = sa.select(number, table.c.key, table.c.prompt_digest).where(table.c.run_no == run_no)
     if kept:
         chosen, last = chosen.where(table.c.boundary == str(Boundary.SCORER)), 0
     else:
         # Within its own range of numbers, which is read in the order it was written.
-        chosen, last = chosen.where(number < first_result_no(run_no + 1)), first_result_no(run_no)
+        chosen, last = (
+            chosen.where(number < compute_first_result_no(run_no + 1)),
+            compute_first_result_no(run_no),
+        )
     while True:
         query = chosen.where(number > last)
         with database.reading() as connection:
@@ -54,11 +57,11 @@ def read_prompts(
         last = rows[-1][0]
 
 
-def read_kept(database: Database, run_no: int, key: str) -> Kept | None:
+def read_kept_rollout(database: Database, run_no: int, key: str) -> KeptRollout | None:
     """The rollout of a result or, where there is none, of the last attempt whose scorer failed."""
     import sqlalchemy as sa
 
-    t = tables()
+    t = get_tables()
     result = sa.select(t.body.c.codec, t.body.c.blob, t.result.c.prompt_digest).join_from(
         t.result, t.body, t.result.c.result_no == t.body.c.result_no
     )
@@ -69,16 +72,16 @@ def read_kept(database: Database, run_no: int, key: str) -> Kept | None:
         .limit(1)
     )
     with database.reading() as connection:
-        row: Any = connection.execute(_of(result, t.result, run_no, key)).first()
+        row: Any = connection.execute(_filter_by_key(result, t.result, run_no, key)).first()
         if row is None:
-            row = connection.execute(_of(attempt, t.attempt, run_no, key)).first()
+            row = connection.execute(_filter_by_key(attempt, t.attempt, run_no, key)).first()
     if row is None:
         return None
     sample = parse_body(row.codec, row.blob, where=f"{database.where}, key {key}")
     if sample.trajectory is None:
         return None
-    return Kept(sample.trajectory, row.prompt_digest, sample.metadata)
+    return KeptRollout(sample.trajectory, row.prompt_digest, sample.metadata)
 
 
-def _of(query: Any, table: "Table", run_no: int, key: str) -> Any:
+def _filter_by_key(query: Any, table: "Table", run_no: int, key: str) -> Any:
     return query.where(table.c.run_no == run_no, table.c.key == key)

@@ -11,12 +11,12 @@ from assay.types import AgentSession, Message, Status
 
 from .database import Database
 from .run_rows import now
-from .schema import tables
+from .schema import get_tables
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-_LONGEST_ID = 400
+_MAX_SESSION_ID_LENGTH = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class SessionRow:
     updated_at: str
 
 
-class Sessions:
+class SessionStore:
     """The sessions of a store. Messages are stored one by one, so that appending is cheap."""
 
     _database: Database
 
     def save_session(self, session: AgentSession) -> None:
         """Store a session whole, in place of what was stored under its id."""
-        _check_id(session.id)
+        _check_session_id(session.id)
         moment = now()
-        t = tables()
-        values = _columns(session, moment)
+        t = get_tables()
+        values = _build_session_columns(session, moment)
         blobs = [message.to_json().encode() for message in session.messages]
         with self._database.writing() as connection:
             connection.execute(
@@ -55,19 +55,19 @@ class Sessions:
                 .on_conflict_do_update(index_elements=["id"], set_=values)
             )
             connection.execute(t.message.delete().where(t.message.c.session_id == session.id))
-            self._add(connection, session.id, 0, blobs)
+            self._insert_messages(connection, session.id, 0, blobs)
 
     def load_session(self, session_id: str) -> AgentSession:
         """A session as it was saved and continued. `with_secrets` makes its endpoint callable."""
         with self._database.reading() as connection:
-            row = self._session_row(connection, session_id)
-            return self._loaded(connection, row)
+            row = self._find_session_row(connection, session_id)
+            return self._read_session(connection, row)
 
     def has_session(self, session_id: str) -> bool:
         """Whether a session of this id is stored."""
         import sqlalchemy as sa
 
-        session = tables().session
+        session = get_tables().session
         with self._database.reading() as connection:
             found = connection.execute(sa.select(session.c.id).where(session.c.id == session_id))
             return found.first() is not None
@@ -82,7 +82,7 @@ class Sessions:
         """Sessions, the last changed first: all, of one status, or the branches of one."""
         import sqlalchemy as sa
 
-        session = tables().session
+        session = get_tables().session
         columns = [column for column in session.c if column.name != "blob"]
         query = sa.select(*columns).order_by(session.c.updated_at.desc(), session.c.id).limit(limit)
         if status is not None:
@@ -106,9 +106,9 @@ class Sessions:
         now, so that two who continue one conversation never mix.
         """
         blobs = [message.to_json().encode() for message in messages]
-        session = tables().session
+        session = get_tables().session
         with self._database.writing() as connection:
-            row = self._session_row(connection, session_id, lock=True)
+            row = self._find_session_row(connection, session_id, lock=True)
             if after is not None and after != row.messages:
                 raise ConfigError(
                     f"session {session_id!r} has {row.messages} messages, not {after}: "
@@ -116,21 +116,21 @@ class Sessions:
                     where=self._database.where,
                     hint="load it again, or branch it",
                 )
-            self._add(connection, session_id, row.messages, blobs)
+            self._insert_messages(connection, session_id, row.messages, blobs)
             changes = {"messages": row.messages + len(blobs), "updated_at": now()}
             if status is not None:
                 changes["status"] = str(status)
             connection.execute(session.update().where(session.c.id == session_id).values(changes))
-            return self._loaded(connection, self._session_row(connection, session_id))
+            return self._read_session(connection, self._find_session_row(connection, session_id))
 
     def branch_session(
         self, session_id: str, new_id: str, *, at: int | None = None
     ) -> AgentSession:
         """Store a new session that begins with the first `at` messages of this one, or with all."""
-        _check_id(new_id)
+        _check_session_id(new_id)
         with self._database.writing() as connection:
-            row = self._session_row(connection, session_id)
-            parent = self._loaded(connection, row)
+            row = self._find_session_row(connection, session_id)
+            parent = self._read_session(connection, row)
             point = row.messages if at is None else at
             if not 0 <= point <= row.messages:
                 raise ConfigError(
@@ -145,14 +145,18 @@ class Sessions:
                     "created_at": now(),
                 }
             )
-            self._insert_new(connection, child)
-            return self._loaded(connection, self._session_row(connection, new_id))
+            self._insert_session(connection, child)
+            return self._read_session(connection, self._find_session_row(connection, new_id))
 
-    def _insert_new(self, connection: "Connection", session: AgentSession) -> None:
-        table = tables().session
+    def _insert_session(self, connection: "Connection", session: AgentSession) -> None:
+        table = get_tables().session
         made = connection.execute(
             self._database.insert(table)
-            .values(id=session.id, created_at=session.created_at, **_columns(session, now()))
+            .values(
+                id=session.id,
+                created_at=session.created_at,
+                **_build_session_columns(session, now()),
+            )
             .on_conflict_do_nothing(index_elements=["id"])
             .returning(table.c.id)
         )
@@ -161,24 +165,24 @@ class Sessions:
                 f"there is already a session {session.id!r}", where=self._database.where
             )
         blobs = [message.to_json().encode() for message in session.messages]
-        self._add(connection, session.id, 0, blobs)
+        self._insert_messages(connection, session.id, 0, blobs)
 
-    def _add(
+    def _insert_messages(
         self, connection: "Connection", session_id: str, start: int, blobs: list[bytes]
     ) -> None:
         if blobs:
             connection.execute(
-                tables().message.insert(),
+                get_tables().message.insert(),
                 [
                     {"session_id": session_id, "position": start + place, "blob": blob}
                     for place, blob in enumerate(blobs)
                 ],
             )
 
-    def _session_row(
+    def _find_session_row(
         self, connection: "Connection", session_id: str, *, lock: bool = False
     ) -> "Row[Any]":
-        session = tables().session
+        session = get_tables().session
         query = session.select().where(session.c.id == session_id)
         # SQLite lets one transaction write at a time and ignores this.
         row = connection.execute(query.with_for_update() if lock else query).first()
@@ -186,10 +190,10 @@ class Sessions:
             raise ConfigError(f"there is no session {session_id!r}", where=self._database.where)
         return row
 
-    def _loaded(self, connection: "Connection", row: "Row[Any]") -> AgentSession:
+    def _read_session(self, connection: "Connection", row: "Row[Any]") -> AgentSession:
         import sqlalchemy as sa
 
-        message = tables().message
+        message = get_tables().message
         query = (
             sa.select(message.c.blob)
             .where(message.c.session_id == row.id)
@@ -213,7 +217,7 @@ class Sessions:
         )
 
 
-def _columns(session: AgentSession, moment: str) -> dict[str, Any]:
+def _build_session_columns(session: AgentSession, moment: str) -> dict[str, Any]:
     bare = session.model_copy(update={"messages": []})
     return {
         "parent_id": session.parent_id,
@@ -227,6 +231,6 @@ def _columns(session: AgentSession, moment: str) -> dict[str, Any]:
     }
 
 
-def _check_id(session_id: str) -> None:
-    if not session_id or len(session_id) > _LONGEST_ID or not session_id.isprintable():
+def _check_session_id(session_id: str) -> None:
+    if not session_id or len(session_id) > _MAX_SESSION_ID_LENGTH or not session_id.isprintable():
         raise ConfigError(f"{session_id[:50]!r} cannot be the id of a session")

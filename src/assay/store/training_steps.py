@@ -9,12 +9,12 @@ from assay.errors import ConfigError, StoreError
 
 from .database import Database
 from .lease import Lease
-from .schema import tables
+from .schema import get_tables
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_WHERE = "record_step()"
+_RECORD_STEP = "record_step()"
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ def write_step(
 ) -> None:
     """Write and commit the numbers of a step, in place of those it had before."""
     if step < 1:
-        raise ConfigError(f"steps are counted from 1, not {step!r}", where=_WHERE)
-    text = _text(metrics)
+        raise ConfigError(f"steps are counted from 1, not {step!r}", where=_RECORD_STEP)
+    text = _encode_step_metrics(metrics)
     with database.writing() as connection:
-        _refuse_taken_over(database, connection, run_no, lease)
+        _check_lease(database, connection, run_no, lease)
         values = {"metrics": text, "recorded_at": database.now(connection)}
         connection.execute(
-            database.insert(tables().step)
+            database.insert(get_tables().step)
             .values(run_no=run_no, step=step, **values)
             .on_conflict_do_update(index_elements=["run_no", "step"], set_=values)
         )
@@ -50,24 +50,24 @@ def write_step(
 
 def delete_steps(database: Database, run_no: int, lease: Lease, *, after: int) -> None:
     """Forget the steps after this one."""
-    table = tables().step
+    table = get_tables().step
     with database.writing() as connection:
-        _refuse_taken_over(database, connection, run_no, lease)
+        _check_lease(database, connection, run_no, lease)
         connection.execute(table.delete().where(table.c.run_no == run_no, table.c.step > after))
 
 
 def read_steps(database: Database, run_no: int) -> list[StepRow]:
     """All steps in their order."""
-    table = tables().step
+    table = get_tables().step
     query = table.select().where(table.c.run_no == run_no).order_by(table.c.step)
     with database.reading() as connection:
         rows = connection.execute(query).all()
-    return [StepRow(row.step, _metrics(row, database.where), row.recorded_at) for row in rows]
+    return [
+        StepRow(row.step, _parse_step_metrics(row, database.where), row.recorded_at) for row in rows
+    ]
 
 
-def _refuse_taken_over(
-    database: Database, connection: "Connection", run_no: int, lease: Lease
-) -> None:
+def _check_lease(database: Database, connection: "Connection", run_no: int, lease: Lease) -> None:
     """Raise `StoreError` unless the claim still holds, and keep it until the transaction ends.
 
     Samples of two processes can stand beside each other, as their keys differ. Steps cannot: the
@@ -75,7 +75,7 @@ def _refuse_taken_over(
     """
     import sqlalchemy as sa
 
-    table = tables().lease
+    table = get_tables().lease
     held = sa.select(table.c.token).where(table.c.run_no == run_no).with_for_update()
     if connection.execute(held).scalar() != lease.token:
         raise StoreError(
@@ -85,18 +85,18 @@ def _refuse_taken_over(
         )
 
 
-def _text(metrics: Mapping[str, Any]) -> str:
+def _encode_step_metrics(metrics: Mapping[str, Any]) -> str:
     try:
         return json.dumps(dict(metrics), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"the metrics are not plain JSON: {error}",
-            where=_WHERE,
+            where=_RECORD_STEP,
             hint="a number that is not known or not finite is None",
         ) from None
 
 
-def _metrics(row: Any, where: str) -> dict[str, Any]:
+def _parse_step_metrics(row: Any, where: str) -> dict[str, Any]:
     try:
         found = json.loads(row.metrics)
     except ValueError:

@@ -13,13 +13,13 @@ from typing import Self
 from assay.errors import AssayError, ConfigError, StoreError
 from assay.types import Sample
 
-from .insert_rows import Entry, failure_entry, result_entry
+from .insert_rows import InsertRow, build_failure_row, build_result_row
 
-Settled = Callable[[list[bool] | AssayError], None]
+WriteCallback = Callable[[list[bool] | AssayError], None]
 """Told in the event loop what became of entries: for each True if it was inserted, False if the run
 has its key already; or why they could not be written. Must not raise."""
 
-_Group = tuple[Sequence[Entry], int, Settled]
+_Submission = tuple[Sequence[InsertRow], int, WriteCallback]
 """Entries that were handed over together, the bytes of their bodies, and whom to tell."""
 
 
@@ -58,7 +58,7 @@ class Writer:
 
     def __init__(
         self,
-        write: Callable[[Sequence[Entry]], list[bool]],
+        write: Callable[[Sequence[InsertRow]], list[bool]],
         *,
         beat: Callable[[], None],
         closed: Callable[[], None],
@@ -70,7 +70,7 @@ class Writer:
         self._on_close = closed
         self._settings = settings
         self._where = where
-        self._queue: SimpleQueue[_Group | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Submission | None] = SimpleQueue()
         self._submitted = 0
         self._taken = 0
         self._settled = 0
@@ -84,7 +84,9 @@ class Writer:
         """Set when the thread should no longer wait for a batch to grow."""
         self._ended = threading.Event()
         # A daemon: a writer that nobody closed must not keep a dying process alive.
-        self._thread = threading.Thread(target=self._work, name="assay-writer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_batches, name="assay-writer", daemon=True
+        )
         self._thread.start()
 
     async def record(self, key: str, sample: Sample, *, repeat: int = 0) -> bool:
@@ -93,20 +95,20 @@ class Writer:
         True if it was inserted, False if the run has this key already. A task that is cancelled
         while it waits may find its sample written all the same.
         """
-        await self.until_room()
-        return await self._written(result_entry(key, sample, repeat))
+        await self.wait_for_room()
+        return await self._submit_and_wait(build_result_row(key, sample, repeat))
 
     async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
         """Keep a sample that failed as an attempt: it is not done, and is tried again on resume."""
-        await self.until_room()
-        await self._written(failure_entry(key, sample, repeat))
+        await self.wait_for_room()
+        await self._submit_and_wait(build_failure_row(key, sample, repeat))
 
-    def submit(self, entries: Sequence[Entry], settled: Settled) -> None:
+    def submit(self, entries: Sequence[InsertRow], settled: WriteCallback) -> None:
         """Hand entries over without waiting: `settled` is told what `record` would return.
 
         For callers in one event loop who wait for room by themselves.
         """
-        self._refuse_closed()
+        self._check_open()
         if not entries:
             return
         if self._loop is None:
@@ -118,7 +120,7 @@ class Writer:
         if self._has_batch():
             self._call.set()
 
-    async def _written(self, entry: Entry) -> bool:
+    async def _submit_and_wait(self, entry: InsertRow) -> bool:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def settled(outcome: list[bool] | AssayError) -> None:
@@ -130,7 +132,7 @@ class Writer:
                 future.set_result(outcome[0])
 
         self.submit([entry], settled)
-        with self._hurried():
+        with self._flush_early():
             return await future
 
     @property
@@ -142,23 +144,23 @@ class Writer:
             or self._waiting_bytes >= settings.waiting_bytes
         )
 
-    async def until_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait while the writer is full. Raises the write error if there was one."""
-        self._refuse_misuse()
+        self._check_usable()
         while self.is_full:
             self._room.clear()
             await self._room.wait()
-            self._refuse_misuse()
+            self._check_usable()
 
     async def flush(self) -> None:
         """Return once all that was handed over is settled."""
-        with self._hurried():
+        with self._flush_early():
             while self._settled < self._submitted:
                 self._room.clear()
                 await self._room.wait()
 
     @contextmanager
-    def _hurried(self) -> Iterator[None]:
+    def _flush_early(self) -> Iterator[None]:
         self._awaited += 1
         self._call.set()
         try:
@@ -190,8 +192,8 @@ class Writer:
     ) -> None:
         await self.close()
 
-    def _refuse_misuse(self) -> None:
-        self._refuse_closed()
+    def _check_usable(self) -> None:
+        self._check_open()
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -200,32 +202,32 @@ class Writer:
                 "a writer belongs to one event loop", hint="make a writer in each", where="Writer"
             )
 
-    def _refuse_closed(self) -> None:
+    def _check_open(self) -> None:
         self._raise_error()
         if self._closing:
             raise StoreError("the writer was closed", where=self._where)
 
     def _raise_error(self) -> None:
         if self._error is not None:
-            raise _again(self._error)
+            raise _copy_error(self._error)
 
     # What follows runs in the writer's thread, `_settle` excepted.
 
-    def _work(self) -> None:
+    def _write_batches(self) -> None:
         next_beat = time.monotonic() + self._settings.heartbeat_s
         try:
             last = False
             while not last:
-                batch, last = self._next_batch(next_beat)
+                batch, last = self._take_batch(next_beat)
                 if batch:
                     self._commit(batch)
                 if time.monotonic() >= next_beat and not last:
                     next_beat = time.monotonic() + self._settings.heartbeat_s
-                    self._try_beat()
+                    self._try_heartbeat()
         finally:
             self._ended.set()
 
-    def _next_batch(self, until: float) -> tuple[list[_Group], bool]:
+    def _take_batch(self, until: float) -> tuple[list[_Submission], bool]:
         """What waits to be written, and whether the writer was closed."""
         try:
             first = self._queue.get(timeout=max(0.0, until - time.monotonic()))
@@ -233,7 +235,7 @@ class Writer:
             return [], False
         if first is None:
             return [], True
-        self._let_grow()
+        self._wait_for_batch()
         batch = [first]
         count = len(first[0])
         while count < self._settings.batch_samples:
@@ -248,7 +250,7 @@ class Writer:
         self._taken += count
         return batch, False
 
-    def _let_grow(self) -> None:
+    def _wait_for_batch(self) -> None:
         deadline = time.monotonic() + self._settings.flush_s
         self._call.clear()
         if not (self._awaited or self._closing or self._has_batch()):
@@ -266,7 +268,7 @@ class Writer:
     def _has_batch(self) -> bool:
         return self._submitted - self._taken >= self._settings.batch_samples or self.is_full
 
-    def _commit(self, batch: list[_Group]) -> None:
+    def _commit(self, batch: list[_Submission]) -> None:
         inserted: list[bool] = []
         if self._error is None:
             try:
@@ -275,7 +277,7 @@ class Writer:
                 self._fail(error)
         self._acknowledge(batch, inserted)
 
-    def _try_beat(self) -> None:
+    def _try_heartbeat(self) -> None:
         if self._error is None:
             try:
                 self._beat()
@@ -287,7 +289,7 @@ class Writer:
             error = StoreError(f"{type(error).__name__}: {error}", where=self._where)
         self._error = error
 
-    def _acknowledge(self, batch: list[_Group], inserted: list[bool]) -> None:
+    def _acknowledge(self, batch: list[_Submission], inserted: list[bool]) -> None:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(self._settle, batch, inserted)
@@ -295,7 +297,7 @@ class Writer:
             # The loop is closed: nobody waits any more. A write error is still told by `close`.
             return
 
-    def _settle(self, batch: list[_Group], inserted: list[bool]) -> None:
+    def _settle(self, batch: list[_Submission], inserted: list[bool]) -> None:
         self._room.set()
         start = 0
         for entries, size, settled in batch:
@@ -306,9 +308,9 @@ class Writer:
                 start += len(entries)
             else:
                 assert self._error is not None
-                settled(_again(self._error))
+                settled(_copy_error(self._error))
 
 
-def _again(error: AssayError) -> AssayError:
+def _copy_error(error: AssayError) -> AssayError:
     """A copy to raise: one exception raised in many tasks would collect all their tracebacks."""
     return type(error)(error.message, where=error.where, hint=error.hint)

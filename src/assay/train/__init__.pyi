@@ -1,11 +1,11 @@
 # ?? {'loop'}
 from .chat_template import ChatTokenizer as ChatTokenizer
-from .demonstration import demonstrated as demonstrated
-from .events import Began as Began
-from .events import RolledOut as RolledOut
-from .events import Saved as Saved
-from .events import Stepped as Stepped
+from .demonstration import to_demonstration as to_demonstration
+from .events import CheckpointSaved as CheckpointSaved
+from .events import RolloutFinished as RolloutFinished
+from .events import StepFinished as StepFinished
 from .events import TrainingEvent as TrainingEvent
+from .events import TrainingStarted as TrainingStarted
 from .grpo import GRPOResult as GRPOResult
 from .grpo import grpo_train as grpo_train
 from .grpo import grpo_train_async as grpo_train_async
@@ -14,10 +14,10 @@ from .lora import Lora as Lora
 from .memory_estimate import MemoryEstimate as MemoryEstimate
 from .memory_estimate import estimate_memory as estimate_memory
 from .metrics_file import MetricsFile as MetricsFile
-from .packages import check_packages as check_packages
+from .packages import check_training_packages as check_training_packages
 from .precision import WeightsUnchanged as WeightsUnchanged
 from .retokenize import Retokeniser as Retokeniser
-from .retokenize import retokenised as retokenised
+from .retokenize import retokenize_sample as retokenize_sample
 from .rollout_collector import EveryRolloutFailed as EveryRolloutFailed
 from .rollouts import ForkedRollout as ForkedRollout
 from .rollouts import agent_rollout_to_sample as agent_rollout_to_sample
@@ -31,6 +31,6 @@ from .step_statistics import StepMetrics as StepMetrics
 from .token_spans import TokenSource as TokenSource
 from .token_spans import check_tokens as check_tokens
 from .token_spans import token_source as token_source
-from .token_spans import tokenised as tokenised
+from .token_spans import tokenize_sample as tokenize_sample
 from .toy_model import character_model as character_model
 from .training_session import TrainingSession as TrainingSession

@@ -11,7 +11,7 @@ EPSILON = 1e-4
 _NOISE = 1e-9
 
 
-def group_advantages(
+def compute_advantages(
     rewards: Sequence[float | None], *, scaling: Scaling = "std"
 ) -> list[float | None]:
     """One advantage for each member of a group; None for a member whose reward is unknown.

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import TokenError
 from assay.types import Sample
 
-from .advantages import group_advantages, has_signal
+from .advantages import compute_advantages, has_signal
 from .grpo_config import GRPOConfig
-from .losses import StepSize, token_scale
+from .losses import StepSize, compute_token_scale
 from .shared_prompts import SharedPrompts, Span, share_prompts
-from .token_spans import check_tokens, token_source, tokenised
+from .token_spans import check_tokens, token_source, tokenize_sample
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Group:
+class RolloutGroup:
     """The rollouts of one prompt in one step. Those that failed are among them."""
 
     samples: tuple[Sample, ...]
@@ -58,22 +58,24 @@ class TrainedRollout:
         return min(next((n for n, on in enumerate(part.loss_mask) if on), 1) for part in self.parts)
 
 
-def trained_rollouts(groups: Sequence[Group], config: GRPOConfig) -> list[TrainedRollout]:
+def select_trained_rollouts(
+    groups: Sequence[RolloutGroup], config: GRPOConfig
+) -> list[TrainedRollout]:
     """What the loss of a step is made of. Raises `TokenError` for tokens that must not be.
 
     Without are rollouts that failed or were not judged, and what the configuration drops.
     """
-    return [rollout for group in groups for rollout in _of_group(group, config)]
+    return [rollout for group in groups for rollout in _select_from_group(group, config)]
 
 
-def _of_group(group: Group, config: GRPOConfig) -> Iterator[TrainedRollout]:
+def _select_from_group(group: RolloutGroup, config: GRPOConfig) -> Iterator[TrainedRollout]:
     if config.zero_variance != "keep" and not group.has_signal:
         return
-    found = group_advantages(group.rewards, scaling=config.advantage)
+    found = compute_advantages(group.rewards, scaling=config.advantage)
     for sample, advantage in zip(group.samples, found, strict=True):
         if advantage is None or (config.drop_truncated and is_truncated(sample)):
             continue
-        rollout = TrainedRollout(_parts(sample, config), advantage)
+        rollout = TrainedRollout(_tokenize_parts(sample, config), advantage)
         if rollout.trained_tokens:
             yield rollout
 
@@ -87,8 +89,8 @@ def is_truncated(sample: Sample) -> bool:
     return trajectory.truncated or any(call.finish_reason == "length" for call in trajectory.calls)
 
 
-def _parts(sample: Sample, config: GRPOConfig) -> tuple[Sample, ...]:
-    parts = (sample,) if sample.tokens else tuple(tokenised(sample))
+def _tokenize_parts(sample: Sample, config: GRPOConfig) -> tuple[Sample, ...]:
+    parts = (sample,) if sample.tokens else tuple(tokenize_sample(sample))
     for part in parts:
         check_tokens(part)
         if config.allow_unrecorded_tokens:
@@ -108,7 +110,7 @@ def _parts(sample: Sample, config: GRPOConfig) -> tuple[Sample, ...]:
     return parts
 
 
-def packed(
+def pack_rollouts(
     rollouts: Sequence[TrainedRollout], max_tokens: int, max_logits: int | None = None
 ) -> list[list[TrainedRollout]]:
     """Rollouts in passes of at most `max_tokens`, padding included; one may be larger alone.
@@ -152,7 +154,7 @@ class MicroBatch:
     """The same samples in two parts, where their prompts are worth reading apart."""
 
 
-def step_size(rollouts: Sequence[TrainedRollout], config: GRPOConfig) -> StepSize:
+def compute_step_size(rollouts: Sequence[TrainedRollout], config: GRPOConfig) -> StepSize:
     return StepSize(
         rollouts=len(rollouts),
         tokens=sum(rollout.trained_tokens for rollout in rollouts),
@@ -160,7 +162,7 @@ def step_size(rollouts: Sequence[TrainedRollout], config: GRPOConfig) -> StepSiz
     )
 
 
-def micro_batch(
+def build_micro_batch(
     rollouts: Sequence[TrainedRollout], size: StepSize, config: GRPOConfig, *, device: Any
 ) -> MicroBatch:
     """Tensors for one pass over these rollouts, padded on the right."""
@@ -168,7 +170,7 @@ def micro_batch(
 
     rows = [part.tokens for rollout in rollouts for part in rollout.parts]
     width = max(map(len, rows))
-    tokens = _trained_tokens(rollouts, size, config)
+    tokens = _list_trained_tokens(rollouts, size, config)
     whole = [tokens.row, tokens.place, tokens.rollout]
     row_N, place_N, rollout_N = torch.tensor(whole, device=device)
     real = [tokens.recorded, tokens.advantage, tokens.scale]
@@ -188,7 +190,7 @@ def micro_batch(
 
 
 @dataclass
-class _Tokens:
+class _TokenColumns:
     """Columns with one entry for each trained token."""
 
     row: list[int] = field(default_factory=list)
@@ -201,12 +203,12 @@ class _Tokens:
     """Of each sample: where the logits of its trained tokens stand."""
 
 
-def _trained_tokens(
+def _list_trained_tokens(
     rollouts: Sequence[TrainedRollout], size: StepSize, config: GRPOConfig
-) -> _Tokens:
-    tokens, row = _Tokens(), 0
+) -> _TokenColumns:
+    tokens, row = _TokenColumns(), 0
     for number, rollout in enumerate(rollouts):
-        scale = token_scale(config.loss_type, rollout.trained_tokens, size)
+        scale = compute_token_scale(config.loss_type, rollout.trained_tokens, size)
         for part in rollout.parts:
             known = part.rollout_log_probs
             places = [place for place, counts in enumerate(part.loss_mask) if counts]

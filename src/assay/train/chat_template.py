@@ -14,11 +14,11 @@ from assay.errors import TokenError
 from assay.formats import to_huggingface
 from assay.types import DataBlock, Message, ToolSpec
 
-from .token_spans import Turn
+from .token_spans import TokenTurn
 
-_WHERE = "the chat template"
+_TEMPLATE_WHERE = "the chat template"
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
-_SPANS = (
+_SPANS_HINT = (
     "use a chat template that marks what is generated with {% generation %}; TRL's "
     "`get_training_chat_template` has some"
 )
@@ -39,7 +39,7 @@ class ChatTokenizer(Protocol):
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedChat:
     """A conversation as the template writes it."""
 
     text: str
@@ -53,8 +53,8 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: ChatTokenizer, tools: Sequence[ToolSpec] = ()) -> None:
         self._tokenizer = tokenizer
-        self._tools = [_described(tool) for tool in tools] or None
-        self.marks_spans = bool(_GENERATION.search(_source(tokenizer)))
+        self._tools = [_to_template_tool(tool) for tool in tools] or None
+        self.marks_spans = bool(_GENERATION.search(_read_template_source(tokenizer)))
         self._special = frozenset(
             {
                 *tokenizer.all_special_ids,
@@ -66,7 +66,9 @@ class ChatTemplate:
             }
         )
 
-    def turn(self, messages: Sequence[Message], place: int, *, stop_id: int | None = None) -> Turn:
+    def turn(
+        self, messages: Sequence[Message], place: int, *, stop_id: int | None = None
+    ) -> TokenTurn:
         """The turn of the message at `place`, or `TokenError` with what the template gets wrong.
 
         `stop_id` is the token that ends answers, where that is known.
@@ -76,43 +78,47 @@ class ChatTemplate:
         if not told.text.startswith(asked.text):
             raise TokenError(
                 "what it writes before an answer that is to come is not what it writes before "
-                f"one that is there: {_ends_apart(asked.text, told.text)}",
-                where=_WHERE,
-                hint=_SPANS,
+                f"one that is there: {_describe_divergence(asked.text, told.text)}",
+                where=_TEMPLATE_WHERE,
+                hint=_SPANS_HINT,
             )
         size = len(asked.ids)
         if told.ids[:size] != asked.ids or size == 0:
             raise TokenError(
                 "the tokens of the prompt are others when the answer follows: "
                 f"it goes on with {told.text[len(asked.text) :][:40]!r}",
-                where=_WHERE,
-                hint=_SPANS,
+                where=_TEMPLATE_WHERE,
+                hint=_SPANS_HINT,
             )
-        self._check_said(messages[place], told.text[len(asked.text) :])
-        start = self._start(told, size)
-        end = self._end(told.ids, start)
+        self._check_answer(messages[place], told.text[len(asked.text) :])
+        start = self._find_start(told, size)
+        end = self._find_end(told.ids, start)
         if stop_id in told.ids[end:] and stop_id not in told.ids[start:end]:
             end = told.ids.index(stop_id, end) + 1
-        return Turn(prompt=told.ids[:start], completion=told.ids[start:end])
+        return TokenTurn(prompt=told.ids[:start], completion=told.ids[start:end])
 
     def check_writes(self, messages: Sequence[Message], words: Sequence[str]) -> None:
         """Raise `TokenError` unless the template writes these words of the messages."""
         text = self._render(messages, answer=True).text
         if missing := [word for word in words if word not in text]:
             raise TokenError(
-                f"it leaves out {missing[0]!r} of a message", where=_WHERE, hint=_WRITES
+                f"it leaves out {missing[0]!r} of a message",
+                where=_TEMPLATE_WHERE,
+                hint=_WRITES_HINT,
             )
 
-    def _start(self, told: Rendered, size: int) -> int:
+    def _find_start(self, told: RenderedChat, size: int) -> int:
         """Where the answer begins: after the prompt, and where the template marks it."""
         if told.generated is None:
             return size
         marked = [at for at in range(size, len(told.ids)) if told.generated[at]]
         if not marked:
-            raise TokenError("its {% generation %} marks nothing of the answer", where=_WHERE)
+            raise TokenError(
+                "its {% generation %} marks nothing of the answer", where=_TEMPLATE_WHERE
+            )
         return marked[0]
 
-    def _end(self, ids: Sequence[int], start: int) -> int:
+    def _find_end(self, ids: Sequence[int], start: int) -> int:
         """One past the token that ends the turn.
 
         What follows the last word is special tokens and blanks. The turn ends with the first of
@@ -127,51 +133,53 @@ class ChatTemplate:
             raise TokenError(
                 "it ends the answer with no special token: the model would not learn to stop, "
                 f"it ends with {self._decode(ids[-8:])!r}",
-                where=_WHERE,
+                where=_TEMPLATE_WHERE,
                 hint="the tokenizer needs the template's end-of-turn marker as a special token",
             )
         while first < len(ids) and ids[first] in self._special:
             first += 1
         return first
 
-    def _check_said(self, message: Message, written: str) -> None:
+    def _check_answer(self, message: Message, written: str) -> None:
         """Raise unless the answer is written whole, and a plain one with nothing before it."""
         said = [message.text, message.reasoning or "", *(call.name for call in message.tool_calls)]
         if posing := self._special.intersection(self._encode("".join(said[:2]))):
             # Text that somebody wrote: read as the token, it would end or begin a turn.
             raise TokenError(
                 f"the answer holds {self._decode([min(posing)])!r} as text",
-                where=_WHERE,
+                where=_TEMPLATE_WHERE,
                 hint="leave the sample out, or take the marker out of its text",
             )
         if missing := [text for text in said if text.strip() not in written]:
             raise TokenError(
-                f"it does not write {missing[0][:60]!r} of the answer", where=_WHERE, hint=_WRITES
+                f"it does not write {missing[0][:60]!r} of the answer",
+                where=_TEMPLATE_WHERE,
+                hint=_WRITES_HINT,
             )
         if message.reasoning or message.tool_calls or self.marks_spans:
             return
         text = message.text.strip()
-        before = written.partition(text)[0] if text else self._words(written)
+        before = written.partition(text)[0] if text else self._strip_special_tokens(written)
         if before.strip():
             raise TokenError(
                 f"it writes {before!r} into the answer, which nobody said",
-                where=_WHERE,
-                hint=_SPANS,
+                where=_TEMPLATE_WHERE,
+                hint=_SPANS_HINT,
             )
 
-    def _words(self, text: str) -> str:
+    def _strip_special_tokens(self, text: str) -> str:
         """`text` without its special tokens."""
         return self._decode([token for token in self._encode(text) if token not in self._special])
 
-    def _render(self, messages: Sequence[Message], *, answer: bool) -> Rendered:
+    def _render(self, messages: Sequence[Message], *, answer: bool) -> RenderedChat:
         options: dict[str, Any] = {"tools": self._tools}
-        wire = _wire(messages)
+        wire = _to_template_messages(messages)
         try:
             text = self._tokenizer.apply_chat_template(
                 wire, tokenize=False, add_generation_prompt=not answer, **options
             )
             if not (answer and self.marks_spans):
-                return Rendered(text, self._encode(text))
+                return RenderedChat(text, self._encode(text))
             marked = self._tokenizer.apply_chat_template(
                 wire, return_dict=True, return_assistant_tokens_mask=True, **options
             )
@@ -180,11 +188,11 @@ class ChatTemplate:
             raise TokenError(
                 f"it fails on {' '.join(message.role for message in messages)}: "
                 f"{type(error).__name__}: {str(error)[:200]}",
-                where=_WHERE,
+                where=_TEMPLATE_WHERE,
                 hint="the model cannot be asked such a conversation with this template",
             ) from error
         generated = tuple(map(bool, marked["assistant_masks"]))
-        return Rendered(text, tuple(marked["input_ids"]), generated)
+        return RenderedChat(text, tuple(marked["input_ids"]), generated)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         # The template writes the special tokens; a second beginning would be one too many.
@@ -199,10 +207,10 @@ class ChatTemplate:
         return not self._decode([token]).strip()
 
 
-_WRITES = "take a template that writes it, or leave it out of the message"
+_WRITES_HINT = "take a template that writes it, or leave it out of the message"
 
 
-def _source(tokenizer: ChatTokenizer) -> str:
+def _read_template_source(tokenizer: ChatTokenizer) -> str:
     template = tokenizer.chat_template
     if isinstance(template, Mapping):
         template = template.get("default")
@@ -214,7 +222,7 @@ def _source(tokenizer: ChatTokenizer) -> str:
     return template
 
 
-def _described(tool: ToolSpec) -> dict[str, Any]:
+def _to_template_tool(tool: ToolSpec) -> dict[str, Any]:
     """A tool as templates take it."""
     fields = {
         "name": tool.name,
@@ -225,10 +233,10 @@ def _described(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": fields}
 
 
-_ROLES = {"developer": "system", "function": "tool"}
+_CHAT_TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 
 
-def _wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _to_template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages as templates take them: text as one string, roles that they know."""
     plain = []
     for place, message in enumerate(messages):
@@ -246,12 +254,12 @@ def _wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
                 where=f"message {place}",
                 hint="leave the sample out: a template cannot write what the model wrote",
             )
-        role = _ROLES.get(message.role, message.role)
+        role = _CHAT_TEMPLATE_ROLES.get(message.role, message.role)
         plain.append(message if role == message.role else message.model_copy(update={"role": role}))
     return to_huggingface(plain).value
 
 
-def _ends_apart(asked: str, told: str) -> str:
+def _describe_divergence(asked: str, told: str) -> str:
     """Where two texts that should begin alike part."""
     place = next(
         (at for at, (one, two) in enumerate(zip(asked, told, strict=False)) if one != two),

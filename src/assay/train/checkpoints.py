@@ -19,7 +19,7 @@ _STATE, _TENSORS = "state.json", "tensors.pt"
 _UNFINISHED = ".unfinished-"
 
 
-class Progressed(BaseModel):
+class TrainingProgress(BaseModel):
     """How far a training has come, apart from its tensors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +43,7 @@ class Checkpoints:
         found = (path.parent.name for path in self.folder.glob(f"step-*/{_STATE}"))
         return sorted(int(name.removeprefix("step-")) for name in found)
 
-    def save(self, progressed: Progressed, tensors: dict[str, Any]) -> Path:
+    def save(self, progressed: TrainingProgress, tensors: dict[str, Any]) -> Path:
         """Write one, durably, and only then remove those that are too many."""
 
         def fill(folder: Path) -> None:
@@ -53,7 +53,7 @@ class Checkpoints:
 
         return self.write(progressed, fill)
 
-    def write(self, progressed: Progressed, fill: Callable[[Path], None]) -> Path:
+    def write(self, progressed: TrainingProgress, fill: Callable[[Path], None]) -> Path:
         """The same with whatever `fill` writes into the folder."""
         path = self.path(progressed.step)
 
@@ -66,18 +66,18 @@ class Checkpoints:
             remove_folder(self.path(step))
         return path
 
-    def load(self, step: int, *, device: Any = "cpu") -> tuple[Progressed, dict[str, Any]]:
+    def load(self, step: int, *, device: Any = "cpu") -> tuple[TrainingProgress, dict[str, Any]]:
         """Read one. Raises `TrainingError` for one that is damaged."""
         import torch
 
         path = self.path(step)
         try:
-            progressed = Progressed.model_validate(json.loads((path / _STATE).read_bytes()))
+            progressed = TrainingProgress.model_validate(json.loads((path / _STATE).read_bytes()))
             tensors: dict[str, Any] = torch.load(
                 path / _TENSORS, map_location=device, weights_only=True
             )
         except (OSError, ValueError, LookupError, RuntimeError, EOFError, UnpicklingError) as error:
-            raise unreadable(path, error) from error
+            raise make_checkpoint_error(path, error) from error
         if progressed.step != step:
             raise TrainingError(f"it is one of step {progressed.step}", where=str(path))
         return progressed, tensors
@@ -87,7 +87,7 @@ class Checkpoints:
         return self.folder / f"step-{step:06}"
 
 
-def unreadable(path: Path, error: Exception) -> TrainingError:
+def make_checkpoint_error(path: Path, error: Exception) -> TrainingError:
     """Says that a checkpoint is damaged, and what to do."""
     return TrainingError(
         f"the checkpoint cannot be read ({type(error).__name__})",
@@ -126,7 +126,7 @@ def _sync(path: Path) -> None:
         os.close(number)
 
 
-def weights_digest(weights: "dict[str, Tensor]") -> str:
+def digest_weights(weights: "dict[str, Tensor]") -> str:
     """The same text for the same weights, to the bit."""
     import hashlib
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from .step_statistics import StepMetrics
 
-_WIDTH, _HEIGHT = 720, 400
+_SVG_WIDTH, _SVG_HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 44, 48
 _STYLE = (
     "text{font:13px sans-serif;fill:#333}.title{font-size:15px;font-weight:600}"
@@ -18,7 +18,7 @@ _STYLE = (
 )
 
 
-def reward_curve(
+def render_reward_curve(
     steps: Sequence[StepMetrics], *, title: str = "reward by step", window: int | None = None
 ) -> str:
     """An SVG of each step's mean reward, its interval, and the mean over the last `window` steps.
@@ -29,11 +29,11 @@ def reward_curve(
     window = window or max(1, len(shown) // 20)
     parts = [f'<text class="title" x="{_LEFT}" y="26">{escape(title)}</text>']
     if shown:
-        parts += _Plot.of([each for each, _ in shown]).drawn(shown, window)
+        parts += _Plot.of([each for each, _ in shown]).draw(shown, window)
     if left_out := len(steps) - len(shown):
         said = f"{left_out} steps without a judged rollout are not shown"
-        parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 4}">{said}</text>')
-    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
+        parts.append(f'<text x="{_LEFT}" y="{_SVG_HEIGHT - 4}">{said}</text>')
+    size = f'viewBox="0 0 {_SVG_WIDTH} {_SVG_HEIGHT}" width="{_SVG_WIDTH}" height="{_SVG_HEIGHT}"'
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<style>{_STYLE}</style>\n'
@@ -43,7 +43,7 @@ def reward_curve(
 
 def write_curve(path: Path, steps: Sequence[StepMetrics], *, title: str) -> Path:
     """Write the picture to a file."""
-    path.write_text(reward_curve(steps, title=title), "utf-8")
+    path.write_text(render_reward_curve(steps, title=title), "utf-8")
     return path
 
 
@@ -57,7 +57,10 @@ class _Plot:
     @classmethod
     def of(cls, steps: Sequence[StepMetrics]) -> "_Plot":
         known = [
-            value for each in steps for value in (each.reward, *_band(each)) if value is not None
+            value
+            for each in steps
+            for value in (each.reward, *_read_reward_band(each))
+            if value is not None
         ]
         low, high = min(known), max(known)
         if low >= 0 and high <= 1:
@@ -68,37 +71,37 @@ class _Plot:
 
     def x(self, step: float) -> float:
         share = (step - self.first) / (self.last - self.first)
-        return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
+        return round(_LEFT + share * (_SVG_WIDTH - _LEFT - _RIGHT), 1)
 
     def y(self, reward: float) -> float:
         share = (reward - self.low) / (self.high - self.low)
-        return round(_HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM), 1)
+        return round(_SVG_HEIGHT - _BOTTOM - share * (_SVG_HEIGHT - _TOP - _BOTTOM), 1)
 
-    def drawn(self, shown: Sequence[tuple[StepMetrics, float]], window: int) -> list[str]:
+    def draw(self, shown: Sequence[tuple[StepMetrics, float]], window: int) -> list[str]:
         points = [(self.x(each.step), self.y(reward)) for each, reward in shown]
         return [
-            *self._axes(),
-            *self._bands([each for each, _ in shown]),
+            *self._draw_axes(),
+            *self._draw_bands([each for each, _ in shown]),
             *(f'<circle class="point" cx="{x}" cy="{y}" r="2.5"/>' for x, y in points),
             f'<polyline class="line" points="{self._smooth(shown, window)}"/>',
         ]
 
-    def _axes(self) -> list[str]:
-        right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    def _draw_axes(self) -> list[str]:
+        right, bottom = _SVG_WIDTH - _RIGHT, _SVG_HEIGHT - _BOTTOM
         lines = []
-        for value in _ticks(self.low, self.high):
+        for value in _compute_ticks(self.low, self.high):
             y = self.y(value)
             lines.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
             lines.append(f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{value:g}</text>')
-        for value in _ticks(self.first, self.last):
+        for value in _compute_ticks(self.first, self.last):
             place = f'x="{self.x(value)}" y="{bottom + 20}" text-anchor="middle"'
             lines.append(f"<text {place}>{value:g}</text>")
-        return [*lines, f'<text x="{right}" y="{_HEIGHT - 10}" text-anchor="end">step</text>']
+        return [*lines, f'<text x="{right}" y="{_SVG_HEIGHT - 10}" text-anchor="end">step</text>']
 
-    def _bands(self, steps: Sequence[StepMetrics]) -> list[str]:
+    def _draw_bands(self, steps: Sequence[StepMetrics]) -> list[str]:
         upper, lower = [], []
         for each in steps:
-            low, high = _band(each)
+            low, high = _read_reward_band(each)
             if low is not None and high is not None:
                 upper.append(f"{self.x(each.step)},{self.y(high)}")
                 lower.append(f"{self.x(each.step)},{self.y(low)}")
@@ -111,11 +114,11 @@ class _Plot:
         return " ".join(f"{self.x(each.step)},{self.y(mean)}" for (each, _), mean in pairs)
 
 
-def _band(metrics: StepMetrics) -> tuple[float | None, float | None]:
+def _read_reward_band(metrics: StepMetrics) -> tuple[float | None, float | None]:
     return metrics.reward_low, metrics.reward_high
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _compute_ticks(low: float, high: float) -> list[float]:
     """Four to ten round values from `low` to `high`."""
     rough = (high - low) / 5
     unit = 10.0 ** floor(log10(rough))

@@ -7,10 +7,10 @@ from pydantic import ValidationError
 from assay.errors import TokenError
 from assay.types import Message, Sample, Trajectory
 
-Turns = Literal["all", "last"]
+DemonstratedTurns = Literal["all", "last"]
 
 
-def demonstrated(sample: Sample, *, turns: Turns = "all") -> Sample:
+def to_demonstration(sample: Sample, *, turns: DemonstratedTurns = "all") -> Sample:
     """The sample with its conversation as a trajectory; one that has a trajectory is returned.
 
     A row with `completion` demonstrates that after its prompt. Other conversations demonstrate
@@ -20,8 +20,8 @@ def demonstrated(sample: Sample, *, turns: Turns = "all") -> Sample:
         return sample
     completion = sample.input.get("completion")
     if completion is not None:
-        messages = [*sample.messages, *_messages(completion, sample)]
-        return _with(sample, sample.messages, messages)
+        messages = [*sample.messages, *_read_demonstrated_messages(completion, sample)]
+        return _build_demonstration(sample, sample.messages, messages)
     messages = sample.messages
     answers = [place for place, message in enumerate(messages) if message.role == "assistant"]
     if not answers or answers[-1] != len(messages) - 1:
@@ -31,15 +31,15 @@ def demonstrated(sample: Sample, *, turns: Turns = "all") -> Sample:
             hint="give messages that end with the assistant's, a `completion`, or a trajectory",
         )
     first = answers[0] if turns == "all" else answers[-1]
-    return _with(sample, messages[:first], messages)
+    return _build_demonstration(sample, messages[:first], messages)
 
 
-def _with(sample: Sample, prompt: list[Message], messages: list[Message]) -> Sample:
+def _build_demonstration(sample: Sample, prompt: list[Message], messages: list[Message]) -> Sample:
     trajectory = Trajectory(messages=list(messages))
     return sample.model_copy(update={"prompt": prompt, "trajectory": trajectory})
 
 
-def _messages(completion: Any, sample: Sample) -> list[Message]:
+def _read_demonstrated_messages(completion: Any, sample: Sample) -> list[Message]:
     if isinstance(completion, str):
         return [Message(role="assistant", content=completion)]
     try:

@@ -4,10 +4,10 @@ How a prompt is rounded depends, in the last bits, on what else is in its batch.
 repeatable to the bit only if the same calls always come together.
 """
 
-from assay.providers import FAREWELL, Answered, Batches, Engine, Job
+from assay.providers import EXIT_GROUP, BatchAnswer, BatchEngine, BatchQueue, Job
 
 
-class Lockstep(Batches):
+class Lockstep(BatchQueue):
     """The calls of a known number of rollouts, all in one event loop.
 
     A rollout whose environment is slow holds the others up.
@@ -17,7 +17,7 @@ class Lockstep(Batches):
         super().__init__()
         self._rollouts = 0
         self._held: list[Job] = []
-        self._engine: Engine | None = None
+        self._engine: BatchEngine | None = None
         self._max_batch = 1
         self._released = False
 
@@ -35,7 +35,7 @@ class Lockstep(Batches):
         self._released = True
         self._begin_if_complete()
 
-    async def answer(self, job: Job, engine: Engine, *, max_batch: int) -> Answered:
+    async def answer(self, job: Job, engine: BatchEngine, *, max_batch: int) -> BatchAnswer:
         """Wait for the completion, in a batch with the calls of all other rollouts."""
         self._engine, self._max_batch = engine, max_batch
         self._held.append(job)
@@ -59,4 +59,4 @@ class Lockstep(Batches):
             self._waiting += held
             busy, self._busy = self._busy, True
         if not busy:
-            FAREWELL.start(lambda: self._work(engine, max_batch))
+            EXIT_GROUP.start(lambda: self._work(engine, max_batch))

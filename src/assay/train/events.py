@@ -8,7 +8,7 @@ from .step_statistics import StepMetrics
 
 
 @dataclass(frozen=True)
-class Began:
+class TrainingStarted:
     """The model is loaded and the run recorded; the first step comes next."""
 
     run_id: str
@@ -19,7 +19,7 @@ class Began:
 
 
 @dataclass(frozen=True)
-class RolledOut:
+class RolloutFinished:
     """One more rollout of a step is recorded."""
 
     step: int
@@ -28,20 +28,20 @@ class RolledOut:
 
 
 @dataclass(frozen=True)
-class Stepped:
+class StepFinished:
     """A step is done."""
 
     metrics: StepMetrics
 
 
 @dataclass(frozen=True)
-class Saved:
+class CheckpointSaved:
     """A checkpoint was written."""
 
     step: int
     path: Path
 
 
-TrainingEvent = Began | RolledOut | Stepped | Saved
+TrainingEvent = TrainingStarted | RolloutFinished | StepFinished | CheckpointSaved
 TrainingWatch = Callable[[TrainingEvent], None]
 """Called from the event loop: it must be quick."""

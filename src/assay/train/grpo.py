@@ -20,26 +20,26 @@ from assay.runner import PrepareMessages
 from assay.scorers import ScoreFunction
 from assay.store import RunStatus, Store
 
-from .batches import trained_rollouts
-from .checkpoints import Checkpoints, Progressed, write_folder
+from .batches import select_trained_rollouts
+from .checkpoints import Checkpoints, TrainingProgress, write_folder
 from .curve import write_curve
 from .deterministic_batches import Lockstep
-from .events import Began, RolledOut, Saved, Stepped, TrainingEvent
+from .events import CheckpointSaved, RolloutFinished, StepFinished, TrainingEvent, TrainingStarted
 from .grpo_config import GRPOConfig
-from .grpo_plan import EnvironmentClass, Plan, planned
+from .grpo_plan import EnvironmentClass, GRPOPlan, plan_training
 from .metrics_file import MetricsFile, RecordedMetrics
-from .output_folder import Output
-from .packages import check_packages
-from .policy import Policy, seeded
-from .precision import load_dtype, warn_if_unchanged
+from .output_folder import OutputFolder
+from .packages import check_training_packages
+from .policy import Policy, fix_seed
+from .precision import choose_load_dtype, warn_if_unchanged
 from .recorded_run import begin_run
-from .rollout_collector import Collected, Collector, Interrupted, Recording
-from .rollout_settings import policy_endpoint
-from .step_statistics import StepMetrics, Update, step_metrics
+from .rollout_collector import Recording, RolloutCollector, StepInterrupted, StepRollouts
+from .rollout_settings import build_policy_endpoint
+from .step_statistics import StepMetrics, Update, compute_step_metrics
 from .training_session import TrainingSession
 from .trl_backend import TrlFollower, TrlLeader, TrlListener
 from .trl_learner import TrlStart
-from .trl_processes import check_alone
+from .trl_processes import check_single_process
 from .trl_trainer import check_trl
 
 
@@ -106,7 +106,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(training)
-    return _in_another_thread(training)
+    return _train_in_thread(training)
 
 
 async def grpo_train_async(  # noqa: PLR0913  # as above
@@ -123,36 +123,36 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     session = session or TrainingSession()
     if prepare_messages is not None:
         config = config.model_copy(update={"prepare_messages": prepare_messages})
-    check_packages()
+    check_training_packages()
     if config.backend == "local":
-        check_alone()
-    plan = planned(config, prompts, score_fn, environment_cls)
+        check_single_process()
+    plan = plan_training(config, prompts, score_fn, environment_cls)
     if config.backend == "trl" and not (await asyncio.to_thread(check_trl, config)).is_first:
-        return await _followed(plan, model)
-    output = Output(config.output)
+        return await _follow_leader(plan, model)
+    output = OutputFolder(config.output)
     output.check(resume=session.resume)
     if session.resume:
         _check_steps_left(output, config)
     with ExitStack() as stack:
-        stack.enter_context(seeded(config.seed))
+        stack.enter_context(fix_seed(config.seed))
         if model is None:
-            model = await asyncio.to_thread(_loaded, config)
+            model = await asyncio.to_thread(_load_policy_model, config)
         policy = await asyncio.to_thread(Policy, model, config)
         store = session.store
         if not isinstance(store, Store):
             store = stack.enter_context(Store.open(store))
-        stack.enter_context(output.claimed(resume=session.resume, take_over=session.take_over))
-        return await _Training(plan, session, output, policy, store).run()
+        stack.enter_context(output.claim(resume=session.resume, take_over=session.take_over))
+        return await _GRPOTraining(plan, session, output, policy, store).run()
 
 
-def _loaded(config: GRPOConfig) -> LocalModel:
+def _load_policy_model(config: GRPOConfig) -> LocalModel:
     # TRL moves it where accelerate wants it.
     device = "cpu" if config.backend == "trl" else config.device
-    dtype = load_dtype(config.dtype, frozen=config.lora is not None)
+    dtype = choose_load_dtype(config.dtype, frozen=config.lora is not None)
     return LocalModel.load(config.model_name, dtype=dtype, device=device)
 
 
-def _check_steps_left(output: Output, config: GRPOConfig) -> None:
+def _check_steps_left(output: OutputFolder, config: GRPOConfig) -> None:
     done = Checkpoints(output.checkpoints, keep=config.keep_checkpoints).steps()
     if done and done[-1] > config.num_steps:
         raise ConfigError(
@@ -162,11 +162,11 @@ def _check_steps_left(output: Output, config: GRPOConfig) -> None:
         )
 
 
-async def _followed(plan: Plan, model: LocalModel | None) -> GRPOResult:
+async def _follow_leader(plan: GRPOPlan, model: LocalModel | None) -> GRPOResult:
     """Learn along with the first of several processes, which rolls out and records."""
-    config, output = plan.config, Output(plan.config.output)
-    with seeded(config.seed):
-        local = await asyncio.to_thread(_loaded, config) if model is None else model
+    config, output = plan.config, OutputFolder(plan.config.output)
+    with fix_seed(config.seed):
+        local = await asyncio.to_thread(_load_policy_model, config) if model is None else model
         policy = await asyncio.to_thread(Policy, local, config)
         checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
         start, whole = await TrlFollower(config, policy, checkpoints).run()
@@ -184,7 +184,7 @@ async def _followed(plan: Plan, model: LocalModel | None) -> GRPOResult:
     )
 
 
-def _in_another_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
+def _train_in_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
     """Run it under a loop of its own, while the loop of this thread waits."""
     ended: list[GRPOResult | BaseException] = []
 
@@ -202,11 +202,16 @@ def _in_another_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
     return ended[0]
 
 
-class _Training:
+class _GRPOTraining:
     """One training from where it begins to where it ends."""
 
     def __init__(
-        self, plan: Plan, session: TrainingSession, output: Output, policy: Policy, store: Store
+        self,
+        plan: GRPOPlan,
+        session: TrainingSession,
+        output: OutputFolder,
+        policy: Policy,
+        store: Store,
     ) -> None:
         self._plan = plan
         self._config = plan.config
@@ -215,7 +220,7 @@ class _Training:
         self._policy = policy
         self._store = store
         self._checkpoints = Checkpoints(output.checkpoints, keep=plan.config.keep_checkpoints)
-        self._progressed = Progressed()
+        self._progressed = TrainingProgress()
         self._steps: list[StepMetrics] = []
         self._warned = False
         self._trl: TrlLeader | None = None
@@ -229,20 +234,20 @@ class _Training:
         self._metrics = RecordedMetrics(MetricsFile(self._output.metrics, StepMetrics), run)
         status: RunStatus = "failed"
         local = self._policy.local
-        client, batches = LocalClient(local, policy_endpoint(self._config)), local.batches
+        client, batches = LocalClient(local, build_policy_endpoint(self._config)), local.batches
         try:
             await asyncio.to_thread(self._restore)
-            self._tell(Began(run.id, self._progressed.step, self._config.num_steps))
+            self._notify(TrainingStarted(run.id, self._progressed.step, self._config.num_steps))
             resumed = self._session.resume
             done = run.done() if resumed else frozenset[str]()
             kept = run.kept_keys() if resumed else frozenset[str]()
             async with run.writer() as writer:
                 recording = Recording(run, writer, run.key_fingerprint, done, kept)
-                collector = self._collector(recording, client)
+                collector = self._build_collector(recording, client)
                 if self._trl is None:
-                    whole = await self._all_steps(collector)
+                    whole = await self._take_all_steps(collector)
                 else:
-                    whole = await self._on_trl(self._trl, run.id, collector)
+                    whole = await self._train_with_trl(self._trl, run.id, collector)
             await self._save()
             status = "completed" if whole else "interrupted"
         except asyncio.CancelledError:
@@ -254,18 +259,18 @@ class _Training:
             # A store that just broke cannot be told how the run ended; why it broke is on its way.
             with suppress(StoreError):
                 run.finish(status)
-        result = await asyncio.to_thread(self._result, run.id, whole)
+        result = await asyncio.to_thread(self._build_result, run.id, whole)
         if self._trl is not None:
-            await self._trl.let_go()
+            await self._trl.release_followers()
         return result
 
-    def _collector(self, recording: Recording, client: LocalClient) -> Collector:
+    def _build_collector(self, recording: Recording, client: LocalClient) -> RolloutCollector:
         plan, stop = self._plan, self._session.stop
         lockstep = None
         if plan.config.lockstep:
             lockstep = self._policy.local.batches = Lockstep()
             stop.listen(lockstep.release)
-        return Collector(
+        return RolloutCollector(
             config=plan.config,
             evaluation=plan.evaluation,
             order=plan.order,
@@ -273,7 +278,9 @@ class _Training:
             recording=recording,
             stop=stop,
             lockstep=lockstep,
-            watch=lambda done, of: self._tell(RolledOut(self._progressed.step + 1, done, of)),
+            watch=lambda done, of: self._notify(
+                RolloutFinished(self._progressed.step + 1, done, of)
+            ),
         )
 
     def _restore(self) -> None:
@@ -281,7 +288,7 @@ class _Training:
         steps = self._checkpoints.steps() if self._session.resume else []
         if steps and self._trl is not None:
             position = steps[-1] * self._config.prompts_per_step
-            self._progressed = Progressed(step=steps[-1], position=position)
+            self._progressed = TrainingProgress(step=steps[-1], position=position)
         elif steps:
             self._progressed, tensors = self._checkpoints.load(
                 steps[-1], device=self._policy.local.device
@@ -293,7 +300,7 @@ class _Training:
     def _set_version(self) -> None:
         self._policy.local.weight_version = f"step-{self._progressed.step}"
 
-    async def _all_steps(self, collector: Collector) -> bool:
+    async def _take_all_steps(self, collector: RolloutCollector) -> bool:
         """Whether all steps are done; not when the training was stopped."""
         while self._progressed.step < self._config.num_steps:
             if self._session.stop.requested:
@@ -301,21 +308,23 @@ class _Training:
             step = self._progressed.step + 1
             try:
                 collected = await collector.collect(step, self._progressed.position)
-            except Interrupted:
+            except StepInterrupted:
                 return False
-            metrics = await asyncio.to_thread(self._learned, step, collected)
-            await self._stepped(metrics, collected.position)
+            metrics = await asyncio.to_thread(self._learn, step, collected)
+            await self._record_step(metrics, collected.position)
             if step % self._config.checkpoint_every == 0:
                 await self._save()
         return True
 
-    async def _on_trl(self, trl: TrlLeader, run_id: str, collector: Collector) -> bool:
+    async def _train_with_trl(
+        self, trl: TrlLeader, run_id: str, collector: RolloutCollector
+    ) -> bool:
         """The same, taken by TRL."""
         start = TrlStart(run_id, self._store.where, self._progressed.step)
-        return await trl.run(start, collector, TrlListener(self._stepped, self._saved))
+        return await trl.run(start, collector, TrlListener(self._record_step, self._report_saved))
 
-    async def _stepped(self, metrics: StepMetrics, position: int) -> None:
-        self._progressed = Progressed(step=metrics.step, position=position)
+    async def _record_step(self, metrics: StepMetrics, position: int) -> None:
+        self._progressed = TrainingProgress(step=metrics.step, position=position)
         self._set_version()
         await asyncio.to_thread(self._metrics.append, metrics)
         self._steps.append(metrics)
@@ -323,33 +332,33 @@ class _Training:
             self._warned = warn_if_unchanged(
                 metrics.step, metrics.weights_changed, metrics.learning_rate
             )
-        self._tell(Stepped(metrics))
+        self._notify(StepFinished(metrics))
 
-    def _learned(self, step: int, collected: Collected) -> StepMetrics:
+    def _learn(self, step: int, collected: StepRollouts) -> StepMetrics:
         started = time.perf_counter()
         rate = self._config.learning_rate_at(step)
-        rollouts = trained_rollouts(collected.groups, self._config)
+        rollouts = select_trained_rollouts(collected.groups, self._config)
         # Without differences there is no gradient: a step would only follow its old momentum.
         teaches = any(rollout.advantage for rollout in rollouts) or self._config.beta > 0
         stats = self._policy.update(rollouts, learning_rate=rate) if rollouts and teaches else None
         update = Update(rollouts, stats, rate, time.perf_counter() - started)
-        return step_metrics(step, collected, update)
+        return compute_step_metrics(step, collected, update)
 
     async def _save(self) -> None:
         step = self._progressed.step
         if step and step not in self._checkpoints.steps():
             state = self._policy.weights.state()
             path = await asyncio.to_thread(self._checkpoints.save, self._progressed, state)
-            await self._saved(step, path)
+            await self._report_saved(step, path)
 
-    async def _saved(self, step: int, path: Path) -> None:
-        self._tell(Saved(step, path))
+    async def _report_saved(self, step: int, path: Path) -> None:
+        self._notify(CheckpointSaved(step, path))
 
-    def _tell(self, event: TrainingEvent) -> None:
+    def _notify(self, event: TrainingEvent) -> None:
         if self._session.watch is not None:
             self._session.watch(event)
 
-    def _result(self, run_id: str, whole: bool) -> GRPOResult:
+    def _build_result(self, run_id: str, whole: bool) -> GRPOResult:
         output = self._output
         if whole:
             write_folder(output.model, self._policy.weights.save_model)

@@ -11,9 +11,9 @@ from assay.runner import PrepareMessages
 from assay.types import Endpoint, stable_id
 
 from .lora import Lora
-from .rollout_settings import settings_of
-from .schedule import Schedule, scheduled_rate
-from .trl_settings import TrlSettings, unfit_for_trl
+from .rollout_settings import read_rollout_settings
+from .schedule import Schedule, compute_learning_rate
+from .trl_settings import TrlSettings, list_trl_conflicts
 
 LossType = Literal["grpo", "dr_grpo", "dapo"]
 Scaling = Literal["std", "mean"]
@@ -159,9 +159,11 @@ class GRPOConfig(BaseModel):
         if isinstance(data.get("stop"), str):
             data = {**data, "stop": (data["stop"],)}
         if (given := data.get("endpoint")) is None:
-            return _leave_cut_unweighted(data)
+            return _disable_importance_cap(data)
         endpoint = parse_model(given) if isinstance(given, str) else Endpoint.model_validate(given)
-        taken = _leave_cut_unweighted({**settings_of(endpoint), **data, "endpoint": endpoint})
+        taken = _disable_importance_cap(
+            {**read_rollout_settings(endpoint), **data, "endpoint": endpoint}
+        )
         if taken.get("temperature") == 0:
             raise ValueError(
                 "at temperature 0 all rollouts of a group are equal: set `temperature` above 0"
@@ -182,7 +184,7 @@ class GRPOConfig(BaseModel):
             raise ValueError(f"{self.warmup_steps} warm-up steps leave no step to decay in")
         if self.trl is not None and self.backend != "trl":
             raise ValueError(f"`trl` has no meaning with backend={self.backend!r}")
-        if self.backend == "trl" and (unfit := list(unfit_for_trl(self))):
+        if self.backend == "trl" and (unfit := list(list_trl_conflicts(self))):
             raise ValueError("TRL cannot do this: " + "; ".join(unfit))
         return self
 
@@ -196,7 +198,7 @@ class GRPOConfig(BaseModel):
 
     def learning_rate_at(self, step: int) -> float:
         """The rate of a step; steps count from 1."""
-        return scheduled_rate(
+        return compute_learning_rate(
             step,
             of=self.num_steps,
             highest=self.learning_rate,
@@ -221,7 +223,7 @@ class GRPOConfig(BaseModel):
         return stable_id(self.describe())
 
 
-def _leave_cut_unweighted(data: dict[str, Any]) -> dict[str, Any]:
+def _disable_importance_cap(data: dict[str, Any]) -> dict[str, Any]:
     """Logprobs of a cut distribution make no weights: without a word about them there are none."""
     is_cut = data.get("top_k", 0) != 0 or data.get("top_p", 1) != 1
     return {"importance_cap": None, **data} if is_cut else data

@@ -12,7 +12,7 @@ from assay.errors import ConfigError
 from assay.runner import (
     EnvironmentFactory,
     EvalConfig,
-    Unprepared,
+    PreparationFailed,
     digest_messages,
     prepare_messages,
 )
@@ -21,16 +21,16 @@ from assay.types import Sample
 
 from .grpo_config import GRPOConfig
 from .prompt_order import PromptOrder, fingerprint_prompts
-from .rollout_settings import policy_endpoint
+from .rollout_settings import build_policy_endpoint
 
 EnvironmentClass = Callable[[], Environment] | Callable[[Sample], Environment] | str
 """Makes a fresh environment, from nothing or from the sample; a name such as `basic` will do."""
 
-_WHERE = "grpo_train()"
+_GRPO_WHERE = "grpo_train()"
 
 
 @dataclass(frozen=True)
-class Plan:
+class GRPOPlan:
     """What is trained on what."""
 
     config: GRPOConfig
@@ -52,39 +52,39 @@ class Plan:
         }
 
 
-def planned(
+def plan_training(
     config: GRPOConfig,
     prompts: Source | SampleStream,
     score_fn: ScoreFunction | None,
     environment_cls: EnvironmentClass | None,
-) -> Plan:
+) -> GRPOPlan:
     """Read all prompts and fit the parts together. Raises `ConfigError` for what cannot work."""
     stream = prompts if isinstance(prompts, SampleStream) else load_samples(prompts)
     samples = list(stream)
     if not samples:
-        raise ConfigError("there are no prompts", where=_WHERE)
+        raise ConfigError("there are no prompts", where=_GRPO_WHERE)
     evaluation = EvalConfig(
-        endpoint=policy_endpoint(config),
+        endpoint=build_policy_endpoint(config),
         score_fn=score_fn,
         prepare_messages=config.prepare_messages,
-        environment_factory=environment_factory(environment_cls),
+        environment_factory=build_environment_factory(environment_cls),
         name=config.name,
         limits=config.limits,
         concurrency=config.concurrency,
         sample_timeout_s=config.rollout_timeout_s,
         seed=config.seed,
     )
-    return Plan(
+    return GRPOPlan(
         config=config,
         evaluation=evaluation,
         order=PromptOrder(samples, config.seed),
         dataset=stream.name,
-        dataset_fingerprint=fingerprint_prompts(samples, _sent(evaluation)),
+        dataset_fingerprint=fingerprint_prompts(samples, _build_message_digest(evaluation)),
         skipped=stream.skipped,
     )
 
 
-def _sent(evaluation: EvalConfig) -> Callable[[Sample], str | None]:
+def _build_message_digest(evaluation: EvalConfig) -> Callable[[Sample], str | None]:
     """Tells the messages that the model is sent of a prompt, where they are not the prompt's."""
 
     def digest(sample: Sample) -> str | None:
@@ -92,21 +92,23 @@ def _sent(evaluation: EvalConfig) -> Callable[[Sample], str | None]:
             return None
         try:
             return digest_messages(prepare_messages(evaluation, sample.model_copy(deep=True)))
-        except Unprepared:
+        except PreparationFailed:
             return None  # a failure of the rollout, which is attributed there
 
     return digest
 
 
-def environment_factory(
+def build_environment_factory(
     environment_cls: EnvironmentClass | None,
 ) -> EnvironmentFactory | str | None:
     """The class or function as an evaluation takes it: called with the sample."""
     if environment_cls is None or isinstance(environment_cls, str):
         return environment_cls
     if not callable(environment_cls):
-        raise ConfigError(f"environment_cls={environment_cls!r} cannot be called", where=_WHERE)
-    if not _callable_with(environment_cls):
+        raise ConfigError(
+            f"environment_cls={environment_cls!r} cannot be called", where=_GRPO_WHERE
+        )
+    if not _accepts_arguments(environment_cls):
         return environment_cls  # type: ignore[return-value]  # EvalConfig checks what it takes
     made: Callable[[], Environment] = environment_cls  # type: ignore[assignment]  # just tried
 
@@ -119,7 +121,7 @@ def environment_factory(
     return factory
 
 
-def _callable_with(function: Callable[..., object], *arguments: object) -> bool:
+def _accepts_arguments(function: Callable[..., object], *arguments: object) -> bool:
     try:
         inspect.signature(function).bind(*arguments)
     except ValueError:

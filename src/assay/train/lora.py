@@ -18,7 +18,7 @@ class Lora(BaseModel):
     """Names of the layers that get them. None: every linear layer but the last."""
 
 
-def with_lora(model: Any, lora: Lora) -> Any:
+def add_lora(model: Any, lora: Lora) -> Any:
     """The model with matrices to train beside its own weights, which stay as they are."""
     try:
         import peft

@@ -31,7 +31,7 @@ class TokenTerms:
 
     advantages_N: "Tensor"
     scale_N: "Tensor"
-    """Each token's share in the loss of the whole step; see `token_scale`."""
+    """Each token's share in the loss of the whole step; see `compute_token_scale`."""
 
     rollout_N: "Tensor"
     """Which rollout each token belongs to, counted from 0."""
@@ -48,7 +48,7 @@ class StepSize:
     length_constant: int
 
 
-def token_scale(loss_type: LossType, rollout_tokens: int, step: StepSize) -> float:
+def compute_token_scale(loss_type: LossType, rollout_tokens: int, step: StepSize) -> float:
     """The factor of one token's loss, for a rollout that sampled `rollout_tokens` of them.
 
     The factors do not depend on how a step is cut into passes: gradients just add up.
@@ -60,24 +60,24 @@ def token_scale(loss_type: LossType, rollout_tokens: int, step: StepSize) -> flo
     return 1 / step.tokens
 
 
-def grpo_loss(terms: TokenTerms, config: GRPOConfig) -> "tuple[Tensor, LossSums]":
+def compute_grpo_loss(terms: TokenTerms, config: GRPOConfig) -> "tuple[Tensor, LossSums]":
     """The part of the step's loss that these tokens are, and what is to be known about it."""
-    ratio_N = policy_ratio(terms, config.importance_level)
-    gain_N = clipped_gain(
+    ratio_N = compute_policy_ratio(terms, config.importance_level)
+    gain_N = compute_clipped_gain(
         ratio_N, terms.advantages_N, low=1 - config.clip_low, high=1 + config.clip_high
     )
-    weight_N = importance_weight(terms, cap=config.importance_cap)
+    weight_N = compute_importance_weight(terms, cap=config.importance_cap)
     loss_N = -gain_N * weight_N
     kl_N = None
     if terms.reference_N is not None:
-        kl_N = divergence(terms.logprobs_N, terms.reference_N)
+        kl_N = compute_divergence(terms.logprobs_N, terms.reference_N)
         if config.beta > 0:
             loss_N = loss_N + config.beta * kl_N
     loss = (loss_N * terms.scale_N).sum()
-    return loss, _sums(terms, config, ratio_N, weight_N, kl_N)
+    return loss, _compute_loss_sums(terms, config, ratio_N, weight_N, kl_N)
 
 
-def policy_ratio(terms: TokenTerms, level: Literal["token", "sequence"]) -> "Tensor":
+def compute_policy_ratio(terms: TokenTerms, level: Literal["token", "sequence"]) -> "Tensor":
     """How much likelier the policy makes each token than it did; over its rollout with `sequence`.
 
     That of a rollout is the geometric mean of its tokens' ratios, all its parts together.
@@ -90,12 +90,14 @@ def policy_ratio(terms: TokenTerms, level: Literal["token", "sequence"]) -> "Ten
     return (sum_R / count_R)[terms.rollout_N].exp()
 
 
-def clipped_gain(ratio_N: "Tensor", advantages_N: "Tensor", *, low: float, high: float) -> "Tensor":
+def compute_clipped_gain(
+    ratio_N: "Tensor", advantages_N: "Tensor", *, low: float, high: float
+) -> "Tensor":
     """The pessimistic one of two gains: beyond the bounds there is nothing more to be had."""
     return (ratio_N * advantages_N).minimum(ratio_N.clamp(low, high) * advantages_N)
 
 
-def importance_weight(terms: TokenTerms, *, cap: float | None) -> "Tensor":
+def compute_importance_weight(terms: TokenTerms, *, cap: float | None) -> "Tensor":
     """Corrects for an engine that samples a little differently from what is trained.
 
     1.0 without a cap, and for tokens without a recorded logprob. Has no gradient.
@@ -107,7 +109,7 @@ def importance_weight(terms: TokenTerms, *, cap: float | None) -> "Tensor":
     return log_N.exp().clamp(max=cap).detach()
 
 
-def divergence(logprobs_N: "Tensor", reference_N: "Tensor") -> "Tensor":
+def compute_divergence(logprobs_N: "Tensor", reference_N: "Tensor") -> "Tensor":
     """An estimate of the divergence from the reference: unbiased, never negative, 0 if equal."""
     log_N = reference_N - logprobs_N
     return log_N.exp() - log_N - 1
@@ -139,7 +141,7 @@ class LossSums:
         )
 
 
-def _sums(
+def _compute_loss_sums(
     terms: TokenTerms,
     config: GRPOConfig,
     ratio_N: "Tensor",

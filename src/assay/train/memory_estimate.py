@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from assay.providers import MAX_BATCH, SMALL
+from assay.providers import MAX_BATCH, SMALL_MODEL_PARAMETERS
 
 from .grpo_config import GRPOConfig
 
@@ -16,7 +16,7 @@ _SCRATCH = 40
 """Bytes for each logit while sampling: sorted, added up and compared in double precision."""
 
 
-def logits_per_pass(limit: int, vocabulary: int) -> int:
+def compute_logits_per_pass(limit: int, vocabulary: int) -> int:
     """How many tokens may have logits in a pass whose logits take `limit` bytes at most."""
     return max(1, limit // (vocabulary * _FLOAT32 * _LOGITS_AT_ONCE))
 
@@ -74,9 +74,9 @@ def estimate_memory(
     and a gated MLP; others differ in their activations.
     """
     text = model_config.get_text_config()
-    parameters, added = _parameters(model_config, config)
+    parameters, added = _count_parameters(model_config, config)
     tokens = prompt_tokens + config.max_tokens
-    rows = _rows(config, tokens, text.vocab_size)
+    rows = _count_rollouts_per_pass(config, tokens, text.vocab_size)
     half = config.dtype == "bfloat16"
     trained = parameters if config.lora is None else added
     weights = trained * _FLOAT32 + (parameters * 2 if half else 0)
@@ -86,12 +86,12 @@ def estimate_memory(
         weights += parameters * _FLOAT32
     batch = min(config.rollouts_per_step, config.concurrency, MAX_BATCH)
     heads = text.num_key_value_heads or text.num_attention_heads
-    keys_and_values = 2 * heads * _head_dim(text) * text.num_hidden_layers * _FLOAT32
+    keys_and_values = 2 * heads * _read_head_dim(text) * text.num_hidden_layers * _FLOAT32
     return MemoryEstimate(
         weights=weights,
         gradients=trained * _FLOAT32,
         optimizer=trained * _FLOAT32 * 2,
-        activations=rows * tokens * _activations(text, config, parameters),
+        activations=rows * tokens * _estimate_activations(text, config, parameters),
         logits=rows * (config.max_tokens + 1) * text.vocab_size * _FLOAT32 * _LOGITS_AT_ONCE,
         cache=batch * tokens * keys_and_values,
         sampling=batch * text.vocab_size * _SCRATCH,
@@ -99,34 +99,36 @@ def estimate_memory(
     )
 
 
-def _rows(config: GRPOConfig, tokens: int, vocabulary: int) -> int:
+def _count_rollouts_per_pass(config: GRPOConfig, tokens: int, vocabulary: int) -> int:
     """Rollouts in one pass: at least one, however long it is."""
-    by_logits = logits_per_pass(config.micro_batch_bytes, vocabulary) // (config.max_tokens + 1)
+    by_logits = compute_logits_per_pass(config.micro_batch_bytes, vocabulary) // (
+        config.max_tokens + 1
+    )
     by_tokens = config.micro_batch_tokens // tokens
     return max(1, min(config.rollouts_per_step, by_tokens, by_logits))
 
 
-def _activations(text: Any, config: GRPOConfig, parameters: int) -> int:
+def _estimate_activations(text: Any, config: GRPOConfig, parameters: int) -> int:
     """Bytes that a pass remembers for each token."""
-    hidden, queries = text.hidden_size, text.num_attention_heads * _head_dim(text)
-    keys = (text.num_key_value_heads or text.num_attention_heads) * _head_dim(text)
+    hidden, queries = text.hidden_size, text.num_attention_heads * _read_head_dim(text)
+    keys = (text.num_key_value_heads or text.num_attention_heads) * _read_head_dim(text)
     # Norms and residuals; queries and keys before and after norm and rotation; the MLP.
     layer: int = 10 * hidden + 6 * queries + 6 * keys + 5 * text.intermediate_size
     recomputes = config.gradient_checkpointing
     if recomputes is None:
-        recomputes = parameters >= SMALL
+        recomputes = parameters >= SMALL_MODEL_PARAMETERS
     layers: int = text.num_hidden_layers
     # Computed again, one layer is remembered at a time, beside the inputs of all.
     floats = layers * hidden + layer if recomputes else layers * layer
     return int(floats) * _FLOAT32
 
 
-def _head_dim(text: Any) -> int:
+def _read_head_dim(text: Any) -> int:
     given = getattr(text, "head_dim", None)
     return int(given or text.hidden_size // text.num_attention_heads)
 
 
-def _parameters(model_config: Any, config: GRPOConfig) -> tuple[int, int]:
+def _count_parameters(model_config: Any, config: GRPOConfig) -> tuple[int, int]:
     """How many weights a model has, and how many `lora` adds to its linear layers."""
     import torch
     from transformers import AutoModelForCausalLM

@@ -13,7 +13,7 @@ from assay.store import Run
 from .output_folder import replace_text
 
 
-class Step(Protocol):
+class StepModel(Protocol):
     """The numbers of a step, as a pydantic model."""
 
     @property
@@ -25,17 +25,17 @@ class Step(Protocol):
     def model_validate(cls, obj: object) -> Self: ...
 
 
-T = TypeVar("T", bound=Step)
+StepT = TypeVar("StepT", bound=StepModel)
 
 
-class MetricsFile(Generic[T]):
+class MetricsFile(Generic[StepT]):
     """One line for each step. A line is whole or not there."""
 
-    def __init__(self, path: Path, kind: type[T]) -> None:
+    def __init__(self, path: Path, kind: type[StepT]) -> None:
         self.path = path
         self._kind = kind
 
-    def append(self, metrics: T) -> None:
+    def append(self, metrics: StepT) -> None:
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(metrics.model_dump_json() + "\n")
@@ -46,27 +46,27 @@ class MetricsFile(Generic[T]):
                 hint="make the folder writable or make room, and resume",
             ) from None
 
-    def read(self) -> list[T]:
+    def read(self) -> list[StepT]:
         """All steps. A last line that a killed process left half-written does not count."""
         if not self.path.exists():
             return []
         lines = self.path.read_text("utf-8").split("\n")[:-1]
         return [
-            self.parsed(line, where=f"{self.path}:{number}")
+            self.parse_metrics(line, where=f"{self.path}:{number}")
             for number, line in enumerate(lines, start=1)
         ]
 
-    def keep_until(self, step: int) -> list[T]:
+    def keep_until(self, step: int) -> list[StepT]:
         """Forget the steps after `step`, which are about to be done again."""
         kept = [metrics for metrics in self.read() if metrics.step <= step]
         self.replace(kept)
         return kept
 
-    def replace(self, steps: Sequence[T]) -> None:
+    def replace(self, steps: Sequence[StepT]) -> None:
         """Have these steps and no others."""
         replace_text(self.path, "".join(each.model_dump_json() + "\n" for each in steps))
 
-    def parsed(self, text: str, *, where: str) -> T:
+    def parse_metrics(self, text: str, *, where: str) -> StepT:
         """The metrics that a text says. Raises `TrainingError` when it says something else."""
         try:
             return self._kind.model_validate(json.loads(text))
@@ -78,39 +78,40 @@ class MetricsFile(Generic[T]):
             ) from None
 
 
-class RecordedMetrics(Generic[T]):
+class RecordedMetrics(Generic[StepT]):
     """The steps of a training in its file and in its recorded run, which say the same."""
 
-    def __init__(self, file: MetricsFile[T], run: Run) -> None:
+    def __init__(self, file: MetricsFile[StepT], run: Run) -> None:
         self._file = file
         self._run = run
 
-    def append(self, metrics: T) -> None:
+    def append(self, metrics: StepT) -> None:
         # The store first: where it refuses, the file does not tell of a step that is not recorded.
-        self._run.record_step(metrics.step, _plain(metrics))
+        self._run.record_step(metrics.step, _to_plain_metrics(metrics))
         self._file.append(metrics)
 
-    def keep_until(self, step: int) -> list[T]:
+    def keep_until(self, step: int) -> list[StepT]:
         """Forget the steps after `step`. What one of the two does not have, the other gives it."""
         written = {each.step: each for each in self._file.read() if each.step <= step}
         recorded = {row.step: row.metrics for row in self._run.steps() if row.step <= step}
         lost = {
-            number: self._recorded(number, recorded[number]) for number in recorded.keys() - written
+            number: self._parse_recorded(number, recorded[number])
+            for number in recorded.keys() - written
         }
         self._run.forget_steps(after=step)
         for number, metrics in written.items():
-            if recorded.get(number) != _plain(metrics):
-                self._run.record_step(number, _plain(metrics))
+            if recorded.get(number) != _to_plain_metrics(metrics):
+                self._run.record_step(number, _to_plain_metrics(metrics))
         kept = [each for _, each in sorted((written | lost).items())]
         self._file.replace(kept)
         return kept
 
-    def _recorded(self, number: int, metrics: dict[str, Any]) -> T:
+    def _parse_recorded(self, number: int, metrics: dict[str, Any]) -> StepT:
         where = f"run {self._run.id!r}, step {number}"
-        return self._file.parsed(json.dumps(metrics), where=where)
+        return self._file.parse_metrics(json.dumps(metrics), where=where)
 
 
-def _plain(metrics: Step) -> dict[str, Any]:
+def _to_plain_metrics(metrics: StepModel) -> dict[str, Any]:
     """As the line of the file says it: what is not finite is None."""
     found: dict[str, Any] = json.loads(metrics.model_dump_json())
     return found

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 
 from assay.errors import ConfigError, TrainingError
 
-T = TypeVar("T", bound=BaseModel)
+StartT = TypeVar("StartT", bound=BaseModel)
 
 
-class Output:
+class OutputFolder:
     """A folder that belongs to one training."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class Output:
                 where=where,
                 hint="resume it, or choose another output folder",
             )
-        if not resume and (in_the_way := self._in_the_way()):
+        if not resume and (in_the_way := self._find_foreign_files()):
             raise ConfigError(
                 f"{', '.join(in_the_way)}: not of a training, and would be written over",
                 where=where,
@@ -50,23 +50,23 @@ class Output:
             )
         _check_writable(self.folder)
 
-    def _in_the_way(self) -> list[str]:
+    def _find_foreign_files(self) -> list[str]:
         ours = (self.metrics, self.checkpoints, self.model, self.curve)
         return [path.name for path in ours if path.exists()]
 
     @contextmanager
-    def claimed(self, *, resume: bool, take_over: bool = False) -> Iterator[None]:
+    def claim(self, *, resume: bool, take_over: bool = False) -> Iterator[None]:
         """Keep other trainings out of the folder, for as long as this process lives at most.
 
         Raises `ConfigError` that says which process has it, unless its training is to be taken
         over, and for what `check` refuses.
         """
-        with self._opened_lock() as file:
-            if _lock(file):
-                _sign(file)
+        with self._open_lock() as file:
+            if _try_lock(file):
+                _write_lock_owner(file)
             elif not (resume and take_over):
                 raise ConfigError(
-                    f"{_signed(file)} is training here",
+                    f"{_read_lock_owner(file)} is training here",
                     where=str(self.folder),
                     hint="wait for it or end it, or choose another output folder",
                 )
@@ -77,26 +77,26 @@ class Output:
             finally:
                 _unlock(file)
 
-    def _opened_lock(self) -> FileIO:
+    def _open_lock(self) -> FileIO:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             return self._lock.open("ab+", buffering=0)
         except OSError as error:
-            raise _unwritable(self.folder, error) from None
+            raise _make_write_error(self.folder, error) from None
 
     def make(self) -> None:
         """Make the folder, unless it is there."""
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unwritable(self.folder, error) from None
+            raise _make_write_error(self.folder, error) from None
 
     def begin(self, begun: BaseModel) -> None:
         """Say what the training began with: from now on the folder belongs to it."""
         self.make()
         replace_text(self._begun, begun.model_dump_json() + "\n")
 
-    def begun(self, kind: type[T]) -> T:
+    def begun(self, kind: type[StartT]) -> StartT:
         """What was said when the training began."""
         try:
             return kind.model_validate(json.loads(self._begun.read_bytes()))
@@ -113,7 +113,7 @@ def replace_text(path: Path, text: str) -> None:
     os.replace(beside, path)
 
 
-def _lock(file: FileIO) -> bool:
+def _try_lock(file: FileIO) -> bool:
     """Whether no other process has the lock. The system lifts it when a process ends, however."""
     try:
         import fcntl
@@ -134,14 +134,14 @@ def _unlock(file: FileIO) -> None:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _sign(file: FileIO) -> None:
+def _write_lock_owner(file: FileIO) -> None:
     # A disk that is full is told of where something must be written.
     with suppress(OSError):
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
 
 
-def _signed(file: FileIO) -> str:
+def _read_lock_owner(file: FileIO) -> str:
     """Which process has the lock of a file, unless it had no time yet to say so."""
     file.seek(0)
     return file.read(200).decode("utf-8", "replace") or "another process"
@@ -154,8 +154,8 @@ def _check_writable(folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=nearest):
             pass
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise _make_write_error(folder, error) from None
 
 
-def _unwritable(folder: Path, error: OSError) -> ConfigError:
+def _make_write_error(folder: Path, error: OSError) -> ConfigError:
     return ConfigError(f"cannot be written: {error.strerror}", where=str(folder))

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from assay.errors import MissingExtra
 
 
-def check_packages() -> None:
+def check_training_packages() -> None:
     """Raise `MissingExtra` when one is not there. Imports none of them."""
     for package in ("torch", "transformers", "jinja2"):
         if find_spec(package) is None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from assay.providers import LocalModel
 
-from .batches import MicroBatch, TrainedRollout, micro_batch, packed, step_size
-from .checkpoints import weights_digest
+from .batches import MicroBatch, TrainedRollout, build_micro_batch, compute_step_size, pack_rollouts
+from .checkpoints import digest_weights
 from .grpo_config import GRPOConfig
-from .losses import LossSums, TokenTerms, grpo_loss
-from .memory_estimate import logits_per_pass
-from .precision import compute_in, hold_in_float32
-from .recomputation import recomputing, should_recompute
-from .shared_prompts import logits_after
+from .losses import LossSums, TokenTerms, compute_grpo_loss
+from .memory_estimate import compute_logits_per_pass
+from .precision import cast_to_float32, set_compute_dtype
+from .recomputation import recompute_layers, should_recompute
+from .shared_prompts import compute_logits_after
 from .trained_weights import TrainedWeights
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Policy:
         self.local = local
         self._config = config
         if config.lora is None:
-            hold_in_float32(local)
-        compute_in(local, config.dtype)
+            cast_to_float32(local)
+        set_compute_dtype(local, config.dtype)
         self.reference: Any = None
         """The model as it was before training, where a copy of it is needed."""
 
@@ -68,12 +68,13 @@ class Policy:
     def update(self, rollouts: Sequence[TrainedRollout], *, learning_rate: float) -> UpdateStats:
         """Learn from a step's rollouts. Raises `TrainingError` instead of a step into NaN."""
         with ExitStack() as stack:
-            stack.enter_context(self.local.limited_threads())
-            passes = self._passes(rollouts)
+            stack.enter_context(self.local.limit_threads())
+            passes = self._build_passes(rollouts)
             if self._recomputes:
-                stack.enter_context(recomputing(self.local.model))
+                stack.enter_context(recompute_layers(self.local.model))
             stats = [
-                self._updated(passes, learning_rate) for _ in range(self._config.updates_per_step)
+                self._update_once(passes, learning_rate)
+                for _ in range(self._config.updates_per_step)
             ]
         return UpdateStats(
             loss=stats[0].loss,
@@ -83,51 +84,54 @@ class Policy:
             changed=max((each.changed for each in stats if each.changed is not None), default=None),
         )
 
-    def initial_digest(self) -> str | None:
+    def digest_initial_weights(self) -> str | None:
         """Tells the weights that training begins with apart from others.
 
         None where a checkpoint holds all there is to know: neither a reference nor frozen weights.
         """
         if self._config.lora is None and not self._config.needs_reference:
             return None
-        return weights_digest(dict(self.local.model.named_parameters()))
+        return digest_weights(dict(self.local.model.named_parameters()))
 
-    def _passes(self, rollouts: Sequence[TrainedRollout]) -> "list[_Pass]":
+    def _build_passes(self, rollouts: Sequence[TrainedRollout]) -> "list[_Pass]":
         """The tensors of a step, with what the weights say of them before they change."""
         config, device = self._config, self.local.device
-        size = step_size(rollouts, config)
+        size = compute_step_size(rollouts, config)
         vocabulary = self.local.model.get_input_embeddings().num_embeddings
-        most = logits_per_pass(config.micro_batch_bytes, vocabulary)
+        most = compute_logits_per_pass(config.micro_batch_bytes, vocabulary)
         batches = [
-            micro_batch(some, size, config, device=device)
-            for some in packed(rollouts, config.micro_batch_tokens, most)
+            build_micro_batch(some, size, config, device=device)
+            for some in pack_rollouts(rollouts, config.micro_batch_tokens, most)
         ]
         if self._recomputes:
             # A layer that is computed again cannot add to the keys and values of a shared prompt.
             batches = [replace(batch, shared=None) for batch in batches]
-        return [_Pass(batch, self._old(batch), self._referred(batch)) for batch in batches]
+        return [
+            _Pass(batch, self._compute_old_logprobs(batch), self._compute_reference_logprobs(batch))
+            for batch in batches
+        ]
 
-    def _old(self, batch: MicroBatch) -> "Tensor | None":
+    def _compute_old_logprobs(self, batch: MicroBatch) -> "Tensor | None":
         """None when the first update is the only one: there, the policy is still the old one."""
         if self._config.updates_per_step == 1:
             return None
-        return self._frozen_logprobs(self.local.model, batch)
+        return self._compute_frozen_logprobs(self.local.model, batch)
 
-    def _referred(self, batch: MicroBatch) -> "Tensor | None":
+    def _compute_reference_logprobs(self, batch: MicroBatch) -> "Tensor | None":
         if not self._config.needs_reference:
             return None
         if self.reference is not None:
-            return self._frozen_logprobs(self.reference, batch)
+            return self._compute_frozen_logprobs(self.reference, batch)
         with self.local.model.disable_adapter():
-            return self._frozen_logprobs(self.local.model, batch)
+            return self._compute_frozen_logprobs(self.local.model, batch)
 
-    def _frozen_logprobs(self, model: Any, batch: MicroBatch) -> "Tensor":
+    def _compute_frozen_logprobs(self, model: Any, batch: MicroBatch) -> "Tensor":
         import torch
 
-        with torch.no_grad(), self.local.computing():
-            return token_logprobs(model, batch, self._config.temperature)[0]
+        with torch.no_grad(), self.local.autocast():
+            return compute_token_logprobs(model, batch, self._config.temperature)[0]
 
-    def _updated(self, passes: "Sequence[_Pass]", learning_rate: float) -> UpdateStats:
+    def _update_once(self, passes: "Sequence[_Pass]", learning_rate: float) -> UpdateStats:
         loss = entropy = 0.0
         sums: list[LossSums] = []
         self.weights.zero_grad()
@@ -143,8 +147,8 @@ class Policy:
 
     def _backward(self, each: "_Pass") -> tuple[float, float, LossSums]:
         batch = each.batch
-        with self.local.computing():
-            logprobs_N, entropy_N = token_logprobs(
+        with self.local.autocast():
+            logprobs_N, entropy_N = compute_token_logprobs(
                 self.local.model, batch, self._config.temperature
             )
         terms = TokenTerms(
@@ -157,7 +161,7 @@ class Policy:
             rollout_N=batch.rollout_N,
             rollouts=batch.rollouts,
         )
-        loss, sums = grpo_loss(terms, self._config)
+        loss, sums = compute_grpo_loss(terms, self._config)
         loss.backward()
         return float(loss.detach()), float(entropy_N.sum()), sums
 
@@ -169,18 +173,20 @@ class _Pass:
     reference_N: "Tensor | None"
 
 
-def token_logprobs(model: Any, batch: MicroBatch, temperature: float) -> "tuple[Tensor, Tensor]":
+def compute_token_logprobs(
+    model: Any, batch: MicroBatch, temperature: float
+) -> "tuple[Tensor, Tensor]":
     """The logprob of each trained token and the entropy it was drawn with, in fp32."""
-    all_N = (_trained_logits(model, batch).float() / temperature).log_softmax(-1)
+    all_N = (_compute_trained_logits(model, batch).float() / temperature).log_softmax(-1)
     target_N = batch.ids_RT[batch.row_N, batch.place_N]
     known = all_N.detach()
     return all_N.gather(-1, target_N[:, None])[:, 0], -(known.exp() * known).sum(-1)
 
 
-def _trained_logits(model: Any, batch: MicroBatch) -> "Tensor":
+def _compute_trained_logits(model: Any, batch: MicroBatch) -> "Tensor":
     """Those that predict each trained token: they stand one place before it."""
     before_N, shared = batch.place_N - 1, batch.shared
-    if shared is not None and (logits_RT := logits_after(model, shared)) is not None:
+    if shared is not None and (logits_RT := compute_logits_after(model, shared)) is not None:
         return logits_RT[batch.row_N, before_N - shared.start_R[batch.row_N]]
     # No attention mask: padding stands on the right, where no token of a causal model looks.
     # The last tokens predict nothing, and most prompts need no logits.
@@ -192,7 +198,7 @@ def _trained_logits(model: Any, batch: MicroBatch) -> "Tensor":
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def fix_seed(seed: int) -> Iterator[None]:
     """Inside of it torch draws from `seed`; outside, it goes on as if nothing had been."""
     import torch
 

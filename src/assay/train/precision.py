@@ -14,10 +14,10 @@ from assay.providers import LocalModel, prepare_half_precision
 if TYPE_CHECKING:
     from torch import Tensor
 
-FEW = 0.05
+MIN_CHANGED_SHARE = 0.05
 """An update that changes a smaller share of the weights than this teaches next to nothing."""
 
-_SAMPLED = 4096
+_SAMPLED_WEIGHTS = 4096
 """Weights of each tensor that are looked at."""
 
 
@@ -25,12 +25,12 @@ class WeightsUnchanged(UserWarning):
     """An update was too small to change the weights."""
 
 
-def load_dtype(dtype: Literal["float32", "bfloat16"], *, frozen: bool) -> str:
+def choose_load_dtype(dtype: Literal["float32", "bfloat16"], *, frozen: bool) -> str:
     """What weights are loaded in: frozen ones in what is computed, those that learn in float32."""
     return dtype if frozen else "float32"
 
 
-def compute_in(local: LocalModel, dtype: Literal["float32", "bfloat16"]) -> None:
+def set_compute_dtype(local: LocalModel, dtype: Literal["float32", "bfloat16"]) -> None:
     """Let a model compute in bfloat16 where that is asked for and its weights are more exact."""
     import torch
 
@@ -39,7 +39,7 @@ def compute_in(local: LocalModel, dtype: Literal["float32", "bfloat16"]) -> None
         local.compute_dtype = torch.bfloat16
 
 
-def hold_in_float32(local: LocalModel) -> None:
+def cast_to_float32(local: LocalModel) -> None:
     """Keep all weights in float32, and go on computing in what they were loaded in."""
     import torch
 
@@ -49,7 +49,7 @@ def hold_in_float32(local: LocalModel) -> None:
         local.model.float()
 
 
-def hold_in_compute_dtype(local: LocalModel) -> None:
+def cast_to_compute_dtype(local: LocalModel) -> None:
     """Round the weights to what is computed in: it takes less memory, once nothing is learned."""
     if local.compute_dtype is not None:
         local.model.to(local.compute_dtype)
@@ -63,12 +63,12 @@ class ChangeProbe:
     """
 
     def __init__(self, weights: Iterable["Tensor"]) -> None:
-        self._weights = [(each, ceil(each.numel() / _SAMPLED)) for each in weights]
+        self._weights = [(each, ceil(each.numel() / _SAMPLED_WEIGHTS)) for each in weights]
         self._before: Tensor | None = None
 
     def take(self) -> None:
         """Remember the weights before an update."""
-        self._before = self._sampled([weight.detach() for weight, _ in self._weights])
+        self._before = self._sample_tensors([weight.detach() for weight, _ in self._weights])
 
     def share(self) -> float | None:
         """The share that changed since; None where no weight has a gradient."""
@@ -76,16 +76,16 @@ class ChangeProbe:
 
         if self._before is None:
             return None
-        now = self._sampled([weight.detach() for weight, _ in self._weights])
+        now = self._sample_tensors([weight.detach() for weight, _ in self._weights])
         slopes = [
             torch.zeros_like(weight) if weight.grad is None else weight.grad
             for weight, _ in self._weights
         ]
-        taught = self._sampled(slopes) != 0
+        taught = self._sample_tensors(slopes) != 0
         count = int(taught.sum())
         return float(((now != self._before) & taught).sum()) / count if count else None
 
-    def _sampled(self, tensors: "list[Tensor]") -> "Tensor":
+    def _sample_tensors(self, tensors: "list[Tensor]") -> "Tensor":
         import torch
 
         return torch.cat(
@@ -98,7 +98,7 @@ class ChangeProbe:
 
 def warn_if_unchanged(step: int, changed: float | None, learning_rate: float) -> bool:
     """Warn of a step that changed next to no weight. Whether it did."""
-    if changed is None or changed >= FEW:
+    if changed is None or changed >= MIN_CHANGED_SHARE:
         return False
     warnings.warn(
         f"step {step} changed {changed:.2%} of the weights that have a gradient: "

@@ -7,26 +7,26 @@ from typing import Any
 
 from assay.providers import LocalModel
 
-_SETTINGS = ("use_cache", "pad_token_id", "bos_token_id", "eos_token_id")
+_PRESERVED_SETTINGS = ("use_cache", "pad_token_id", "bos_token_id", "eos_token_id")
 """What TRL and transformers set anew in a model's configurations."""
 
 
 @contextmanager
-def as_it_was(local: LocalModel) -> Iterator[None]:
+def preserve_model_state(local: LocalModel) -> Iterator[None]:
     """Inside of it the model has no dropout; after it, only the weights are others.
 
     With dropout, no logprob could be compared with the recorded one.
     """
     with ExitStack() as stack:
-        stack.enter_context(_random_states())
-        stack.enter_context(without_dropout(local.model))
-        stack.enter_context(_settings(local))
-        stack.enter_context(_attributes(local.model))
+        stack.enter_context(_preserve_random_states())
+        stack.enter_context(disable_dropout(local.model))
+        stack.enter_context(_preserve_settings(local))
+        stack.enter_context(_preserve_attributes(local.model))
         yield
 
 
 @contextmanager
-def _random_states() -> Iterator[None]:
+def _preserve_random_states() -> Iterator[None]:
     import numpy
 
     states = random.getstate(), numpy.random.get_state()
@@ -38,9 +38,9 @@ def _random_states() -> Iterator[None]:
 
 
 @contextmanager
-def without_dropout(model: Any) -> Iterator[None]:
+def disable_dropout(model: Any) -> Iterator[None]:
     """Inside of it no module of a model drops anything out, whatever its mode."""
-    rates = list(_dropout_rates(model))
+    rates = list(_find_dropout_rates(model))
     for module, name, _ in rates:
         setattr(module, name, 0.0)
     try:
@@ -50,7 +50,7 @@ def without_dropout(model: Any) -> Iterator[None]:
             setattr(module, name, rate)
 
 
-def _dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
+def _find_dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
     """Every number by which a module drops out: of its own, or handed to a function."""
     import torch
 
@@ -65,14 +65,14 @@ def _dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
 
 
 @contextmanager
-def _settings(local: LocalModel) -> Iterator[None]:
+def _preserve_settings(local: LocalModel) -> Iterator[None]:
     """Those of the tokenizer and of the model: what is saved later should say what it said."""
     model, padding = local.model, local.tokenizer.pad_token
     configs = (model.config, model.config.get_text_config(), model.generation_config)
     found = [
         (each, name, getattr(each, name))
         for each in configs
-        for name in _SETTINGS
+        for name in _PRESERVED_SETTINGS
         if hasattr(each, name)
     ]
     try:
@@ -84,7 +84,7 @@ def _settings(local: LocalModel) -> Iterator[None]:
 
 
 @contextmanager
-def _attributes(model: Any) -> Iterator[None]:
+def _preserve_attributes(model: Any) -> Iterator[None]:
     """A model that is marked as prepared would not be prepared by the next trainer."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     models = list(dict.fromkeys((model, base)))

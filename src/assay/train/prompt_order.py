@@ -9,7 +9,7 @@ from typing import Any
 from assay.errors import ConfigError, WireError
 from assay.types import Sample, Status, stable_id
 
-FRESH: dict[str, Any] = {
+UNROLLED_FIELDS: dict[str, Any] = {
     "trajectory": None,
     "score": None,
     "tokens": [],
@@ -22,7 +22,7 @@ FRESH: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PromptDraw:
     """A prompt at its place in the order."""
 
     sample: Sample
@@ -42,17 +42,17 @@ class PromptOrder:
         self._epoch = -1
         self._order: list[int] = []
 
-    def take(self, position: int, count: int) -> list[Drawn]:
+    def take(self, position: int, count: int) -> list[PromptDraw]:
         """The `count` prompts from `position` on."""
-        return [self._at(place) for place in range(position, position + count)]
+        return [self._draw(place) for place in range(position, position + count)]
 
-    def _at(self, position: int) -> Drawn:
+    def _draw(self, position: int) -> PromptDraw:
         epoch, place = divmod(position, len(self._prompts))
         if epoch != self._epoch:
             self._epoch = epoch
             self._order = list(range(len(self._prompts)))
             random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
-        return Drawn(self._prompts[self._order[place]], position, epoch)
+        return PromptDraw(self._prompts[self._order[place]], position, epoch)
 
 
 def fingerprint_prompts(
@@ -63,12 +63,12 @@ def fingerprint_prompts(
     `sent` is a digest of what else a model is asked. Raises `ConfigError` for a prompt that no
     rollout could be recorded of.
     """
-    return stable_id([[_content_id(prompt), sent(prompt)] for prompt in prompts])
+    return stable_id([[_digest_prompt(prompt), sent(prompt)] for prompt in prompts])
 
 
-def _content_id(prompt: Sample) -> str:
+def _digest_prompt(prompt: Sample) -> str:
     try:
-        content = prompt.model_copy(update={**FRESH, "index": None}).to_json_bytes()
+        content = prompt.model_copy(update={**UNROLLED_FIELDS, "index": None}).to_json_bytes()
     except WireError as error:
         raise ConfigError(
             f"the prompt {error.message}", where=f"sample {prompt.id!r}", hint=error.hint

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from assay.errors import ConfigError
-from assay.providers import SMALL, LocalModel
+from assay.providers import SMALL_MODEL_PARAMETERS, LocalModel
 
-from .preserve_state import without_dropout
+from .preserve_state import disable_dropout
 
 
 def should_recompute(local: LocalModel, asked: bool | None) -> bool:
@@ -15,27 +15,32 @@ def should_recompute(local: LocalModel, asked: bool | None) -> bool:
 
     Raises `ConfigError` where it is asked of a model that cannot.
     """
-    can = bool(getattr(local.model, "supports_gradient_checkpointing", False)) and _layers(local)
+    can = bool(
+        getattr(local.model, "supports_gradient_checkpointing", False)
+    ) and _has_checkpointing_layers(local)
     if asked and not can:
         raise ConfigError(
             f"{type(local.model).__name__} does not support gradient checkpointing",
             hint="set gradient_checkpointing=False, and a smaller micro_batch_tokens",
         )
     if asked is None:
-        return bool(can) and sum(each.numel() for each in local.model.parameters()) >= SMALL
+        return (
+            bool(can)
+            and sum(each.numel() for each in local.model.parameters()) >= SMALL_MODEL_PARAMETERS
+        )
     return asked
 
 
 @contextmanager
-def recomputing(model: Any) -> Iterator[None]:
+def recompute_layers(model: Any) -> Iterator[None]:
     """Inside of it passes with gradients remember the input of each layer only.
 
     Layers do so in training mode alone. Nothing else is in it, and there is no dropout: a logprob
     must stay comparable with the recorded one.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    layers = [(layer, layer.training) for layer in _checkpointing_layers(base)]
-    with without_dropout(base):
+    layers = [(layer, layer.training) for layer in _find_checkpointing_layers(base)]
+    with disable_dropout(base):
         base.gradient_checkpointing_enable({"use_reentrant": False})
         for layer, _ in layers:
             layer.training = True
@@ -47,11 +52,11 @@ def recomputing(model: Any) -> Iterator[None]:
             base.gradient_checkpointing_disable()
 
 
-def _layers(local: LocalModel) -> bool:
-    return any(True for _ in _checkpointing_layers(local.model))
+def _has_checkpointing_layers(local: LocalModel) -> bool:
+    return any(True for _ in _find_checkpointing_layers(local.model))
 
 
-def _checkpointing_layers(model: Any) -> Iterator[Any]:
+def _find_checkpointing_layers(model: Any) -> Iterator[Any]:
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return (each for each in model.modules() if isinstance(each, GradientCheckpointingLayer))

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from assay.errors import ConfigError
-from assay.runner import new_run_id
-from assay.store import SCORER_SETTINGS, Run, RunSpec, Store, refuse_other_config
+from assay.runner import create_run_id
+from assay.store import SCORER_SETTINGS, Run, RunSpec, Store, check_same_config
 from assay.types import stable_id
 
-from .output_folder import Output
+from .output_folder import OutputFolder
 
 if TYPE_CHECKING:
-    from .grpo_plan import Plan
+    from .grpo_plan import GRPOPlan
     from .policy import Policy
     from .training_session import TrainingSession
 
 
-class Begun(BaseModel):
+class GRPOStart(BaseModel):
     """What an output folder says of its training."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,22 +28,27 @@ class Begun(BaseModel):
 
 
 def begin_run(
-    output: Output, plan: "Plan", policy: "Policy", *, store: Store, session: "TrainingSession"
+    output: OutputFolder,
+    plan: "GRPOPlan",
+    policy: "Policy",
+    *,
+    store: Store,
+    session: "TrainingSession",
 ) -> Run:
     """Start the run of a folder, or claim it again. Called before weights change."""
-    initial = policy.initial_digest()
+    initial = policy.digest_initial_weights()
     if not session.resume:
-        run = store.start_run(_spec(new_run_id(plan.config.name), plan))
-        output.begin(Begun(run_id=run.id, initial_weights=initial))
+        run = store.start_run(_build_training_spec(create_run_id(plan.config.name), plan))
+        output.begin(GRPOStart(run_id=run.id, initial_weights=initial))
         return run
-    begun = output.begun(Begun)
+    begun = output.begun(GRPOStart)
     if begun.initial_weights != initial:
         raise ConfigError(
             "the model is not the one that training began with",
             where=str(output.folder),
             hint="give the original weights, not the trained ones: checkpoints hold the rest",
         )
-    spec, stored = _spec(begun.run_id, plan), store.run(begun.run_id)
+    spec, stored = _build_training_spec(begun.run_id, plan), store.run(begun.run_id)
     _refuse_other_training(stored, spec)
     # Without a single score, a repaired scorer judges the rollouts that are there.
     return store.resume_run(
@@ -54,7 +59,7 @@ def begin_run(
 def _refuse_other_training(run: Run, given: RunSpec) -> None:
     stored = run.spec
     ignore = frozenset[str]() if run.totals.recorded else SCORER_SETTINGS
-    refuse_other_config(stored, given, ignore=ignore)
+    check_same_config(stored, given, ignore=ignore)
     if stored.dataset_fingerprint != given.dataset_fingerprint:
         raise ConfigError(
             f"the dataset changed since it was started: {given.dataset!r} has other prompts, "
@@ -64,7 +69,7 @@ def _refuse_other_training(run: Run, given: RunSpec) -> None:
         )
 
 
-def _spec(run_id: str, plan: "Plan") -> RunSpec:
+def _build_training_spec(run_id: str, plan: "GRPOPlan") -> RunSpec:
     description = plan.describe()
     return RunSpec(
         id=run_id,

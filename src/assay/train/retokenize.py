@@ -10,10 +10,10 @@ from assay.errors import TokenError
 from assay.types import Message, ModelCall, Sample, ToolCall, ToolSpec, Trajectory
 
 from .chat_template import ChatTemplate, ChatTokenizer
-from .token_spans import FORKS, Turn, assembled
+from .token_spans import FORKS, TokenTurn, assemble_samples
 
 
-def retokenised(
+def retokenize_sample(
     sample: Sample, tokenizer: ChatTokenizer, *, tools: Sequence[ToolSpec] = ()
 ) -> list[Sample]:
     """Samples with `tokens` and `loss_mask` of the text of a trajectory, marked `retokenized`.
@@ -27,7 +27,7 @@ def retokenised(
 
 
 class Retokeniser:
-    """`retokenised` for many samples: what was proven of the template is proven once."""
+    """`retokenize_sample` for many samples: what was proven of the template is proven once."""
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -38,39 +38,45 @@ class Retokeniser:
         ChatTemplate(tokenizer)
 
     def samples(self, sample: Sample, *, tools: Sequence[ToolSpec] = ()) -> list[Sample]:
-        """What `retokenised` returns."""
-        places = answer_places(sample)
+        """What `retokenize_sample` returns."""
+        places = find_answer_places(sample)
         trajectory = sample.trajectory or Trajectory()
         template = ChatTemplate(self._tokenizer, tools)
-        made: list[Turn] = []
+        made: list[TokenTurn] = []
         try:
             self._check_context(trajectory.messages, template)
             for place in places:
-                made.append(self._turn(template, trajectory.messages, place))
+                made.append(self._render_turn(template, trajectory.messages, place))
         except TokenError as error:
             place = places[len(made)]
             where = f"sample {sample.id}, message {place}: {error.where or 'its text'}"
             raise TokenError(error.message, where=where, hint=error.hint) from error
-        return assembled(sample, _with_calls(made, places, trajectory), source="retokenized")
+        return assemble_samples(
+            sample, _attach_calls(made, places, trajectory), source="retokenized"
+        )
 
-    def _turn(self, template: ChatTemplate, messages: Sequence[Message], place: int) -> Turn:
+    def _render_turn(
+        self, template: ChatTemplate, messages: Sequence[Message], place: int
+    ) -> TokenTurn:
         kind = "reasoning" if messages[place].reasoning else "plain"
         if kind not in self._stop_ids:
-            self._stop_ids[kind] = _prove(template, *_PROBES[kind])
+            self._stop_ids[kind] = _find_end_token(template, *_ANSWER_PROBES[kind])
         return template.turn(messages, place, stop_id=self._stop_ids[kind])
 
     def _check_context(self, messages: Sequence[Message], template: ChatTemplate) -> None:
         """Raise when the template leaves out what the answers are answers to."""
-        found = {_KIND[message.role] for message in messages if message.role in _KIND}
+        found = {
+            _CONTEXT_ROLES[message.role] for message in messages if message.role in _CONTEXT_ROLES
+        }
         if any(message.tool_calls for message in messages):
             found.add("tool")
         for role in found - self._checked:
-            talk, words = _CONTEXT[role]
+            talk, words = _CONTEXT_PROBES[role]
             template.check_writes(talk, words)
             self._checked.add(role)
 
 
-def answer_places(sample: Sample) -> list[int]:
+def find_answer_places(sample: Sample) -> list[int]:
     """Where in the trajectory the answers stand that were given to the sample's prompt.
 
     Where calls say which message they gave, these; else the assistant's turns after the prompt.
@@ -79,40 +85,44 @@ def answer_places(sample: Sample) -> list[int]:
     where = f"sample {sample.id}"
     if sample.trajectory is None:
         raise TokenError(
-            "has no trajectory: nothing was said after its prompt", where=where, hint=_DEMONSTRATE
+            "has no trajectory: nothing was said after its prompt",
+            where=where,
+            hint=_DEMONSTRATE_HINT,
         )
     if sample.metadata.get(FORKS, 1) != 1:
         raise TokenError("is one of several samples that were cut from one rollout", where=where)
     messages = sample.trajectory.messages
-    given = _given_by_calls(sample.trajectory)
+    given = _find_call_messages(sample.trajectory)
     if given is None:
-        given = set(range(_prompt_length(sample, messages), len(messages)))
+        given = set(range(_count_prompt_messages(sample, messages), len(messages)))
     places = [
         place
         for place, message in enumerate(messages)
-        if place in given and message.role == "assistant" and _weight(message) != 0
+        if place in given and message.role == "assistant" and _read_message_weight(message) != 0
     ]
     if not places:
-        raise TokenError("has no answer after its prompt", where=where, hint=_DEMONSTRATE)
+        raise TokenError("has no answer after its prompt", where=where, hint=_DEMONSTRATE_HINT)
     return places
 
 
-_DEMONSTRATE = "`sft_train` takes conversations without a rollout as demonstrations"
+_DEMONSTRATE_HINT = "`sft_train` takes conversations without a rollout as demonstrations"
 
 
-def _given_by_calls(trajectory: Trajectory) -> set[int] | None:
+def _find_call_messages(trajectory: Trajectory) -> set[int] | None:
     """The messages that calls gave; None where some call does not say."""
     calls = [call for call in trajectory.calls if call.error is None]
     places = {call.message_index for call in calls if call.message_index is not None}
     return places if calls and len(places) == len(calls) else None
 
 
-def _prompt_length(sample: Sample, messages: Sequence[Message]) -> int:
+def _count_prompt_messages(sample: Sample, messages: Sequence[Message]) -> int:
     """How many messages of the trajectory were there before the first answer."""
     if isinstance(sample.prompt, str):
         return 0
     asked = sample.prompt
-    if [_said(message) for message in messages[: len(asked)]] == [_said(one) for one in asked]:
+    if [_to_comparable(message) for message in messages[: len(asked)]] == [
+        _to_comparable(one) for one in asked
+    ]:
         return len(asked)
     if any(message.role == "assistant" for message in asked):
         raise TokenError(
@@ -124,19 +134,21 @@ def _prompt_length(sample: Sample, messages: Sequence[Message]) -> int:
     return 0
 
 
-def _said(message: Message) -> tuple[str, str, tuple[ToolCall, ...]]:
+def _to_comparable(message: Message) -> tuple[str, str, tuple[ToolCall, ...]]:
     return message.role, message.text, message.tool_calls
 
 
-def _weight(message: Message) -> object:
+def _read_message_weight(message: Message) -> object:
     return (message.__pydantic_extra__ or {}).get("weight")
 
 
-def _with_calls(made: Sequence[Turn], places: Sequence[int], trajectory: Trajectory) -> list[Turn]:
+def _attach_calls(
+    made: Sequence[TokenTurn], places: Sequence[int], trajectory: Trajectory
+) -> list[TokenTurn]:
     """The turns, each with the call that was recorded for its message."""
     calls: dict[int | None, ModelCall] = {call.message_index: call for call in trajectory.calls}
     return [
-        Turn(turn.prompt, turn.completion, call=calls.get(place))
+        TokenTurn(turn.prompt, turn.completion, call=calls.get(place))
         for turn, place in zip(made, places, strict=True)
     ]
 
@@ -153,22 +165,22 @@ _THOUGHT = tuple(
     else message
     for place, message in enumerate(_TALK)
 )
-_PROBES = {"plain": (_TALK, (1, 3)), "reasoning": (_THOUGHT, (1, 3))}
+_ANSWER_PROBES = {"plain": (_TALK, (1, 3)), "reasoning": (_THOUGHT, (1, 3))}
 _CALL = ToolCall(id="callabcde", name="look_up", arguments={"city": "Ghent"})
 _TOOL_TALK = (
     Message(role="user", content="Is it raining?"),
     Message(role="assistant", content="", tool_calls=(_CALL,)),
     Message(role="tool", content="drizzle", tool_call_id="callabcde", name="look_up"),
 )
-_KIND = {"system": "system", "developer": "system", "tool": "tool", "function": "tool"}
-_CONTEXT = {
+_CONTEXT_ROLES = {"system": "system", "developer": "system", "tool": "tool", "function": "tool"}
+_CONTEXT_PROBES = {
     "system": ((Message(role="system", content="Be brief"), *_TALK), ("Be brief",)),
     "tool": (_TOOL_TALK, ("look_up", "city", "Ghent", "drizzle")),
 }
 """What a template must write of a talk, where a sample has messages of such a role."""
 
 
-def _prove(template: ChatTemplate, talk: Sequence[Message], places: Sequence[int]) -> int:
+def _find_end_token(template: ChatTemplate, talk: Sequence[Message], places: Sequence[int]) -> int:
     """The token that ends an answer of this kind, or `TokenError`."""
     turns = [template.turn(talk, place) for place in places]
     ends = {turn.completion[-1] for turn in turns}

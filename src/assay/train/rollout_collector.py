@@ -10,29 +10,29 @@ from typing import Any
 
 from assay.errors import TrainingError
 from assay.providers import ModelClient
-from assay.runner import Engine, EvalConfig, Oversight, Progress, Stop, Unit
+from assay.runner import EvalConfig, EvalEngine, Progress, RolloutJob, RunControl, Stop
 from assay.store import Run, Writer, sample_key
 from assay.types import Boundary, Sample, Status, Trajectory
 
-from .batches import Group
+from .batches import RolloutGroup
 from .deterministic_batches import Lockstep
 from .grpo_config import GRPOConfig
-from .prompt_order import FRESH, Drawn, PromptOrder
+from .prompt_order import UNROLLED_FIELDS, PromptDraw, PromptOrder
 
-STEP = "training_step"
+STEP_KEY = "training_step"
 """Key of `Sample.metadata`: the step that a rollout was made for."""
 
-_MOST_LOST = 3
+_MAX_FAILED_STEPS = 3
 """Steps in a row without a rollout that succeeded, after which a training stops."""
 
-_ENDED = (Status.COMPLETED, Status.TRUNCATED, Status.FAILED)
+_ENDED_STATUSES = (Status.COMPLETED, Status.TRUNCATED, Status.FAILED)
 
 
 @dataclass(frozen=True)
-class Collected:
+class StepRollouts:
     """What a step learns from, all of it: groups that teach nothing are among them."""
 
-    groups: list[Group]
+    groups: list[RolloutGroup]
     position: int
     """Where the next step goes on in the order of prompts."""
 
@@ -44,7 +44,7 @@ class Collected:
     """Groups that were taken in the place of others without differences."""
 
 
-class Interrupted(Exception):
+class StepInterrupted(Exception):
     """The step was asked to end before it was whole. What was recorded is kept."""
 
 
@@ -71,7 +71,7 @@ class Recording:
 
 
 @dataclass
-class Collector:
+class RolloutCollector:
     """Makes rollouts of the policy that a client asks."""
 
     config: GRPOConfig
@@ -91,39 +91,39 @@ class Collector:
     _lost: int = field(default=0, init=False)
     """Steps in a row of which no rollout succeeded."""
 
-    async def collect(self, step: int, position: int) -> Collected:
-        """All rollouts of a step. Raises `Interrupted` when it was stopped before its end.
+    async def collect(self, step: int, position: int) -> StepRollouts:
+        """All rollouts of a step. Raises `StepInterrupted` when it was stopped before its end.
 
         Raises `TrainingError` when every rollout of the first step failed, or of several in a row.
         """
-        started, self._found = time.perf_counter(), 0
+        started, self._reused = time.perf_counter(), 0
         wanted = self.config.prompts_per_step
-        groups = await self._rolled_out(self.order.take(position, wanted), step)
+        groups = await self._roll_out_groups(self.order.take(position, wanted), step)
         position += wanted
         rounds = self.config.resample_rounds if self.config.zero_variance == "resample" else 0
         for _ in range(rounds):
             missing = wanted - sum(group.has_signal for group in groups)
             if not missing:
                 break
-            groups += await self._rolled_out(self.order.take(position, missing), step)
+            groups += await self._roll_out_groups(self.order.take(position, missing), step)
             position += missing
-        self._stop_if_hopeless(step, groups)
-        return Collected(
+        self._stop_if_all_failed(step, groups)
+        return StepRollouts(
             groups=groups,
             position=position,
             seconds=time.perf_counter() - started,
-            found=self._found,
+            found=self._reused,
             resampled=len(groups) - wanted,
         )
 
-    def _stop_if_hopeless(self, step: int, groups: Sequence[Group]) -> None:
+    def _stop_if_all_failed(self, step: int, groups: Sequence[RolloutGroup]) -> None:
         failures = [sample.failure for group in groups for sample in group.samples]
         known = [failure for failure in failures if failure is not None]
         if len(known) < len(failures):
-            self._succeeded, self._lost = True, 0
+            self._succeeded, self._failed_steps = True, 0
             return
-        self._lost += 1
-        if self._succeeded and self._lost < _MOST_LOST:
+        self._failed_steps += 1
+        if self._succeeded and self._failed_steps < _MAX_FAILED_STEPS:
             return
         reasons = Counter((str(each.boundary), each.kind, each.message) for each in known)
         (boundary, kind, message), count = reasons.most_common(1)[0]
@@ -137,27 +137,27 @@ class Collector:
             else "correct the cause and resume: failed rollouts are made again",
         )
 
-    async def _rolled_out(self, drawn: Sequence[Drawn], step: int) -> list[Group]:
-        units = [self._unit(each, member, step) for each in drawn for member in self._members]
-        recorded = await asyncio.to_thread(self._recorded, units)
-        self._found += len(recorded)
+    async def _roll_out_groups(self, drawn: Sequence[PromptDraw], step: int) -> list[RolloutGroup]:
+        units = [self._build_job(each, member, step) for each in drawn for member in self._members]
+        recorded = await asyncio.to_thread(self._load_recorded, units)
+        self._reused += len(recorded)
         todo = [unit for unit in units if unit.key not in recorded]
-        self._found += await asyncio.to_thread(self._take_kept, todo)
+        self._reused += await asyncio.to_thread(self._take_kept, todo)
         progress = Progress(total=len(units), already_done=len(recorded))
         # In waves: whoever begins when another ends would make batches depend on timing.
         for start in range(0, len(todo), self.config.concurrency):
-            await self._wave(todo[start : start + self.config.concurrency], progress)
+            await self._run_wave(todo[start : start + self.config.concurrency], progress)
         samples = [recorded.get(unit.key, unit.sample) for unit in units]
-        if any(sample.status not in _ENDED for sample in samples):
-            raise Interrupted
+        if any(sample.status not in _ENDED_STATUSES for sample in samples):
+            raise StepInterrupted
         size = self.config.group_size
         starts = range(0, len(samples), size)
-        return [Group(tuple(samples[start : start + size])) for start in starts]
+        return [RolloutGroup(tuple(samples[start : start + size])) for start in starts]
 
-    async def _wave(self, units: Sequence[Unit], progress: Progress) -> None:
+    async def _run_wave(self, units: Sequence[RolloutJob], progress: Progress) -> None:
         evaluation = replace(self.evaluation, concurrency=len(units))
-        oversight = Oversight(progress, self._watched, self.stop)
-        engine = _Engine(evaluation, self.client, self.recording.writer, oversight)
+        oversight = RunControl(progress, self._report_progress, self.stop)
+        engine = _TrainingEngine(evaluation, self.client, self.recording.writer, oversight)
         engine.group_size = self.config.group_size
         if self.lockstep is not None:
             engine.lockstep = self.lockstep
@@ -168,25 +168,25 @@ class Collector:
     def _members(self) -> range:
         return range(self.config.group_size)
 
-    def _unit(self, drawn: Drawn, member: int, step: int) -> Unit:
+    def _build_job(self, drawn: PromptDraw, member: int, step: int) -> RolloutJob:
         sample, recording = drawn.sample, self.recording
         # A prompt comes again in each epoch: its rollouts are counted on, and sampled anew.
         repeat = drawn.epoch * self.config.group_size + member
         own = sample.model_copy(
             update={
-                **FRESH,
+                **UNROLLED_FIELDS,
                 "group_index": drawn.position,
                 "rollout_id": f"{sample.id}#{repeat}",
                 # A scorer that changes its row must not change it for the others of the group.
                 "input": deepcopy(sample.input),
                 "ground_truth": deepcopy(sample.ground_truth),
-                "metadata": {**sample.metadata, STEP: step},
+                "metadata": {**sample.metadata, STEP_KEY: step},
             }
         )
         key = sample_key(recording.run.id, sample.id, repeat, recording.fingerprint)
-        return Unit(own, repeat, key, sample.id)
+        return RolloutJob(own, repeat, key, sample.id)
 
-    def _recorded(self, units: Sequence[Unit]) -> dict[str, Sample]:
+    def _load_recorded(self, units: Sequence[RolloutJob]) -> dict[str, Sample]:
         """The rollouts among these that are in the store, by key."""
         wanted: dict[str, dict[str | None, str]] = {}
         for unit in units:
@@ -199,20 +199,20 @@ class Collector:
             if sample.rollout_id in keys
         }
 
-    def _take_kept(self, units: Sequence[Unit]) -> int:
+    def _take_kept(self, units: Sequence[RolloutJob]) -> int:
         """Fill in the rollouts that are only to be scored. Returns how many there are."""
         for unit in units:
             if unit.key in self.recording.kept:
                 unit.kept = self.recording.run.kept(unit.key)
         return sum(unit.kept is not None for unit in units)
 
-    def _watched(self, progress: Progress) -> None:
+    def _report_progress(self, progress: Progress) -> None:
         if self.watch is not None and progress.total is not None:
             done = progress.already_done + progress.done + progress.failed
             self.watch(done, progress.total)
 
 
-class _Engine(Engine):
+class _TrainingEngine(EvalEngine):
     """Says of each rollout that it has ended, before it is scored. A group shares its task."""
 
     lockstep: Lockstep | None = None
@@ -220,13 +220,13 @@ class _Engine(Engine):
     _probes = False
     """A wave starts whole: its batches must not depend on timing."""
 
-    async def _rolled_out(self, unit: Unit, client: ModelClient) -> Trajectory:
+    async def _rolled_out(self, unit: RolloutJob, client: ModelClient) -> Trajectory:
         try:
             return await super()._rolled_out(unit, client)
         finally:
             if self.lockstep is not None:
                 self.lockstep.leave()
 
-    def _environment_seed(self, unit: Unit) -> int | None:
+    def _environment_seed(self, unit: RolloutJob) -> int | None:
         # Advantages compare answers to one task: members differ in how they are sampled alone.
         return self._config.seed_of(unit.sample, unit.repeat // self.group_size)

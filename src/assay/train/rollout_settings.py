@@ -7,13 +7,13 @@ from assay.types import Endpoint
 if TYPE_CHECKING:
     from .grpo_config import GRPOConfig
 
-_SHARED = ("temperature", "top_p", "max_tokens", "stop")
-_EXTRA = ("top_k", "stop_token_ids", "chat_template_kwargs", "tool_format")
-_ABOUT_THE_ENGINE = frozenset({"device", "dtype", "threads", "logprobs", "return_token_ids"})
+_ENDPOINT_FIELDS = ("temperature", "top_p", "max_tokens", "stop")
+_EXTRA_PARAMS = ("top_k", "stop_token_ids", "chat_template_kwargs", "tool_format")
+_ENGINE_PARAMS = frozenset({"device", "dtype", "threads", "logprobs", "return_token_ids"})
 """Parameters that do not decide what is sampled; a training has its own."""
 
 
-def settings_of(endpoint: Endpoint) -> dict[str, Any]:
+def read_rollout_settings(endpoint: Endpoint) -> dict[str, Any]:
     """What decides the prompt and the sampling. Raises `ValueError` for what cannot be trained."""
     for name in ("thinking", "reasoning_effort"):
         if getattr(endpoint, name) is not None:
@@ -21,19 +21,19 @@ def settings_of(endpoint: Endpoint) -> dict[str, Any]:
                 f"`endpoint` has `{name}`, which belongs to hosted models: "
                 "extra_params={'chat_template_kwargs': {...}} reaches the chat template"
             )
-    if unknown := sorted(endpoint.extra_params.keys() - {*_EXTRA, *_ABOUT_THE_ENGINE}):
+    if unknown := sorted(endpoint.extra_params.keys() - {*_EXTRA_PARAMS, *_ENGINE_PARAMS}):
         raise ValueError(
             f"`endpoint` has extra_params that a model in training does not know: "
-            f"{', '.join(unknown)}; {', '.join(_EXTRA)} are known"
+            f"{', '.join(unknown)}; {', '.join(_EXTRA_PARAMS)} are known"
         )
-    shared = {name: getattr(endpoint, name) for name in _SHARED}
-    extra = {name: endpoint.extra_params.get(name) for name in _EXTRA}
+    shared = {name: getattr(endpoint, name) for name in _ENDPOINT_FIELDS}
+    extra = {name: endpoint.extra_params.get(name) for name in _EXTRA_PARAMS}
     return {name: value for name, value in {**shared, **extra}.items() if value is not None}
 
 
-def policy_endpoint(config: "GRPOConfig") -> Endpoint:
+def build_policy_endpoint(config: "GRPOConfig") -> Endpoint:
     """How the model in training is asked."""
-    extra = {name: getattr(config, name) for name in _EXTRA}
+    extra = {name: getattr(config, name) for name in _EXTRA_PARAMS}
     return Endpoint(
         provider="local",
         model=config.model_name,

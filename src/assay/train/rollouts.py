@@ -10,11 +10,11 @@ from assay.providers import ModelClient, Reply, check_tools, connect
 from assay.types import Endpoint, Message, Sample, Status, ToolSpec
 
 from .chat_template import ChatTokenizer
-from .grpo_plan import EnvironmentClass, environment_factory
-from .retokenize import retokenised
-from .token_spans import tokenised
+from .grpo_plan import EnvironmentClass, build_environment_factory
+from .retokenize import retokenize_sample
+from .token_spans import tokenize_sample
 
-_WHERE = "agent_rollout_to_sample()"
+_ROLLOUT_WHERE = "agent_rollout_to_sample()"
 
 
 class ForkedRollout(TokenError):
@@ -47,7 +47,7 @@ async def agent_rollout_to_sample(
         raise ForkedRollout(
             f"the rollout is {len(samples)} samples: a turn did not continue the tokens before it",
             samples=samples,
-            where=_WHERE,
+            where=_ROLLOUT_WHERE,
             hint="take them from `.samples`, or call agent_rollout_to_samples()",
         )
     return samples[0]
@@ -65,10 +65,10 @@ async def agent_rollout_to_samples(
     """What `agent_rollout_to_sample` makes, as the one or more samples that hold every token."""
     sample = Sample(prompt=prompt)
     if not sample.messages:
-        raise ConfigError("the prompt is empty", where=_WHERE)
-    environment = _environment(environment_cls, sample)
+        raise ConfigError("the prompt is empty", where=_ROLLOUT_WHERE)
+    environment = _make_rollout_environment(environment_cls, sample)
     client = connect(endpoint) if isinstance(endpoint, Endpoint) else endpoint
-    watched = _Watched(client)
+    watched = _ToolRecordingClient(client)
     try:
         sample.trajectory = await run_agent(
             watched, environment, sample.messages, limits=limits, seed=seed
@@ -82,40 +82,40 @@ async def agent_rollout_to_samples(
         sample.trajectory = sample.trajectory.model_copy(update={"tools": told})
     sample.status = Status.TRUNCATED if sample.trajectory.truncated else Status.COMPLETED
     sample.score = sample.trajectory.evaluation_result
-    return _with_tokens(sample, tokenizer, watched.tools)
+    return _add_tokens(sample, tokenizer, watched.tools)
 
 
-def _environment(environment_cls: EnvironmentClass, sample: Sample) -> Environment:
-    factory = environment_factory(environment_cls)
+def _make_rollout_environment(environment_cls: EnvironmentClass, sample: Sample) -> Environment:
+    factory = build_environment_factory(environment_cls)
     if factory is None or isinstance(factory, str):
         return environment_by_name(factory or "basic")()
     made: object = factory(sample)
     if not isinstance(made, Environment):
         raise ConfigError(
             f"{factory.__name__} makes a {type(made).__name__}, which is no environment",
-            where=_WHERE,
+            where=_ROLLOUT_WHERE,
             hint="an environment has `tools`, `open`, `step` and `close`",
         )
     return made
 
 
-def _with_tokens(
+def _add_tokens(
     sample: Sample, tokenizer: ChatTokenizer | None, tools: Sequence[ToolSpec]
 ) -> list[Sample]:
     assert sample.trajectory is not None
     calls = sample.trajectory.calls
     if calls and all(call.prompt_ids and call.completion_ids is not None for call in calls):
-        return tokenised(sample)
+        return tokenize_sample(sample)
     if tokenizer is None:
         raise TokenError(
             "the engine gave no token ids, and no tokenizer is given",
-            where=_WHERE,
+            where=_ROLLOUT_WHERE,
             hint="pass the tokenizer of the model to be trained",
         )
-    return retokenised(sample, tokenizer, tools=tools)
+    return retokenize_sample(sample, tokenizer, tools=tools)
 
 
-class _Watched:
+class _ToolRecordingClient:
     """A client that remembers which tools the model was offered."""
 
     def __init__(self, client: ModelClient) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 Schedule = Literal["constant", "linear", "cosine"]
 
 
-def scheduled_rate(
+def compute_learning_rate(
     step: int, *, of: int, highest: float, schedule: Schedule, warmup_steps: int
 ) -> float:
     """The rate of one of so many steps, which count from 1."""

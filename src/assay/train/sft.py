@@ -11,23 +11,23 @@ from assay.datasets import SampleStream, Source, load_samples
 from assay.providers import LocalModel
 from assay.runner import Stop
 
-from .checkpoints import Checkpoints, Progressed, weights_digest, write_folder
-from .memory_estimate import logits_per_pass
+from .checkpoints import Checkpoints, TrainingProgress, digest_weights, write_folder
+from .memory_estimate import compute_logits_per_pass
 from .metrics_file import MetricsFile
-from .output_folder import Output
-from .packages import check_packages
-from .policy import seeded
+from .output_folder import OutputFolder
+from .packages import check_training_packages
+from .policy import fix_seed
 from .precision import (
-    compute_in,
-    hold_in_compute_dtype,
-    load_dtype,
+    cast_to_compute_dtype,
+    choose_load_dtype,
+    set_compute_dtype,
     warn_if_unchanged,
 )
 from .recomputation import should_recompute
-from .sft_batches import endless_batches, epoch_batches, packed, summed_loss
+from .sft_batches import compute_summed_loss, iterate_batches, iterate_epoch_batches, pack_examples
 from .sft_config import SFTConfig
-from .sft_data import Example, Examples, read_examples, read_template, templated
-from .sft_output import Begun, SFTStep, go_on
+from .sft_data import Example, Examples, read_examples, read_template, replace_template
+from .sft_output import SFTStart, SFTStep, check_same_start
 from .trained_weights import TrainedWeights
 
 SFTWatch = Callable[[SFTStep], None]
@@ -74,25 +74,25 @@ def sft_train(
     `resume` the training in the output folder goes on from its newest checkpoint.
     """
     # What can be wrong with the request is found before the weights are loaded.
-    check_packages()
+    check_training_packages()
     stream = samples if isinstance(samples, SampleStream) else load_samples(samples)
     template = read_template(config.chat_template)
-    output = Output(config.output)
+    output = OutputFolder(config.output)
     output.check(resume=resume)
-    dtype = load_dtype(config.dtype, frozen=config.lora is not None)
+    dtype = choose_load_dtype(config.dtype, frozen=config.lora is not None)
     local = model or LocalModel.load(config.model_name, dtype=dtype, device=config.device)
-    tokenizer = templated(local.tokenizer, template)
+    tokenizer = replace_template(local.tokenizer, template)
     vocabulary = local.model.get_input_embeddings().num_embeddings
     data = read_examples(stream, config, tokenizer, vocabulary=vocabulary)
     with ExitStack() as stack:
-        stack.enter_context(seeded(config.seed))
-        stack.enter_context(local.limited_threads())
-        training = _Training(config, data, local, output, stop or Stop())
-        stack.enter_context(output.claimed(resume=resume))
+        stack.enter_context(fix_seed(config.seed))
+        stack.enter_context(local.limit_threads())
+        training = _SFTTraining(config, data, local, output, stop or Stop())
+        stack.enter_context(output.claim(resume=resume))
         return training.run(resume=resume, watch=watch)
 
 
-class _Training:
+class _SFTTraining:
     """One fine-tuning from where it begins to where it ends."""
 
     def __init__(
@@ -100,7 +100,7 @@ class _Training:
         config: SFTConfig,
         data: Examples,
         local: LocalModel,
-        output: Output,
+        output: OutputFolder,
         stop: Stop,
     ) -> None:
         self._config = config
@@ -109,36 +109,36 @@ class _Training:
         self._output = output
         self._metrics = MetricsFile(output.metrics, SFTStep)
         self._stop = stop
-        self._begun = Begun(
+        self._begun = SFTStart(
             config=config.describe(),
             data=data.fingerprint(),
-            weights=weights_digest(dict(local.model.named_parameters())),
+            weights=digest_weights(dict(local.model.named_parameters())),
         )
         self._weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
-        compute_in(local, config.dtype)
+        set_compute_dtype(local, config.dtype)
         vocabulary = local.model.get_input_embeddings().num_embeddings
         # Of a demonstration nearly every token may have logits.
         self._most_tokens = min(
-            config.micro_batch_tokens, logits_per_pass(config.micro_batch_bytes, vocabulary)
+            config.micro_batch_tokens, compute_logits_per_pass(config.micro_batch_bytes, vocabulary)
         )
         self._recomputes = should_recompute(local, config.gradient_checkpointing)
         if self._recomputes:
             local.model.gradient_checkpointing_enable({"use_reentrant": False})
         self._warned = False
         self._checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
-        self._per_epoch = sum(1 for _ in self._epoch(0))
+        self._per_epoch = sum(1 for _ in self._list_epoch_batches(0))
         self._last = config.steps or sum(
-            sum(1 for _ in self._epoch(epoch)) for epoch in range(config.epochs)
+            sum(1 for _ in self._list_epoch_batches(epoch)) for epoch in range(config.epochs)
         )
 
     def run(self, *, resume: bool, watch: SFTWatch | None) -> SFTResult:
-        steps = self._resumed() if resume else self._started()
+        steps = self._resume() if resume else self._start()
         config, done = self._config, len(steps)
-        order = endless_batches(self._data.train, seed=config.seed, tokens=config.batch_tokens)
+        order = iterate_batches(self._data.train, seed=config.seed, tokens=config.batch_tokens)
         for batch in islice(order, done, self._last):
             if self._stop.requested:
                 break
-            step = self._learned(batch, done := done + 1)
+            step = self._learn(batch, done := done + 1)
             self._metrics.append(step)
             steps.append(step)
             if not self._warned:
@@ -148,40 +148,42 @@ class _Training:
             if done % config.checkpoint_every == 0:
                 self._save(done)
         self._save(done)
-        return self._result(steps, whole=done >= self._last)
+        return self._build_result(steps, whole=done >= self._last)
 
-    def _epoch(self, epoch: int) -> "Sequence[list[Example]]":
+    def _list_epoch_batches(self, epoch: int) -> "Sequence[list[Example]]":
         config = self._config
         return list(
-            epoch_batches(
+            iterate_epoch_batches(
                 self._data.train, seed=config.seed, epoch=epoch, tokens=config.batch_tokens
             )
         )
 
-    def _started(self) -> list[SFTStep]:
-        self._begun = self._begun.model_copy(update={"held_out_loss": self._held_out_loss()})
+    def _start(self) -> list[SFTStep]:
+        self._begun = self._begun.model_copy(
+            update={"held_out_loss": self._measure_held_out_loss()}
+        )
         self._output.begin(self._begun)
         return []
 
-    def _resumed(self) -> list[SFTStep]:
+    def _resume(self) -> list[SFTStep]:
         """Take up the newest checkpoint, and forget what was measured after it."""
-        self._begun = go_on(self._output, self._begun)
+        self._begun = check_same_start(self._output, self._begun)
         saved = self._checkpoints.steps()
         if saved:
             _, tensors = self._checkpoints.load(saved[-1], device=self._local.device)
             self._weights.restore(tensors)
         return self._metrics.keep_until(saved[-1] if saved else 0)
 
-    def _learned(self, batch: Sequence[Example], number: int) -> SFTStep:
+    def _learn(self, batch: Sequence[Example], number: int) -> SFTStep:
         started, config = time.perf_counter(), self._config
         trained = sum(example.trained for example in batch)
         self._local.model.train()
         self._weights.zero_grad()
         loss = 0.0
-        for some in packed(batch, self._most_tokens):
+        for some in pack_examples(batch, self._most_tokens):
             # Divided by the tokens of the whole update: how it is cut into passes does not matter.
-            with self._local.computing():
-                part = summed_loss(self._local.model, some, self._local.device) / trained
+            with self._local.autocast():
+                part = compute_summed_loss(self._local.model, some, self._local.device) / trained
             part.backward()
             loss += float(part.detach())
         rate = config.learning_rate_at(number, of=self._last)
@@ -193,7 +195,7 @@ class _Training:
             of=self._last,
             epoch=number / self._per_epoch,
             loss=loss,
-            held_out_loss=self._held_out_loss() if measured else None,
+            held_out_loss=self._measure_held_out_loss() if measured else None,
             grad_norm=norm,
             weights_changed=self._weights.changed,
             learning_rate=rate,
@@ -203,7 +205,7 @@ class _Training:
             seconds=time.perf_counter() - started,
         )
 
-    def _held_out_loss(self) -> float | None:
+    def _measure_held_out_loss(self) -> float | None:
         """Mean negative logprob of the held-out tokens that count; None without any."""
         import torch
 
@@ -211,21 +213,21 @@ class _Training:
         if not held:
             return None
         self._local.model.eval()
-        with torch.no_grad(), self._local.computing():
+        with torch.no_grad(), self._local.autocast():
             losses = [
-                float(summed_loss(self._local.model, some, self._local.device))
-                for some in packed(held, self._most_tokens)
+                float(compute_summed_loss(self._local.model, some, self._local.device))
+                for some in pack_examples(held, self._most_tokens)
             ]
         return sum(losses) / sum(example.trained for example in held)
 
     def _save(self, step: int) -> None:
         if step and step not in self._checkpoints.steps():
-            self._checkpoints.save(Progressed(step=step), self._weights.state())
+            self._checkpoints.save(TrainingProgress(step=step), self._weights.state())
 
-    def _result(self, steps: list[SFTStep], *, whole: bool) -> SFTResult:
+    def _build_result(self, steps: list[SFTStep], *, whole: bool) -> SFTResult:
         if whole:
             write_folder(self._output.model, self._weights.save_model)
-        hold_in_compute_dtype(self._local)
+        cast_to_compute_dtype(self._local)
         if self._recomputes:
             self._local.model.gradient_checkpointing_disable()
         return SFTResult(

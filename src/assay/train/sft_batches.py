@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def endless_batches(
+def iterate_batches(
     examples: Sequence[Example], *, seed: int, tokens: int
 ) -> Iterator[list[Example]]:
     """Updates without end: each epoch in an order of its own, the same for the same seed."""
     epoch = 0
     while True:
-        yield from epoch_batches(examples, seed=seed, epoch=epoch, tokens=tokens)
+        yield from iterate_epoch_batches(examples, seed=seed, epoch=epoch, tokens=tokens)
         epoch += 1
 
 
-def epoch_batches(
+def iterate_epoch_batches(
     examples: Sequence[Example], *, seed: int, epoch: int, tokens: int
 ) -> Iterator[list[Example]]:
     """The updates of one epoch: each of at most so many tokens, or of one longer example."""
@@ -39,7 +39,7 @@ def epoch_batches(
         yield batch
 
 
-def packed(batch: Sequence[Example], tokens: int) -> list[list[Example]]:
+def pack_examples(batch: Sequence[Example], tokens: int) -> list[list[Example]]:
     """A batch in passes of at most `tokens`, padding included; one example may be larger alone."""
     passes: list[list[Example]] = []
     # Sorting is stable: examples of one length stay in their order.
@@ -50,7 +50,7 @@ def packed(batch: Sequence[Example], tokens: int) -> list[list[Example]]:
     return passes
 
 
-def summed_loss(model: Any, examples: Sequence[Example], device: Any) -> "Tensor":
+def compute_summed_loss(model: Any, examples: Sequence[Example], device: Any) -> "Tensor":
     """The negative logprob of every token that counts, summed; other tokens have no part in it."""
     import torch
 
@@ -69,10 +69,10 @@ def summed_loss(model: Any, examples: Sequence[Example], device: Any) -> "Tensor
     logits = model(
         input_ids=ids, attention_mask=attention, use_cache=False, logits_to_keep=width - first + 1
     ).logits
-    return masked_loss(logits, ids[:, first - 1 :], mask[:, first - 1 :])
+    return compute_masked_loss(logits, ids[:, first - 1 :], mask[:, first - 1 :])
 
 
-def masked_loss(logits_RTV: "Tensor", ids_RT: "Tensor", mask_RT: "Tensor") -> "Tensor":
+def compute_masked_loss(logits_RTV: "Tensor", ids_RT: "Tensor", mask_RT: "Tensor") -> "Tensor":
     """The summed negative logprob of the ids that the mask is on, each by the logits before it."""
     from torch.nn.functional import cross_entropy
 

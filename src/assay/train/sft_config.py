@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from .lora import Lora
-from .schedule import Schedule, scheduled_rate
+from .schedule import Schedule, compute_learning_rate
 
 
 class SFTConfig(BaseModel):
@@ -87,7 +87,7 @@ class SFTConfig(BaseModel):
 
     def learning_rate_at(self, step: int, *, of: int) -> float:
         """The rate of a step; steps count from 1."""
-        return scheduled_rate(
+        return compute_learning_rate(
             step,
             of=of,
             highest=self.learning_rate,

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from assay.datasets import SampleStream
 from assay.errors import ConfigError, TokenError, WireError
-from assay.formats import tools_of
+from assay.formats import find_tools
 from assay.types import Sample, Status, ToolSpec, stable_id
 
 from .chat_template import ChatTokenizer
-from .demonstration import demonstrated
+from .demonstration import to_demonstration
 from .retokenize import Retokeniser
 from .sft_config import SFTConfig
-from .token_spans import check_tokens, token_source, tokenised
+from .token_spans import check_tokens, token_source, tokenize_sample
 
-_ENDED_BADLY = (Status.FAILED, Status.ABORTED)
+_FAILED_STATUSES = (Status.FAILED, Status.ABORTED)
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ def read_examples(
     """Everything to learn from. Raises `ConfigError` when that is nothing."""
     # Rollouts of one sample have one id.
     stream = stream.with_repeats()
-    reader = _Reader(config, tokenizer, vocabulary)
+    reader = _ExampleReader(config, tokenizer, vocabulary)
     found = [example for sample in stream for example in reader.examples(sample)]
     read = reader.read
     if stream.skipped.count:
         read.left_out["row that cannot be read"] += stream.skipped.count
-    _split(found, read, config)
+    _hold_out_prompts(found, read, config)
     if not read.train:
         reasons = ", ".join(f"{count} {reason}" for reason, count in read.left_out.items())
         raise ConfigError(
@@ -88,7 +88,7 @@ def read_examples(
     return read
 
 
-class _Reader:
+class _ExampleReader:
     """Makes examples of samples and keeps the account."""
 
     def __init__(self, config: SFTConfig, tokenizer: ChatTokenizer, vocabulary: int) -> None:
@@ -100,13 +100,13 @@ class _Reader:
 
     def examples(self, sample: Sample) -> Iterator[Example]:
         self.read.samples += 1
-        if reason := self._unwanted(sample):
+        if reason := self._find_exclusion(sample):
             self.read.left_out[reason] += 1
             return
         try:
-            parts = self._with_tokens(sample)
+            parts = self._add_tokens(sample)
             for part in parts:
-                self._check(part)
+                self._check_vocabulary(part)
         except TokenError:
             if not self._config.skip_unusable:
                 raise
@@ -123,9 +123,9 @@ class _Reader:
                 mask = bytes(map(int, part.loss_mask))
                 yield Example(array("i", part.tokens), mask, prompt)
 
-    def _unwanted(self, sample: Sample) -> str | None:
+    def _find_exclusion(self, sample: Sample) -> str | None:
         least = self._config.min_score
-        if sample.failure is not None or sample.status in _ENDED_BADLY:
+        if sample.failure is not None or sample.status in _FAILED_STATUSES:
             return "failed"
         if sample.trajectory is None and sample.input.get("label") is False:
             return "labelled as bad"
@@ -135,22 +135,22 @@ class _Reader:
             return "below min_score"
         return None
 
-    def _with_tokens(self, sample: Sample) -> list[Sample]:
+    def _add_tokens(self, sample: Sample) -> list[Sample]:
         if self._config.tokens == "recorded":
             if sample.tokens:
                 return [sample]
             calls = [] if sample.trajectory is None else sample.trajectory.calls
             if any(call.completion_ids is not None for call in calls):
-                return tokenised(sample)
-        whole = demonstrated(sample, turns=self._config.demonstrations)
-        tools = _tools(sample)
+                return tokenize_sample(sample)
+        whole = to_demonstration(sample, turns=self._config.demonstrations)
+        tools = _read_sample_tools(sample)
         if not tools and any(message.tool_calls for message in whole.messages):
             self.read.untold += 1
         if self._retokeniser is None:
             self._retokeniser = Retokeniser(self._tokenizer)
         return self._retokeniser.samples(whole, tools=tools)
 
-    def _check(self, sample: Sample) -> None:
+    def _check_vocabulary(self, sample: Sample) -> None:
         check_tokens(sample)
         if max(sample.tokens) >= self._vocabulary:
             raise TokenError(
@@ -160,14 +160,14 @@ class _Reader:
             )
 
 
-def _tools(sample: Sample) -> list[ToolSpec]:
+def _read_sample_tools(sample: Sample) -> list[ToolSpec]:
     try:
-        return [ToolSpec.model_validate(tool["function"]) for tool in tools_of(sample)]
+        return [ToolSpec.model_validate(tool["function"]) for tool in find_tools(sample)]
     except WireError as error:
         raise TokenError(error.message, where=error.where, hint=error.hint) from error
 
 
-def _split(found: list[Example], read: Examples, config: SFTConfig) -> None:
+def _hold_out_prompts(found: list[Example], read: Examples, config: SFTConfig) -> None:
     """Hold some prompts out, chosen by their content and not by their place."""
     prompts = sorted(
         {example.prompt for example in found},
@@ -192,7 +192,7 @@ def read_template(path: Path | None) -> str | None:
         raise ConfigError(f"the chat template cannot be read: {error}", where=str(path)) from None
 
 
-def templated(tokenizer: ChatTokenizer, template: str | None) -> ChatTokenizer:
+def replace_template(tokenizer: ChatTokenizer, template: str | None) -> ChatTokenizer:
     """The tokenizer with another chat template; itself for None."""
     if template is None:
         return tokenizer

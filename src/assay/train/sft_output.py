@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assay.errors import ConfigError
 
-from .output_folder import Output
+from .output_folder import OutputFolder
 
 
 class SFTStep(BaseModel):
@@ -43,7 +43,7 @@ class SFTStep(BaseModel):
     seconds: float
 
 
-class Begun(BaseModel):
+class SFTStart(BaseModel):
     """What a fine-tuning began with: it goes on only with the same."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,21 +57,21 @@ class Begun(BaseModel):
     """Before the first step."""
 
 
-_DIFFERENT = {
+_MISMATCH_MESSAGES = {
     "data": "the samples are not those that training began with",
     "weights": "the model is not the one that training began with",
 }
 
 
-def go_on(output: Output, begun: Begun) -> Begun:
+def check_same_start(output: OutputFolder, begun: SFTStart) -> SFTStart:
     """What was written when the training began. Raises `ConfigError` where `begun` differs."""
-    before = output.begun(Begun)
+    before = output.begun(SFTStart)
     problems = [
         problem
-        for name, problem in _DIFFERENT.items()
+        for name, problem in _MISMATCH_MESSAGES.items()
         if getattr(before, name) != getattr(begun, name)
     ]
-    if changes := list(_changes(before.config, begun.config)):
+    if changes := list(_describe_config_changes(before.config, begun.config)):
         told = "the configuration is not the one that training began with: "
         problems.append(told + ", ".join(changes))
     if problems:
@@ -83,7 +83,7 @@ def go_on(output: Output, begun: Begun) -> Begun:
     return before
 
 
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+def _describe_config_changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     # What is in one of them only belongs to another schedule, or to another assay.
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-_WORTH = 0.75
+_MAX_REMAINING_SHARE = 0.75
 """A pass is parted if no more than this part of its tokens, padding included, is left to read."""
 
 Span = tuple[int, int]
@@ -53,7 +53,7 @@ def share_prompts(
     width, rest_width, longest = (max(map(len, each)) for each in (number, rest, rows))
     left = len(number) * width + len(rows) * rest_width
     # Whole, all but the last column would be read.
-    if () in number or left > _WORTH * len(rows) * (longest - 1):
+    if () in number or left > _MAX_REMAINING_SHARE * len(rows) * (longest - 1):
         return None
     ids = [(0,) * (width - len(prompt)) + prompt for prompt in number]
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in number]
@@ -69,11 +69,11 @@ def share_prompts(
     )
 
 
-def logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
+def compute_logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
     """The logits at each token of the rest; None for a model that cannot read in two parts."""
     import torch
 
-    cache = _empty_cache(model)
+    cache = _make_empty_cache(model)
     if cache is None:
         return None
     mask_PT = shared.mask_PT
@@ -103,7 +103,7 @@ def logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
     return logits_RT
 
 
-def _empty_cache(model: Any) -> Any:
+def _make_empty_cache(model: Any) -> Any:
     """A cache that gradients pass through and samples can share; None where the model's is not.
 
     A layer with a running state is written in place, and others pack their numbers.

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from assay.stats import mean_interval
 from assay.types import Sample
 
-from .batches import Group, TrainedRollout, is_truncated
+from .batches import RolloutGroup, TrainedRollout, is_truncated
 from .policy import UpdateStats
-from .rollout_collector import Collected
+from .rollout_collector import StepRollouts
 
 
 class StepMetrics(BaseModel):
@@ -94,10 +94,10 @@ class Update:
     seconds: float
 
 
-def step_metrics(step: int, collected: Collected, update: Update) -> StepMetrics:
+def compute_step_metrics(step: int, collected: StepRollouts, update: Update) -> StepMetrics:
     """The numbers of one step."""
     samples = [sample for group in collected.groups for sample in group.samples]
-    interval = mean_interval(_group_means(collected.groups))
+    interval = mean_interval(_compute_group_means(collected.groups))
     failed = Counter(str(each.failure.boundary) for each in samples if each.failure is not None)
     valid = sum(reward is not None for group in collected.groups for reward in group.rewards)
     without = sum(not group.has_signal for group in collected.groups)
@@ -120,17 +120,19 @@ def step_metrics(step: int, collected: Collected, update: Update) -> StepMetrics
         learning_rate=update.learning_rate,
         rollout_s=collected.seconds,
         update_s=update.seconds,
-        **_of_rollouts(samples, collected),
-        **_of_update(update.stats),
+        **_measure_rollouts(samples, collected),
+        **_measure_update(update.stats),
     )
 
 
-def _group_means(groups: Iterable[Group]) -> list[float]:
+def _compute_group_means(groups: Iterable[RolloutGroup]) -> list[float]:
     known = ([reward for reward in group.rewards if reward is not None] for group in groups)
     return [fmean(rewards) for rewards in known if rewards]
 
 
-def _of_rollouts(samples: Sequence[Sample], collected: Collected) -> dict[str, float | None]:
+def _measure_rollouts(
+    samples: Sequence[Sample], collected: StepRollouts
+) -> dict[str, float | None]:
     whole = [each for each in samples if each.trajectory is not None and each.failure is None]
     calls = [call for each in whole if each.trajectory for call in each.trajectory.calls]
     tokens = sum(len(call.completion_ids or ()) for call in calls)
@@ -144,7 +146,7 @@ def _of_rollouts(samples: Sequence[Sample], collected: Collected) -> dict[str, f
     }
 
 
-def _of_update(stats: UpdateStats | None) -> dict[str, float | None]:
+def _measure_update(stats: UpdateStats | None) -> dict[str, float | None]:
     if stats is None:
         return {}
     sums = stats.sums

@@ -19,10 +19,12 @@ TOKEN_SOURCE = "token_source"
 FORK, FORKS = "fork", "forks"
 """Keys of `Sample.metadata`: which of how many samples of one rollout, where there are several."""
 
-_RETOKENISE = "for SFT, `retokenised()` makes tokens of the text; RL needs what the engine sampled"
+_RETOKENIZE_HINT = (
+    "for SFT, `retokenised()` makes tokens of the text; RL needs what the engine sampled"
+)
 
 
-def tokenised(sample: Sample) -> list[Sample]:
+def tokenize_sample(sample: Sample) -> list[Sample]:
     """Samples with `tokens`, `loss_mask` and `rollout_log_probs` from the calls of the trajectory.
 
     One where each call's prompt extends the tokens so far; else several, which share rollout_id,
@@ -32,20 +34,20 @@ def tokenised(sample: Sample) -> list[Sample]:
     """
     where = f"sample {sample.id}"
     if sample.trajectory is None or not sample.trajectory.calls:
-        raise TokenError("no model call is recorded", where=where, hint=_RETOKENISE)
+        raise TokenError("no model call is recorded", where=where, hint=_RETOKENIZE_HINT)
     # A call that failed sampled nothing.
     turns = [
-        _turn_of(call, f"{where}, call {number}")
+        _read_call_turn(call, f"{where}, call {number}")
         for number, call in enumerate(sample.trajectory.calls, start=1)
         if call.error is None or call.completion_ids is not None
     ]
     if not turns:
         raise TokenError("every recorded call failed: nothing was sampled", where=where)
-    return assembled(sample, turns, source="recorded")
+    return assemble_samples(sample, turns, source="recorded")
 
 
 @dataclass(frozen=True)
-class Turn:
+class TokenTurn:
     """What was read and written in one turn, as token ids."""
 
     prompt: tuple[int, ...]
@@ -54,15 +56,17 @@ class Turn:
     call: ModelCall | None = None
 
 
-def assembled(sample: Sample, turns: Sequence[Turn], *, source: TokenSource) -> list[Sample]:
+def assemble_samples(
+    sample: Sample, turns: Sequence[TokenTurn], *, source: TokenSource
+) -> list[Sample]:
     """The samples that turns append to: one for as long as each continues the tokens so far."""
     chains: list[_Chain] = []
     for turn in turns:
-        chain = _extended_by(turn.prompt, chains)
+        chain = _find_extended_chain(turn.prompt, chains)
         if chain is None:
             chains.append(chain := _Chain())
         chain.append(turn)
-    return list(_cut(sample, chains, source))
+    return list(_split_by_chain(sample, chains, source))
 
 
 def token_source(sample: Sample) -> TokenSource | None:
@@ -100,9 +104,9 @@ class _Chain:
     tokens: list[int] = field(default_factory=list)
     mask: list[float] = field(default_factory=list)
     logprobs: list[float] | None = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[TokenTurn] = field(default_factory=list)
 
-    def append(self, turn: Turn) -> None:
+    def append(self, turn: TokenTurn) -> None:
         context = turn.prompt[len(self.tokens) :]
         self.tokens += (*context, *turn.completion)
         self.mask += [0.0] * len(context) + [1.0] * len(turn.completion)
@@ -117,31 +121,37 @@ class _Chain:
         return size <= len(prompt) and list(prompt[:size]) == self.tokens
 
 
-def _turn_of(call: ModelCall, where: str) -> Turn:
+def _read_call_turn(call: ModelCall, where: str) -> TokenTurn:
     prompt, completion = call.prompt_ids, call.completion_ids
     if prompt is None or completion is None:
         missing = "prompt_ids" if prompt is None else "completion_ids"
-        raise TokenError(f"the engine gave no `{missing}`", where=where, hint=_RETOKENISE)
+        raise TokenError(f"the engine gave no `{missing}`", where=where, hint=_RETOKENIZE_HINT)
     if not prompt:
-        _refuse("`prompt_ids` is empty: nothing comes before the first sampled token", where)
+        _raise_damaged_call(
+            "`prompt_ids` is empty: nothing comes before the first sampled token", where
+        )
     if (least := min((*prompt, *completion))) < 0:
-        _refuse(f"{least} is no token id", where)
+        _raise_damaged_call(f"{least} is no token id", where)
     if call.logprobs is not None and len(call.logprobs) != len(completion):
-        _refuse(f"{len(call.logprobs)} logprobs for {len(completion)} completion ids", where)
-    return Turn(prompt, completion, call.logprobs, call)
+        _raise_damaged_call(
+            f"{len(call.logprobs)} logprobs for {len(completion)} completion ids", where
+        )
+    return TokenTurn(prompt, completion, call.logprobs, call)
 
 
-def _refuse(problem: str, where: str) -> NoReturn:
+def _raise_damaged_call(problem: str, where: str) -> NoReturn:
     raise TokenError(problem, where=where, hint="the recorded call is damaged; roll out again")
 
 
-def _extended_by(prompt: Sequence[int], chains: Sequence[_Chain]) -> _Chain | None:
+def _find_extended_chain(prompt: Sequence[int], chains: Sequence[_Chain]) -> _Chain | None:
     """The longest chain that this prompt continues: agents may take turns in one rollout."""
     fitting = [chain for chain in chains if chain.continues_as(prompt)]
     return max(fitting, key=lambda chain: len(chain.tokens), default=None)
 
 
-def _cut(sample: Sample, chains: Sequence[_Chain], source: TokenSource) -> Iterator[Sample]:
+def _split_by_chain(
+    sample: Sample, chains: Sequence[_Chain], source: TokenSource
+) -> Iterator[Sample]:
     trajectory = sample.trajectory or Trajectory()
     rollout_id = sample.rollout_id or stable_id([sample.id, sample.index, trajectory.to_dict()])
     calls = [[turn.call for turn in chain.turns if turn.call is not None] for chain in chains]

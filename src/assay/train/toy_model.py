@@ -5,13 +5,13 @@ from typing import Any
 from assay.errors import ConfigError, MissingExtra
 from assay.providers import LocalModel
 
-END = "<end>"
+END_TOKEN = "<end>"
 _UNKNOWN = "<unknown>"
 _HEADS = 4
-_TEMPLATE = (
+_CHARACTER_TEMPLATE = (
     "{% for message in messages %}"
     "{% if message.role == 'assistant' %}"
-    "{% generation %}{{ message.content }}" + END + "{% endgeneration %}"
+    "{% generation %}{{ message.content }}" + END_TOKEN + "{% endgeneration %}"
     "{% else %}{{ message.content }}{% endif %}"
     "{% endfor %}"
 )
@@ -26,7 +26,7 @@ def character_model(
     something. Its prompt is the messages' text, one after the other; all other characters are one
     and the same token. The same seed makes the same weights.
     """
-    _check(characters, hidden)
+    _check_characters(characters, hidden)
     try:
         import torch
         import transformers
@@ -35,7 +35,7 @@ def character_model(
             "train", by="character_model()", package=str(error.name)
         ) from error
 
-    tokenizer = _tokenizer(characters)
+    tokenizer = _build_tokenizer(characters)
     config = transformers.LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=hidden,
@@ -57,7 +57,7 @@ def character_model(
     return LocalModel(model, tokenizer)
 
 
-def _check(characters: str, hidden: int) -> None:
+def _check_characters(characters: str, hidden: int) -> None:
     problem = None
     if not characters or len(set(characters)) != len(characters):
         problem = f"{characters!r} is not a set of different characters"
@@ -67,7 +67,7 @@ def _check(characters: str, hidden: int) -> None:
         raise ConfigError(problem, where="character_model()")
 
 
-def _tokenizer(characters: str) -> Any:
+def _build_tokenizer(characters: str) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -77,9 +77,9 @@ def _tokenizer(characters: str) -> Any:
     tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        eos_token=END,
+        eos_token=END_TOKEN,
         pad_token="<pad>",
-        chat_template=_TEMPLATE,
+        chat_template=_CHARACTER_TEMPLATE,
         clean_up_tokenization_spaces=False,
         model_max_length=10_000,
     )

@@ -9,8 +9,8 @@ from typing import Any
 from assay.errors import TrainingError
 from assay.providers import LocalModel
 
-from .lora import Lora, with_lora
-from .precision import ChangeProbe, hold_in_float32
+from .lora import Lora, add_lora
+from .precision import ChangeProbe, cast_to_float32
 
 
 class TrainedWeights:
@@ -23,9 +23,9 @@ class TrainedWeights:
         self._added = lora is not None
         if lora is not None:
             # Added matrices are float32, whatever the frozen weights are.
-            local.model = with_lora(local.model, lora)
+            local.model = add_lora(local.model, lora)
         else:
-            hold_in_float32(local)
+            cast_to_float32(local)
         self.trained = {
             name: weight for name, weight in local.model.named_parameters() if weight.requires_grad
         }
@@ -94,7 +94,7 @@ class TrainedWeights:
         Added matrices are merged into the weights, and also kept alone under `adapter`.
         """
         model = self.local.model
-        with without_bars():
+        with hide_progress_bars():
             if self._added:
                 model.save_pretrained(folder / "adapter")
                 # What was learned may be too little for the precision of the frozen weights.
@@ -104,7 +104,7 @@ class TrainedWeights:
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
+def hide_progress_bars() -> Iterator[None]:
     """Inside of it transformers draws no progress bars: only commands write to the terminal."""
     from transformers.utils import logging
 

@@ -17,17 +17,17 @@ from typing import Any, TypeVar
 
 from assay.runner import Stop
 
-from .batches import TrainedRollout, trained_rollouts
-from .checkpoints import Checkpoints, Progressed
+from .batches import TrainedRollout, select_trained_rollouts
+from .checkpoints import Checkpoints, TrainingProgress
 from .grpo_config import GRPOConfig
 from .policy import Policy
-from .rollout_collector import Collected, Collector, Interrupted
-from .step_statistics import StepMetrics, Update, step_metrics
+from .rollout_collector import RolloutCollector, StepInterrupted, StepRollouts
+from .step_statistics import StepMetrics, Update, compute_step_metrics
 from .trl_learner import TrlLearner, TrlStart, write_checkpoint
-from .trl_processes import Place, from_first
-from .trl_rows import TrlRows, rows_for_trl
+from .trl_processes import ProcessRank, broadcast_from_first
+from .trl_rows import TrlRows, build_trl_rows
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class TrlListener:
 
 
 @dataclass
-class _Step:
+class _StepInProgress:
     """The step in progress."""
 
     number: int
-    collected: Collected
+    collected: StepRollouts
     rollouts: Sequence[TrainedRollout]
     teaches: bool
     rolled_out: float = field(default_factory=time.perf_counter)
@@ -67,11 +67,13 @@ class TrlLeader(TrlLearner):
     ) -> None:
         super().__init__(config, policy, checkpoints)
         self._stop = stop
-        self._step: _Step | None = None
+        self._step: _StepInProgress | None = None
         self._asked: Future[Any] | None = None
         self._abandoned = False
 
-    async def run(self, start: TrlStart, collector: Collector, listener: TrlListener) -> bool:
+    async def run(
+        self, start: TrlStart, collector: RolloutCollector, listener: TrlListener
+    ) -> bool:
         """Whether all steps are done; not when the training was stopped."""
         self._collector, self._listener = collector, listener
         self._loop = asyncio.get_running_loop()
@@ -87,29 +89,29 @@ class TrlLeader(TrlLearner):
             raise
 
     def _lead(self, start: TrlStart) -> bool:
-        return self.train(from_first(start))
+        return self.train(broadcast_from_first(start))
 
-    def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
-        rows = None if self._stop.requested else self._made(step, trainer, here)
-        from_first(rows)
+    def rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
+        rows = None if self._stop.requested else self._collect_rows(step, trainer, here)
+        broadcast_from_first(rows)
         return rows
 
-    def _made(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
+    def _collect_rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
         config = self._config
         try:
             position = (step - 1) * config.prompts_per_step
-            collected = self._in_loop(self._collector.collect(step, position))
-        except Interrupted:
+            collected = self._run_in_loop(self._collector.collect(step, position))
+        except StepInterrupted:
             return None
-        rollouts = trained_rollouts(collected.groups, config)
-        rows = rows_for_trl(
+        rollouts = select_trained_rollouts(collected.groups, config)
+        rows = build_trl_rows(
             collected.groups,
             rollouts,
             config,
             passes=trainer.args.steps_per_generation * here.count,
             filler=trainer.processing_class.pad_token_id,
         )
-        self._step = _Step(step, collected, rollouts, rows.teaches)
+        self._step = _StepInProgress(step, collected, rollouts, rows.teaches)
         return rows
 
     def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
@@ -120,26 +122,26 @@ class TrlLeader(TrlLearner):
         now.changed = self.changed
         if len(now.logs) == self._config.updates_per_step:
             self._step = None
-            metrics = trl_metrics(now, self._config)
-            self._in_loop(self._listener.stepped(metrics, now.collected.position))
+            metrics = compute_trl_metrics(now, self._config)
+            self._run_in_loop(self._listener.stepped(metrics, now.collected.position))
 
     def save(self, step: int, trainer: Any) -> None:
         """Write a checkpoint of the last whole step, unless there is one."""
-        if not from_first(step not in self._checkpoints.steps()):
+        if not broadcast_from_first(step not in self._checkpoints.steps()):
             return
-        progressed = Progressed(step=step, position=step * self._config.prompts_per_step)
+        progressed = TrainingProgress(step=step, position=step * self._config.prompts_per_step)
         path = self._checkpoints.write(progressed, lambda folder: write_checkpoint(trainer, folder))
-        self._in_loop(self._listener.saved(step, path))
+        self._run_in_loop(self._listener.saved(step, path))
 
-    async def let_go(self) -> None:
+    async def release_followers(self) -> None:
         """Tell the other processes that everything is written."""
-        await asyncio.to_thread(from_first)
+        await asyncio.to_thread(broadcast_from_first)
 
-    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run_in_loop(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         if self._abandoned:
             work.close()
-            raise Interrupted
-        asked: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise StepInterrupted
+        asked: Future[ResultT] = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._asked = asked
         return asked.result()
 
@@ -155,14 +157,14 @@ class TrlFollower(TrlLearner):
         return await asyncio.to_thread(self._follow)
 
     def _follow(self) -> tuple[TrlStart, bool]:
-        start: TrlStart = from_first()
+        start: TrlStart = broadcast_from_first()
         whole = self.train(start)
         # The first one still writes the model and the curve.
-        from_first()
+        broadcast_from_first()
         return start, whole
 
-    def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
-        rows: TrlRows | None = from_first()
+    def rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
+        rows: TrlRows | None = broadcast_from_first()
         return rows
 
     def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
@@ -170,19 +172,21 @@ class TrlFollower(TrlLearner):
 
     def save(self, step: int, trainer: Any) -> None:
         """The first process writes the checkpoint; the others take part in what TRL adds up."""
-        due: bool = from_first()
+        due: bool = broadcast_from_first()
         if due:
             with tempfile.TemporaryDirectory() as folder:
                 write_checkpoint(trainer, Path(folder))
 
 
-def trl_metrics(step: _Step, config: GRPOConfig) -> StepMetrics:
+def compute_trl_metrics(step: _StepInProgress, config: GRPOConfig) -> StepMetrics:
     """The numbers of one step: those of its rollouts as ever, those of its updates from TRL.
 
     What TRL does not measure is None. Its means are over passes, then over updates.
     """
     rate, seconds = config.learning_rate_at(step.number), time.perf_counter() - step.rolled_out
-    known = step_metrics(step.number, step.collected, Update(step.rollouts, None, rate, seconds))
+    known = compute_step_metrics(
+        step.number, step.collected, Update(step.rollouts, None, rate, seconds)
+    )
     if not step.rollouts or not (step.teaches or config.beta > 0):
         return known
     measured = {
@@ -190,14 +194,14 @@ def trl_metrics(step: _Step, config: GRPOConfig) -> StepMetrics:
         "loss": step.logs[0]["loss"],
         "grad_norm": max(logs["grad_norm"] for logs in step.logs),
         "entropy": step.logs[0]["entropy"],
-        "kl": _mean(step.logs, "kl"),
-        "clip_fraction": _mean(step.logs, "clip_ratio/region_mean"),
+        "kl": _average_logs(step.logs, "kl"),
+        "clip_fraction": _average_logs(step.logs, "clip_ratio/region_mean"),
         "weights_changed": step.changed,
         **step.weights,
     }
     return known.model_copy(update=measured)
 
 
-def _mean(logs: list[dict[str, Any]], name: str) -> float | None:
+def _average_logs(logs: list[dict[str, Any]], name: str) -> float | None:
     values = [each[name] for each in logs if each.get(name) is not None]
     return fmean(values) if values else None

@@ -8,16 +8,16 @@ from typing import Any
 
 from assay.errors import TrainingError
 
-from .checkpoints import Checkpoints, unreadable
+from .checkpoints import Checkpoints, make_checkpoint_error
 from .grpo_config import GRPOConfig
 from .policy import Policy
-from .preserve_state import as_it_was
-from .rollout_collector import Interrupted
-from .trained_weights import without_bars
-from .trl_processes import Place, place
+from .preserve_state import preserve_model_state
+from .rollout_collector import StepInterrupted
+from .trained_weights import hide_progress_bars
+from .trl_processes import ProcessRank, find_process_rank
 from .trl_rows import TrlRows
 from .trl_trainer import make_trainer, quiet_trl
-from .trl_vllm import sampled_by_vllm
+from .trl_vllm import sample_with_vllm
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TrlLearner(ABC):
         """The share of the weights that the last update changed."""
 
     @abstractmethod
-    def rows(self, step: int, trainer: Any, here: Place) -> TrlRows | None:
+    def rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
         """The rows of a step, those of all processes; None ends the training."""
 
     @abstractmethod
@@ -59,16 +59,16 @@ class TrlLearner(ABC):
     def train(self, start: TrlStart) -> bool:
         """Whether all steps are done; not when the training was stopped."""
         config, local = self._config, self._policy.local
-        self._here = place(config)
+        self._here = find_process_rank(config)
         with ExitStack() as stack:
-            stack.enter_context(local.limited_threads())
-            stack.enter_context(as_it_was(local))
+            stack.enter_context(local.limit_threads())
+            stack.enter_context(preserve_model_state(local))
             stack.enter_context(quiet_trl())
             trainer = make_trainer(
-                config, self._policy, self._rollouts, folder=self._checkpoints.folder
+                config, self._policy, self._provide_rollouts, folder=self._checkpoints.folder
             )
-            stack.enter_context(sampled_by_vllm(trainer, local))
-            trainer.add_callback(_callback(self, trainer))
+            stack.enter_context(sample_with_vllm(trainer, local))
+            trainer.add_callback(_build_callback(self, trainer))
             self._take_steps(trainer, start.after)
             done = max(start.after, self.done(trainer))
             if done:
@@ -77,35 +77,35 @@ class TrlLearner(ABC):
 
     def _take_steps(self, trainer: Any, after: int) -> None:
         """All that are left, or until the training is stopped. Has the weights of `after` first."""
-        checkpoint = self._checkpoint(after)
+        checkpoint = self._find_checkpoint(after)
         try:
             if checkpoint is not None and after >= self._config.num_steps:
                 trainer._load_from_checkpoint(checkpoint)
             else:
                 trainer.train(resume_from_checkpoint=checkpoint)
-        except Interrupted:
+        except StepInterrupted:
             return
         except Exception as error:
             # Which of many kinds a damaged file raises depends on the file.
             if checkpoint is None or self._rows is not None:
                 raise
-            raise unreadable(self._checkpoints.path(after), error) from error
+            raise make_checkpoint_error(self._checkpoints.path(after), error) from error
 
     def done(self, trainer: Any) -> int:
         """How many steps are in the weights."""
         return int(trainer.state.global_step) // self._config.updates_per_step
 
-    def _checkpoint(self, step: int) -> str | None:
+    def _find_checkpoint(self, step: int) -> str | None:
         name = f"checkpoint-{step * self._config.updates_per_step}"
         return str(self._checkpoints.path(step) / name) if step else None
 
-    def _rollouts(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
+    def _provide_rollouts(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """TRL's `rollout_func`: this process's part of the next step."""
         step = self.done(trainer) + 1
         check_prompts(prompts, step, self._config, self._here)
         rows = self.rows(step, trainer, self._here)
         if rows is None:
-            raise Interrupted
+            raise StepInterrupted
         self._rows, self._updates = rows, 0
         trainer.assay_rows = rows.part(self._here.number, self._here.count)
         return trainer.assay_rows.plain()  # type: ignore[no-any-return]  # a trainer has no types
@@ -139,7 +139,7 @@ class TrlLearner(ABC):
             self.save(step, trainer)
 
 
-def check_prompts(prompts: list[str], step: int, config: GRPOConfig, here: Place) -> None:
+def check_prompts(prompts: list[str], step: int, config: GRPOConfig, here: ProcessRank) -> None:
     """Raise `TrainingError` unless TRL asks for this step's prompts, each a group in a row."""
     count = config.rollouts_per_step // here.count
     first = (step - 1) * config.rollouts_per_step + here.number * count
@@ -155,11 +155,11 @@ def check_prompts(prompts: list[str], step: int, config: GRPOConfig, here: Place
 def write_checkpoint(trainer: Any, folder: Path) -> None:
     """As TRL does it, in a folder inside this one."""
     trainer.args.output_dir = str(folder)
-    with without_bars():
+    with hide_progress_bars():
         trainer._save_checkpoint(trainer.model, trial=None)
 
 
-def _callback(learner: TrlLearner, trainer: Any) -> Any:
+def _build_callback(learner: TrlLearner, trainer: Any) -> Any:
     from transformers import TrainerCallback
 
     class Callback(TrainerCallback):  # type: ignore[misc]  # transformers has no types

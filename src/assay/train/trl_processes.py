@@ -11,7 +11,7 @@ from .trl_settings import TrlSettings
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessRank:
     """Which of the processes this one is, as `accelerate launch` or `torchrun` started it."""
 
     number: int
@@ -22,45 +22,45 @@ class Place:
         return self.number == 0
 
 
-def place(config: GRPOConfig) -> Place:
+def find_process_rank(config: GRPOConfig) -> ProcessRank:
     """Finds the other processes, if there are any, and waits until all of them are there."""
     from accelerate import PartialState
 
     # On the CPU it has to be told so: otherwise each process believes that it is the only one.
-    state = PartialState(cpu=on_cpu(config))
-    return Place(state.process_index, state.num_processes)
+    state = PartialState(cpu=is_on_cpu(config))
+    return ProcessRank(state.process_index, state.num_processes)
 
 
-def on_cpu(config: GRPOConfig) -> bool:
+def is_on_cpu(config: GRPOConfig) -> bool:
     """Whether TRL trains on the CPU."""
     import torch
 
     return config.device == "cpu" or not torch.accelerator.is_available()
 
 
-def launched() -> int:
+def count_launched_processes() -> int:
     """How many processes `accelerate launch` or `torchrun` says it started; 1 without them."""
     count = os.environ.get("WORLD_SIZE", "")
     return int(count) if count.isdecimal() else 1
 
 
-def check_alone() -> None:
+def check_single_process() -> None:
     """Raise `ConfigError` for one of several processes: each would do the whole training."""
-    if launched() > 1:
+    if count_launched_processes() > 1:
         raise ConfigError(
             "only the TRL backend trains with several processes",
-            where=f"{launched()} processes",
+            where=f"{count_launched_processes()} processes",
             hint="set backend='trl', or start one process without torchrun",
         )
 
 
-def checked_place(config: GRPOConfig) -> Place:
+def check_process_rank(config: GRPOConfig) -> ProcessRank:
     """The same. Raises `ConfigError` for what so many processes cannot do."""
-    here = place(config)
-    if here.count == 1 < launched():
+    here = find_process_rank(config)
+    if here.count == 1 < count_launched_processes():
         raise ConfigError(
             "they cannot find each other on this device, and each would do the whole training",
-            where=f"{launched()} processes",
+            where=f"{count_launched_processes()} processes",
             hint="set device='cpu', or start one process",
         )
     settings = config.trl or TrlSettings()
@@ -71,7 +71,7 @@ def checked_place(config: GRPOConfig) -> Place:
             where=f"{here.count} processes",
             hint="change prompts_per_step, group_size or trl.per_device_train_batch_size",
         )
-    if _takes_weights_apart():
+    if _shards_weights():
         raise ConfigError(
             "DeepSpeed and FSDP take the weights apart, and the model that learns also samples",
             where="accelerate",
@@ -86,13 +86,13 @@ def checked_place(config: GRPOConfig) -> Place:
     return here
 
 
-def _takes_weights_apart() -> bool:
+def _shards_weights() -> bool:
     from accelerate.utils import parse_flag_from_env
 
     return any(map(parse_flag_from_env, ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP")))
 
 
-def from_first(value: Any = None) -> Any:
+def broadcast_from_first(value: Any = None) -> Any:
     """What the first process gave here, in all of them. Waits until all have come here."""
     from accelerate.utils import broadcast_object_list
 

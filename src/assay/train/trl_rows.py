@@ -8,7 +8,7 @@ from typing import Any
 from assay.errors import TrainingError
 from assay.types import Sample
 
-from .batches import Group, TrainedRollout
+from .batches import RolloutGroup, TrainedRollout
 from .grpo_config import GRPOConfig
 
 
@@ -69,8 +69,8 @@ class TrlRows:
         }
 
 
-def rows_for_trl(
-    groups: Sequence[Group],
+def build_trl_rows(
+    groups: Sequence[RolloutGroup],
     rollouts: Sequence[TrainedRollout],
     config: GRPOConfig,
     *,
@@ -95,10 +95,10 @@ def rows_for_trl(
             # A call that sampled nothing may stand alone in a part.
             parts = [part for part in rollout.parts if any(part.loss_mask)]
             _refuse_unfit_fork(parts, config)
-            _append(rows, parts[0], rollout.advantage)
+            _append_part(rows, parts[0], rollout.advantage)
             further += [(part, rollout.advantage) for part in parts[1:]]
     for part, advantage in further:
-        _append(rows, part, advantage)
+        _append_part(rows, part, advantage)
     while rows.count % passes:
         _append_filler(rows, filler)
     return rows
@@ -120,7 +120,7 @@ def _refuse_unfit_fork(parts: Sequence[Sample], config: GRPOConfig) -> None:
         )
 
 
-def _append(rows: TrlRows, part: Sample, advantage: float) -> None:
+def _append_part(rows: TrlRows, part: Sample, advantage: float) -> None:
     first, known = part.loss_mask.index(1.0), part.rollout_log_probs
     rows.advantages.append(advantage)
     rows.prompt_ids.append(part.tokens[:first])

@@ -45,7 +45,7 @@ class TrlSettings(BaseModel):
     """Learn from this share of the tokens only: those with the most entropy."""
 
 
-def unfit_for_trl(config: "GRPOConfig") -> Iterator[str]:
+def list_trl_conflicts(config: "GRPOConfig") -> Iterator[str]:
     """One line for each setting that TRL's trainer cannot honour."""
     if config.zero_variance == "resample":
         yield "zero_variance='resample': TRL's steps have a fixed size; 'drop' is honoured"

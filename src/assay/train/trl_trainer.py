@@ -14,23 +14,23 @@ from assay.providers import prepare_half_precision
 
 from .grpo_config import GRPOConfig
 from .policy import Policy
-from .trl_processes import Place, checked_place, on_cpu, place
+from .trl_processes import ProcessRank, check_process_rank, find_process_rank, is_on_cpu
 from .trl_rows import TrlRows
 from .trl_settings import TrlSettings
 
-RolloutFunction = Callable[[list[str], Any], dict[str, Any]]
+TrlRolloutFunction = Callable[[list[str], Any], dict[str, Any]]
 
-_SHARE = "rollout_share"
+_ROLLOUT_SHARE = "rollout_share"
 """Key of TRL's batch: its rows over the rollouts that are learned from."""
 
 
-def check_trl(config: GRPOConfig) -> Place:
+def check_trl(config: GRPOConfig) -> ProcessRank:
     """Which of the processes this one is. Raises `ConfigError` for what TRL will not do here."""
     _check_packages(config)
-    here = checked_place(config)
+    here = check_process_rank(config)
     _check_trackers(config)
     try:
-        trainer_arguments(config, config.output)
+        build_trainer_arguments(config, config.output)
     except (ValueError, ImportError) as error:
         raise ConfigError(f"TRL refuses the settings: {error}", where="backend='trl'") from error
     return here
@@ -56,7 +56,7 @@ def _check_trackers(config: GRPOConfig) -> None:
 
 
 def make_trainer(
-    config: GRPOConfig, policy: Policy, rollout: RolloutFunction, *, folder: Path
+    config: GRPOConfig, policy: Policy, rollout: TrlRolloutFunction, *, folder: Path
 ) -> Any:
     """A trainer that asks `rollout` for every step's rollouts. Nothing is written to `folder` yet.
 
@@ -67,18 +67,18 @@ def make_trainer(
     from datasets import Dataset
     from transformers import PrinterCallback
 
-    arguments = trainer_arguments(config, folder)
+    arguments = build_trainer_arguments(config, folder)
     if arguments.bf16:
         prepare_half_precision(torch.bfloat16, policy.local.device)
     numbers = [str(each) for each in range(config.num_steps * config.prompts_per_step)]
-    with _without_notices():
-        trainer = _trainer_class()(
+    with _suppress_notices():
+        trainer = _define_trainer_class()(
             model=policy.local.model,
             reward_funcs=judged,
             args=arguments,
             train_dataset=Dataset.from_dict({"prompt": numbers}),
             processing_class=policy.local.tokenizer,
-            optimizers=_optimizers(config, policy),
+            optimizers=_build_optimizers(config, policy),
             rollout_func=rollout,
         )
     trainer.remove_callback(PrinterCallback)
@@ -92,7 +92,7 @@ def judged(*, reward: list[float | None], **_: object) -> list[float | None]:
     return reward
 
 
-def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
+def build_trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
     """The settings in TRL's words."""
     from trl import GRPOConfig as Arguments
 
@@ -100,7 +100,7 @@ def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
     told = settings.model_dump(exclude={"per_device_train_batch_size", "report_to"})
     # The weights are float32: TRL computes in what this package would.
     told["bf16"] = settings.bf16 or config.dtype == "bfloat16"
-    processes = place(config).count
+    processes = find_process_rank(config).count
     size = settings.per_device_train_batch_size or config.rollouts_per_step // processes
     return Arguments(
         output_dir=str(folder),
@@ -121,14 +121,14 @@ def trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
         importance_sampling_level=config.importance_level,
         scale_rewards="group" if config.advantage == "std" else "none",
         seed=config.seed,
-        use_cpu=on_cpu(config),
+        use_cpu=is_on_cpu(config),
         report_to=list(settings.report_to) or "none",
         **{name: value for name, value in told.items() if value is not None},
-        **_ALWAYS,
+        **_FIXED_ARGUMENTS,
     )
 
 
-_ALWAYS: dict[str, Any] = {
+_FIXED_ARGUMENTS: dict[str, Any] = {
     "trust_remote_code": False,
     # The order of prompts, the checkpoints and the importance weights are made here.
     "shuffle_dataset": False,
@@ -143,7 +143,7 @@ _ALWAYS: dict[str, Any] = {
 }
 
 
-def _optimizers(config: GRPOConfig, policy: Policy) -> tuple[Any, Any]:
+def _build_optimizers(config: GRPOConfig, policy: Policy) -> tuple[Any, Any]:
     """The optimiser of the local loop, with the same rate in each step."""
     from torch.optim.lr_scheduler import LambdaLR
 
@@ -174,7 +174,7 @@ def _set_loss(trainer: Any, config: GRPOConfig, policy: Policy) -> None:
         )
 
 
-def _trainer_class() -> Any:
+def _define_trainer_class() -> Any:
     from trl import GRPOTrainer
 
     class Trainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
@@ -189,14 +189,18 @@ def _trainer_class() -> Any:
             batch = super()._generate_and_score_completions(inputs)
             # TRL has the same ones for each prompt; there may be more rows.
             batch["advantages"] = batch["advantages"].new_tensor(self.assay_rows.advantages)
-            batch[_SHARE] = batch["advantages"].new_tensor(self._rollout_share())
+            batch[_ROLLOUT_SHARE] = batch["advantages"].new_tensor(self._compute_rollout_share())
             if self.assay_config.importance_cap is not None:
-                weight = importance_weights(self, batch, self.assay_config.importance_cap)
+                weight = compute_trl_importance_weights(
+                    self, batch, self.assay_config.importance_cap
+                )
                 batch["advantages"] = batch["advantages"][:, None] * weight
-                self.assay_weights = self._measured(weight[loss_mask(batch).bool()])
+                self.assay_weights = self._measure_weights(
+                    weight[compute_trl_loss_mask(batch).bool()]
+                )
             return batch
 
-        def _measured(self, weight: Any) -> dict[str, float]:
+        def _measure_weights(self, weight: Any) -> dict[str, float]:
             if not len(weight):
                 return {}
             capped = (weight >= self.assay_config.importance_cap).float()
@@ -205,7 +209,7 @@ def _trainer_class() -> Any:
                 "importance_capped": float(capped.mean()),
             }
 
-        def _rollout_share(self) -> float:
+        def _compute_rollout_share(self) -> float:
             """TRL divides `grpo` and `dr_grpo` by all rows, learned from or not."""
             rows = self.assay_rows
             if self.assay_config.loss_type == "dapo" or not rows.trained:
@@ -213,7 +217,7 @@ def _trainer_class() -> Any:
             return rows.count * int(self.accelerator.num_processes) / rows.trained
 
         def _compute_loss(self, model: Any, inputs: Any) -> Any:
-            return super()._compute_loss(model, inputs) * inputs[_SHARE]
+            return super()._compute_loss(model, inputs) * inputs[_ROLLOUT_SHARE]
 
         def create_model_card(self, *_: Any, **__: Any) -> None:
             """No card: who trained what on which prompts is in the record."""
@@ -221,7 +225,7 @@ def _trainer_class() -> Any:
     return Trainer
 
 
-def importance_weights(trainer: Any, batch: dict[str, Any], cap: float) -> Any:
+def compute_trl_importance_weights(trainer: Any, batch: dict[str, Any], cap: float) -> Any:
     """What corrects each token for the engine that sampled it, up to the cap.
 
     TRL does this for vLLM alone. A weight is not negative, so it may as well stand in the
@@ -231,12 +235,12 @@ def importance_weights(trainer: Any, batch: dict[str, Any], cap: float) -> Any:
 
     old = batch.get("old_per_token_logps")
     if old is None:
-        old = _logprobs(trainer, batch)
-    gap = (old - batch["sampling_per_token_logps"]) * loss_mask(batch)
+        old = _compute_trl_logprobs(trainer, batch)
+    gap = (old - batch["sampling_per_token_logps"]) * compute_trl_loss_mask(batch)
     return torch.nan_to_num(gap, nan=0.0).exp().clamp(max=cap)
 
 
-def _logprobs(trainer: Any, batch: dict[str, Any]) -> Any:
+def _compute_trl_logprobs(trainer: Any, batch: dict[str, Any]) -> Any:
     import torch
 
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
@@ -249,14 +253,14 @@ def _logprobs(trainer: Any, batch: dict[str, Any]) -> Any:
     return found[0]
 
 
-def loss_mask(batch: dict[str, Any]) -> Any:
+def compute_trl_loss_mask(batch: dict[str, Any]) -> Any:
     """1 for the tokens of TRL's batch that are learned from."""
     mask = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
 
 
 @contextmanager
-def _without_notices() -> Iterator[None]:
+def _suppress_notices() -> Iterator[None]:
     """Keep TRL's notice that `rollout_func` may change off the terminal: a test watches for it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")

@@ -6,9 +6,9 @@ from typing import Any
 
 from assay.errors import EndpointError
 from assay.providers import (
-    Answered,
-    Batches,
-    Engine,
+    BatchAnswer,
+    BatchEngine,
+    BatchQueue,
     Generated,
     Job,
     LocalModel,
@@ -49,11 +49,11 @@ class VllmEngine:
             prompts=[list(prompt) for prompt in prompts], images=None, num_generations=1
         )
         return [
-            self._generated(each, [token[0] for token in known])
+            self._to_generated(each, [token[0] for token in known])
             for each, known in zip(ids, logprobs, strict=True)
         ]
 
-    def _generated(self, ids: list[int], logprobs: list[float | None]) -> Generated:
+    def _to_generated(self, ids: list[int], logprobs: list[float | None]) -> Generated:
         known = tuple(logprob for logprob in logprobs if logprob is not None)
         if not ids or len(known) != len(ids):
             raise EndpointError(
@@ -63,26 +63,26 @@ class VllmEngine:
         return Generated(tuple(ids), known, "stop" if ended else "length")
 
 
-class _Redirected(Batches):
+class _RedirectedBatches(BatchQueue):
     """The calls of one engine, in the batches they came in, answered by another."""
 
-    def __init__(self, batches: Batches, engine: Engine) -> None:
+    def __init__(self, batches: BatchQueue, engine: BatchEngine) -> None:
         super().__init__()
         self._batches = batches
         self._engine = engine
 
-    async def answer(self, job: Job, engine: Engine, *, max_batch: int) -> Answered:
+    async def answer(self, job: Job, engine: BatchEngine, *, max_batch: int) -> BatchAnswer:
         return await self._batches.answer(job, self._engine, max_batch=max_batch)
 
 
 @contextmanager
-def sampled_by_vllm(trainer: Any, local: LocalModel) -> Iterator[None]:
+def sample_with_vllm(trainer: Any, local: LocalModel) -> Iterator[None]:
     """Inside of it the calls of this model go to the trainer's vLLM, if it has one."""
     if not trainer.use_vllm:
         yield
         return
     batches = local.batches
-    local.batches = _Redirected(batches, VllmEngine(trainer.vllm_generation, local))
+    local.batches = _RedirectedBatches(batches, VllmEngine(trainer.vllm_generation, local))
     try:
         yield
     finally:

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Self
 from pydantic import AliasChoices, Field, field_validator
 
 from .endpoint import Endpoint
-from .field_types import NullIsEmpty
+from .field_types import NullToEmpty
 from .message import Message
 from .sample import Status
-from .serialization import Written
+from .serialization import JsonModel
 
 
-class AgentSession(Written):
+class AgentSession(JsonModel):
     """One conversation with a model, its settings and its place in a tree of branches.
 
     Written without secrets. `with_secrets` puts them back before the session is continued.
@@ -29,10 +29,10 @@ class AgentSession(Written):
     """How many messages of the parent this session begins with."""
 
     status: Status = Status.PENDING
-    tags: Annotated[dict[str, str], NullIsEmpty] = Field(default_factory=dict)
+    tags: Annotated[dict[str, str], NullToEmpty] = Field(default_factory=dict)
     created_at: str | None = None
     updated_at: str | None = None
-    metadata: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    metadata: Annotated[dict[str, Any], NullToEmpty] = Field(default_factory=dict)
 
     @field_validator("endpoint", mode="before")
     @classmethod

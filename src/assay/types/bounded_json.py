@@ -10,14 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from .field_types import well_formed
+from .field_types import replace_lone_surrogates
 
-_DEEPEST = 64
+_MAX_JSON_NESTING = 64
 """Values nested deeper are taken not to fit; this also ends a cycle."""
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainJson:
     """A value that JSON can hold."""
 
     value: Any
@@ -25,15 +25,15 @@ class Plain:
     """Whether JSON had no word for some part, which stands in its nearest spelling instead."""
 
 
-def to_plain(value: Any, *, room: int) -> Plain | None:
+def to_plain(value: Any, *, room: int) -> PlainJson | None:
     """`value` as plain JSON values, or None when it surely needs more than `room` characters.
 
     Never raises. The work is bounded by `room`, whatever the size of `value`.
     """
-    conversion = _Conversion(room)
+    conversion = _BoundedConverter(room)
     try:
-        return Plain(conversion.convert(value, depth=0), conversion.changed)
-    except _NoRoom:
+        return PlainJson(conversion.convert(value, depth=0), conversion.changed)
+    except _RoomExceeded:
         return None
 
 
@@ -42,7 +42,7 @@ def write_compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def width(text: str) -> int:
+def count_utf16_units(text: str) -> int:
     """Characters in UTF-16 units: never less than any other way of counting characters gives."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
@@ -52,18 +52,18 @@ def shorten(text: str, *, room: int) -> str:
     low, high = 0, min(len(text), max(room, 0))
     while low < high:
         middle = (low + high + 1) // 2
-        if width(write_compact(well_formed(text[:middle]) + "…")) <= room:
+        if count_utf16_units(write_compact(replace_lone_surrogates(text[:middle]) + "…")) <= room:
             low = middle
         else:
             high = middle - 1
-    return well_formed(text[:low]) + "…"
+    return replace_lone_surrogates(text[:low]) + "…"
 
 
-class _NoRoom(Exception):
+class _RoomExceeded(Exception):
     """More characters are needed than there are."""
 
 
-class _Conversion:
+class _BoundedConverter:
     """One walk through a value, paying for each part the least it can cost as JSON."""
 
     def __init__(self, room: int) -> None:
@@ -71,42 +71,42 @@ class _Conversion:
         self.changed = False
 
     def convert(self, value: Any, *, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise _NoRoom
+        if depth > _MAX_JSON_NESTING:
+            raise _RoomExceeded
         if value is None or isinstance(value, bool):
-            self._pay(4)
+            self._charge_room(4)
             return value
         if isinstance(value, Enum):
             self.changed |= not isinstance(value, str | int)
             return self.convert(value.value, depth=depth + 1)
         if isinstance(value, str):
-            return self._string(value)
+            return self._convert_string(value)
         if isinstance(value, int | float):
-            return self._number(value)
+            return self._convert_number(value)
         if isinstance(value, dict):
-            return self._object(value, depth)
+            return self._convert_object(value, depth)
         if isinstance(value, list | tuple):
-            self._pay(2 + max(len(value) - 1, 0))
+            self._charge_room(2 + max(len(value) - 1, 0))
             return [self.convert(item, depth=depth + 1) for item in value]
         self.changed = True
-        return self.convert(_nearest(value, self._room), depth=depth + 1)
+        return self.convert(_approximate_value(value, self._room), depth=depth + 1)
 
-    def _pay(self, characters: int) -> None:
+    def _charge_room(self, characters: int) -> None:
         self._room -= characters
         if self._room < 0:
-            raise _NoRoom
+            raise _RoomExceeded
 
-    def _string(self, value: str) -> str:
-        self._pay(len(value) + 2)
-        text = well_formed(str.__str__(value))
+    def _convert_string(self, value: str) -> str:
+        self._charge_room(len(value) + 2)
+        text = replace_lone_surrogates(str.__str__(value))
         self.changed |= text != value
         return text
 
-    def _number(self, value: int | float) -> int | float | str:
-        self._pay(1)
+    def _convert_number(self, value: int | float) -> int | float | str:
+        self._charge_room(1)
         if isinstance(value, int):
             # Paid before it is spelled: Python refuses to write thousands of digits.
-            self._pay(max(value.bit_length() - 1, 0) * 3 // 10)
+            self._charge_room(max(value.bit_length() - 1, 0) * 3 // 10)
             return int(value)
         if isfinite(value):
             return float(value)
@@ -115,11 +115,11 @@ class _Conversion:
             return "NaN"
         return "Infinity" if value > 0 else "-Infinity"
 
-    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-        self._pay(2 + max(2 * len(value) - 1, 0))
+    def _convert_object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        self._charge_room(2 + max(2 * len(value) - 1, 0))
         plain: dict[str, Any] = {}
         for key, item in value.items():
-            name = self._key(key, depth)
+            name = self._convert_key(key, depth)
             while name in plain:
                 # 1 and "1" are two keys here and one in JSON.
                 name += "'"
@@ -127,7 +127,7 @@ class _Conversion:
             plain[name] = self.convert(item, depth=depth + 1)
         return plain
 
-    def _key(self, key: Any, depth: int) -> str:
+    def _convert_key(self, key: Any, depth: int) -> str:
         name = self.convert(key, depth=depth + 1)
         if isinstance(name, str):
             return name
@@ -135,7 +135,7 @@ class _Conversion:
         return write_compact(name)
 
 
-def _nearest(value: Any, room: int) -> Any:
+def _approximate_value(value: Any, room: int) -> Any:
     """What a value of a kind that JSON does not know is written as."""
     try:
         if isinstance(value, bytes | bytearray):

@@ -17,27 +17,27 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from .evaluation_profile import EvaluationProfile, Name, Said
-from .frozen_models import Fixed, FrozenDict, OpenEnded, Plain, WithExtensions
+from .evaluation_profile import EvaluationProfile, Name, NonBlankText
+from .frozen_models import ExtensibleModel, FrozenDict, FrozenJson, FrozenModel, FrozenOpenModel
 
-Address = Annotated[Name, Field(max_length=2000)]
+ManifestUri = Annotated[Name, Field(max_length=2000)]
 
 
-class RemoteTool(Fixed):
+class RemoteTool(FrozenModel):
     """A tool that runs somewhere else."""
 
     type: Literal["remote"] = "remote"
-    uri: Address
+    uri: ManifestUri
     hash: Name | None = None
 
 
-class InlineTool(Fixed):
+class InlineTool(FrozenModel):
     """A tool that is described in the manifest itself."""
 
     type: Literal["inline"] = "inline"
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-    description: Said
-    parameters: FrozenDict[Plain]
+    description: NonBlankText
+    parameters: FrozenDict[FrozenJson]
     """JSON Schema of the arguments, which are one object."""
 
     code_hash: Name | None = None
@@ -53,7 +53,7 @@ class InlineTool(Fixed):
 _Validator = Callable[[Any, ValidatorFunctionWrapHandler], Any]
 
 
-def _one_of(*kinds: type[Fixed], text: bool = False) -> _Validator:
+def _build_kind_validator(*kinds: type[FrozenModel], text: bool = False) -> _Validator:
     """A validator that reads a mapping as the kind its `type` names, and as nothing else."""
     by_type = {kind.model_fields["type"].default: kind for kind in kinds}
 
@@ -74,7 +74,7 @@ def _one_of(*kinds: type[Fixed], text: bool = False) -> _Validator:
     return read
 
 
-def _with_type(value: Any, write: SerializerFunctionWrapHandler) -> Any:
+def _serialize_with_type(value: Any, write: SerializerFunctionWrapHandler) -> Any:
     """Written with the `type`, which is needed to read it back, also where it is the default."""
     written = write(value)
     return written if isinstance(value, str) else {"type": value.type, **written}
@@ -82,42 +82,42 @@ def _with_type(value: Any, write: SerializerFunctionWrapHandler) -> Any:
 
 Tool = Annotated[
     str | RemoteTool | InlineTool,
-    WrapValidator(_one_of(RemoteTool, InlineTool, text=True)),
-    WrapSerializer(_with_type),
+    WrapValidator(_build_kind_validator(RemoteTool, InlineTool, text=True)),
+    WrapSerializer(_serialize_with_type),
 ]
 """A tool's id, where it runs, or its description."""
 
 
-class AgentDefinition(WithExtensions):
+class AgentDefinition(ExtensibleModel):
     """An agent: who it is, what it may use, and how it is certified."""
 
     type: Literal["agent"] = "agent"
     id: Name
-    name: Said
-    role: Said
-    goal: Said
-    description: Said | None = None
-    backstory: Said | None = None
+    name: NonBlankText
+    role: NonBlankText
+    goal: NonBlankText
+    description: NonBlankText | None = None
+    backstory: NonBlankText | None = None
     model: Name | None = None
     tools: tuple[Tool, ...] = ()
-    knowledge: tuple[Said, ...] = ()
-    skills: tuple[Said, ...] = ()
+    knowledge: tuple[NonBlankText, ...] = ()
+    skills: tuple[NonBlankText, ...] = ()
     context_strategy: Literal["full", "compressed", "hybrid"] | None = None
-    interface: FrozenDict[Plain] | None = None
-    capabilities: FrozenDict[Plain] | None = None
-    runtime: FrozenDict[Plain] | None = None
+    interface: FrozenDict[FrozenJson] | None = None
+    capabilities: FrozenDict[FrozenJson] | None = None
+    runtime: FrozenDict[FrozenJson] | None = None
     evaluation: EvaluationProfile | None = None
     """Its definition of done; None when it has none."""
 
-    resources: FrozenDict[Plain] | None = None
+    resources: FrozenDict[FrozenJson] | None = None
 
 
-class _Other(OpenEnded):
+class _OpenDefinition(FrozenOpenModel):
     """A definition that is no agent: named here, and its further fields kept as they came."""
 
     id: Name
-    name: Said | None = None
-    description: Said | None = None
+    name: NonBlankText | None = None
+    description: NonBlankText | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -127,38 +127,38 @@ class _Other(OpenEnded):
         return data
 
 
-class ToolDefinition(_Other):
+class ToolDefinition(_OpenDefinition):
     """A tool that agents share."""
 
     type: Literal["tool"] = "tool"
-    uri: Address | None = None
+    uri: ManifestUri | None = None
 
 
-class SkillDefinition(_Other):
+class SkillDefinition(_OpenDefinition):
     """A skill that agents share."""
 
     type: Literal["skill"] = "skill"
 
 
-class McpResourceDefinition(_Other):
+class McpResourceDefinition(_OpenDefinition):
     """A resource of an MCP server."""
 
     type: Literal["mcp_resource"] = "mcp_resource"
 
 
-class ToolPackDefinition(_Other):
+class ToolPackDefinition(_OpenDefinition):
     """A bundle of tools."""
 
     type: Literal["tool_pack"] = "tool_pack"
 
 
-class PlaceholderDefinition(_Other):
+class PlaceholderDefinition(_OpenDefinition):
     """A name kept free for what is not written yet."""
 
     type: Literal["placeholder"] = "placeholder"
 
 
-_KINDS = (
+_DEFINITION_TYPES = (
     AgentDefinition,
     ToolDefinition,
     SkillDefinition,
@@ -173,6 +173,6 @@ Definition = Annotated[
     | McpResourceDefinition
     | ToolPackDefinition
     | PlaceholderDefinition,
-    WrapValidator(_one_of(*_KINDS)),
-    WrapSerializer(_with_type),
+    WrapValidator(_build_kind_validator(*_DEFINITION_TYPES)),
+    WrapSerializer(_serialize_with_type),
 ]

@@ -12,13 +12,13 @@ from assay.errors import ConfigError
 
 from .stable_ids import stable_id
 
-_PLAIN_HEADERS = frozenset(
+_WRITABLE_HEADERS = frozenset(
     """
     accept accept-encoding accept-language anthropic-beta anthropic-version content-type
     http-referer openai-beta user-agent x-title
     """.split()
 )
-_PLAIN_PARAMETERS = frozenset(
+_WRITABLE_PARAMETERS = frozenset(
     """
     add_generation_prompt best_of cache_prompt chat_template_kwargs context
     continue_final_message device do_sample dtype echo enable_thinking frequency_penalty
@@ -32,17 +32,19 @@ _PLAIN_PARAMETERS = frozenset(
     top_logprobs top_p truncate_prompt_tokens typical_p use_beam_search verbosity
     """.split()
 )
-_GUARDED = frozenset({"api_key", "oauth_token", "api_base", "headers", "extra_params", "thinking"})
-_SECRET_NAME = re.compile(
+_SENSITIVE_FIELDS = frozenset(
+    {"api_key", "oauth_token", "api_base", "headers", "extra_params", "thinking"}
+)
+_SECRET_SETTING_NAME = re.compile(
     r"key|token(?!s|_ids)|secret|passw|auth|credential|cookie|session|bearer|signature", re.I
 )
-_SECRET_IN_A_QUERY = frozenset({"code", "pin", "pw", "pwd", "sig"})
+_SECRET_QUERY_NAMES = frozenset({"code", "pin", "pw", "pwd", "sig"})
 """Elsewhere, as in a JSON schema, these are ordinary names."""
 
-_SCHEMAS_BY_NAME = frozenset({"properties", "$defs", "definitions"})
+_SCHEMA_PROPERTY_KEYWORDS = frozenset({"properties", "$defs", "definitions"})
 """Keywords of JSON schemas whose keys are names that the user chose."""
 
-_HIDDEN_DIGITS = 8
+_HIDDEN_DIGEST_LENGTH = 8
 
 
 class Endpoint(BaseModel):
@@ -99,7 +101,7 @@ class Endpoint(BaseModel):
             data["stop"] = list(data["stop"])
         if not exclude_secrets:
             return {**data, **extras}
-        return _without_secrets(data, extras)
+        return _strip_secrets(data, extras)
 
     @classmethod
     def from_dict(
@@ -115,7 +117,7 @@ class Endpoint(BaseModel):
 
         Secrets in `data` are ignored. What was withheld and is not given again stays named.
         """
-        plain = _without_secrets(
+        plain = _strip_secrets(
             {key: value for key, value in data.items() if key in cls.model_fields},
             {key: value for key, value in data.items() if key not in cls.model_fields},
         )
@@ -133,7 +135,7 @@ class Endpoint(BaseModel):
         """Whether the same model is asked in the same way; how it is written does not matter."""
         if not isinstance(other, Endpoint):
             return NotImplemented
-        return _asked(self) == _asked(other)
+        return _collect_request_settings(self) == _collect_request_settings(other)
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         yield from self.to_dict().items()
@@ -143,35 +145,35 @@ class Endpoint(BaseModel):
         return self.to_dict()
 
 
-def _asked(endpoint: Endpoint) -> dict[str, Any]:
+def _collect_request_settings(endpoint: Endpoint) -> dict[str, Any]:
     asked = {**endpoint.__dict__, **(endpoint.__pydantic_extra__ or {})}
     return {name: value for name, value in asked.items() if name not in ("keep", "withheld")}
 
 
-def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
+def _strip_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
     """What may be written: known settings, known headers and parameters, an address alone."""
     withheld = {name for name in ("api_key", "oauth_token") if fields.get(name)}
     withheld.update(extras.pop("withheld", ()))
-    plain = {name: value for name, value in fields.items() if name not in _GUARDED}
+    plain = {name: value for name, value in fields.items() if name not in _SENSITIVE_FIELDS}
     keep = frozenset(fields.get("keep") or ())
-    if fields.get("api_base") and (address := _address(fields["api_base"], withheld)):
+    if fields.get("api_base") and (address := _strip_url_secrets(fields["api_base"], withheld)):
         plain["api_base"] = address
-    for name, allowed in (("headers", _PLAIN_HEADERS), ("extra_params", _PLAIN_PARAMETERS)):
+    for name, allowed in (("headers", _WRITABLE_HEADERS), ("extra_params", _WRITABLE_PARAMETERS)):
         given = fields.get(name) or {}
         kept = {
-            key: _scrubbed(value, withheld)
+            key: _scrub_secrets(value, withheld)
             for key, value in given.items()
             if key.lower() in allowed
-            or (name == "extra_params" and (key in keep or _is_plain(key, value)))
+            or (name == "extra_params" and (key in keep or _is_writable_setting(key, value)))
         }
         withheld.update(f"{name}.{key}" for key in given if key not in kept)
         if kept:
             plain[name] = kept
     if fields.get("thinking"):
-        plain["thinking"] = _scrubbed(fields["thinking"], withheld)
+        plain["thinking"] = _scrub_secrets(fields["thinking"], withheld)
     for name, value in extras.items():
         # A field this version does not know may hold anything: only numbers and flags are plain.
-        if name in keep or _is_plain(name, value):
+        if name in keep or _is_writable_setting(name, value):
             plain[name] = value
         elif value is not None:
             withheld.add(name)
@@ -180,13 +182,13 @@ def _without_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str
     return plain
 
 
-def _is_plain(name: str, value: object) -> bool:
+def _is_writable_setting(name: str, value: object) -> bool:
     """Whether a setting of an unknown name is a number or a flag, and does not sound secret."""
-    sounds_secret = name.lower() in _SECRET_IN_A_QUERY or _SECRET_NAME.search(name)
+    sounds_secret = name.lower() in _SECRET_QUERY_NAMES or _SECRET_SETTING_NAME.search(name)
     return isinstance(value, bool | int | float) and isfinite(value) and not sounds_secret
 
 
-def hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
+def collect_hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
     """What `to_dict` leaves out though it may decide the answers; empty where there is nothing.
 
     A query, a header or a parameter may choose the model. What has a secret's name is not among
@@ -194,26 +196,26 @@ def hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
     """
     written = endpoint.to_dict()
     found = {
-        **_hidden_in_address(endpoint.api_base or "", shown="api_base" in written),
+        **_collect_hidden_url_parts(endpoint.api_base or "", shown="api_base" in written),
         "headers": {
             name.lower(): value
             for name, value in endpoint.headers.items()
-            if name not in written.get("headers", {}) and not _SECRET_NAME.search(name)
+            if name not in written.get("headers", {}) and not _SECRET_SETTING_NAME.search(name)
         },
         "extra_params": {
-            name: _scrubbed(value, set())
+            name: _scrub_secrets(value, set())
             for name, value in endpoint.extra_params.items()
-            if name not in written.get("extra_params", {}) and not _SECRET_NAME.search(name)
+            if name not in written.get("extra_params", {}) and not _SECRET_SETTING_NAME.search(name)
         },
     }
     return {name: value for name, value in found.items() if value}
 
 
-def hidden_digest(endpoint: Endpoint) -> str | None:
-    """A digest of `hidden_settings`, too short to find a secret by; None where there are none."""
-    hidden = hidden_settings(endpoint)
+def compute_hidden_digest(endpoint: Endpoint) -> str | None:
+    """A digest of `collect_hidden_settings`, too short to find a secret by; None where there are none."""
+    hidden = collect_hidden_settings(endpoint)
     try:
-        return stable_id(hidden)[:_HIDDEN_DIGITS] if hidden else None
+        return stable_id(hidden)[:_HIDDEN_DIGEST_LENGTH] if hidden else None
     except (TypeError, ValueError) as error:
         raise ConfigError(
             "extra_params cannot be written as JSON",
@@ -233,12 +235,12 @@ def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.provider == "mock":
         # A script is what such a model is. It holds no secret, but is not written either.
         plain["script"] = stable_id(endpoint.extra_params)
-    elif hidden := hidden_digest(endpoint):
+    elif hidden := compute_hidden_digest(endpoint):
         plain["hidden"] = hidden
     return plain
 
 
-def _hidden_in_address(url: str, *, shown: bool) -> dict[str, Any]:
+def _collect_hidden_url_parts(url: str, *, shown: bool) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -247,18 +249,18 @@ def _hidden_in_address(url: str, *, shown: bool) -> dict[str, Any]:
     query = [
         [name, value]
         for name, value in pairs
-        if name.lower() not in _SECRET_IN_A_QUERY and not _SECRET_NAME.search(name)
+        if name.lower() not in _SECRET_QUERY_NAMES and not _SECRET_SETTING_NAME.search(name)
     ]
     host = parts.netloc.rpartition("@")[2]
     return {"query": query, "address": "" if shown else f"{host}{parts.path}"}
 
 
-def _address(url: str, withheld: set[str]) -> str | None:
+def _strip_url_secrets(url: str, withheld: set[str]) -> str | None:
     """`url` without user, password, query and fragment, where keys travel.
 
     None where it is not certain which part is which: a password may hold a `/`, a `#` or a `?`.
     """
-    parts = _certain(url)
+    parts = _split_unambiguous_url(url)
     if parts is None:
         withheld.add("api_base")
         return None
@@ -268,7 +270,7 @@ def _address(url: str, withheld: set[str]) -> str | None:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-def _certain(url: str) -> SplitResult | None:
+def _split_unambiguous_url(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         readable = parts.hostname and parts.port != 0
@@ -279,7 +281,7 @@ def _certain(url: str) -> SplitResult | None:
     return None if "@" in f"{parts.path}{parts.query}{parts.fragment}" else parts
 
 
-def _scrubbed(value: Any, withheld: set[str], *, names_schemas: bool = False) -> Any:
+def _scrub_secrets(value: Any, withheld: set[str], *, names_schemas: bool = False) -> Any:
     """`value` without the entries of nested objects whose name sounds like a secret.
 
     `names_schemas`: the keys are the properties of a JSON schema, and a schema is no secret.
@@ -289,14 +291,15 @@ def _scrubbed(value: Any, withheld: set[str], *, names_schemas: bool = False) ->
         secret = {
             key
             for key, inner in value.items()
-            if _SECRET_NAME.search(str(key)) and not (names_schemas and isinstance(inner, dict))
+            if _SECRET_SETTING_NAME.search(str(key))
+            and not (names_schemas and isinstance(inner, dict))
         }
         withheld.update(map(str, secret))
         return {
-            key: _scrubbed(inner, withheld, names_schemas=key in _SCHEMAS_BY_NAME)
+            key: _scrub_secrets(inner, withheld, names_schemas=key in _SCHEMA_PROPERTY_KEYWORDS)
             for key, inner in value.items()
             if key not in secret
         }
     if isinstance(value, list | tuple):
-        return [_scrubbed(inner, withheld) for inner in value]
+        return [_scrub_secrets(inner, withheld) for inner in value]
     return value

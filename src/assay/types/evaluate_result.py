@@ -15,9 +15,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from .field_types import NullIsEmpty, Text
+from .field_types import NullToEmpty, Text
 from .openai_metadata import read_metadata, write_metadata
-from .serialization import Written
+from .serialization import JsonModel
 
 
 class Metric(BaseModel):
@@ -80,11 +80,11 @@ class StepOutput(BaseModel):
     """Whether the environment signalled termination at this step."""
 
     control_plane_info: dict[str, Any] | None = None
-    metrics: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    metrics: Annotated[dict[str, Any], NullToEmpty] = Field(default_factory=dict)
     reason: Text | None = None
 
 
-class _ByName:
+class _MetricsByName:
     """Reads metrics as a mapping or as a sequence of named ones; holds a mapping."""
 
     @classmethod
@@ -94,14 +94,14 @@ class _ByName:
         either = core_schema.union_schema(
             [mapping, listed, core_schema.none_schema()], mode="left_to_right"
         )
-        return core_schema.with_info_after_validator_function(_named, either)
+        return core_schema.with_info_after_validator_function(_name_metrics, either)
 
 
-def _named(
+def _name_metrics(
     metrics: dict[str, Metric] | list[Metric] | None, info: ValidationInfo
 ) -> dict[str, Metric]:
     if not isinstance(metrics, dict):
-        return _keyed(metrics or [])
+        return _key_metrics_by_name(metrics or [])
     for key, metric in metrics.items():
         if metric.name != key:
             if metric.name is not None:
@@ -113,7 +113,7 @@ def _named(
     return metrics
 
 
-def _keyed(metrics: list[Metric]) -> dict[str, Metric]:
+def _key_metrics_by_name(metrics: list[Metric]) -> dict[str, Metric]:
     keyed: dict[str, Metric] = {}
     for metric in metrics:
         if metric.name is None:
@@ -124,7 +124,7 @@ def _keyed(metrics: list[Metric]) -> dict[str, Metric]:
     return keyed
 
 
-class EvaluateResult(Written):
+class EvaluateResult(JsonModel):
     """The complete result of a scorer.
 
     Give a `score`, or `metrics` to take it from. A result without either is not judged:
@@ -136,7 +136,7 @@ class EvaluateResult(Written):
     score: FiniteFloat | None = None
     is_score_valid: bool = True
     reason: Text | None = None
-    metrics: Annotated[dict[Text, Metric], _ByName] = Field(default_factory=dict)
+    metrics: Annotated[dict[Text, Metric], _MetricsByName] = Field(default_factory=dict)
     step_outputs: tuple[StepOutput, ...] | None = None
     """Every step of the episode, for environments that give rewards."""
 
@@ -162,7 +162,7 @@ class EvaluateResult(Written):
     @model_validator(mode="after")
     def _settle_score(self) -> Self:
         if self.score is None and self.is_score_valid:
-            score, problem = combine(self.metrics.values())
+            score, problem = combine_metrics(self.metrics.values())
             if score is not None:
                 self.__dict__["score"] = score
             elif "is_score_valid" in self.model_fields_set:
@@ -192,7 +192,7 @@ class EvaluateResult(Written):
         return read_metadata(cls, metadata)
 
 
-def combine(metrics: Iterable[Metric]) -> tuple[float | None, str]:
+def combine_metrics(metrics: Iterable[Metric]) -> tuple[float | None, str]:
     """The score that these metrics add up to, or None and why there is none.
 
     Positive weights: the weighted mean. Negative weights: penalties, added after it. No weights

@@ -4,44 +4,44 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, FiniteFloat, Strict, StrictBool, model_validator
 
-from .frozen_models import Fixed
+from .frozen_models import FrozenModel
 
 Statistic = Literal["p50", "p90", "p95", "p99", "max", "mean"]
 """Which figure of all measured times is held against the limit."""
 
 
-def _said(text: str) -> str:
+def _check_not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty; leave the field out instead")
     return text
 
 
-def _named(text: str) -> str:
-    if _said(text) != text.strip() or not text.isprintable():
+def _check_printable_name(text: str) -> str:
+    if _check_not_blank(text) != text.strip() or not text.isprintable():
         raise ValueError(f"{text!r} has spaces around it or control characters in it")
     return text
 
 
-Said = Annotated[str, AfterValidator(_said)]
+NonBlankText = Annotated[str, AfterValidator(_check_not_blank)]
 """Text that says something."""
 
-Name = Annotated[str, Field(max_length=200), AfterValidator(_named)]
+Name = Annotated[str, Field(max_length=200), AfterValidator(_check_printable_name)]
 """A name, an id or an address: one printable line."""
 
-Number = Annotated[FiniteFloat, Strict()]
+StrictFiniteFloat = Annotated[FiniteFloat, Strict()]
 """A finite number that was written as one: neither text nor a bool."""
 
-Count = Annotated[int, Strict(), Field(gt=0)]
+StrictPositiveInt = Annotated[int, Strict(), Field(gt=0)]
 
 
-class SuccessCriterion(Fixed):
+class SuccessCriterion(FrozenModel):
     """One bar, as written in the agent's manifest."""
 
     name: Name
     """Equals the name of the metric it reads, unless `metric` says otherwise."""
 
-    description: Said
-    threshold: Number
+    description: NonBlankText
+    threshold: StrictFiniteFloat
     strict: StrictBool = True
     """A missed strict criterion blocks certification; any other only warns."""
 
@@ -51,7 +51,7 @@ class SuccessCriterion(Fixed):
     metric: Name | None = None
     """A registered metric, or `module:function`."""
 
-    range: tuple[Number, Number] | None = None
+    range: tuple[StrictFiniteFloat, StrictFiniteFloat] | None = None
     """Lowest and highest value that the metric can have."""
 
     @model_validator(mode="after")
@@ -62,10 +62,10 @@ class SuccessCriterion(Fixed):
         return self
 
 
-class EvaluationProfile(Fixed):
+class EvaluationProfile(FrozenModel):
     """How an agent is certified: its golden dataset, its judge, its limits and its rubric."""
 
-    expected_latency_ms: Count | None = None
+    expected_latency_ms: StrictPositiveInt | None = None
     """The longest acceptable time of a response, held against `latency_statistic`."""
 
     golden_dataset_uri: Annotated[Name, Field(max_length=2000)] | None = None
@@ -82,6 +82,6 @@ class EvaluationProfile(Fixed):
     gate: Literal["point", "proven"] = "point"
     """Whether the measured value decides, or the bound it has at `confidence`."""
 
-    confidence: Annotated[Number, Field(ge=0.5, lt=1)] = 0.95
-    repeats: Count = 1
+    confidence: Annotated[StrictFiniteFloat, Field(ge=0.5, lt=1)] = 0.95
+    repeats: StrictPositiveInt = 1
     """How often each sample is run."""

@@ -45,12 +45,12 @@ class ExecutionMetadata:
             rollout_id=rollout_id,
             finish_reason=trajectory.calls[-1].finish_reason,
             tool_call_count=len(answers[-1].tool_calls) if answers else None,
-            usage=_add_usage(trajectory.calls),
+            usage=_sum_usage(trajectory.calls),
             rollout_duration_seconds=trajectory.duration,
         )
 
 
-def _add_usage(calls: "list[ModelCall]") -> CompletionUsage | None:
+def _sum_usage(calls: "list[ModelCall]") -> CompletionUsage | None:
     read = written = 0
     for call in calls:
         usage = call.usage

@@ -9,12 +9,12 @@ from pydantic_core import CoreSchema, core_schema
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def well_formed(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """`text` with each lone surrogate replaced by U+FFFD, so that it can be written as UTF-8."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
-class _WellFormed:
+class _WellFormedText:
     """Accepts what plain `str` refuses: half an emoji, as a cut-off model output contains it."""
 
     @classmethod
@@ -24,7 +24,9 @@ class _WellFormed:
         return core_schema.union_schema(
             [
                 core_schema.str_schema(min_length=0),
-                core_schema.no_info_after_validator_function(well_formed, core_schema.str_schema()),
+                core_schema.no_info_after_validator_function(
+                    replace_lone_surrogates, core_schema.str_schema()
+                ),
             ],
             mode="left_to_right",
             custom_error_type="string_type",
@@ -32,7 +34,7 @@ class _WellFormed:
         )
 
 
-class WrittenAsItIs:
+class SerializeByValue:
     """Writes a value by what it is, rather than by trying the types that it may have in turn.
 
     A union otherwise writes a value to Python objects first, and those to JSON.
@@ -44,7 +46,7 @@ class WrittenAsItIs:
         return cast(CoreSchema, {**handler(source), **written})
 
 
-class NullIsEmpty:
+class NullToEmpty:
     """Reads `null` as the empty value of the field's own container type."""
 
     @classmethod
@@ -59,4 +61,4 @@ class NullIsEmpty:
         )
 
 
-Text = Annotated[str, _WellFormed]
+Text = Annotated[str, _WellFormedText]

@@ -80,19 +80,21 @@ def thaw(value: Any) -> Any:
     return value
 
 
-Plain = Annotated[Any, AfterValidator(freeze), PlainSerializer(thaw)]
+FrozenJson = Annotated[Any, AfterValidator(freeze), PlainSerializer(thaw)]
 """Any plain data, kept unchangeable and written as it came."""
 
 
-def _as_dict(value: Mapping[str, Any], write: SerializerFunctionWrapHandler) -> Any:
+def _serialize_as_dict(value: Mapping[str, Any], write: SerializerFunctionWrapHandler) -> Any:
     return write(dict(value))
 
 
-FrozenDict = Annotated[Mapping[str, V], AfterValidator(FrozenMapping), WrapSerializer(_as_dict)]
+FrozenDict = Annotated[
+    Mapping[str, V], AfterValidator(FrozenMapping), WrapSerializer(_serialize_as_dict)
+]
 """A mapping of checked values that nobody can change."""
 
 
-class Fixed(BaseModel):
+class FrozenModel(BaseModel):
     """A type whose values never change: frozen, hashable, and no unknown fields."""
 
     # Built when first used: everyone who imports the data types would pay for manifests.
@@ -106,20 +108,20 @@ class Fixed(BaseModel):
         return type(self).model_validate({**given, **(self.__pydantic_extra__ or {}), **update})
 
 
-class OpenEnded(Fixed):
+class FrozenOpenModel(FrozenModel):
     """A type that keeps fields it does not know, unchangeable and written as they came."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Plain]
+    __pydantic_extra__: dict[str, FrozenJson]
 
     def __hash__(self) -> int:
         return hash((*self.__dict__.values(), FrozenMapping(self.__pydantic_extra__)))
 
 
-class WithExtensions(Fixed):
+class ExtensibleModel(FrozenModel):
     """A type that knows its fields, and keeps any whose name begins with `x-`."""
 
-    extensions: FrozenDict[Plain] = Field(default_factory=dict, validate_default=True)
+    extensions: FrozenDict[FrozenJson] = Field(default_factory=dict, validate_default=True)
 
     @field_validator("extensions")
     @classmethod

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
 
-from .file_problems import Place, Problem, nearest_line, refusal
-from .yaml_values import ValueReader, is_number
+from .file_problems import FileProblem, ValuePath, build_problems_error, find_nearest_line
+from .yaml_values import YamlReader, is_number
 
 if TYPE_CHECKING:
     import yaml
 
-MOST_BYTES = 1024 * 1024
-_PAIR = re.compile(
+MAX_YAML_BYTES = 1024 * 1024
+_SURROGATE_PAIR = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
 )
 """JSON's spelling of one character in two halves, which YAML does not have."""
@@ -32,32 +32,32 @@ class YamlDocument:
 
     value: Any
     file: str
-    lines: Mapping[Place, int] = field(repr=False)
+    lines: Mapping[ValuePath, int] = field(repr=False)
 
-    def problem(self, place: Place, message: str, hint: str | None = None) -> Problem:
+    def problem(self, place: ValuePath, message: str, hint: str | None = None) -> FileProblem:
         """What is wrong with the value at a place."""
-        return Problem(self.file, nearest_line(self.lines, place), place, message, hint)
+        return FileProblem(self.file, find_nearest_line(self.lines, place), place, message, hint)
 
 
-def read_text(path: Path, *, kind: type[ConfigError] = ConfigError) -> str:
-    """The text of a file of at most `MOST_BYTES`, without its byte order mark."""
-    return decoded(read_bytes(path, kind=kind), file=str(path), kind=kind)
+def read_limited_text(path: Path, *, kind: type[ConfigError] = ConfigError) -> str:
+    """The text of a file of at most `MAX_YAML_BYTES`, without its byte order mark."""
+    return decode_utf8(read_limited_bytes(path, kind=kind), file=str(path), kind=kind)
 
 
-def read_bytes(path: Path, *, kind: type[ConfigError] = ConfigError) -> bytes:
-    """The bytes of a file, of which there are at most `MOST_BYTES`."""
+def read_limited_bytes(path: Path, *, kind: type[ConfigError] = ConfigError) -> bytes:
+    """The bytes of a file, of which there are at most `MAX_YAML_BYTES`."""
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_YAML_BYTES + 1)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise kind(f"cannot be read: {said}", where=str(path), hint="check the path") from None
-    if len(data) > MOST_BYTES:
-        raise kind(f"is larger than {MOST_BYTES:,} bytes", where=str(path))
+    if len(data) > MAX_YAML_BYTES:
+        raise kind(f"is larger than {MAX_YAML_BYTES:,} bytes", where=str(path))
     return data
 
 
-def decoded(data: bytes, *, file: str, kind: type[ConfigError] = ConfigError) -> str:
+def decode_utf8(data: bytes, *, file: str, kind: type[ConfigError] = ConfigError) -> str:
     """Bytes as text. Raises for what is not UTF-8, with its line."""
     try:
         return data.decode("utf-8-sig")
@@ -76,20 +76,20 @@ def parse_yaml(
     it they are refused, because some readers take them for text.
     """
     if file.lower().endswith(".json"):
-        text = _PAIR.sub(_joined, text)
-    reader = ValueReader(_events(text, file, kind), file, yes_and_no=yes_and_no)
+        text = _SURROGATE_PAIR.sub(_join_surrogate_pair, text)
+    reader = YamlReader(_parse_yaml_events(text, file, kind), file, yes_and_no=yes_and_no)
     value = reader.document()
     if reader.problems:
-        raise refusal(kind, reader.problems)
+        raise build_problems_error(kind, reader.problems)
     return YamlDocument(value, file, reader.lines)
 
 
-def _joined(pair: re.Match[str]) -> str:
+def _join_surrogate_pair(pair: re.Match[str]) -> str:
     high, low = int(pair[2], 16), int(pair[3], 16)
     return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _events(text: str, file: str, kind: type[ConfigError]) -> Iterator["yaml.Event"]:
+def _parse_yaml_events(text: str, file: str, kind: type[ConfigError]) -> Iterator["yaml.Event"]:
     import yaml
 
     try:
@@ -104,7 +104,7 @@ def _events(text: str, file: str, kind: type[ConfigError]) -> Iterator["yaml.Eve
         raise kind(f"is not YAML: {said}", where=file) from None
 
 
-_OTHER_BREAKS = "\r\x85\u2028\u2029"
+_UNUSUAL_LINE_BREAKS = "\r\x85\u2028\u2029"
 
 
 def write_yaml(data: Any) -> str:
@@ -119,7 +119,7 @@ def write_yaml(data: Any) -> str:
 
     def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         style = "'" if is_number(text) else None
-        if any(character in text for character in _OTHER_BREAKS):
+        if any(character in text for character in _UNUSUAL_LINE_BREAKS):
             style = '"'  # the only style in which a line break other than \n survives
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

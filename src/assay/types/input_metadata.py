@@ -2,7 +2,7 @@
 
 from typing import Any
 
-_OPTIONAL = frozenset({"row_id", "dataset_info", "session_data"})
+_OPTIONAL_KEYS = frozenset({"row_id", "dataset_info", "session_data"})
 
 
 class InputMetadata(dict[str, Any]):
@@ -15,7 +15,7 @@ class InputMetadata(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        if name in _OPTIONAL:
+        if name in _OPTIONAL_KEYS:
             return None
         if name == "completion_params":
             return self.setdefault(name, {})

@@ -18,10 +18,10 @@ from .definitions import (
     ToolDefinition,
     ToolPackDefinition,
 )
-from .evaluation_profile import EvaluationProfile, Name, Said, SuccessCriterion
-from .frozen_models import Fixed, FrozenDict, OpenEnded, Plain, WithExtensions
+from .evaluation_profile import EvaluationProfile, Name, NonBlankText, SuccessCriterion
+from .frozen_models import ExtensibleModel, FrozenDict, FrozenJson, FrozenModel, FrozenOpenModel
 from .manifest_references import SourceFile
-from .manifest_yaml import manifest_error, read_manifest, write_manifest
+from .manifest_yaml import build_manifest_error, read_manifest, write_manifest
 
 __all__ = [
     "AgentDefinition",
@@ -43,39 +43,39 @@ __all__ = [
 ]
 
 
-class ManifestMetadata(OpenEnded):
+class ManifestMetadata(FrozenOpenModel):
     """What a manifest says about itself."""
 
-    name: Said
+    name: NonBlankText
     version: Name = "0.1.0"
-    description: Said | None = None
+    description: NonBlankText | None = None
     created: Name | None = None
     requires_auth: StrictBool | None = None
     tested_models: tuple[Name, ...] = ()
 
 
-class WorkflowStep(OpenEnded):
+class WorkflowStep(FrozenOpenModel):
     """One step of a workflow. Workflows are kept and written; assay does not run them."""
 
     type: Literal["agent", "logic", "council", "switch", "placeholder"]
 
 
-class Workflow(Fixed):
+class Workflow(FrozenModel):
     """The steps that agents take together."""
 
     start: Name
     steps: FrozenDict[WorkflowStep]
 
 
-class Manifest(WithExtensions):
+class Manifest(ExtensibleModel):
     """The definitions of one manifest, whole or as the `definitions` fragment alone."""
 
     api_version: Literal["coreason.ai/v2"] = Field(default="coreason.ai/v2", alias="apiVersion")
     kind: Literal["Recipe", "Agent"] | None = None
     metadata: ManifestMetadata | None = None
-    interface: FrozenDict[Plain] | None = None
-    state: FrozenDict[Plain] | None = None
-    policy: FrozenDict[Plain] | None = None
+    interface: FrozenDict[FrozenJson] | None = None
+    state: FrozenDict[FrozenJson] | None = None
+    policy: FrozenDict[FrozenJson] | None = None
     definitions: FrozenDict[Definition]
     workflow: Workflow | None = None
 
@@ -98,7 +98,7 @@ class Manifest(WithExtensions):
         try:
             manifest = cls.model_validate(document.value)
         except ValidationError as error:
-            raise manifest_error(error, cls, document) from None
+            raise build_manifest_error(error, cls, document) from None
         manifest._files = document.files
         manifest._root = document.root
         return manifest

@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from assay.errors import ManifestError
 
-from .file_problems import refusal, shown
+from .file_problems import build_problems_error, quote_value
 from .guarded_yaml import YamlDocument, write_yaml
-from .manifest_references import ManifestDocument, References, open_file
-from .model_problems import complaints
+from .manifest_references import ManifestDocument, ReferenceResolver, read_source_file
+from .model_problems import find_model_problems
 
-_HINT = "it holds a mapping with the key `definitions`"
+_MANIFEST_SHAPE_HINT = "it holds a mapping with the key `definitions`"
 
 
 def read_manifest(
@@ -28,19 +28,21 @@ def read_manifest(
     """The plain values of a manifest, its references followed. Raises `ManifestError`."""
     folder = None if root is None else Path(root).resolve()
     if isinstance(source, Mapping):
-        return References(folder).followed(YamlDocument(source, "manifest", {}), None, ())
+        return ReferenceResolver(folder).resolve_references(
+            YamlDocument(source, "manifest", {}), None, ()
+        )
     if not isinstance(source, str | PathLike) or not os.fspath(source):
-        said = f"{shown(source)} is neither a path nor a mapping"
+        said = f"{quote_value(source)} is neither a path nor a mapping"
         raise ManifestError(said, where="Manifest.load()")
     path = Path(source)
-    document, file = open_file(path)
+    document, file = read_source_file(path)
     if not isinstance(document.value, dict):
-        said = f"is {shown(document.value)}, not a mapping"
-        raise ManifestError(said, where=str(path), hint=_HINT)
-    return References(_folder(path, folder)).followed(document, path, (file,))
+        said = f"is {quote_value(document.value)}, not a mapping"
+        raise ManifestError(said, where=str(path), hint=_MANIFEST_SHAPE_HINT)
+    return ReferenceResolver(_choose_root(path, folder)).resolve_references(document, path, (file,))
 
 
-def _folder(path: Path, root: Path | None) -> Path:
+def _choose_root(path: Path, root: Path | None) -> Path:
     """The folder that references stay in: the manifest's own, unless another one is given."""
     own = path.parent.resolve()
     if root is not None and not own.is_relative_to(root):
@@ -48,12 +50,12 @@ def _folder(path: Path, root: Path | None) -> Path:
     return root or own
 
 
-def manifest_error(
+def build_manifest_error(
     error: ValidationError, model: type[BaseModel], document: ManifestDocument
 ) -> ManifestError:
     """All that is wrong with a manifest, as one error."""
-    problems = [document.problem(*complaint) for complaint in complaints(error, model)]
-    return refusal(ManifestError, problems)
+    problems = [document.problem(*complaint) for complaint in find_model_problems(error, model)]
+    return build_problems_error(ManifestError, problems)
 
 
 def write_manifest(data: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from .field_types import NullIsEmpty, Text, WrittenAsItIs
-from .serialization import Written
+from .field_types import NullToEmpty, SerializeByValue, Text
+from .serialization import JsonModel
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 """The roles the providers know. A message may carry another one, as some datasets do."""
@@ -48,15 +48,15 @@ class DataBlock(BaseModel):
 ContentBlock = TextBlock | DataBlock
 
 
-def _block_kind(block: Any) -> str:
+def _classify_block(block: Any) -> str:
     kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
     return "text" if kind == "text" else "data"
 
 
-Blocks = tuple[
+ContentBlocks = tuple[
     Annotated[
         Annotated[TextBlock, Tag("text")] | Annotated[DataBlock, Tag("data")],
-        Discriminator(_block_kind),
+        Discriminator(_classify_block),
     ],
     ...,
 ]
@@ -81,7 +81,7 @@ class ToolCall(BaseModel):
 
     id: Text | None = None
     name: Text
-    arguments: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], NullToEmpty] = Field(default_factory=dict)
     """Empty when the model wrote something that is not a JSON object: see `malformed`."""
 
     raw_arguments: Text | None = None
@@ -111,13 +111,13 @@ class ToolCall(BaseModel):
             return data
         function = data.get("function")
         if isinstance(function, Mapping):
-            data = _flattened(data, function)
+            data = _flatten_function(data, function)
         if isinstance(data.get("arguments"), str):
             data = {**data, **read_arguments(data["arguments"])}
         return data
 
 
-def _flattened(data: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_function(data: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
     """OpenAI's nesting undone; whatever else stood in it is kept under `function`."""
     flat = {key: value for key, value in data.items() if key != "function"}
     if flat.get("type") == "function":
@@ -150,10 +150,10 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
         value = from_json(text, allow_inf_nan=False)
     except ValueError:
         return None if text.strip() else {}
-    return value if isinstance(value, dict) and _is_finite(value) else None
+    return value if isinstance(value, dict) and _has_finite_numbers(value) else None
 
 
-def _is_finite(value: dict[str, Any]) -> bool:
+def _has_finite_numbers(value: dict[str, Any]) -> bool:
     """False for numbers such as 1e999, which are read as an infinity and cannot be written."""
     written = to_json(value, inf_nan_mode="constants")
     if b"Infinity" not in written:
@@ -163,16 +163,16 @@ def _is_finite(value: dict[str, Any]) -> bool:
     return not constants
 
 
-class Message(Written):
+class Message(JsonModel):
     """One message. Unknown fields of a foreign shape are kept as extras."""
 
     model_config = ConfigDict(frozen=True)
 
     role: str = Field(min_length=1)
-    content: Annotated[Text | Blocks | None, WrittenAsItIs] = Field(
+    content: Annotated[Text | ContentBlocks | None, SerializeByValue] = Field(
         default=None, union_mode="left_to_right"
     )
-    tool_calls: Annotated[tuple[ToolCall, ...], NullIsEmpty] = ()
+    tool_calls: Annotated[tuple[ToolCall, ...], NullToEmpty] = ()
     tool_call_id: Text | None = None
     name: Text | None = None
     reasoning: Text | None = Field(
@@ -183,7 +183,7 @@ class Message(Written):
     model: str | None = None
     details: dict[str, Any] | None = None
     timestamp: str | None = None
-    metadata: Annotated[dict[Text, Text], NullIsEmpty] = Field(default_factory=dict)
+    metadata: Annotated[dict[Text, Text], NullToEmpty] = Field(default_factory=dict)
     """OpenAI's: at most 16 pairs of strings. A result of this turn rides here."""
 
     @property

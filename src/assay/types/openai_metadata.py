@@ -14,36 +14,40 @@ from pydantic import ValidationError
 
 from assay.errors import WireError
 
-from .field_types import well_formed
-from .overflow_pairs import LARGEST_UNPACKED, pack, unpack
-from .result_info import InfoReading, ResultFields, finite, read_info, write_info
-from .serialization import Written
+from .field_types import replace_lone_surrogates
+from .overflow_pairs import MAX_UNPACKED_BYTES, pack_overflow, unpack_overflow
+from .result_info import InfoReading, ResultFields, read_info, to_finite_float, write_info
+from .serialization import JsonModel
 
 MAX_PAIRS = 16
-MAX_VALUE = 512
+MAX_METADATA_VALUE = 512
 SCORE_KEY = "eval_protocol_score"
 INFO_KEY = "eval_protocol_info"
-MORE_KEY = "eval_protocol_more_"
+OVERFLOW_KEY = "eval_protocol_more_"
 
-_MORE_NUMBERED = re.compile(rf"{MORE_KEY}([0-9]+)")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_OVERFLOW_KEY_PATTERN = re.compile(rf"{OVERFLOW_KEY}([0-9]+)")
+_SCORE_PATTERN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
-_R = TypeVar("_R", bound=Written)
+_ResultT = TypeVar("_ResultT", bound=JsonModel)
 
 
 def is_result_key(key: str) -> bool:
     """Whether a pair under this key is part of a result."""
-    return key in (SCORE_KEY, INFO_KEY) or _MORE_NUMBERED.fullmatch(key) is not None
+    return key in (SCORE_KEY, INFO_KEY) or _OVERFLOW_KEY_PATTERN.fullmatch(key) is not None
 
 
 def write_metadata(
     result: ResultFields, *, lossless: bool = False, max_pairs: int = MAX_PAIRS
 ) -> dict[str, str]:
     """The pairs that carry `result`. Raises `WireError` when `max_pairs` cannot hold them."""
-    score = finite(result.score)
+    score = to_finite_float(result.score)
     metadata = {} if score is None else {SCORE_KEY: repr(score)}
     metadata[INFO_KEY] = write_info(result)
-    pairs = pack(_exact_json(result), covering=_readable(metadata)) if lossless else []
+    pairs = (
+        pack_overflow(_write_exact_json(result), covering=_join_readable_pairs(metadata))
+        if lossless
+        else []
+    )
     needed = len(metadata) + len(pairs)
     if needed > max_pairs:
         raise WireError(
@@ -53,39 +57,43 @@ def write_metadata(
             if lossless
             else "remove other metadata from the message",
         )
-    metadata.update((f"{MORE_KEY}{number}", pair) for number, pair in enumerate(pairs, start=1))
+    metadata.update((f"{OVERFLOW_KEY}{number}", pair) for number, pair in enumerate(pairs, start=1))
     return metadata
 
 
-def read_metadata(kind: type[_R], metadata: Mapping[str, str]) -> _R:
+def read_metadata(kind: type[_ResultT], metadata: Mapping[str, str]) -> _ResultT:
     """The result that these pairs carry, as a `kind`. Never raises unless `kind` asks for more.
 
     Without a readable score, or with an info that is not what it should be, the result is not
     valid and its `error` says why.
     """
     notes: list[str] = []
-    matches = ((_MORE_NUMBERED.fullmatch(key), value) for key, value in metadata.items())
+    matches = ((_OVERFLOW_KEY_PATTERN.fullmatch(key), value) for key, value in metadata.items())
     more = {match[1]: value for match, value in matches if match}
     if more:
         try:
-            return kind.from_json(unpack(more, covering=_readable(metadata)))
+            return kind.from_json(unpack_overflow(more, covering=_join_readable_pairs(metadata)))
         except ValueError as error:
             why = "not a result" if isinstance(error, ValidationError) else error
-            notes.append(f"{MORE_KEY}1 and following are unreadable ({why})")
+            notes.append(f"{OVERFLOW_KEY}1 and following are unreadable ({why})")
     reading = read_info(metadata.get(INFO_KEY))
     reading.faults = [f"{INFO_KEY} {fault}" for fault in reading.faults]
     score = _read_score(metadata.get(SCORE_KEY), reading)
-    return _build(kind, score, reading, notes)
+    return _build_result(kind, score, reading, notes)
 
 
-def _readable(metadata: Mapping[str, str]) -> str:
+def _join_readable_pairs(metadata: Mapping[str, str]) -> str:
     """The two readable pairs: when another tool replaces one, the overflow is out of date."""
     return json.dumps([metadata.get(SCORE_KEY), metadata.get(INFO_KEY)], default=repr)
 
 
 def _read_score(text: object, reading: InfoReading) -> float | None:
     score = None
-    if isinstance(text, str) and len(text) <= MAX_VALUE and _NUMBER.fullmatch(text.strip()):
+    if (
+        isinstance(text, str)
+        and len(text) <= MAX_METADATA_VALUE
+        and _SCORE_PATTERN.fullmatch(text.strip())
+    ):
         score = float(text)
     if score is not None and not isfinite(score):
         score = None
@@ -99,7 +107,9 @@ def _read_score(text: object, reading: InfoReading) -> float | None:
     return score
 
 
-def _build(kind: type[_R], score: float | None, reading: InfoReading, notes: list[str]) -> _R:
+def _build_result(
+    kind: type[_ResultT], score: float | None, reading: InfoReading, notes: list[str]
+) -> _ResultT:
     """A `kind` from what was read, without the fields that it refuses."""
     fields = reading.fields
     while True:
@@ -110,17 +120,19 @@ def _build(kind: type[_R], score: float | None, reading: InfoReading, notes: lis
         error = {"error": "; ".join(problems)} if problems else {}
         try:
             # Strict, so that "yes" is no flag and true no number.
-            text = well_formed(json.dumps({**fields, **settled, **error}, ensure_ascii=False))
+            text = replace_lone_surrogates(
+                json.dumps({**fields, **settled, **error}, ensure_ascii=False)
+            )
             return kind.model_validate_json(text, strict=True)
         except (ValidationError, RecursionError) as refusal:
             if not fields:
                 raise
-            refused = _refused(refusal, fields)
+            refused = _find_refused_fields(refusal, fields)
             reading.faults.extend(f"{INFO_KEY} holds {what}" for what in refused.values())
             fields = {name: value for name, value in fields.items() if name not in refused}
 
 
-def _refused(refusal: Exception, fields: Iterable[str]) -> dict[str, str]:
+def _find_refused_fields(refusal: Exception, fields: Iterable[str]) -> dict[str, str]:
     """The fields that are to blame, each with what is wrong: all where that is not clear."""
     errors = refusal.errors() if isinstance(refusal, ValidationError) else []
     named = {
@@ -131,13 +143,13 @@ def _refused(refusal: Exception, fields: Iterable[str]) -> dict[str, str]:
     return named or {name: f"an unreadable `{name:.40}`" for name in fields}
 
 
-def _exact_json(result: ResultFields) -> str:
+def _write_exact_json(result: ResultFields) -> str:
     """The JSON of `result`, once it is known to be read back as an equal result."""
     where = type(result).__name__
     text = result.to_json()
-    if (size := len(text.encode())) > LARGEST_UNPACKED:
+    if (size := len(text.encode())) > MAX_UNPACKED_BYTES:
         raise WireError(
-            f"is {size} bytes of JSON; metadata takes {LARGEST_UNPACKED} at most",
+            f"is {size} bytes of JSON; metadata takes {MAX_UNPACKED_BYTES} at most",
             where=where,
             hint="write it without `lossless`, which keeps what fits",
         )

@@ -7,26 +7,29 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, Self
 
-from .bounded_json import Plain, shorten, to_plain, width, write_compact
-from .field_types import well_formed
+from .bounded_json import PlainJson, count_utf16_units, shorten, to_plain, write_compact
+from .field_types import replace_lone_surrogates
 
 MAX_INFO = 512
 """Characters of the info, under every way of counting them."""
 
-_LARGEST_READ = 1 << 20
+_MAX_READ_CHARACTERS = 1 << 20
 """Other writers may exceed the 512 characters; what is longer than this is not read."""
 
-_SMALLEST_STEP = len('{"step_index":0,"base_reward":0.0,"terminated":true}')
-_SMALLEST_METRIC = len('"":{"score":0.0,"reason":""}')
-_LEAST_REASON = 100
+_MIN_STEP_LENGTH = len('{"step_index":0,"base_reward":0.0,"terminated":true}')
+_MIN_METRIC_LENGTH = len('"":{"score":0.0,"reason":""}')
+_MIN_REASON_LENGTH = 100
 """A long error leaves this much of the reason, quotes included."""
 
-_DROPPABLE = (
+_DROPPABLE_FIELDS = (
     *("step_outputs", "metrics.reason", "metrics.extra", "extra", "trajectory_info"),
     *("final_control_plane_info", "metrics", "reason", "error"),
 )
-_CHANGEABLE = ("score", *(name for name in _DROPPABLE if not name.startswith("metrics.")))
-_RESERVED = frozenset({"score", "measures", "dropped", "changed"})
+_CHANGEABLE_FIELDS = (
+    "score",
+    *(name for name in _DROPPABLE_FIELDS if not name.startswith("metrics.")),
+)
+_RESERVED_NAMES = frozenset({"score", "measures", "dropped", "changed"})
 """Names in the info that an unknown field of a result cannot have for itself."""
 
 _STEPS, _METRIC_DETAILS, _EXTRA, _TRAJECTORY, _CONTROL_PLANE, _METRICS, _TEXTS = range(1, 8)
@@ -100,13 +103,13 @@ def info_schema() -> dict[str, Any]:
     return schema
 
 
-def finite(value: float | None) -> float | None:
+def to_finite_float(value: float | None) -> float | None:
     """`value`, or None where a copy of a result was given something that is no number."""
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
 
 
 @dataclass(frozen=True)
-class _Part:
+class _InfoSection:
     """Entries of the info that are there from level `begins` to before level `ends`."""
 
     ends: int
@@ -120,140 +123,145 @@ class _Part:
     names_dropped: tuple[str, ...] = ()
     begins: int = 0
 
-    def stands(self, level: int) -> bool:
+    def is_included(self, level: int) -> bool:
         return self.begins <= level < self.ends
 
 
 def write_info(result: ResultFields) -> str:
     """JSON of at most `MAX_INFO` characters that says what had no room in it. Never raises."""
-    parts = tuple(_parts(result))
+    parts = tuple(_build_sections(result))
     for level in range(_TEXTS):
-        if any(part.entries is None and part.stands(level) for part in parts):
+        if any(part.entries is None and part.is_included(level) for part in parts):
             continue
-        text = write_compact(_compose(result, parts, level))
-        if width(text) <= MAX_INFO:
+        text = write_compact(_compose_info(result, parts, level))
+        if count_utf16_units(text) <= MAX_INFO:
             return text
-    base = _compose(result, parts, _TEXTS)
-    return write_compact(_with_short_texts(base, result.reason, result.error))
+    base = _compose_info(result, parts, _TEXTS)
+    return write_compact(_add_shortened_texts(base, result.reason, result.error))
 
 
-def _compose(result: ResultFields, parts: Sequence[_Part], level: int) -> dict[str, Any]:
+def _compose_info(
+    result: ResultFields, parts: Sequence[_InfoSection], level: int
+) -> dict[str, Any]:
     """The info at this level."""
-    score = finite(result.score)
+    score = to_finite_float(result.score)
     extra = result.model_extra or {}
-    dropped, changed = (set(_carried(extra, name)) for name in ("dropped", "changed"))
-    if any(name in _RESERVED and not _carried(extra, name) for name in extra):
+    dropped, changed = (set(_read_earlier_losses(extra, name)) for name in ("dropped", "changed"))
+    if any(name in _RESERVED_NAMES and not _read_earlier_losses(extra, name) for name in extra):
         dropped.add("extra")
     if score is None and result.score is not None:
         changed.add("score")
     info: dict[str, Any] = {"is_score_valid": bool(result.is_score_valid) and score is not None}
     for part in parts:
-        if part.stands(level):
+        if part.is_included(level):
             info.update(part.entries or {})
             changed.update((part.name,) if part.changed else ())
         elif level >= part.ends:
             dropped.update(part.names_dropped)
-    return _listing(info, dropped, changed)
+    return _add_loss_lists(info, dropped, changed)
 
 
-def _listing(info: dict[str, Any], dropped: set[str], changed: set[str]) -> dict[str, Any]:
+def _add_loss_lists(info: dict[str, Any], dropped: set[str], changed: set[str]) -> dict[str, Any]:
     """`info` with what was dropped and changed, each once, in the order of dropping."""
     if "metrics" in dropped:
         dropped = dropped - {"metrics.reason", "metrics.extra"}
-    for key, names, order in (("dropped", dropped, _DROPPABLE), ("changed", changed, _CHANGEABLE)):
+    for key, names, order in (
+        ("dropped", dropped, _DROPPABLE_FIELDS),
+        ("changed", changed, _CHANGEABLE_FIELDS),
+    ):
         if names:
             info[key] = [name for name in order if name in names]
     return info
 
 
-def _carried(extra: Mapping[str, Any], key: str) -> list[str]:
+def _read_earlier_losses(extra: Mapping[str, Any], key: str) -> list[str]:
     """What a result that was itself read from metadata says it had lost by then."""
-    allowed = {"dropped": _DROPPABLE, "changed": _CHANGEABLE}.get(key, ())
+    allowed = {"dropped": _DROPPABLE_FIELDS, "changed": _CHANGEABLE_FIELDS}.get(key, ())
     names = extra.get(key)
     if isinstance(names, list) and all(isinstance(n, str) and n in allowed for n in names):
         return names
     return []
 
 
-def _parts(result: ResultFields) -> Iterator[_Part]:
+def _build_sections(result: ResultFields) -> Iterator[_InfoSection]:
     for name in ("reason", "error"):
         if (text := getattr(result, name)) is not None:
-            yield _part(_TEXTS, name, {name: text}, names_dropped=())
+            yield _build_section(_TEXTS, name, {name: text}, names_dropped=())
     if result.metrics:
-        yield from _metric_parts(result.metrics)
+        yield from _build_metric_sections(result.metrics)
     for ends, name in (
         (_CONTROL_PLANE, "final_control_plane_info"),
         (_TRAJECTORY, "trajectory_info"),
     ):
         if (content := getattr(result, name)) is not None:
-            yield _part(ends, name, {name: content}, names_dropped=(name,))
+            yield _build_section(ends, name, {name: content}, names_dropped=(name,))
     if (steps := result.step_outputs) is not None:
         # Ten thousand steps are not looked at to find that nine would fit.
-        fit = len(steps) <= MAX_INFO // _SMALLEST_STEP and all(
-            finite(step.base_reward) is not None for step in steps
+        fit = len(steps) <= MAX_INFO // _MIN_STEP_LENGTH and all(
+            to_finite_float(step.base_reward) is not None for step in steps
         )
-        entries = {"step_outputs": [_step(step) for step in steps]} if fit else None
-        yield _part(_STEPS, "step_outputs", entries, names_dropped=("step_outputs",))
-    extra = {k: v for k, v in (result.model_extra or {}).items() if k not in _RESERVED}
+        entries = {"step_outputs": [_write_step_entry(step) for step in steps]} if fit else None
+        yield _build_section(_STEPS, "step_outputs", entries, names_dropped=("step_outputs",))
+    extra = {k: v for k, v in (result.model_extra or {}).items() if k not in _RESERVED_NAMES}
     if extra:
-        yield _part(_EXTRA, "extra", extra, names_dropped=("extra",))
+        yield _build_section(_EXTRA, "extra", extra, names_dropped=("extra",))
 
 
-def _part(
+def _build_section(
     ends: int, name: str, entries: dict[str, Any] | None, *, names_dropped: tuple[str, ...]
-) -> _Part:
+) -> _InfoSection:
     plain = None if entries is None else to_plain(entries, room=MAX_INFO)
     if plain is None:
-        return _Part(ends, name, None, names_dropped=names_dropped)
-    return _Part(ends, name, plain.value, plain.changed, names_dropped)
+        return _InfoSection(ends, name, None, names_dropped=names_dropped)
+    return _InfoSection(ends, name, plain.value, plain.changed, names_dropped)
 
 
-def _metric_parts(metrics: Mapping[str, MetricFields]) -> Iterator[_Part]:
+def _build_metric_sections(metrics: Mapping[str, MetricFields]) -> Iterator[_InfoSection]:
     """The metrics twice: with all they say, and with their numbers only."""
     details = []
     if any(metric.reason for metric in metrics.values()):
         details.append("metrics.reason")
     if any(metric.model_extra for metric in metrics.values()):
         details.append("metrics.extra")
-    full = _metric_entries(metrics, bare=False)
-    bare = _metric_entries(metrics, bare=True)
-    yield _metric_part(full, 0, _METRIC_DETAILS, tuple(details))
-    yield _metric_part(bare, _METRIC_DETAILS, _METRICS, ("metrics",))
+    full = _write_metric_entries(metrics, bare=False)
+    bare = _write_metric_entries(metrics, bare=True)
+    yield _build_metric_section(full, 0, _METRIC_DETAILS, tuple(details))
+    yield _build_metric_section(bare, _METRIC_DETAILS, _METRICS, ("metrics",))
 
 
-def _metric_part(
-    plain: Plain | None, begins: int, ends: int, names_dropped: tuple[str, ...]
-) -> _Part:
+def _build_metric_section(
+    plain: PlainJson | None, begins: int, ends: int, names_dropped: tuple[str, ...]
+) -> _InfoSection:
     entries = None if plain is None else plain.value
     changed = plain is not None and plain.changed
-    return _Part(ends, "metrics", entries, changed, names_dropped, begins)
+    return _InfoSection(ends, "metrics", entries, changed, names_dropped, begins)
 
 
-def _metric_entries(metrics: Mapping[str, MetricFields], *, bare: bool) -> Plain | None:
-    if len(metrics) > MAX_INFO // _SMALLEST_METRIC:
+def _write_metric_entries(metrics: Mapping[str, MetricFields], *, bare: bool) -> PlainJson | None:
+    if len(metrics) > MAX_INFO // _MIN_METRIC_LENGTH:
         return None
     entries: dict[str, dict[str, Any]] = {}
     unreal = False
     for name, metric in metrics.items():
-        score = finite(metric.score)
+        score = to_finite_float(metric.score)
         unreal |= score is None and metric.score is not None
         # The published schema bounds a metric; what lies outside has a place of its own.
         place = "metrics" if score is not None and 0 <= score <= 1 else "measures"
-        entries.setdefault(place, {})[name] = _metric(metric, score, bare=bare)
+        entries.setdefault(place, {})[name] = _write_metric_entry(metric, score, bare=bare)
     plain = to_plain(entries, room=MAX_INFO)
-    return plain and Plain(plain.value, plain.changed or unreal)
+    return plain and PlainJson(plain.value, plain.changed or unreal)
 
 
-def _metric(metric: MetricFields, score: float | None, *, bare: bool) -> dict[str, Any]:
+def _write_metric_entry(metric: MetricFields, score: float | None, *, bare: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"score": score, "reason": "" if bare else metric.reason or ""}
-    if finite(metric.weight) is not None:
+    if to_finite_float(metric.weight) is not None:
         entry["weight"] = metric.weight
     if score is None or not metric.is_score_valid:
         entry["is_score_valid"] = False
     return entry if bare else {**(metric.model_extra or {}), **entry}
 
 
-def _step(step: StepFields) -> dict[str, Any]:
+def _write_step_entry(step: StepFields) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "step_index": step.step_index,
         "base_reward": step.base_reward,
@@ -266,35 +274,35 @@ def _step(step: StepFields) -> dict[str, Any]:
     return {**(step.model_extra or {}), **given}
 
 
-def _with_short_texts(
+def _add_shortened_texts(
     base: dict[str, Any], reason: str | None, error: str | None
 ) -> dict[str, Any]:
     """`base` with the reason shortened to make room, then the error too if that is not enough."""
     whole_error = to_plain(error, room=MAX_INFO)
     if reason is not None and whole_error is not None:
-        info = _naming(base, "reason", reason="", error=whole_error.value)
-        room = MAX_INFO - width(write_compact(info)) + len('""')
-        if room >= min(_quoted(reason), _LEAST_REASON):
+        info = _add_texts(base, "reason", reason="", error=whole_error.value)
+        room = MAX_INFO - count_utf16_units(write_compact(info)) + len('""')
+        if room >= min(_measure_quoted_text(reason), _MIN_REASON_LENGTH):
             return {**info, "reason": shorten(reason, room=room)}
-    if reason is not None and _quoted(reason) > _LEAST_REASON:
-        reason = shorten(reason, room=_LEAST_REASON)
-        base = _naming(base, "reason")
-    reason = None if reason is None else well_formed(reason)
-    info = _naming(base, "error", reason=reason, error="")
-    room = MAX_INFO - width(write_compact(info)) + len('""')
+    if reason is not None and _measure_quoted_text(reason) > _MIN_REASON_LENGTH:
+        reason = shorten(reason, room=_MIN_REASON_LENGTH)
+        base = _add_texts(base, "reason")
+    reason = None if reason is None else replace_lone_surrogates(reason)
+    info = _add_texts(base, "error", reason=reason, error="")
+    room = MAX_INFO - count_utf16_units(write_compact(info)) + len('""')
     return {**info, "error": shorten(error or "", room=room)}
 
 
-def _naming(base: dict[str, Any], shortened: str, **texts: str | None) -> dict[str, Any]:
+def _add_texts(base: dict[str, Any], shortened: str, **texts: str | None) -> dict[str, Any]:
     """`base` with these texts, and with `shortened` named among what was dropped."""
     given = {name: text for name, text in texts.items() if text is not None}
     dropped = {*base.get("dropped", ()), shortened}
-    return _listing({**base, **given}, dropped, set(base.get("changed", ())))
+    return _add_loss_lists({**base, **given}, dropped, set(base.get("changed", ())))
 
 
-def _quoted(text: str) -> int:
+def _measure_quoted_text(text: str) -> int:
     """The width of `text` as JSON; of a long one, of its beginning."""
-    return width(write_compact(well_formed(text[: MAX_INFO + 1])))
+    return count_utf16_units(write_compact(replace_lone_surrogates(text[: MAX_INFO + 1])))
 
 
 @dataclass
@@ -318,7 +326,7 @@ def read_info(text: str | None) -> InfoReading:
     if text is None:
         return reading
     try:
-        info = _parse(text)
+        info = _parse_info(text)
     except (ValueError, RecursionError) as error:
         reading.faults.append(f"is unreadable ({error})")
         return reading
@@ -332,41 +340,44 @@ def read_info(text: str | None) -> InfoReading:
         reading.error = said
     else:
         reading.faults.append("holds an `error` that is not a string")
-    reading.fields = {**info, **_all_metrics(info, reading.faults)}
+    reading.fields = {**info, **_merge_metrics(info, reading.faults)}
     reading.fields.pop("measures", None)
     return reading
 
 
-def _parse(text: object) -> dict[str, Any]:
+def _parse_info(text: object) -> dict[str, Any]:
     if not isinstance(text, str):
         raise ValueError("not a string")
-    if len(text) > _LARGEST_READ:
-        raise ValueError(f"longer than {_LARGEST_READ} characters")
+    if len(text) > _MAX_READ_CHARACTERS:
+        raise ValueError(f"longer than {_MAX_READ_CHARACTERS} characters")
     info = json.loads(
-        text, parse_constant=_refuse, parse_float=_parse_float, object_pairs_hook=_once
+        text,
+        parse_constant=_refuse_non_finite,
+        parse_float=_parse_finite_float,
+        object_pairs_hook=_refuse_duplicate_keys,
     )
     if not isinstance(info, dict):
         raise ValueError("not a JSON object")
     return info
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_non_finite(constant: str) -> NoReturn:
     raise ValueError(f"holds {constant:.40}")
 
 
-def _parse_float(text: str) -> float:
+def _parse_finite_float(text: str) -> float:
     value = float(text)
-    return value if isfinite(value) else _refuse(text)
+    return value if isfinite(value) else _refuse_non_finite(text)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
         raise ValueError("the same key twice in one object")
     return entries
 
 
-def _all_metrics(info: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+def _merge_metrics(info: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
     """Metrics and measures as the one field they were, empty reasons taken away."""
     merged: dict[str, Any] = {}
     for place in ("metrics", "measures"):
@@ -379,10 +390,10 @@ def _all_metrics(info: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
         if repeated := merged.keys() & content.keys():
             faults.append(f"holds {min(repeated)!r:.40} among metrics and measures")
         merged = {**content, **merged}
-    return {"metrics": {name: _without_empty_reason(entry) for name, entry in merged.items()}}
+    return {"metrics": {name: _strip_empty_reason(entry) for name, entry in merged.items()}}
 
 
-def _without_empty_reason(entry: Any) -> Any:
+def _strip_empty_reason(entry: Any) -> Any:
     if isinstance(entry, dict) and entry.get("reason") == "":
         return {name: value for name, value in entry.items() if name != "reason"}
     return entry

@@ -9,10 +9,10 @@ from pydantic import AliasChoices, Field, FiniteFloat, model_validator
 from .evaluate_result import EvaluateResult, StepOutput
 from .execution_metadata import ExecutionMetadata
 from .failure import Failure
-from .field_types import NullIsEmpty, Text, WrittenAsItIs
+from .field_types import NullToEmpty, SerializeByValue, Text
 from .input_metadata import InputMetadata
 from .message import Message
-from .serialization import Written, assembled
+from .serialization import JsonModel, construct_unchecked
 from .stable_ids import stable_id
 from .trajectory import Trajectory
 
@@ -33,7 +33,7 @@ class Status(StrEnum):
         return cls.__members__.get(value) if isinstance(value, str) else None
 
 
-class Sample(Written):
+class Sample(JsonModel):
     """One item from input to result: the same type for evaluation, GRPO and SFT.
 
     `messages` as an argument is another spelling of `prompt`, `evaluation_result` of `score`,
@@ -48,10 +48,10 @@ class Sample(Written):
     rollout_id: str | None = None
     """Shared by samples that were cut from one rollout."""
 
-    input: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    input: Annotated[dict[str, Any], NullToEmpty] = Field(default_factory=dict)
     """The dataset row as it came."""
 
-    prompt: Annotated[Text | list[Message], WrittenAsItIs] = Field(
+    prompt: Annotated[Text | list[Message], SerializeByValue] = Field(
         default="",
         union_mode="left_to_right",
         validation_alias=AliasChoices("prompt", "messages"),
@@ -61,14 +61,14 @@ class Sample(Written):
     score: EvaluateResult | None = Field(
         default=None, validation_alias=AliasChoices("score", "evaluation_result")
     )
-    tokens: Annotated[list[int], NullIsEmpty] = Field(default_factory=list)
-    loss_mask: Annotated[list[FiniteFloat], NullIsEmpty] = Field(default_factory=list)
+    tokens: Annotated[list[int], NullToEmpty] = Field(default_factory=list)
+    loss_mask: Annotated[list[FiniteFloat], NullToEmpty] = Field(default_factory=list)
     rollout_log_probs: list[FiniteFloat] | None = None
     status: Status = Status.PENDING
     failure: Failure | None = None
     """Why there is no result, when something broke."""
 
-    metadata: Annotated[dict[str, Any], NullIsEmpty] = Field(
+    metadata: Annotated[dict[str, Any], NullToEmpty] = Field(
         default_factory=dict, validation_alias=AliasChoices("metadata", "input_metadata")
     )
 
@@ -87,7 +87,7 @@ class Sample(Written):
     @model_validator(mode="after")
     def _settle(self) -> Self:
         if self.__pydantic_extra__:
-            self._take_second_spellings(self.__pydantic_extra__)
+            self._resolve_aliases(self.__pydantic_extra__)
         if not self.id:
             asked = self.input or self.model_dump(
                 mode="json", include={"prompt", "ground_truth"}, exclude_defaults=True
@@ -95,9 +95,9 @@ class Sample(Written):
             self.id = stable_id(asked)
         return self
 
-    def _take_second_spellings(self, extra: dict[str, Any]) -> None:
+    def _resolve_aliases(self, extra: dict[str, Any]) -> None:
         """Refuse two spellings of one thing; make `reward` what it is: a view of the score."""
-        for second, first in _SPELLINGS.items():
+        for second, first in _FIELD_ALIASES.items():
             if second in extra:
                 raise ValueError(f"{second!r} is another spelling of {first!r}: give one of them")
         if "response" in extra:
@@ -127,7 +127,7 @@ class Sample(Written):
             return self.trajectory.messages
         if isinstance(self.prompt, str):
             asked = {"role": "user", "content": self.prompt}
-            return [assembled(Message, asked)] if self.prompt else []
+            return [construct_unchecked(Message, asked)] if self.prompt else []
         return self.prompt
 
     @messages.setter
@@ -214,14 +214,14 @@ class Sample(Written):
 
     def get_steps(self) -> int:
         """How many steps an environment reported."""
-        return len(self._step_outputs())
+        return len(self._collect_step_outputs())
 
     def get_total_reward(self) -> float | None:
         """The sum of the rewards of all steps, 0.0 without any step.
 
         None when a reward is unknown, and when the environment took steps and gave no rewards.
         """
-        rewards = [step.base_reward for step in self._step_outputs()]
+        rewards = [step.base_reward for step in self._collect_step_outputs()]
         if not rewards and self.trajectory is not None and self.trajectory.steps:
             return None
         known = [reward for reward in rewards if reward is not None]
@@ -229,7 +229,7 @@ class Sample(Written):
 
     def get_terminated(self) -> bool:
         """Whether an environment ended the episode."""
-        return any(step.terminated for step in self._step_outputs())
+        return any(step.terminated for step in self._collect_step_outputs())
 
     def get_termination_reason(self) -> str:
         """Why the rollout ended; "unknown" where that is not recorded."""
@@ -237,12 +237,12 @@ class Sample(Written):
             return self.trajectory.termination_reason
         told = [
             step["termination_reason"]
-            for step in self._steps_in_messages()
+            for step in self._read_message_steps()
             if step.get("termination_reason")
         ]
         return str(told[-1]) if told else "unknown"
 
-    def _step_outputs(self) -> Sequence[StepOutput]:
+    def _collect_step_outputs(self) -> Sequence[StepOutput]:
         """The steps of the environment, wherever they are recorded."""
         own = self.trajectory.evaluation_result if self.trajectory is not None else None
         for result in (own, self.score):
@@ -254,11 +254,11 @@ class Sample(Written):
                 base_reward=reward if isinstance(reward, int | float) else None,
                 terminated=bool(step.get("terminated")),
             )
-            for index, step in enumerate(self._steps_in_messages())
+            for index, step in enumerate(self._read_message_steps())
             for reward in (step.get("reward", 0.0),)
         ]
 
-    def _steps_in_messages(self) -> list[dict[str, Any]]:
+    def _read_message_steps(self) -> list[dict[str, Any]]:
         """The steps of a row that eval-protocol recorded: its messages carry them."""
         found = ((each.model_extra or {}).get("control_plane_step") for each in self.messages)
         return [step for step in found if step and isinstance(step, dict)]
@@ -269,7 +269,7 @@ class Sample(Written):
         return any(result is not None and result.step_outputs for result in (self.score, own))
 
 
-_SPELLINGS = {"messages": "prompt", "evaluation_result": "score", "input_metadata": "metadata"}
+_FIELD_ALIASES = {"messages": "prompt", "evaluation_result": "score", "input_metadata": "metadata"}
 
 
 EvaluationRow = Sample

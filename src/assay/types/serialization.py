@@ -9,38 +9,38 @@ from pydantic_core import PydanticSerializationError
 
 from assay.errors import WireError
 
-_N, _I = b"NI"
-_Model = TypeVar("_Model", bound=BaseModel)
+_BYTE_N, _BYTE_I = b"NI"
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
-def validated(kind: type[_Model], fields: dict[str, Any]) -> _Model:
+def validate(kind: type[_ModelT], fields: dict[str, Any]) -> _ModelT:
     """What `kind.model_validate(fields)` gives, for what is made for every sample.
 
     Pydantic's own method asks about ten settings first, which takes half as long as validation.
     """
-    made: _Model = kind.__pydantic_validator__.validate_python(fields)
+    made: _ModelT = kind.__pydantic_validator__.validate_python(fields)
     return made
 
 
-def assembled(kind: type[_Model], fields: dict[str, Any]) -> _Model:
-    """What `validated` gives, at half the cost, for fields of `kind` whose values fit them.
+def construct_unchecked(kind: type[_ModelT], fields: dict[str, Any]) -> _ModelT:
+    """What `validate` gives, at half the cost, for fields of `kind` whose values fit them.
 
     For what assay itself makes for every sample: nothing is checked.
     """
-    defaults, factories = _defaults(kind)
+    defaults, factories = _collect_defaults(kind)
     values = {**defaults, **fields}
     for name, factory in factories:
         if name not in fields:
             values[name] = factory()
     made = object.__new__(kind)
-    _set_values(made, values)
-    _set_given(made, set(fields))
+    _set_field_values(made, values)
+    _set_fields_set(made, set(fields))
     _set_extra(made, {})
     _set_private(made, None)
     return made
 
 
-_set_values, _set_given, _set_extra, _set_private = (
+_set_field_values, _set_fields_set, _set_extra, _set_private = (
     BaseModel.__dict__[slot].__set__
     for slot in (
         "__dict__",
@@ -52,7 +52,7 @@ _set_values, _set_given, _set_extra, _set_private = (
 
 
 @cache
-def _defaults(kind: type[BaseModel]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+def _collect_defaults(kind: type[BaseModel]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     """The defaults of all fields in their order, and what makes those that are not shared."""
     fields = kind.model_fields
     factories = [(name, field.default_factory) for name, field in fields.items()]
@@ -62,7 +62,7 @@ def _defaults(kind: type[BaseModel]) -> tuple[dict[str, Any], list[tuple[str, An
     )
 
 
-def assign(model: BaseModel, fields: dict[str, Any]) -> None:
+def set_unchecked(model: BaseModel, fields: dict[str, Any]) -> None:
     """Set fields to values of their types, for what is done to every sample.
 
     Pydantic's own assignment makes two calls for each field.
@@ -71,7 +71,7 @@ def assign(model: BaseModel, fields: dict[str, Any]) -> None:
     model.__pydantic_fields_set__.update(fields)
 
 
-class Part(BaseModel):
+class NestedModel(BaseModel):
     """A type that is often a part of another, under a field whose default is None."""
 
     def __eq__(self, other: object) -> bool:
@@ -79,7 +79,7 @@ class Part(BaseModel):
         return False if other is None else super().__eq__(other)
 
 
-class Written(Part):
+class JsonModel(NestedModel):
     """A type that goes to files and stores. Defaults are left out; unknown fields are kept."""
 
     # Constants only so that `to_json` can refuse them: null would be a silent change.
@@ -100,7 +100,7 @@ class Written(Part):
                 hint="keep `input`, `metadata` and `ground_truth` to plain JSON values",
             ) from error
         # A single byte is found ten times faster than a word, and is usually not there.
-        if (_N in data and b"NaN" in data) or (_I in data and b"Infinity" in data):
+        if (_BYTE_N in data and b"NaN" in data) or (_BYTE_I in data and b"Infinity" in data):
             _refuse_constants(data, type(self).__name__)
         return data
 

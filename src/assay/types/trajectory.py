@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, ConfigDict, Field, FiniteFloat
 
 from .evaluate_result import EvaluateResult
-from .field_types import NullIsEmpty, Text
+from .field_types import NullToEmpty, Text
 from .message import Message
-from .serialization import Part, Written
+from .serialization import JsonModel, NestedModel
 
 
-class Usage(Part):
+class Usage(NestedModel):
     """What a model call consumed. Unknown is None, never 0."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -22,7 +22,7 @@ class Usage(Part):
     cost_usd: FiniteFloat | None = None
 
 
-class ModelCall(Part):
+class ModelCall(NestedModel):
     """One request to a model, with the tokens the engine really read and sampled."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -32,7 +32,7 @@ class ModelCall(Part):
     logprobs: tuple[FiniteFloat, ...] | None = None
     """One for each completion id, under the sampling distribution."""
 
-    sampling: Annotated[dict[str, Any], NullIsEmpty] = Field(default_factory=dict)
+    sampling: Annotated[dict[str, Any], NullToEmpty] = Field(default_factory=dict)
     model: str | None = None
     weight_version: str | None = None
     """Which weights answered, for engines whose weights change during training."""
@@ -47,13 +47,13 @@ class ModelCall(Part):
     error: Text | None = None
 
 
-class Trajectory(Written):
+class Trajectory(JsonModel):
     """A complete rollout. `conversation_history` is another spelling of `messages`."""
 
     messages: list[Message] = Field(
         default_factory=list, validation_alias=AliasChoices("messages", "conversation_history")
     )
-    calls: Annotated[list[ModelCall], NullIsEmpty] = Field(default_factory=list)
+    calls: Annotated[list[ModelCall], NullToEmpty] = Field(default_factory=list)
     steps: int | None = None
     """Exchanges in which the environment took a step."""
 
@@ -75,8 +75,8 @@ class Trajectory(Written):
     """Where the rollout took place: the environment, its seed, and a server's address and session
     id. None without an environment."""
 
-    observations: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
-    actions: Annotated[list[Any], NullIsEmpty] = Field(default_factory=list)
+    observations: Annotated[list[Any], NullToEmpty] = Field(default_factory=list)
+    actions: Annotated[list[Any], NullToEmpty] = Field(default_factory=list)
     """The tool calls that the environment answered, one text each: `move({"to":"b"})`. Of an
     environment without tools: the text of each message that it took a step on."""
 

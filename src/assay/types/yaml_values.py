@@ -6,39 +6,39 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .file_problems import Place, Problem, shown
+from .file_problems import FileProblem, ValuePath, quote_value
 
 if TYPE_CHECKING:
     import yaml
 
-MOST_VALUES = 20_000
-MOST_CHARACTERS = 4 * 1024 * 1024
+MAX_YAML_VALUES = 20_000
+MAX_YAML_CHARACTERS = 4 * 1024 * 1024
 """Of keys and texts with every alias written out: what a copy of the data as JSON may take."""
 
-DEEPEST = 40
-_MOST_PROBLEMS = 100
-_LONGEST_NUMBER = 100
-_STANDARD = "tag:yaml.org,2002:"
-_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+MAX_YAML_DEPTH = 40
+_MAX_YAML_PROBLEMS = 100
+_MAX_YAML_NUMBER_LENGTH = 100
+_STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
+_YAML_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 """What everyone reads as the same number: YAML also takes 010 for 8 and 12:30 for 750."""
 
-_WORDS = {"true": True, "false": False}
-_YES_AND_NO = {**_WORDS, "yes": True, "on": True, "no": False, "off": False}
-_TEXT = ("str", "timestamp", "value")
+_BOOLEANS = {"true": True, "false": False}
+_YES_NO_BOOLEANS = {**_BOOLEANS, "yes": True, "on": True, "no": False, "off": False}
+_TEXT_KINDS = ("str", "timestamp", "value")
 """Dates and a lone `=` stay the text they are."""
 
 
 def is_number(text: str) -> bool:
     """Whether this text, without quotes, is read as a number."""
-    return _NUMBER.fullmatch(text) is not None
+    return _YAML_NUMBER.fullmatch(text) is not None
 
 
-class _Stop(Exception):
+class _LimitReached(Exception):
     """Reading on would cost too much."""
 
 
 @dataclass(frozen=True)
-class _Read:
+class _MeasuredValue:
     """A value, how many values and characters it is made of, and how deep it is."""
 
     value: Any
@@ -47,21 +47,21 @@ class _Read:
     height: int = 0
 
 
-class ValueReader:
+class YamlReader:
     """Reads one document. Aliases are counted, with all they stand for, wherever they are used."""
 
     def __init__(self, events: Iterator["yaml.Event"], file: str, *, yes_and_no: bool) -> None:
         from yaml.resolver import Resolver
 
-        self.lines: dict[Place, int] = {}
-        self.problems: list[Problem] = []
+        self.lines: dict[ValuePath, int] = {}
+        self.problems: list[FileProblem] = []
         self._events = events
         self._file = file
-        self._words = _YES_AND_NO if yes_and_no else _WORDS
+        self._words = _YES_NO_BOOLEANS if yes_and_no else _BOOLEANS
         self._kind_of: Callable[..., str] = Resolver().resolve
         self._values = 0
         self._characters = 0
-        self._anchored: dict[str, _Read | None] = {}
+        self._anchored: dict[str, _MeasuredValue | None] = {}
         """None while the anchored value is still being read."""
 
     def document(self) -> Any:
@@ -76,123 +76,132 @@ class ValueReader:
                 if found:
                     self._refuse(event, (), "holds more than one document")
                     break
-                found.append(self._read(next(self._events), ()).value)
-        except _Stop:
+                found.append(self._read_value(next(self._events), ()).value)
+        except _LimitReached:
             return None
         if not found:
-            self.problems.append(Problem(self._file, None, (), "is empty"))
+            self.problems.append(FileProblem(self._file, None, (), "is empty"))
         return found[0] if found else None
 
-    def _read(self, event: "yaml.Event", place: Place) -> _Read:
+    def _read_value(self, event: "yaml.Event", place: ValuePath) -> _MeasuredValue:
         import yaml
 
-        self.lines.setdefault(place, _line(event))
+        self.lines.setdefault(place, _get_event_line(event))
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, place)
+            return self._read_alias(event, place)
         values, characters = self._values, self._characters
-        self._spend(event, place, _Read(None, characters=len(getattr(event, "value", ""))))
+        self._count_value(
+            event, place, _MeasuredValue(None, characters=len(getattr(event, "value", "")))
+        )
         anchor = getattr(event, "anchor", None)
         if anchor is not None:
             self._anchored[anchor] = None
         found: tuple[Any, int]
         if isinstance(event, yaml.MappingStartEvent):
-            found = self._mapping(event, place)
+            found = self._read_mapping(event, place)
         elif isinstance(event, yaml.SequenceStartEvent):
-            found = self._sequence(event, place)
+            found = self._read_sequence(event, place)
         else:
-            found = self._scalar(event, place), 0
+            found = self._read_scalar(event, place), 0
         value, height = found
-        read = _Read(value, self._values - values, self._characters - characters, height)
+        read = _MeasuredValue(value, self._values - values, self._characters - characters, height)
         if anchor is not None:
             self._anchored[anchor] = read
         return read
 
-    def _alias(self, event: "yaml.AliasEvent", place: Place) -> _Read:
+    def _read_alias(self, event: "yaml.AliasEvent", place: ValuePath) -> _MeasuredValue:
         name = str(event.anchor)
         anchored = self._anchored.get(name)
         if anchored is None:
             inside = name in self._anchored
             said = "stands inside what it stands for" if inside else "stands for nothing"
             self._refuse(event, place, f"the alias *{name[:80]} {said}")
-            return _Read(None)
-        self._spend(event, place, anchored)
+            return _MeasuredValue(None)
+        self._count_value(event, place, anchored)
         return anchored
 
-    def _sequence(self, event: "yaml.Event", place: Place) -> tuple[list[Any], int]:
+    def _read_sequence(self, event: "yaml.Event", place: ValuePath) -> tuple[list[Any], int]:
         import yaml
 
         self._refuse_tag(event, place, "seq")
-        found: list[_Read] = []
+        found: list[_MeasuredValue] = []
         while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
-            found.append(self._read(inner, (*place, len(found))))
+            found.append(self._read_value(inner, (*place, len(found))))
         height = 1 + max((each.height for each in found), default=0)
         return [each.value for each in found], height
 
-    def _mapping(self, event: "yaml.Event", place: Place) -> tuple[dict[str, Any], int]:
+    def _read_mapping(self, event: "yaml.Event", place: ValuePath) -> tuple[dict[str, Any], int]:
         import yaml
 
         self._refuse_tag(event, place, "map")
         found: dict[str, Any] = {}
         height = 0
         while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
-            key = self._key(inner, place)
+            key = self._read_key(inner, place)
             if key in found:
                 first = self.lines[(*place, key)]
                 self._refuse(inner, place, f"the key {key!r} is given twice; first in line {first}")
-            self.lines.setdefault((*place, key), _line(inner))
-            read = self._read(next(self._events), (*place, key))
+            self.lines.setdefault((*place, key), _get_event_line(inner))
+            read = self._read_value(next(self._events), (*place, key))
             found.setdefault(key, read.value)
             height = max(height, read.height)
         return found, height + 1
 
-    def _key(self, event: "yaml.Event", place: Place) -> str:
+    def _read_key(self, event: "yaml.Event", place: ValuePath) -> str:
         """A key as the text it is written with."""
         import yaml
 
         if not isinstance(event, yaml.ScalarEvent):
             self._refuse(event, place, "has a key that is not text")
-            self._read(event, place)
+            self._read_value(event, place)
             return ""
         key = str(event.value)
         self._characters += len(key)
-        plain = _is_plain(event)
+        plain = _is_plain_scalar(event)
         if plain and key == "<<":
             self._refuse(event, place, "`<<` is not read", "write the keys out")
-        elif event.tag not in (None, f"{_STANDARD}str"):
-            self._refuse(event, place, f"the key {shown(key)} has the tag {shown(event.tag)}")
+        elif event.tag not in (None, f"{_STANDARD_TAG_PREFIX}str"):
+            self._refuse(
+                event, place, f"the key {quote_value(key)} has the tag {quote_value(event.tag)}"
+            )
         return key
 
-    def _scalar(self, event: Any, place: Place) -> Any:
+    def _read_scalar(self, event: Any, place: ValuePath) -> Any:
         import yaml
 
-        text, plain = str(event.value), _is_plain(event)
-        tag = event.tag or f"{_STANDARD}str"
+        text, plain = str(event.value), _is_plain_scalar(event)
+        tag = event.tag or f"{_STANDARD_TAG_PREFIX}str"
         if plain:
             tag = self._kind_of(yaml.ScalarNode, text, event.implicit)
-        kind = tag.removeprefix(_STANDARD)
+        kind = tag.removeprefix(_STANDARD_TAG_PREFIX)
         # JSON's 1e3 is text to YAML 1.1, and a number to whoever writes it without quotes.
         if (kind in ("int", "float") or (plain and kind == "str")) and is_number(text):
-            return self._number(event, place)
-        if kind in _TEXT:
+            return self._read_number(event, place)
+        if kind in _TEXT_KINDS:
             return text
         if kind == "null":
             return None
         if kind == "bool" and text.lower() in self._words:
             return self._words[text.lower()]
         if kind == "float" and text.lower().endswith((".nan", ".inf")):
-            self._refuse(event, place, f"{shown(text)} is not a finite number")
-        elif tag.startswith(_STANDARD):
+            self._refuse(event, place, f"{quote_value(text)} is not a finite number")
+        elif tag.startswith(_STANDARD_TAG_PREFIX):
             wanted = "write true or false, or " if kind == "bool" else ""
-            hint = f"{wanted}put it in quotes to have the text {shown(text)}"
-            self._refuse(event, place, f"{shown(text)} is YAML's spelling of {_a(kind)}", hint)
+            hint = f"{wanted}put it in quotes to have the text {quote_value(text)}"
+            self._refuse(
+                event,
+                place,
+                f"{quote_value(text)} is YAML's spelling of {_add_article(kind)}",
+                hint,
+            )
         else:
             self._refuse_tag(event, place, "str")
         return None
 
-    def _number(self, event: Any, place: Place) -> int | float | None:
+    def _read_number(self, event: Any, place: ValuePath) -> int | float | None:
         text = str(event.value)
-        if len(text) > _LONGEST_NUMBER:
-            self._refuse(event, place, f"is a number of over {_LONGEST_NUMBER} digits")
+        if len(text) > _MAX_YAML_NUMBER_LENGTH:
+            self._refuse(event, place, f"is a number of over {_MAX_YAML_NUMBER_LENGTH} digits")
             return None
         if not any(mark in text for mark in ".eE"):
             return int(text)
@@ -201,41 +210,41 @@ class ValueReader:
             self._refuse(event, place, f"{text} is too large for a number")
         return number
 
-    def _spend(self, event: "yaml.Event", place: Place, read: _Read) -> None:
+    def _count_value(self, event: "yaml.Event", place: ValuePath, read: _MeasuredValue) -> None:
         self._values += read.values
         self._characters += read.characters
         hint = "aliases count as often as they are used"
-        if self._values > MOST_VALUES:
-            self._refuse(event, place, f"holds more than {MOST_VALUES:,} values", hint)
-            raise _Stop
-        if self._characters > MOST_CHARACTERS:
-            self._refuse(event, place, f"holds more than {MOST_CHARACTERS:,} characters", hint)
-            raise _Stop
-        if len(place) + read.height > DEEPEST:
-            self._refuse(event, place, f"is nested more than {DEEPEST} deep")
-            raise _Stop
+        if self._values > MAX_YAML_VALUES:
+            self._refuse(event, place, f"holds more than {MAX_YAML_VALUES:,} values", hint)
+            raise _LimitReached
+        if self._characters > MAX_YAML_CHARACTERS:
+            self._refuse(event, place, f"holds more than {MAX_YAML_CHARACTERS:,} characters", hint)
+            raise _LimitReached
+        if len(place) + read.height > MAX_YAML_DEPTH:
+            self._refuse(event, place, f"is nested more than {MAX_YAML_DEPTH} deep")
+            raise _LimitReached
 
-    def _refuse_tag(self, event: Any, place: Place, kind: str) -> None:
-        if event.tag not in (None, f"{_STANDARD}{kind}"):
-            said = f"has the tag {shown(event.tag)}, which means nothing here"
+    def _refuse_tag(self, event: Any, place: ValuePath, kind: str) -> None:
+        if event.tag not in (None, f"{_STANDARD_TAG_PREFIX}{kind}"):
+            said = f"has the tag {quote_value(event.tag)}, which means nothing here"
             self._refuse(event, place, said)
 
     def _refuse(
-        self, event: "yaml.Event", place: Place, message: str, hint: str | None = None
+        self, event: "yaml.Event", place: ValuePath, message: str, hint: str | None = None
     ) -> None:
-        self.problems.append(Problem(self._file, _line(event), place, message, hint))
-        if len(self.problems) >= _MOST_PROBLEMS:
-            raise _Stop
+        self.problems.append(FileProblem(self._file, _get_event_line(event), place, message, hint))
+        if len(self.problems) >= _MAX_YAML_PROBLEMS:
+            raise _LimitReached
 
 
-def _line(event: "yaml.Event") -> int:
+def _get_event_line(event: "yaml.Event") -> int:
     return 1 if event.start_mark is None else event.start_mark.line + 1
 
 
-def _is_plain(event: Any) -> bool:
+def _is_plain_scalar(event: Any) -> bool:
     """Whether a scalar stands without tag and quotes."""
     return event.tag is None and not event.style
 
 
-def _a(kind: str) -> str:
+def _add_article(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

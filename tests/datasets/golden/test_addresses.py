@@ -3,7 +3,7 @@
 import pytest
 
 from assay.datasets.golden.access_rules import FetchRules
-from assay.datasets.golden.addresses import read_address, without_secrets
+from assay.datasets.golden.addresses import read_address, redact_uri
 from assay.errors import DatasetError
 
 
@@ -83,4 +83,4 @@ def test_what_is_shown_of_an_address_has_no_secrets(uri: str) -> None:
         shown = str(error)
 
     assert "secret" not in shown
-    assert "secret" not in without_secrets("https://secret@[h/?secret")
+    assert "secret" not in redact_uri("https://secret@[h/?secret")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.datasets.golden.download import Landing, PartFile, find_kept
+from assay.datasets.golden.download import Download, PartFile, find_cached
 from assay.errors import DatasetError
 
 
-def landed(data: bytes, name: str = "s3://b/golden.json") -> Landing:
-    landing = Landing(io.BytesIO(), shown=name, max_bytes=1000)
+def landed(data: bytes, name: str = "s3://b/golden.json") -> Download:
+    landing = Download(io.BytesIO(), shown=name, max_bytes=1000)
     landing.write(data)
     return landing
 
@@ -95,11 +95,11 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_a_kept_file_is_found_only_while_it_is_what_its_name_says(tmp_path: Path) -> None:
     digest = hashlib.sha256(b"abc").hexdigest()
-    assert find_kept(tmp_path / "none", digest) is None
+    assert find_cached(tmp_path / "none", digest) is None
 
     kept = tmp_path / f"{digest}.json"
     kept.write_bytes(b"abc")
-    assert find_kept(tmp_path, digest) == kept
+    assert find_cached(tmp_path, digest) == kept
 
     kept.write_bytes(b"abd")
-    assert find_kept(tmp_path, digest) is None
+    assert find_cached(tmp_path, digest) is None

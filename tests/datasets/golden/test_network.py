@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.datasets.golden.network import Guard, Reach, reach_of
+from assay.datasets.golden.network import Reach, SocketGuard, classify_address
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ from assay.datasets.golden.network import Guard, Reach, reach_of
     ],
 )
 def test_every_address_is_public_private_or_never_asked(address: str, reach: Reach) -> None:
-    assert reach_of(address) == reach
+    assert classify_address(address) == reach
 
 
 class Sockets:
@@ -83,10 +83,10 @@ def found(address: str) -> tuple[Any, ...]:
 
 def test_a_private_address_is_refused_before_a_socket_is_made() -> None:
     sockets = Sockets()
-    guard = Guard(allow_private=False, new_socket=sockets)
+    guard = SocketGuard(allow_private=False, new_socket=sockets)
 
     with pytest.raises(PermissionError, match=r"10\.0\.0\.1 is a private address"):
-        guard.socket_for(found("10.0.0.1"))
+        guard.create_socket(found("10.0.0.1"))
 
     assert sockets.made == 0
     assert guard.refused == "10.0.0.1 is a private address"
@@ -99,17 +99,17 @@ def test_an_address_in_disguise_is_refused_before_a_socket_is_made(address: str)
     sockets = Sockets()
 
     with pytest.raises(PermissionError, match="this machine or its cloud"):
-        Guard(allow_private=True, new_socket=sockets).socket_for(found(address))
+        SocketGuard(allow_private=True, new_socket=sockets).create_socket(found(address))
 
     assert sockets.made == 0
 
 
 def test_what_answers_with_credentials_is_refused_even_where_private_is_allowed() -> None:
     sockets = Sockets()
-    guard = Guard(allow_private=True, new_socket=sockets)
+    guard = SocketGuard(allow_private=True, new_socket=sockets)
 
     with pytest.raises(PermissionError, match="this machine or its cloud"):
-        guard.socket_for(found("169.254.169.254"))
+        guard.create_socket(found("169.254.169.254"))
 
     assert sockets.made == 0
     assert guard.hint is None
@@ -118,17 +118,17 @@ def test_what_answers_with_credentials_is_refused_even_where_private_is_allowed(
 def test_a_private_address_is_allowed_where_someone_says_so() -> None:
     sockets = Sockets()
 
-    Guard(allow_private=True, new_socket=sockets).socket_for(found("127.0.0.1"))
+    SocketGuard(allow_private=True, new_socket=sockets).create_socket(found("127.0.0.1"))
 
     assert sockets.made == 1
 
 
 def test_a_public_address_never_leads_on_to_a_private_one() -> None:
     sockets = Sockets()
-    guard = Guard(allow_private=True, new_socket=sockets)
-    guard.socket_for(found("93.184.215.14"))
+    guard = SocketGuard(allow_private=True, new_socket=sockets)
+    guard.create_socket(found("93.184.215.14"))
 
     with pytest.raises(PermissionError, match=r"a public address leads on to 127\.0\.0\.1"):
-        guard.socket_for(found("127.0.0.1"))
+        guard.create_socket(found("127.0.0.1"))
 
     assert sockets.made == 1

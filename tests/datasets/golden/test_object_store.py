@@ -10,7 +10,7 @@ import pytest
 
 from assay.datasets import FetchRules, GoldenDataset, fetch_golden, read_golden
 from assay.datasets.golden.addresses import read_address
-from assay.datasets.golden.object_store import _told
+from assay.datasets.golden.object_store import _explain_store_error
 from assay.errors import DatasetError, DatasetOutOfReach, MissingExtra
 
 ROWS = b'[{"id": "a", "question": "1+1?", "answer": "2"}]'
@@ -195,7 +195,7 @@ class GatedRepoError(Exception):
 def test_what_a_store_says_is_told_in_our_words(
     error: Exception, kind: type[DatasetError], said: str
 ) -> None:
-    told = _told(error, read_address("hf://datasets/o/n/a.json", FetchRules()))
+    told = _explain_store_error(error, read_address("hf://datasets/o/n/a.json", FetchRules()))
 
     assert type(told) is kind
     assert told.message.startswith(said)

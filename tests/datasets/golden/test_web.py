@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from assay.datasets import FetchRules, GoldenDataset, fetch_golden
-from assay.datasets.golden.access_rules import Fetched
+from assay.datasets.golden.access_rules import FileVersion
 from assay.datasets.golden.addresses import read_address
-from assay.datasets.golden.download import Landing
-from assay.datasets.golden.network import Guard
-from assay.datasets.golden.web import Download
+from assay.datasets.golden.download import Download
+from assay.datasets.golden.network import SocketGuard
+from assay.datasets.golden.web import HttpFetch
 from assay.errors import DatasetError, DatasetOutOfReach
 from web_server import ROW, Diverted, Names, WebServer, serving
 
@@ -167,14 +167,16 @@ class Outside:
 
     def __init__(self, web: WebServer, *, allow_private: bool, **names: list[str]) -> None:
         self.diverted = Diverted(web.port)
-        self.guard = Guard(allow_private=allow_private, new_socket=self.diverted.new_socket)
+        self.guard = SocketGuard(allow_private=allow_private, new_socket=self.diverted.new_socket)
         self.names = Names(**names)
 
-    def fetch(self, uri: str) -> Fetched:
+    def fetch(self, uri: str) -> FileVersion:
         rules = FetchRules()
-        landing = Landing(io.BytesIO(), shown=uri, max_bytes=1000)
+        landing = Download(io.BytesIO(), shown=uri, max_bytes=1000)
         address = read_address(uri, rules)
-        return asyncio.run(Download(address, landing, rules, self.guard, resolver=self.names).run())
+        return asyncio.run(
+            HttpFetch(address, landing, rules, self.guard, resolver=self.names).run()
+        )
 
 
 def test_a_public_name_is_connected_to_at_the_address_that_was_judged(web: WebServer) -> None:
@@ -228,8 +230,8 @@ def test_a_name_that_is_not_there_is_out_of_reach(web: WebServer) -> None:
 def test_going_on_from_https_to_http_is_refused(web: WebServer) -> None:
     rules = FetchRules()
     address = read_address("https://golden.example/a", rules)
-    landing = Landing(io.BytesIO(), shown="a", max_bytes=1)
-    download = Download(address, landing, rules, Guard(allow_private=False))
+    landing = Download(io.BytesIO(), shown="a", max_bytes=1)
+    download = HttpFetch(address, landing, rules, SocketGuard(allow_private=False))
 
     response = SimpleNamespace(headers={"Location": "http://golden.example/b"})
 

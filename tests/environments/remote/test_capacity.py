@@ -1,11 +1,11 @@
-"""`WaitingRoom`: first come, first called; nobody waits longer than asked, no call gets lost."""
+"""`CapacityQueue`: first come, first called; nobody waits longer than asked, no call gets lost."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from assay.environments.remote.capacity import WaitingRoom
+from assay.environments.remote.capacity import CapacityQueue
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -16,7 +16,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-async def waiting(room: WaitingRoom, *names: str) -> tuple[list[str], list[asyncio.Task[None]]]:
+async def waiting(room: CapacityQueue, *names: str) -> tuple[list[str], list[asyncio.Task[None]]]:
     """Tasks that wait in this order, and the list in which each says that it was called."""
     called: list[str] = []
 
@@ -31,7 +31,7 @@ async def waiting(room: WaitingRoom, *names: str) -> tuple[list[str], list[async
 
 def test_each_release_calls_whoever_waits_longest() -> None:
     async def test() -> None:
-        room = WaitingRoom()
+        room = CapacityQueue()
         called, tasks = await waiting(room, "first", "second", "third")
 
         room.release()
@@ -48,14 +48,14 @@ def test_each_release_calls_whoever_waits_longest() -> None:
 
 def test_nobody_waits_much_longer_than_the_server_asked() -> None:
     async def test() -> None:
-        await WaitingRoom(chance=lambda: 1.0).wait(0.01)
+        await CapacityQueue(chance=lambda: 1.0).wait(0.01)
 
     run(test)
 
 
 def test_a_release_with_nobody_waiting_is_no_promise() -> None:
     async def test() -> None:
-        room = WaitingRoom()
+        room = CapacityQueue()
         room.release()
 
         with pytest.raises(TimeoutError):
@@ -66,7 +66,7 @@ def test_a_release_with_nobody_waiting_is_no_promise() -> None:
 
 def test_a_call_to_somebody_who_is_cancelled_goes_to_the_next() -> None:
     async def test() -> None:
-        room = WaitingRoom()
+        room = CapacityQueue()
         called, tasks = await waiting(room, "first", "second")
 
         room.release()
@@ -80,7 +80,7 @@ def test_a_call_to_somebody_who_is_cancelled_goes_to_the_next() -> None:
 
 def test_whoever_is_cancelled_is_not_called_any_more() -> None:
     async def test() -> None:
-        room = WaitingRoom()
+        room = CapacityQueue()
         called, tasks = await waiting(room, "first", "second")
 
         tasks[0].cancel()

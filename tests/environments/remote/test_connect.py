@@ -12,7 +12,7 @@ from assay.environments import (
     RemoteEnvironments,
 )
 from assay.environments.remote.mcp import McpEnvironment
-from assay.environments.remote.native import OwnEnvironment
+from assay.environments.remote.native import NativeEnvironment
 from assay.environments.remote.openenv import OpenEnvEnvironment
 from assay.errors import ConfigError, EnvironmentFault
 from served_environments import Faulty
@@ -30,7 +30,7 @@ def test_a_token_that_fits_no_header_is_refused_and_not_shown(token: str) -> Non
 
 @pytest.mark.parametrize(
     ("kind", "made"),
-    [("own", OwnEnvironment), ("mcp", McpEnvironment), ("openenv", OpenEnvEnvironment)],
+    [("own", NativeEnvironment), ("mcp", McpEnvironment), ("openenv", OpenEnvEnvironment)],
 )
 def test_a_given_kind_is_not_looked_for(kind: Any, made: type) -> None:
     async def test() -> None:

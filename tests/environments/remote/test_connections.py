@@ -104,7 +104,7 @@ def test_only_so_many_connections_may_bring_no_whole_request(sent: bytes) -> Non
 
 
 def test_a_body_that_never_comes_is_answered_with_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_BODY_S", 0.05)
+    monkeypatch.setattr(connections, "_BODY_TIMEOUT_S", 0.05)
 
     async def play(server: EnvironmentServer) -> None:
         (half,) = await half_open(server, 1, HALF_A_BODY)

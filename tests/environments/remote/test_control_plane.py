@@ -10,8 +10,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer as LocalServer
 
-from assay.environments.remote.control_plane import ABSENT, ControlPlane, Reading, Status
-from assay.environments.remote.http_client import Link
+from assay.environments.remote.control_plane import (
+    ABSENT,
+    ControlPlane,
+    EpisodeStatus,
+    RewardReading,
+)
+from assay.environments.remote.http_client import EnvironmentClient
 from assay.errors import EnvironmentFault
 
 Made = TypeVar("Made")
@@ -40,7 +45,7 @@ def plane_that(
         application.router.add_route("*", "/{path:.*}", handle)
         async with LocalServer(application) as server, aiohttp.ClientSession() as http:
             url = str(server.make_url(endpoint))
-            return await play(ControlPlane(Link(url, http), url, {"who": "me"}))
+            return await play(ControlPlane(EnvironmentClient(url, http), url, {"who": "me"}))
 
     return asyncio.run(run())
 
@@ -83,14 +88,14 @@ def test_a_reset_tells_the_task_where_one_is_given() -> None:
 def test_readings_are_read() -> None:
     full = {"terminated": True, "truncated": True, "step_count": 3, "total_reward": 2}
 
-    assert plane_that(full, lambda plane: plane.status()) == Status(True, True, 3, 2.0)
-    assert plane_that({"terminated": False}, lambda plane: plane.status()) == Status(
+    assert plane_that(full, lambda plane: plane.status()) == EpisodeStatus(True, True, 3, 2.0)
+    assert plane_that({"terminated": False}, lambda plane: plane.status()) == EpisodeStatus(
         False, False, None, None
     )
-    assert plane_that({"reward": 1}, lambda plane: plane.reward()) == Reading(1.0, None)
-    assert plane_that({"reward": None, "step_count": 0}, lambda plane: plane.reward()) == Reading(
-        None, 0
-    )
+    assert plane_that({"reward": 1}, lambda plane: plane.reward()) == RewardReading(1.0, None)
+    assert plane_that(
+        {"reward": None, "step_count": 0}, lambda plane: plane.reward()
+    ) == RewardReading(None, 0)
     assert plane_that({"a": 1}, lambda plane: plane.info()) == {"a": 1}
     assert plane_that([1, "x"], lambda plane: plane.initial_state()) == [1, "x"]
 
@@ -139,6 +144,6 @@ def test_a_count_that_counts_nothing_is_a_fault(count: Any) -> None:
 
 
 def test_only_an_end_is_over() -> None:
-    assert Status(True, False, 1, None).over
-    assert Status(False, True, 1, None).over
-    assert not Status(False, False, 1, None).over
+    assert EpisodeStatus(True, False, 1, None).over
+    assert EpisodeStatus(False, True, 1, None).over
+    assert not EpisodeStatus(False, False, 1, None).over

@@ -14,9 +14,13 @@ from aiohttp.test_utils import TestServer as LocalServer
 import control_plane_server
 import openenv_server
 from assay.environments import CalculatorEnvironment, EnvironmentServer
-from assay.environments.remote.detection import kind_of_server
-from assay.environments.remote.http_client import Link, Unanswered, checked_url
-from assay.environments.remote.json_rpc import Denied
+from assay.environments.remote.detection import detect_server_kind
+from assay.environments.remote.http_client import (
+    ConnectionFailed,
+    EnvironmentClient,
+    normalize_server_url,
+)
+from assay.environments.remote.json_rpc import TokenRejected
 from assay.errors import ConfigError, EnvironmentFault
 from started import Started
 
@@ -35,7 +39,9 @@ def openenv() -> Iterator[str]:
 
 async def found(url: str) -> str:
     async with aiohttp.ClientSession() as http:
-        return await kind_of_server(Link(checked_url(url), http, timeout_s=5.0))
+        return await detect_server_kind(
+            EnvironmentClient(normalize_server_url(url), http, timeout_s=5.0)
+        )
 
 
 @pytest.mark.parametrize("path", ["", "/", "/mcp", "/mcp/"])
@@ -60,9 +66,9 @@ def test_a_server_of_ours_is_known_by_its_health_and_as_mcp_by_its_path() -> Non
 
 
 def test_nothing_that_answers_is_said_as_such() -> None:
-    with pytest.raises(Unanswered, match="the connection failed"):
+    with pytest.raises(ConnectionFailed, match="the connection failed"):
         asyncio.run(found("http://127.0.0.1:1"))
-    with pytest.raises(Unanswered, match="the connection failed"):
+    with pytest.raises(ConnectionFailed, match="the connection failed"):
         asyncio.run(found("http://127.0.0.1:1/mcp"))
 
 
@@ -136,7 +142,7 @@ def test_a_server_that_answers_json_rpc_speaks_it() -> None:
 def test_a_server_that_wants_a_token_says_so(path: str) -> None:
     answers = {"/health": told({}, 401), "/mcp": told({}, 403)}
 
-    with pytest.raises(Denied, match="`token`"):
+    with pytest.raises(TokenRejected, match="`token`"):
         asyncio.run(found_at(answers, path))
 
 
@@ -145,7 +151,7 @@ def test_a_broken_server_is_told_with_what_was_tried() -> None:
 
     with pytest.raises(ConfigError, match="POST /mcp: HTTP 500: down"):
         asyncio.run(found_at({"/mcp": down}))
-    assert issubclass(Denied, EnvironmentFault)
+    assert issubclass(TokenRejected, EnvironmentFault)
 
 
 def test_a_full_server_of_mcp_is_one() -> None:

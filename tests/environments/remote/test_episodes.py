@@ -1,4 +1,4 @@
-"""`Sessions`: each step once, a bounded number of them, and none that is forgotten."""
+"""`SessionPool`: each step once, a bounded number of them, and none that is forgotten."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ from assay.environments.remote.episodes import (
     EpisodeOver,
     NoSuchSession,
     OutOfOrder,
-    Sessions,
+    SessionPool,
 )
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Message
@@ -48,7 +48,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 @pytest.mark.parametrize("seed", [0, 1, -7, 2**70, None])
 def test_the_seed_arrives_as_given(seed: int | None) -> None:
     async def test() -> None:
-        session = await Sessions(counting).open(seed=seed)
+        session = await SessionPool(counting).open(seed=seed)
 
         assert session.opening[0].content == f"Count from seed {seed}."
 
@@ -57,7 +57,7 @@ def test_the_seed_arrives_as_given(seed: int | None) -> None:
 
 def test_a_step_that_was_done_is_answered_from_memory() -> None:
     async def test() -> None:
-        sessions = Sessions(counting)
+        sessions = SessionPool(counting)
         session = await sessions.open()
 
         first = await sessions.step(session.id, COUNT, 0)
@@ -72,7 +72,7 @@ def test_a_step_that_was_done_is_answered_from_memory() -> None:
 
 def test_a_step_asked_for_twice_at_once_is_done_once() -> None:
     async def test() -> None:
-        sessions = Sessions(counting)
+        sessions = SessionPool(counting)
         session = await sessions.open()
 
         answers = await asyncio.gather(*(sessions.step(session.id, COUNT, 0) for _ in range(20)))
@@ -85,7 +85,7 @@ def test_a_step_asked_for_twice_at_once_is_done_once() -> None:
 
 def test_a_gap_is_refused() -> None:
     async def test() -> None:
-        sessions = Sessions(counting)
+        sessions = SessionPool(counting)
         session = await sessions.open()
 
         with pytest.raises(OutOfOrder, match="step 1 cannot be the first") as refused:
@@ -101,7 +101,7 @@ def test_a_gap_is_refused() -> None:
 
 def test_another_action_at_a_step_that_was_done_is_refused() -> None:
     async def test() -> None:
-        sessions = Sessions(counting)
+        sessions = SessionPool(counting)
         session = await sessions.open()
         await sessions.step(session.id, COUNT, 0)
 
@@ -113,7 +113,7 @@ def test_another_action_at_a_step_that_was_done_is_refused() -> None:
 
 def test_no_step_follows_the_last_one_which_is_still_remembered() -> None:
     async def test() -> None:
-        sessions = Sessions(counting)
+        sessions = SessionPool(counting)
         session = await sessions.open()
         for index in range(10):
             await sessions.step(session.id, COUNT, index)
@@ -128,7 +128,7 @@ def test_no_step_follows_the_last_one_which_is_still_remembered() -> None:
 
 def test_sessions_beyond_the_capacity_are_refused_until_one_is_closed() -> None:
     async def test() -> None:
-        sessions = Sessions(counting, capacity=2)
+        sessions = SessionPool(counting, capacity=2)
         first = await sessions.open()
         await sessions.open()
 
@@ -150,7 +150,7 @@ def test_a_session_that_is_being_opened_takes_a_place() -> None:
             return ()
 
     async def test() -> None:
-        sessions = Sessions(lambda task: Slow(), capacity=1)
+        sessions = SessionPool(lambda task: Slow(), capacity=1)
         opening = asyncio.create_task(sessions.open())
         await asyncio.sleep(0)
 
@@ -167,7 +167,7 @@ def test_a_session_that_is_being_opened_takes_a_place() -> None:
 def test_an_idle_session_is_closed_and_a_used_one_is_not() -> None:
     async def test() -> None:
         clock = Clock()
-        sessions = Sessions(counting, idle_s=60, clock=clock)
+        sessions = SessionPool(counting, idle_s=60, clock=clock)
         idle, used = await sessions.open(), await sessions.open()
         clock.now = 40.0
         await sessions.step(used.id, COUNT, 0)
@@ -188,7 +188,7 @@ def test_an_idle_session_is_closed_and_a_used_one_is_not() -> None:
 def test_idle_sessions_give_way_at_capacity() -> None:
     async def test() -> None:
         clock = Clock()
-        sessions = Sessions(counting, capacity=1, idle_s=60, clock=clock)
+        sessions = SessionPool(counting, capacity=1, idle_s=60, clock=clock)
         await sessions.open()
         clock.now = 61.0
 
@@ -201,7 +201,7 @@ def test_idle_sessions_give_way_at_capacity() -> None:
 
 def test_idle_sessions_are_swept_in_the_background() -> None:
     async def test() -> None:
-        async with Sessions(counting, idle_s=0.02) as sessions:
+        async with SessionPool(counting, idle_s=0.02) as sessions:
             await sessions.open()
             while len(sessions):
                 await asyncio.sleep(0.005)
@@ -211,7 +211,7 @@ def test_idle_sessions_are_swept_in_the_background() -> None:
 
 def test_leaving_closes_every_session() -> None:
     async def test() -> None:
-        async with Sessions(counting) as sessions:
+        async with SessionPool(counting) as sessions:
             opened = [await sessions.open() for _ in range(3)]
 
         closed = [
@@ -224,7 +224,7 @@ def test_leaving_closes_every_session() -> None:
 
 def test_a_step_under_way_ends_when_its_session_is_closed() -> None:
     async def test() -> None:
-        sessions = Sessions(lambda task: Faulty({"fault": "endless"}))
+        sessions = SessionPool(lambda task: Faulty({"fault": "endless"}))
         session = await sessions.open()
         for index in range(5):
             await sessions.step(session.id, COUNT, index)
@@ -242,7 +242,7 @@ def test_a_step_under_way_ends_when_its_session_is_closed() -> None:
 
 def test_a_cancelled_step_is_cancelled_and_not_taken_for_a_fault() -> None:
     async def test() -> None:
-        sessions = Sessions(lambda task: Faulty({"fault": "endless"}))
+        sessions = SessionPool(lambda task: Faulty({"fault": "endless"}))
         session = await sessions.open()
         for index in range(5):
             await sessions.step(session.id, COUNT, index)
@@ -264,7 +264,7 @@ def test_a_cancelled_step_is_cancelled_and_not_taken_for_a_fault() -> None:
 )
 def test_a_broken_environment_stays_broken(fault: str, words: str) -> None:
     async def test() -> None:
-        sessions = Sessions(lambda task: Faulty(task))
+        sessions = SessionPool(lambda task: Faulty(task))
         session = await sessions.open(task={"fault": fault})
         for index in range(5):
             await sessions.step(session.id, COUNT, index)
@@ -283,7 +283,7 @@ def test_an_answer_that_is_no_step_is_a_fault() -> None:
             return {"reward": 1.0}  # type: ignore[return-value]  # what users do
 
     async def test() -> None:
-        sessions = Sessions(lambda task: Wrong())
+        sessions = SessionPool(lambda task: Wrong())
         session = await sessions.open()
 
         with pytest.raises(EnvironmentFault, match="`step` returned dict"):
@@ -301,7 +301,7 @@ def test_an_environment_that_does_not_open_is_closed_and_takes_no_place() -> Non
             raise OSError("locked")
 
     async def test() -> None:
-        sessions = Sessions(lambda task: Locked(), capacity=1)
+        sessions = SessionPool(lambda task: Locked(), capacity=1)
 
         for _ in range(2):
             with pytest.raises(EnvironmentFault, match="opening the environment: OSError: locked"):
@@ -320,7 +320,7 @@ def test_a_task_that_no_environment_can_be_made_for_is_the_callers_mistake() -> 
 
     async def test() -> None:
         with pytest.raises(BadTask, match="no map named 'x'"):
-            await Sessions(make).open(task={"map": "x"})
+            await SessionPool(make).open(task={"map": "x"})
 
     run(test)
 
@@ -331,7 +331,7 @@ def test_a_factory_that_breaks_is_a_fault() -> None:
 
     async def test() -> None:
         with pytest.raises(EnvironmentFault, match="making the environment: KeyError: 'word'"):
-            await Sessions(make).open()
+            await SessionPool(make).open()
 
     run(test)
 
@@ -342,7 +342,7 @@ def test_an_environment_that_does_not_close_frees_its_place_and_is_reported() ->
             raise OSError("still in use")
 
     async def test() -> None:
-        sessions = Sessions(lambda task: Stuck(), capacity=1)
+        sessions = SessionPool(lambda task: Stuck(), capacity=1)
 
         for _ in range(2):
             await sessions.close((await sessions.open()).id)
@@ -354,7 +354,7 @@ def test_an_environment_that_does_not_close_frees_its_place_and_is_reported() ->
 
 def test_opening_an_episode_again_gives_its_session_until_the_first_step() -> None:
     async def test() -> None:
-        sessions = Sessions(counting)
+        sessions = SessionPool(counting)
         ask = {"seed": 0, "episode_id": "e"}
         first, second = await asyncio.gather(sessions.open(**ask), sessions.open(**ask))  # type: ignore[arg-type]  # one dict for both
 
@@ -374,7 +374,7 @@ def test_opening_an_episode_again_gives_its_session_until_the_first_step() -> No
 
 def test_closing_twice_is_refused() -> None:
     async def test() -> None:
-        sessions = Sessions(counting)
+        sessions = SessionPool(counting)
         session = await sessions.open()
         await sessions.close(session.id)
 
@@ -386,7 +386,7 @@ def test_closing_twice_is_refused() -> None:
 
 def test_a_session_does_not_show_its_token() -> None:
     async def test() -> None:
-        session = await Sessions(counting).open()
+        session = await SessionPool(counting).open()
 
         assert session.token not in repr(session)
 
@@ -396,7 +396,7 @@ def test_a_session_does_not_show_its_token() -> None:
 @pytest.mark.parametrize("options", [{"capacity": 0}, {"idle_s": 0}, {"idle_s": float("nan")}])
 def test_impossible_bounds_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        Sessions(counting, **options)
+        SessionPool(counting, **options)
 
 
 def test_a_refusal_survives_the_way_between_processes() -> None:

@@ -1,4 +1,4 @@
-"""`Link`: what may be an address, what is sent, and how bad answers are told."""
+"""`EnvironmentClient`: what may be an address, what is sent, and how bad answers are told."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,13 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 
-from assay.environments.remote.http_client import Garbled, Link, TimedOut, Unanswered, checked_url
+from assay.environments.remote.http_client import (
+    ConnectionFailed,
+    EnvironmentClient,
+    InvalidResponse,
+    TimedOut,
+    normalize_server_url,
+)
 from assay.errors import ConfigError
 from misbehaving import Exchange, MisbehavingServer
 
@@ -16,11 +22,12 @@ BODY = {"messages": [{"content": "x"}]}
 
 
 def run(
-    react: Callable[[Exchange], Awaitable[None]], test: Callable[[Link], Awaitable[None]]
+    react: Callable[[Exchange], Awaitable[None]],
+    test: Callable[[EnvironmentClient], Awaitable[None]],
 ) -> MisbehavingServer:
     async def asking(url: str) -> None:
         async with aiohttp.ClientSession() as http:
-            await test(Link(url, http, TOKEN, timeout_s=0.3))
+            await test(EnvironmentClient(url, http, TOKEN, timeout_s=0.3))
 
     with MisbehavingServer(react) as server:
         asyncio.run(asking(f"http://{server.host}/base?key=hidden-in-query"))
@@ -38,7 +45,7 @@ def run(
     ],
 )
 def test_an_address_is_used_without_what_does_not_belong_to_it(given: str, used: str) -> None:
-    assert checked_url(given) == used
+    assert normalize_server_url(given) == used
 
 
 @pytest.mark.parametrize(
@@ -48,13 +55,13 @@ def test_an_address_is_used_without_what_does_not_belong_to_it(given: str, used:
 )  # fmt: skip
 def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="must be an http, https, ws or wss address"):
-        checked_url(url)
+        normalize_server_url(url)
 
 
 @pytest.mark.parametrize("url", ["http://me:hunter22@host", "http://hunter22@host/x"])
 def test_an_address_with_a_password_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(ConfigError, match="give the secret as `token`") as refused:
-        checked_url(url)
+        normalize_server_url(url)
     assert "hunter22" not in str(refused.value)
 
 
@@ -62,7 +69,7 @@ def test_a_request_goes_below_the_address_with_the_token() -> None:
     async def react(exchange: Exchange) -> None:
         await exchange.answer(200, {"fine": True})
 
-    async def test(link: Link) -> None:
+    async def test(link: EnvironmentClient) -> None:
         answer = await link.ask("POST", link.at("/sessions"), body=BODY, headers={"X-More": "1"})
 
         assert answer.json() == {"fine": True}
@@ -78,11 +85,11 @@ def test_nothing_that_is_shown_holds_a_secret() -> None:
     async def react(exchange: Exchange) -> None:
         await exchange.answer(500, f"{TOKEN} \x1b[31m hidden-in-query".encode())
 
-    async def test(link: Link) -> None:
+    async def test(link: EnvironmentClient) -> None:
         answer = await link.ask("POST", link.at("/x"), body=BODY)
 
         assert answer.status == 500
-        with pytest.raises(Garbled) as failed:
+        with pytest.raises(InvalidResponse) as failed:
             answer.json()
         for shown in (str(failed.value), answer.excerpt, repr(answer), repr(link), link.where):
             assert TOKEN not in shown
@@ -99,7 +106,7 @@ def test_the_time_to_wait_is_read_or_unknown(header: str, seconds: float | None)
     async def react(exchange: Exchange) -> None:
         await exchange.answer(429, {}, Retry_After=header)
 
-    async def test(link: Link) -> None:
+    async def test(link: EnvironmentClient) -> None:
         assert (await link.ask("POST", link.at("/x"), body=BODY)).retry_after_s == seconds
 
     run(react, test)
@@ -109,7 +116,7 @@ def test_an_answer_without_a_time_to_wait_has_none() -> None:
     async def react(exchange: Exchange) -> None:
         await exchange.answer(429, {})
 
-    async def test(link: Link) -> None:
+    async def test(link: EnvironmentClient) -> None:
         assert (await link.ask("POST", link.at("/x"), body=BODY)).retry_after_s is None
 
     run(react, test)
@@ -137,13 +144,13 @@ async def half(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(
     ("react", "kind"),
-    [(too_long, Garbled), (elsewhere, Garbled), (silent, TimedOut), (broken, Unanswered),
-     (half, Unanswered)],
+    [(too_long, InvalidResponse), (elsewhere, InvalidResponse), (silent, TimedOut), (broken, ConnectionFailed),
+     (half, ConnectionFailed)],
 )  # fmt: skip
 def test_each_way_of_not_answering_is_told_apart(
     react: Callable[[Exchange], Awaitable[None]], kind: type[Exception]
 ) -> None:
-    async def test(link: Link) -> None:
+    async def test(link: EnvironmentClient) -> None:
         with pytest.raises(kind) as failed:
             await link.ask("POST", link.at("/x"), body=BODY)
 
@@ -159,9 +166,9 @@ def test_what_is_not_json_is_garbled(body: bytes) -> None:
     async def react(exchange: Exchange) -> None:
         await exchange.answer(200, body)
 
-    async def test(link: Link) -> None:
+    async def test(link: EnvironmentClient) -> None:
         answer = await link.ask("POST", link.at("/x"), body=BODY)
-        with pytest.raises(Garbled, match="HTTP 200 with an answer that is not JSON"):
+        with pytest.raises(InvalidResponse, match="HTTP 200 with an answer that is not JSON"):
             answer.json()
 
     run(react, test)

@@ -11,14 +11,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer as LocalServer
 
 from assay.environments.remote.http_client import (
-    LARGEST_ANSWER,
-    Garbled,
-    Link,
+    MAX_SERVER_RESPONSE_BYTES,
+    ConnectionFailed,
+    EnvironmentClient,
+    InvalidResponse,
     TimedOut,
-    Unanswered,
 )
-from assay.environments.remote.json_rpc import Denied, JsonRpc, RpcError
-from assay.environments.remote.retry_when_busy import Busy
+from assay.environments.remote.json_rpc import JsonRpc, RpcError, TokenRejected
+from assay.environments.remote.retry_when_busy import ServerBusy
 from assay.errors import EnvironmentFault
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -34,7 +34,7 @@ def asked_of(handler: Handler, *, path: str = "/mcp", timeout_s: float = 5.0) ->
         application.router.add_route("*", "/{path:.*}", handler)
         async with LocalServer(application) as server, aiohttp.ClientSession() as http:
             url = str(server.make_url(path))
-            rpc = JsonRpc(Link(url, http, SECRET, timeout_s), url)
+            rpc = JsonRpc(EnvironmentClient(url, http, SECRET, timeout_s), url)
             return (await rpc.call("a/b", {"x": 1}, {"X-More": "1"})).value
 
     return asyncio.run(run())
@@ -90,27 +90,47 @@ def test_a_refusal_carries_code_and_status(handler: Handler, code: int | None, s
 FAULTS: dict[str, tuple[Handler, type[Exception], str]] = {
     "down": (always("down", 500), EnvironmentFault, "HTTP 500: down"),
     "unavailable": (always("down", 503), EnvironmentFault, "HTTP 503: down"),
-    "no JSON": (always("<html>"), Garbled, "not JSON-RPC"),
-    "other JSON": (always('{"y": 2}'), Garbled, "not JSON-RPC"),
-    "another's answer": (always(GOOD.replace('"id": 1', '"id": 7')), Garbled, "not JSON-RPC"),
-    "a list": (always('{"jsonrpc": "2.0", "id": 1, "result": []}'), Garbled, "not JSON-RPC"),
-    "an error without a code": (always(error(message="no")), Garbled, "not JSON-RPC"),
-    "denied": (always("", 401), Denied, "`token`"),
-    "forbidden": (always("", 403), Denied, "`token`"),
-    "too long": (always("x" * (LARGEST_ANSWER + 1)), Garbled, "longer than"),
-    "full": (always("", 429), Busy, "no session free"),
-    "event of another kind": (always("data: 7\n\n", kind="text/event-stream"), Garbled, "an event"),
-    "no event": (always(": hello\n\n", kind="text/event-stream"), Unanswered, "ended before"),
-    "half an event": (always("data: {", kind="text/event-stream"), Unanswered, "ended before"),
+    "no JSON": (always("<html>"), InvalidResponse, "not JSON-RPC"),
+    "other JSON": (always('{"y": 2}'), InvalidResponse, "not JSON-RPC"),
+    "another's answer": (
+        always(GOOD.replace('"id": 1', '"id": 7')),
+        InvalidResponse,
+        "not JSON-RPC",
+    ),
+    "a list": (
+        always('{"jsonrpc": "2.0", "id": 1, "result": []}'),
+        InvalidResponse,
+        "not JSON-RPC",
+    ),
+    "an error without a code": (always(error(message="no")), InvalidResponse, "not JSON-RPC"),
+    "denied": (always("", 401), TokenRejected, "`token`"),
+    "forbidden": (always("", 403), TokenRejected, "`token`"),
+    "too long": (always("x" * (MAX_SERVER_RESPONSE_BYTES + 1)), InvalidResponse, "longer than"),
+    "full": (always("", 429), ServerBusy, "no session free"),
+    "event of another kind": (
+        always("data: 7\n\n", kind="text/event-stream"),
+        InvalidResponse,
+        "an event",
+    ),
+    "no event": (always(": hello\n\n", kind="text/event-stream"), ConnectionFailed, "ended before"),
+    "half an event": (
+        always("data: {", kind="text/event-stream"),
+        ConnectionFailed,
+        "ended before",
+    ),
     "elsewhere": (
         always("", 307, headers={"Location": "http://elsewhere.example/mcp/"}),
-        Garbled,
+        InvalidResponse,
         "points to another address",
     ),
-    "another path": (always("", 307, headers={"Location": "/other"}), Garbled, "points to"),
-    "moved for good": (always("", 301, headers={"Location": "/mcp/"}), Garbled, "points to"),
-    "in a circle": (always("", 308, headers={"Location": "/mcp"}), Garbled, "points to"),
-    "nowhere": (always("", 302), Garbled, "points to another address"),
+    "another path": (always("", 307, headers={"Location": "/other"}), InvalidResponse, "points to"),
+    "moved for good": (
+        always("", 301, headers={"Location": "/mcp/"}),
+        InvalidResponse,
+        "points to",
+    ),
+    "in a circle": (always("", 308, headers={"Location": "/mcp"}), InvalidResponse, "points to"),
+    "nowhere": (always("", 302), InvalidResponse, "points to another address"),
 }
 
 
@@ -142,7 +162,9 @@ def test_another_host_or_another_way_is_not_tried(status: int, there: str) -> No
             return web.Response(status=status, headers={"Location": there})
         return web.Response(text=GOOD, content_type="application/json")
 
-    with pytest.raises(Garbled, match=f"HTTP {status}: the server points to another address"):
+    with pytest.raises(
+        InvalidResponse, match=f"HTTP {status}: the server points to another address"
+    ):
         asked_of(handle)
 
 
@@ -151,7 +173,7 @@ def test_slashes_without_end_are_not_followed() -> None:
         other = request.path.rstrip("/") if request.path.endswith("/") else f"{request.path}/"
         return web.Response(status=308, headers={"Location": other})
 
-    with pytest.raises(Garbled, match="points to another address"):
+    with pytest.raises(InvalidResponse, match="points to another address"):
         asked_of(handle)
 
 
@@ -172,7 +194,7 @@ def test_a_stream_of_events_that_never_ends_is_bounded() -> None:
         while True:
             await response.write(note)
 
-    with pytest.raises(Garbled, match="longer than"):
+    with pytest.raises(InvalidResponse, match="longer than"):
         asked_of(handle)
 
 
@@ -213,7 +235,7 @@ def test_a_notification_that_is_refused_is_told() -> None:
         application.router.add_post("/mcp", always("", status))
         async with LocalServer(application) as server, aiohttp.ClientSession() as http:
             url = str(server.make_url("/mcp"))
-            await JsonRpc(Link(url, http), url).notify("notifications/initialized", {})
+            await JsonRpc(EnvironmentClient(url, http), url).notify("notifications/initialized", {})
 
     asyncio.run(run(202))
     with pytest.raises(RpcError, match="HTTP 400"):

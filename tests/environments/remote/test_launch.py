@@ -1,4 +1,4 @@
-"""`launched`: waits for a server, shows its log when it fails, and leaves no process behind."""
+"""`launch_server`: waits for a server, shows its log when it fails, and leaves no process behind."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from assay.environments import launched, wait_until_ready
+from assay.environments import launch_server, wait_until_ready
 from assay.errors import ConfigError, EnvironmentFault
 
 URL = "http://127.0.0.1:{port}"
@@ -56,7 +56,7 @@ def child_in(log: tuple[str, ...]) -> int:
 
 def test_a_server_is_ready_inside_and_gone_with_its_children_afterwards() -> None:
     async def test() -> tuple[int, int]:
-        async with launched(program(), URL) as server:
+        async with launch_server(program(), URL) as server:
             async with aiohttp.ClientSession() as http, http.get(server.url) as response:
                 assert response.status == 200
             assert server.log[-1] == "ready  [31m soon"
@@ -69,7 +69,7 @@ def test_a_server_is_ready_inside_and_gone_with_its_children_afterwards() -> Non
 
 def test_a_server_without_a_health_page_is_ready_when_it_says_so() -> None:
     async def test() -> None:
-        async with launched(program(status=404), URL):
+        async with launch_server(program(status=404), URL):
             pass
 
     asyncio.run(test())
@@ -79,7 +79,7 @@ def test_a_server_that_dies_is_reported_at_once_with_its_last_lines() -> None:
     more = "print('\\n'.join(f'line {n}' for n in range(300)), flush=True); sys.exit(7)"
 
     async def test() -> None:
-        async with launched(program(more=more), URL, deadline_s=60):
+        async with launch_server(program(more=more), URL, deadline_s=60):
             pass
 
     started = time.monotonic()
@@ -93,7 +93,7 @@ def test_a_server_that_dies_is_reported_at_once_with_its_last_lines() -> None:
 
 def test_a_server_that_never_gets_ready_is_ended_at_the_deadline() -> None:
     async def test() -> None:
-        async with launched(program(status=503), URL, deadline_s=1.5):
+        async with launch_server(program(status=503), URL, deadline_s=1.5):
             pass
 
     with pytest.raises(EnvironmentFault, match=r"not ready within 1.5 s: .*HTTP 503") as failed:
@@ -104,7 +104,7 @@ def test_a_server_that_never_gets_ready_is_ended_at_the_deadline() -> None:
 def test_a_server_that_ignores_the_request_to_stop_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("assay.environments.remote.launch._GRACE_S", 0.2)
+    monkeypatch.setattr("assay.environments.remote.launch._STOP_GRACE_S", 0.2)
     more = """
 import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("child", subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid)
@@ -112,7 +112,7 @@ sys.stdout.flush()
 """
 
     async def test() -> list[int]:
-        async with launched(program(more=more), URL) as server:
+        async with launch_server(program(more=more), URL) as server:
             children = [int(line.split()[1]) for line in server.log if line.startswith("child ")]
             return [server.pid, *children]
 
@@ -126,7 +126,7 @@ def test_cancellation_ends_the_server() -> None:
     pids: list[int] = []
 
     async def serve() -> None:
-        async with launched(program(), URL) as server:
+        async with launch_server(program(), URL) as server:
             pids.extend((server.pid, child_in(server.log)))
             await asyncio.Event().wait()
 
@@ -186,7 +186,7 @@ def test_a_noisy_server_is_not_held_up_and_its_log_stays_bounded() -> None:
     more = "sys.stdout.write('x' * 3_000_000); print('\\n' * 5, 'y' * 5000, flush=True)"
 
     async def test() -> tuple[str, ...]:
-        async with launched(program(more=more), URL) as server:
+        async with launch_server(program(more=more), URL) as server:
             return server.log
 
     log = asyncio.run(test())
@@ -196,7 +196,7 @@ def test_a_noisy_server_is_not_held_up_and_its_log_stays_bounded() -> None:
 @pytest.mark.parametrize("command", [[], "", ["no-such-program-here", "{port}"]])
 def test_a_command_that_cannot_be_started_is_refused(command: list[str] | str) -> None:
     async def test() -> None:
-        async with launched(command, URL):
+        async with launch_server(command, URL):
             pass
 
     with pytest.raises(ConfigError):
@@ -206,7 +206,7 @@ def test_a_command_that_cannot_be_started_is_refused(command: list[str] | str) -
 def test_a_command_may_be_one_line() -> None:
     async def test() -> None:
         line = f"{sys.executable} -m http.server --bind 127.0.0.1 {{port}}"
-        async with launched(line, URL) as server:
+        async with launch_server(line, URL) as server:
             assert "{" not in server.url
 
     asyncio.run(test())

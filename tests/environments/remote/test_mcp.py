@@ -13,7 +13,13 @@ import pytest
 import control_plane_server
 from assay.agents import RolloutFailed, run_agent
 from assay.environments import Environment
-from assay.environments.remote.http_client import Garbled, Link, TimedOut, Unanswered, checked_url
+from assay.environments.remote.http_client import (
+    ConnectionFailed,
+    EnvironmentClient,
+    InvalidResponse,
+    TimedOut,
+    normalize_server_url,
+)
 from assay.environments.remote.mcp import McpEnvironment
 from assay.errors import EnvironmentFault
 from assay.types import Boundary, Message
@@ -41,7 +47,7 @@ def server(process: Started) -> Started:
 
 def at(
     server: Started,
-    play: Callable[[Link], Awaitable[Made]],
+    play: Callable[[EnvironmentClient], Awaitable[Made]],
     *,
     path: str = "/mcp/",
     timeout_s: float = 10.0,
@@ -50,18 +56,24 @@ def at(
 
     async def run() -> Made:
         async with aiohttp.ClientSession() as http:
-            return await play(Link(checked_url(server.url + path), http, timeout_s=timeout_s))
+            return await play(
+                EnvironmentClient(
+                    normalize_server_url(server.url + path), http, timeout_s=timeout_s
+                )
+            )
 
     return asyncio.run(run())
 
 
-async def opened(link: Link, seed: int | None = None) -> tuple[McpEnvironment, dict[str, Any]]:
+async def opened(
+    link: EnvironmentClient, seed: int | None = None
+) -> tuple[McpEnvironment, dict[str, Any]]:
     environment = McpEnvironment(link)
     (first,) = await environment.open(seed=seed)
     return environment, json.loads(first.text)
 
 
-async def seen(link: Link, seed: int | None, moves: int = 2) -> list[Any]:
+async def seen(link: EnvironmentClient, seed: int | None, moves: int = 2) -> list[Any]:
     """What one episode shows, from the first observation on."""
     environment, first = await opened(link, seed)
     steps = [await environment.step(RIGHT) for _ in range(moves)]
@@ -101,7 +113,7 @@ def test_an_episode_gives_rewards_step_by_step_and_ends_by_the_control_plane(
 
 
 def test_tools_are_those_of_the_server(server: Started) -> None:
-    async def play(link: Link) -> McpEnvironment:
+    async def play(link: EnvironmentClient) -> McpEnvironment:
         environment, _ = await opened(link)
         return environment
 
@@ -131,7 +143,7 @@ def test_without_a_seed_nothing_is_reset(server: Started) -> None:
 
 
 def test_equal_samples_with_equal_seeds_have_sessions_of_their_own(server: Started) -> None:
-    async def play(link: Link) -> list[list[Any]]:
+    async def play(link: EnvironmentClient) -> list[list[Any]]:
         return list(await asyncio.gather(*(seen(link, 7) for _ in range(8))))
 
     episodes = at(server, play)
@@ -142,7 +154,7 @@ def test_equal_samples_with_equal_seeds_have_sessions_of_their_own(server: Start
 
 
 def test_fifty_sessions_at_once_keep_apart(server: Started) -> None:
-    async def play(link: Link) -> list[list[Any]]:
+    async def play(link: EnvironmentClient) -> list[list[Any]]:
         return list(await asyncio.gather(*(seen(link, seed) for seed in range(50))))
 
     episodes = at(server, play, timeout_s=60.0)
@@ -160,7 +172,7 @@ def test_an_episode_of_many_steps_uses_one_connection(server: Started) -> None:
         None, *(called("move", f"c{n}", direction=("right", "left")[n % 2]) for n in range(20))
     )
 
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         environment, _ = await opened(link, 1)
         await environment.step(back_and_forth)
         await environment.close()
@@ -176,7 +188,7 @@ def test_an_episode_of_many_steps_uses_one_connection(server: Started) -> None:
 def test_every_call_is_answered_in_order_also_after_the_end(server: Started) -> None:
     calls = [called("move", f"c{n}", direction="right") for n in range(5)]
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         return await environment.step(said(None, *calls))
 
@@ -204,7 +216,7 @@ def test_every_call_is_answered_in_order_also_after_the_end(server: Started) -> 
 def test_a_mistake_is_told_in_words_and_earns_nothing(
     server: Started, call: Any, words: str
 ) -> None:
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         await environment.step(RIGHT)
         return await environment.step(said(None, call))
@@ -219,7 +231,7 @@ def test_a_mistake_is_told_in_words_and_earns_nothing(
 
 
 def test_a_call_that_takes_no_step_is_not_paid_for_again(server: Started) -> None:
-    async def play(link: Link) -> list[float | None]:
+    async def play(link: EnvironmentClient) -> list[float | None]:
         environment, _ = await opened(link)
         actions = [RIGHT, said(None, called("look")), said(None, called("look")), RIGHT]
         return [(await environment.step(action)).reward for action in actions]
@@ -228,7 +240,7 @@ def test_a_call_that_takes_no_step_is_not_paid_for_again(server: Started) -> Non
 
 
 def test_a_call_that_takes_two_steps_is_paid_for_both(server: Started) -> None:
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         await environment.step(RIGHT)
         return await environment.step(said(None, called("jump")))
@@ -239,7 +251,7 @@ def test_a_call_that_takes_two_steps_is_paid_for_both(server: Started) -> None:
 
 
 def test_an_agent_that_leaves_at_once_has_a_measured_zero(server: Started) -> None:
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         return await environment.step(said("I would rather not."))
 
@@ -263,7 +275,7 @@ def test_an_agent_that_stops_does_not_terminate_the_environment(server: Started)
 
 
 def test_what_happens_while_the_agent_leaves_is_a_step(server: Started) -> None:
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         await environment.step(RIGHT)
         over = '{"terminated": true, "step_count": 2, "total_reward": 1.25}'
@@ -278,7 +290,7 @@ def test_what_happens_while_the_agent_leaves_is_a_step(server: Started) -> None:
 def test_a_server_that_counts_no_steps_is_believed(server: Started) -> None:
     server.ask("/behave", {"counts": False})
 
-    async def play(link: Link) -> list[float | None]:
+    async def play(link: EnvironmentClient) -> list[float | None]:
         environment, _ = await opened(link, 5)
         unknown, wrong = said(None, called("fly")), said(None, called("move", direction="up"))
         actions = [RIGHT, unknown, wrong, RIGHT, RIGHT, said("Done.")]
@@ -294,7 +306,7 @@ def test_arguments_that_the_server_refuses_are_told_in_words(server: Started, co
     refusal = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
     server.ask("/behave", {"place": "tool", "fault": refusal, "at": 1, "counts": counts})
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         await environment.step(RIGHT)
         return await environment.step(RIGHT)
@@ -315,7 +327,7 @@ def test_a_server_that_does_not_list_its_tools_is_a_fault(server: Started) -> No
 
 
 def test_closing_what_was_not_opened_does_nothing(server: Started) -> None:
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         await McpEnvironment(link).close()
 
     at(server, play)
@@ -341,7 +353,7 @@ def test_without_a_control_plane_there_are_tools_and_no_rewards(server: Started)
 
 
 def test_a_control_plane_that_vanishes_between_episodes_is_a_fault(server: Started) -> None:
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         await seen(link, 1)
         await asyncio.to_thread(server.ask, "/behave", {"control": False})
         await opened(link, 1)
@@ -486,7 +498,7 @@ def test_a_null_among_the_calls_of_one_message_makes_their_reward_unknown(server
         None, called("move", "c1", direction="right"), called("move", "c2", direction="left")
     )
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         return await environment.step(twice)
 
@@ -541,7 +553,7 @@ def test_mistakes_and_looks_between_rewards_leave_the_total_known(
 def test_a_total_that_is_gone_when_the_agent_leaves_is_a_fault(server: Started) -> None:
     gone = '{"terminated": false, "step_count": 1, "total_reward": null}'
 
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         environment, _ = await opened(link)
         await environment.step(RIGHT)
         server.ask("/behave", {"place": "status", "fault": gone})
@@ -555,7 +567,7 @@ def test_several_steps_of_which_only_the_last_is_told_are_a_fault(server: Starte
     leap = '{"terminated": false, "step_count": 4}'
     server.ask("/behave", {"place": "status", "fault": leap, "at": 2, "counts": False})
 
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         environment, _ = await opened(link)
         await environment.step(RIGHT)
         await environment.step(RIGHT)
@@ -568,7 +580,7 @@ def test_several_steps_of_which_only_the_last_is_told_are_a_fault(server: Starte
 def test_info_that_cannot_be_read_is_told_and_breaks_nothing(server: Started, fault: str) -> None:
     server.ask("/behave", {"place": "info", "fault": fault})
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         return await environment.step(RIGHT)
 
@@ -623,7 +635,7 @@ def test_a_server_that_hangs_is_left_after_the_timeout(server: Started, place: s
 def test_a_stream_that_ends_before_the_answer_is_a_fault(server: Started) -> None:
     server.ask("/behave", {"answers": "cut"})
 
-    with pytest.raises(Unanswered, match="ended before the answer to `tools/list`"):
+    with pytest.raises(ConnectionFailed, match="ended before the answer to `tools/list`"):
         at(server, lambda link: opened(link, 1))
 
 
@@ -635,7 +647,7 @@ def test_a_server_that_dies_keeps_the_steps_so_far() -> None:
         with pytest.raises(RolloutFailed) as failed:
             at(mortal, lambda link: run_agent(client, McpEnvironment(link), []))
 
-    assert isinstance(failed.value.__cause__, Unanswered)
+    assert isinstance(failed.value.__cause__, ConnectionFailed)
     result = failed.value.trajectory.evaluation_result
     assert failed.value.trajectory.steps == 2
     assert result is not None
@@ -646,7 +658,7 @@ def test_a_server_that_dies_keeps_the_steps_so_far() -> None:
 
 
 def test_the_era_can_be_named_and_a_wrong_one_is_refused(server: Started) -> None:
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         await McpEnvironment(link, era="modern").open()
 
     with pytest.raises(EnvironmentFault, match="modern at /mcp"):
@@ -654,7 +666,7 @@ def test_the_era_can_be_named_and_a_wrong_one_is_refused(server: Started) -> Non
 
 
 def test_the_task_and_the_episode_are_told_in_the_handshake(server: Started) -> None:
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         environment = McpEnvironment(link, {"map": "4x4"})
         await environment.open(seed=0)
         await environment.close()
@@ -668,14 +680,14 @@ def test_the_task_and_the_episode_are_told_in_the_handshake(server: Started) -> 
 
 
 def test_it_is_an_environment(server: Started) -> None:
-    async def play(link: Link) -> Environment:
+    async def play(link: EnvironmentClient) -> Environment:
         return McpEnvironment(link)
 
     assert isinstance(at(server, play), Environment)
 
 
 def test_a_step_after_the_end_is_a_fault(server: Started) -> None:
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         environment, _ = await opened(link)
         await environment.close()
         await environment.step(RIGHT)
@@ -700,5 +712,5 @@ def test_images_and_links_in_a_result_are_kept() -> None:
     assert message.text == 'Look:words{"type":"resource_link","uri":"a:b"}'
     assert content[1]["image_url"]["url"] == "data:image/png;base64,AAAA"
     assert environment._content({"content": [], "structuredContent": {"a": 1}}) == '{"a":1}'
-    with pytest.raises(Garbled, match="no list `content`"):
+    with pytest.raises(InvalidResponse, match="no list `content`"):
         environment._content({"content": "text"})

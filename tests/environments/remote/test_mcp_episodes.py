@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from assay.environments import Step
 from assay.environments.remote import mcp_episodes
-from assay.environments.remote.episodes import AtCapacity, NoSuchSession, Sessions
+from assay.environments.remote.episodes import AtCapacity, NoSuchSession, SessionPool
 from assay.environments.remote.mcp_episodes import Episodes
 from assay.errors import EnvironmentFault
 from assay.types import Message, ToolSpec
@@ -50,7 +50,7 @@ class Told:
     def __init__(self, capacity: int = 100) -> None:
         self.at = 0.0
         self.notes: list[Any] = []
-        self.sessions = Sessions(
+        self.sessions = SessionPool(
             lambda task: Noting(task, self.notes),
             capacity=capacity,
             idle_s=10.0,
@@ -159,15 +159,15 @@ def test_a_broken_environment_gives_no_steps() -> None:
 
 def test_lines_lead_to_their_episodes_until_they_are_hung_up() -> None:
     async def play(told: Told) -> list[Any]:
-        line = told.episodes.pick_up({"session_id": "a"})
-        nameless = told.episodes.pick_up({"session_id": 7})
-        assert told.episodes.on_line(line) is told.episodes.named("a")
-        assert told.episodes.on_line(nameless) is told.episodes.named(nameless)
-        assert told.episodes.on_line("nope") is None
+        line = told.episodes.start_transport({"session_id": "a"})
+        nameless = told.episodes.start_transport({"session_id": 7})
+        assert told.episodes.find_by_transport(line) is told.episodes.named("a")
+        assert told.episodes.find_by_transport(nameless) is told.episodes.named(nameless)
+        assert told.episodes.find_by_transport("nope") is None
         await told.episodes.named("a").session()
-        assert await told.episodes.hang_up(line)
-        assert not await told.episodes.hang_up(line)
-        assert told.episodes.on_line(line) is None
+        assert await told.episodes.end_transport(line)
+        assert not await told.episodes.end_transport(line)
+        assert told.episodes.find_by_transport(line) is None
         return told.notes
 
     assert played(play) == [("open", None, {}), "close"]
@@ -207,17 +207,17 @@ def test_names_without_a_session_are_forgotten_when_idle_and_bounded_before() ->
 def test_lines_are_bounded_too() -> None:
     async def play(told: Told) -> None:
         for _ in range(100):
-            told.episodes.pick_up({"session_id": "a"})
+            told.episodes.start_transport({"session_id": "a"})
         with pytest.raises(AtCapacity):
-            told.episodes.pick_up({"session_id": "a"})
+            told.episodes.start_transport({"session_id": "a"})
         told.at = 11.0
-        told.episodes.pick_up({"session_id": "a"})
+        told.episodes.start_transport({"session_id": "a"})
 
     played(play, capacity=1)
 
 
 def test_tasks_of_names_without_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_episodes, "MOST_WAITING_BYTES", 1000)
+    monkeypatch.setattr(mcp_episodes, "MAX_WAITING_BYTES", 1000)
 
     async def play(told: Told) -> None:
         big = {"config": {"text": "x" * 400}}
@@ -228,7 +228,7 @@ def test_tasks_of_names_without_a_session_are_bounded(monkeypatch: pytest.Monkey
         with pytest.raises(AtCapacity):
             await told.episodes.reset("d", 1, big)
         with pytest.raises(AtCapacity):
-            told.episodes.pick_up({**big, "session_id": "e"})
+            told.episodes.start_transport({**big, "session_id": "e"})
         told.episodes.named("small")
 
         # With a session, a task is the session's: there is room again.
@@ -245,7 +245,7 @@ def test_tasks_of_names_without_a_session_are_bounded(monkeypatch: pytest.Monkey
 
 
 def test_a_reset_that_is_refused_leaves_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_episodes, "MOST_WAITING_BYTES", 100)
+    monkeypatch.setattr(mcp_episodes, "MAX_WAITING_BYTES", 100)
 
     async def play(told: Told) -> None:
         episode = told.episodes.named("a", {"seed": 7})

@@ -20,9 +20,9 @@ from assay.environments import (
     ToolEnvironment,
     tool,
 )
-from assay.environments.remote.http_client import Link
+from assay.environments.remote.http_client import EnvironmentClient
 from assay.environments.remote.mcp import McpEnvironment
-from assay.environments.remote.mcp_session import Era, server_of
+from assay.environments.remote.mcp_session import Era, get_server
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Message, ToolSpec
 from make import called, said
@@ -75,8 +75,8 @@ class Served:
     http: aiohttp.ClientSession
 
     @property
-    def link(self) -> Link:
-        return Link(f"{self.server.url}/mcp", self.http, timeout_s=10.0)
+    def link(self) -> EnvironmentClient:
+        return EnvironmentClient(f"{self.server.url}/mcp", self.http, timeout_s=10.0)
 
     async def ask(
         self, method: str, path: str, body: Any = None, **headers: str
@@ -131,7 +131,7 @@ def test_our_client_plays_an_episode_in_both_eras(era: Era) -> None:
     assert [step.replies[0].text for step in steps] == ["1", "2", "3"]
     assert steps[-1].info["odd"] == 1
     assert (during, after) == (1, 0)
-    assert server_of(link).era == era
+    assert get_server(link).era == era
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -576,7 +576,7 @@ def test_a_token_guards_both_planes() -> None:
             (await served.ask("POST", "/mcp", modern("server/discover")))[0],
             (await served.control("initial_state", "abc"))[0],
         ]
-        link = Link(f"{served.server.url}/mcp", served.http, token)
+        link = EnvironmentClient(f"{served.server.url}/mcp", served.http, token)
         environment = McpEnvironment(link)
         await environment.open()
         reward = (await environment.step(COUNT)).reward

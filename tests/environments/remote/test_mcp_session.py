@@ -13,15 +13,19 @@ from aiohttp.test_utils import TestServer as LocalServer
 
 import mcp_sdk_server
 from assay.environments import Step
-from assay.environments.remote.http_client import Garbled, Link, checked_url
+from assay.environments.remote.http_client import (
+    EnvironmentClient,
+    InvalidResponse,
+    normalize_server_url,
+)
 from assay.environments.remote.mcp import McpEnvironment
 from assay.environments.remote.mcp_session import (
     MODERN_VERSION,
     Era,
-    endpoints,
-    header_value,
+    encode_header_value,
+    get_server,
+    list_mcp_urls,
     open_mcp_session,
-    server_of,
 )
 from assay.errors import EnvironmentFault
 from assay.types import Message, ToolCall
@@ -40,16 +44,16 @@ def server(request: pytest.FixtureRequest) -> Iterator[Started]:
         yield started
 
 
-def at(url: str, play: Callable[[Link], Awaitable[Made]]) -> Made:
+def at(url: str, play: Callable[[EnvironmentClient], Awaitable[Made]]) -> Made:
     async def run() -> Made:
         async with aiohttp.ClientSession() as http:
-            return await play(Link(checked_url(url), http, timeout_s=10.0))
+            return await play(EnvironmentClient(normalize_server_url(url), http, timeout_s=10.0))
 
     return asyncio.run(run())
 
 
 def stepped(url: str, era: Era | None, *calls: ToolCall) -> tuple[McpEnvironment, Step]:
-    async def play(link: Link) -> tuple[McpEnvironment, Step]:
+    async def play(link: EnvironmentClient) -> tuple[McpEnvironment, Step]:
         environment = McpEnvironment(link, era=era)
         assert await environment.open(seed=1) == ()
         step = await environment.step(said(None, *calls))
@@ -76,7 +80,7 @@ def test_a_server_of_the_package_is_spoken_to_in_both_eras(server: Started, era:
 
 
 def test_the_modern_era_is_preferred(server: Started) -> None:
-    async def play(link: Link) -> str:
+    async def play(link: EnvironmentClient) -> str:
         session = await open_mcp_session(link, episode="e", extra={})
         return session.era
 
@@ -114,9 +118,9 @@ def test_a_tool_that_fails_or_is_called_wrongly_is_told_in_words(server: Started
 
 
 def test_what_is_learnt_of_a_server_serves_the_next_sessions(server: Started) -> None:
-    async def play(link: Link) -> list[str]:
+    async def play(link: EnvironmentClient) -> list[str]:
         sessions = [await open_mcp_session(link, episode=str(n), extra={}) for n in range(3)]
-        assert server_of(link).url == f"{server.url}/mcp"
+        assert get_server(link).url == f"{server.url}/mcp"
         return [session.era for session in sessions]
 
     assert at(f"{server.url}/mcp", play) == ["modern"] * 3
@@ -143,12 +147,12 @@ class Told:
         return web.json_response({"jsonrpc": "2.0", "id": message["id"], kind: answer})
 
 
-def with_told(told: Told, play: Callable[[Link], Awaitable[Made]]) -> Made:
+def with_told(told: Told, play: Callable[[EnvironmentClient], Awaitable[Made]]) -> Made:
     async def run() -> Made:
         application = web.Application()
         application.add_routes([web.post("/mcp", told.answer)])
         async with LocalServer(application) as local, aiohttp.ClientSession() as http:
-            return await play(Link(str(local.make_url("/mcp")), http, timeout_s=5.0))
+            return await play(EnvironmentClient(str(local.make_url("/mcp")), http, timeout_s=5.0))
 
     return asyncio.run(run())
 
@@ -160,7 +164,7 @@ def listed(**more: Any) -> dict[str, Any]:
     return {"tools": [{"name": "a", "inputSchema": {"type": "object"}}], **more}
 
 
-async def tool_names(link: Link) -> list[str]:
+async def tool_names(link: EnvironmentClient) -> list[str]:
     session = await open_mcp_session(link, episode="e", extra={})
     return [tool.name for tool in await session.list_tools()]
 
@@ -192,7 +196,7 @@ def test_arguments_are_repeated_in_headers_where_a_schema_asks_it() -> None:
         tools_call={"content": [], "resultType": "complete"},
     )
 
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         session = await open_mcp_session(link, episode="e", extra={})
         await session.list_tools()
         await session.call_tool("a", {"inner": {"deep": 5}, "flag": True, "bad": "x"})
@@ -232,7 +236,7 @@ BAD_TOOLS = {
 
 @pytest.mark.parametrize(("tools", "words"), BAD_TOOLS.values(), ids=BAD_TOOLS)
 def test_tools_that_cannot_be_used_are_a_fault(tools: Any, words: str) -> None:
-    with pytest.raises(Garbled, match=words):
+    with pytest.raises(InvalidResponse, match=words):
         with_told(Told(server_discover=DISCOVERED, tools_list=tools), tool_names)
 
 
@@ -288,7 +292,7 @@ def test_an_outage_is_no_sign_of_an_era() -> None:
 def test_the_second_session_of_a_server_that_changed_its_mind_is_a_fault() -> None:
     told = Told(initialize=HELLO, notifications_initialized=web.Response(status=202))
 
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         await open_mcp_session(link, episode="1", extra={})
         told.answers["initialize"] = {"code": -32000, "message": "closed for today"}
         await open_mcp_session(link, episode="2", extra={})
@@ -309,12 +313,12 @@ def test_the_second_session_of_a_server_that_changed_its_mind_is_a_fault() -> No
     ],
 )
 def test_a_text_is_wrapped_where_a_header_cannot_hold_it(text: str, written: str) -> None:
-    assert header_value(text) == written
+    assert encode_header_value(text) == written
 
 
 def test_the_endpoint_is_looked_for_below_an_address_that_does_not_name_it() -> None:
-    async def play(link: Link) -> tuple[str, ...]:
-        return endpoints(link)
+    async def play(link: EnvironmentClient) -> tuple[str, ...]:
+        return list_mcp_urls(link)
 
     assert at("http://h:1/mcp/", play) == ("http://h:1/mcp",)
     assert at("http://h:1/a?key=x", play) == ("http://h:1/a/mcp?key=x", "http://h:1/a?key=x")

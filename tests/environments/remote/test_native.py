@@ -19,12 +19,12 @@ from assay.environments import (
     Environment,
     EnvironmentServer,
     GymEnvironment,
-    Launched,
     RemoteEnvironments,
+    ServerProcess,
     ServerSettings,
-    launched,
+    launch_server,
 )
-from assay.environments.remote.http_client import Garbled, TimedOut, Unanswered
+from assay.environments.remote.http_client import ConnectionFailed, InvalidResponse, TimedOut
 from assay.errors import EnvironmentFault
 from assay.providers import Reply
 from assay.types import Boundary, Message, Trajectory
@@ -36,9 +36,9 @@ COUNT = said(None, called("count"))
 RIGHT = said(None, called("act", action="right"))
 
 
-def faulty_server() -> AbstractAsyncContextManager[Launched]:
+def faulty_server() -> AbstractAsyncContextManager[ServerProcess]:
     program = str(Path(served_environments.__file__))
-    return launched([sys.executable, program, "{port}"], "http://127.0.0.1:{port}")
+    return launch_server([sys.executable, program, "{port}"], "http://127.0.0.1:{port}")
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +82,11 @@ FAULTS: dict[str, tuple[type[EnvironmentFault], str]] = {
     "nan": (EnvironmentFault, "HTTP 500 (environment): step 5: the reward is nan"),
     "unwritable": (EnvironmentFault, "HTTP 500 (environment): step 5: what it answers cannot"),
     "page": (EnvironmentFault, "HTTP 500: <h1>Internal Server Error</h1>"),
-    "garbage": (Garbled, "the answer is not of the protocol: body: Invalid JSON"),
-    "no reward": (Garbled, "the answer is not of the protocol: reward: Field required"),
-    "reward in words": (Garbled, "the answer is not of the protocol: reward: "),
-    "huge": (Garbled, "the answer is longer than 4194304 bytes"),
-    "elsewhere": (Garbled, "HTTP 307: the server points to another address"),
+    "garbage": (InvalidResponse, "the answer is not of the protocol: body: Invalid JSON"),
+    "no reward": (InvalidResponse, "the answer is not of the protocol: reward: Field required"),
+    "reward in words": (InvalidResponse, "the answer is not of the protocol: reward: "),
+    "huge": (InvalidResponse, "the answer is longer than 4194304 bytes"),
+    "elsewhere": (InvalidResponse, "HTTP 307: the server points to another address"),
     "hang": (TimedOut, "no answer within 0.5 s"),
     "endless": (TimedOut, "no answer within 0.5 s"),
 }
@@ -121,7 +121,7 @@ def test_a_server_that_dies_at_step_5_makes_the_sample_invalid_and_keeps_its_ste
             failed = await broken_rollout(environments, {"fault": "die"})
 
         require_invalid_with_five_steps(failed)
-        assert isinstance(failed.__cause__, Unanswered)
+        assert isinstance(failed.__cause__, ConnectionFailed)
         assert "(3 attempts)" in str(failed)
         assert "is the environment server running?" in str(failed)
 
@@ -322,7 +322,7 @@ def test_a_step_whose_answer_is_lost_is_not_done_twice(monkeypatch: pytest.Monke
             assert len(server.sessions) == 1
             await environment.close()
 
-    monkeypatch.setattr("assay.environments.remote.native._FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("assay.environments.remote.native._FIRST_RETRY_S", 0.001)
     asyncio.run(test())
 
 

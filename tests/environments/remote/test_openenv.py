@@ -13,8 +13,14 @@ import pytest
 import openenv_server
 from assay.agents import Limits, RolloutFailed, run_agent
 from assay.environments import Environment
-from assay.environments.remote.http_client import Garbled, Link, TimedOut, Unanswered, checked_url
-from assay.environments.remote.openenv import OpenEnvEnvironment, beside_socket, socket_url
+from assay.environments.remote.http_client import (
+    ConnectionFailed,
+    EnvironmentClient,
+    InvalidResponse,
+    TimedOut,
+    normalize_server_url,
+)
+from assay.environments.remote.openenv import OpenEnvEnvironment, build_http_url, build_socket_url
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Boundary
 from make import asked, called, said
@@ -41,7 +47,7 @@ def server(process: Started) -> Started:
 
 def at(
     server: Started,
-    play: Callable[[Link], Awaitable[Made]],
+    play: Callable[[EnvironmentClient], Awaitable[Made]],
     *,
     url: str | None = None,
     **options: Any,
@@ -50,19 +56,21 @@ def at(
 
     async def run() -> Made:
         async with aiohttp.ClientSession() as http:
-            address = checked_url(server.url if url is None else url)
-            return await play(Link(address, http, **{"timeout_s": 10.0, **options}))
+            address = normalize_server_url(server.url if url is None else url)
+            return await play(EnvironmentClient(address, http, **{"timeout_s": 10.0, **options}))
 
     return asyncio.run(run())
 
 
-async def opened(link: Link, seed: int | None = None) -> tuple[OpenEnvEnvironment, dict[str, Any]]:
+async def opened(
+    link: EnvironmentClient, seed: int | None = None
+) -> tuple[OpenEnvEnvironment, dict[str, Any]]:
     environment = OpenEnvEnvironment(link)
     (first,) = await environment.open(seed=seed)
     return environment, json.loads(first.text)
 
 
-async def seen(link: Link, seed: int | None) -> list[Any]:
+async def seen(link: EnvironmentClient, seed: int | None) -> list[Any]:
     environment, first = await opened(link, seed)
     steps = [await environment.step(RIGHT) for _ in range(2)]
     await environment.close()
@@ -93,7 +101,7 @@ def test_an_episode_gives_rewards_and_ends_when_it_is_done(server: Started) -> N
 
 
 def test_the_tool_takes_the_action_that_the_server_describes(server: Started) -> None:
-    async def play(link: Link) -> OpenEnvEnvironment:
+    async def play(link: EnvironmentClient) -> OpenEnvEnvironment:
         environment, _ = await opened(link)
         await environment.close()
         return environment
@@ -121,7 +129,7 @@ def test_the_seed_comes_with_the_reset(server: Started, seed: int) -> None:
 
 
 def test_no_seed_is_sent_where_there_is_none_and_the_task_is(server: Started) -> None:
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         environment = OpenEnvEnvironment(link, {"level": 2})
         await environment.open()
         await environment.close()
@@ -142,7 +150,7 @@ def test_a_negative_seed_is_refused_before_anything_is_sent(server: Started) -> 
 def test_every_call_is_answered_in_order_also_after_the_end(server: Started) -> None:
     calls = [called("act", f"c{n}", direction="right") for n in range(5)]
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         step = await environment.step(said(None, *calls))
         await environment.close()
@@ -174,7 +182,7 @@ def test_every_call_is_answered_in_order_also_after_the_end(server: Started) -> 
 def test_a_mistake_is_told_in_words_and_takes_no_step(
     server: Started, action: Any, words: str
 ) -> None:
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         mistaken = await environment.step(action)
         after = await environment.step(RIGHT)
@@ -191,7 +199,7 @@ def test_a_mistake_is_told_in_words_and_takes_no_step(
 def test_a_full_server_is_waited_for_and_nobody_fails(server: Started) -> None:
     server.ask("/behave", {"capacity": 3})
 
-    async def play(link: Link) -> list[list[Any]]:
+    async def play(link: EnvironmentClient) -> list[list[Any]]:
         return list(await asyncio.gather(*(seen(link, seed) for seed in range(12))))
 
     episodes = at(server, play)
@@ -229,16 +237,20 @@ def observed(**fields: Any) -> str:
 
 FAULTS = {
     "execution": ("execution", "EXECUTION_ERROR: the floor gave way", EnvironmentFault),
-    "garbage": ("<html>", "not a JSON object", Garbled),
-    "list": ("[]", "not a JSON object", Garbled),
-    "another type": ('{"type": "state", "data": {}}', "is a 'state'", Garbled),
-    "no data": ('{"type": "observation"}', "is a 'observation'", Garbled),
-    "no observation": ('{"type": "observation", "data": {}}', "has no observation", Garbled),
-    "done is text": (observed(done="no"), "`done` is 'no'", Garbled),
-    "reward is text": (observed(reward="1"), "no finite number", Garbled),
-    "reward is NaN": (observed(reward=float("nan")), "not a JSON object", Garbled),
-    "reward is vast": (observed(reward=10**400), "no finite number", Garbled),
-    "too long": ("huge", "longer than", Garbled),
+    "garbage": ("<html>", "not a JSON object", InvalidResponse),
+    "list": ("[]", "not a JSON object", InvalidResponse),
+    "another type": ('{"type": "state", "data": {}}', "is a 'state'", InvalidResponse),
+    "no data": ('{"type": "observation"}', "is a 'observation'", InvalidResponse),
+    "no observation": (
+        '{"type": "observation", "data": {}}',
+        "has no observation",
+        InvalidResponse,
+    ),
+    "done is text": (observed(done="no"), "`done` is 'no'", InvalidResponse),
+    "reward is text": (observed(reward="1"), "no finite number", InvalidResponse),
+    "reward is NaN": (observed(reward=float("nan")), "not a JSON object", InvalidResponse),
+    "reward is vast": (observed(reward=10**400), "no finite number", InvalidResponse),
+    "too long": ("huge", "longer than", InvalidResponse),
     "hangs up": ("hang up", "hung up before it answered step", EnvironmentFault),
 }
 
@@ -265,7 +277,7 @@ def test_what_cannot_be_read_breaks_the_rollout_and_is_never_a_reward_of_zero(
 def test_an_environment_may_give_no_reward(server: Started) -> None:
     server.ask("/behave", {"fault": observed(reward=None)})
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         step = await environment.step(RIGHT)
         await environment.close()
@@ -305,7 +317,7 @@ def test_a_refused_action_without_particulars_is_told_too(server: Started) -> No
     data = {"code": "VALIDATION_ERROR", "message": "Invalid message"}
     server.ask("/behave", {"fault": json.dumps({"type": "error", "data": data})})
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         step = await environment.step(RIGHT)
         await environment.close()
@@ -334,7 +346,7 @@ def test_a_server_that_hangs_is_left_after_the_timeout(server: Started) -> None:
 def test_a_state_that_cannot_be_read_does_not_undo_the_episode(server: Started) -> None:
     server.ask("/behave", {"place": "state", "fault": "execution"})
 
-    async def play(link: Link) -> Any:
+    async def play(link: EnvironmentClient) -> Any:
         environment, _ = await opened(link)
         step = await environment.step(said(None, *[called("act", direction="right")] * 3))
         await environment.close()
@@ -354,7 +366,7 @@ def test_a_server_that_dies_keeps_the_steps_so_far() -> None:
         with pytest.raises(RolloutFailed) as failed:
             at(mortal, lambda link: run_agent(client, OpenEnvEnvironment(link), []))
 
-        with pytest.raises(Unanswered):
+        with pytest.raises(ConnectionFailed):
             at(mortal, opened)
 
     result = failed.value.trajectory.evaluation_result
@@ -372,18 +384,18 @@ def test_a_server_without_a_schema_is_a_fault(server: Started) -> None:
 
 
 def test_a_server_without_a_socket_is_a_fault(server: Started) -> None:
-    async def play(link: Link) -> None:
-        environment = OpenEnvEnvironment(Link(link.url + "/nowhere", link.http))
+    async def play(link: EnvironmentClient) -> None:
+        environment = OpenEnvEnvironment(EnvironmentClient(link.url + "/nowhere", link.http))
         await environment._connected()
 
     with pytest.raises(EnvironmentFault, match="refuses a WebSocket: HTTP 404"):
         at(server, play)
-    with pytest.raises(Unanswered, match="the connection failed"):
+    with pytest.raises(ConnectionFailed, match="the connection failed"):
         at(server, play, url="http://127.0.0.1:1")
 
 
 def test_a_step_without_an_open_episode_is_a_fault(server: Started) -> None:
-    async def play(link: Link) -> None:
+    async def play(link: EnvironmentClient) -> None:
         await OpenEnvEnvironment(link).step(RIGHT)
 
     with pytest.raises(EnvironmentFault, match="is not open"):
@@ -398,13 +410,13 @@ def test_the_address_may_be_that_of_the_socket(server: Started) -> None:
 
 @pytest.mark.parametrize("url", ["http://h:1", "http://h:1/ws", "ws://h:1", "ws://h:1/ws"])
 def test_socket_and_routes_are_found_from_either(url: str) -> None:
-    assert socket_url(url) == "ws://h:1/ws"
-    assert beside_socket(url, "schema") == "http://h:1/schema"
-    assert socket_url(url.replace("://h:1", "s://h:1/a") + "?k=v") == "wss://h:1/a/ws?k=v"
+    assert build_socket_url(url) == "ws://h:1/ws"
+    assert build_http_url(url, "schema") == "http://h:1/schema"
+    assert build_socket_url(url.replace("://h:1", "s://h:1/a") + "?k=v") == "wss://h:1/a/ws?k=v"
 
 
 def test_it_is_an_environment(server: Started) -> None:
-    async def play(link: Link) -> Environment:
+    async def play(link: EnvironmentClient) -> Environment:
         environment = OpenEnvEnvironment(link)
         await environment.close()
         return environment

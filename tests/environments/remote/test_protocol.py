@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from assay.environments import Step
 from assay.environments.remote.episodes import StoredStep
 from assay.environments.remote.protocol import (
-    Opened,
+    ErrorDetail,
+    ErrorResponse,
     OpenRequest,
-    Problem,
-    Refusal,
-    StepAnswer,
+    OpenResponse,
     StepRequest,
+    StepResponse,
 )
 from assay.errors import WireError
 from assay.types import Message
@@ -56,9 +56,9 @@ values = st.recursive(
     )
 )
 def test_every_step_arrives_as_it_was(step: Step) -> None:
-    answer = StepAnswer.of(StoredStep(3, COUNT, step))
+    answer = StepResponse.of(StoredStep(3, COUNT, step))
 
-    again = StepAnswer.from_json(answer.to_json())
+    again = StepResponse.from_json(answer.to_json())
 
     assert again.step_index == 3
     assert again.step() == step
@@ -79,17 +79,17 @@ def test_every_seed_and_task_arrive_as_they_were(seed: int | None, task: dict[st
 
 
 def test_a_refusal_is_read_back() -> None:
-    refusal = Refusal(error=Problem(kind="capacity", message="full", hint="wait"))
+    refusal = ErrorResponse(error=ErrorDetail(kind="capacity", message="full", hint="wait"))
 
-    assert Refusal.from_json(refusal.to_json()) == refusal
+    assert ErrorResponse.from_json(refusal.to_json()) == refusal
 
 
 @pytest.mark.parametrize("missing", DONE)
 def test_an_answer_that_leaves_something_unsaid_is_refused(missing: str) -> None:
-    StepAnswer.from_json(json.dumps(DONE))
+    StepResponse.from_json(json.dumps(DONE))
 
     with pytest.raises(ValidationError, match="Field required"):
-        StepAnswer.from_json(json.dumps({key: DONE[key] for key in DONE if key != missing}))
+        StepResponse.from_json(json.dumps({key: DONE[key] for key in DONE if key != missing}))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_an_answer_that_leaves_something_unsaid_is_refused(missing: str) -> None
 )  # fmt: skip
 def test_an_answer_that_says_something_else_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        StepAnswer.from_json(json.dumps({**DONE, **wrong}))
+        StepResponse.from_json(json.dumps({**DONE, **wrong}))
 
 
 def test_a_reward_that_is_no_number_is_refused_in_both_directions() -> None:
     with pytest.raises(ValueError, match="line 1 column 44"):
-        StepAnswer.from_json(json.dumps({**DONE, "reward": float("inf")}))
+        StepResponse.from_json(json.dumps({**DONE, "reward": float("inf")}))
     with pytest.raises(ValidationError):
-        StepAnswer.of(StoredStep(0, COUNT, Step(reward=float("nan"))))
+        StepResponse.of(StoredStep(0, COUNT, Step(reward=float("nan"))))
 
 
 @pytest.mark.parametrize("info", ['{"odds": NaN}', '{"odds": -Infinity}'])
@@ -114,21 +114,21 @@ def test_what_is_no_json_is_refused_wherever_it_stands(info: str) -> None:
     text = json.dumps({**DONE, "info": "here"})
 
     with pytest.raises(ValueError, match="line 1 column"):
-        StepAnswer.from_json(text.replace('"here"', info))
-    assert StepAnswer.from_json(text.replace('"here"', '{"odds": "NaN"}')).info == {"odds": "NaN"}
+        StepResponse.from_json(text.replace('"here"', info))
+    assert StepResponse.from_json(text.replace('"here"', '{"odds": "NaN"}')).info == {"odds": "NaN"}
 
 
 def test_info_that_json_has_no_word_for_is_refused() -> None:
     with pytest.raises(WireError, match="NaN"):
-        StepAnswer.of(StoredStep(0, COUNT, Step(info={"odds": float("nan")}))).to_json()
+        StepResponse.of(StoredStep(0, COUNT, Step(info={"odds": float("nan")}))).to_json()
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a\r\nX: 1", "a\n", "é", "x" * 201])
 def test_a_name_that_would_change_an_address_or_a_header_is_refused(name: str) -> None:
     limits = {"capacity": 1, "idle_s": 1.0, "largest_body": 1}
     good = {"session": "s", "token": "t", "observation": [], "tools": [], "limits": limits}
-    Opened.from_json(json.dumps(good))
+    OpenResponse.from_json(json.dumps(good))
 
     for key in ("session", "token"):
         with pytest.raises(ValidationError):
-            Opened.from_json(json.dumps({**good, key: name}))
+            OpenResponse.from_json(json.dumps({**good, key: name}))

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from assay.environments.remote.http_client import Answer, Link
-from assay.environments.remote.retry_when_busy import Busy, patiently
+from assay.environments.remote.http_client import EnvironmentClient, ServerResponse
+from assay.environments.remote.retry_when_busy import ServerBusy, retry_while_busy
 from assay.errors import EnvironmentFault
 from assay.providers.reply_redaction import Redactor
 
@@ -28,15 +28,15 @@ class Room:
 def played(busy_times: int, retry_after_s: float | None, queue_s: float = 100.0) -> list[float]:
     """How long is waited for a server that is busy this often."""
     room: Any = Room()
-    link = Link("http://h", None, queue_s=queue_s, room=room)  # type: ignore[arg-type]  # not used
-    left = [Busy(retry_after_s)] * busy_times
+    link = EnvironmentClient("http://h", None, queue_s=queue_s, room=room)  # type: ignore[arg-type]  # not used
+    left = [ServerBusy(retry_after_s)] * busy_times
 
     async def attempt() -> str:
         if left:
             raise left.pop()
         return "given"
 
-    assert asyncio.run(patiently(link, attempt, clock=room.clock)) == "given"
+    assert asyncio.run(retry_while_busy(link, attempt, clock=room.clock)) == "given"
     waited: list[float] = room.waited
     return waited
 
@@ -60,22 +60,22 @@ def test_no_longer_is_waited_than_the_queue_allows() -> None:
         played(4, 40.0)
 
 
-def answered(status: int, **headers: str) -> Answer:
+def answered(status: int, **headers: str) -> ServerResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status, CIMultiDict(named), b"", "here", Redactor([]))
+    return ServerResponse(status, CIMultiDict(named), b"", "here", Redactor([]))
 
 
 def test_only_a_full_server_is_busy() -> None:
     for full in (answered(429), answered(429, Retry_After="3"), answered(503, Retry_After="3")):
-        with pytest.raises(Busy):
-            Busy.check(full)
+        with pytest.raises(ServerBusy):
+            ServerBusy.check(full)
 
     for other in (answered(200), answered(404), answered(500), answered(503)):
-        Busy.check(other)
+        ServerBusy.check(other)
 
 
 def test_the_time_is_read_from_the_answer() -> None:
-    with pytest.raises(Busy) as busy:
-        Busy.check(answered(429, Retry_After="0.5"))
+    with pytest.raises(ServerBusy) as busy:
+        ServerBusy.check(answered(429, Retry_After="0.5"))
 
     assert busy.value.retry_after_s == 0.5

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from assay.environments import Environment, EnvironmentServer, ServerSettings, is_loopback
-from assay.environments.remote.protocol import LARGEST_BODY, SESSION_HEADER
+from assay.environments.remote.protocol import MAX_BODY_BYTES, SESSION_HEADER
 from assay.errors import ConfigError
 from assay.types import Message
 from make import called, said
@@ -68,7 +68,7 @@ def test_an_episode_takes_one_round_trip_a_step() -> None:
         assert status == 201
         assert opened["observation"] == [{"role": "user", "content": "Count from seed 0."}]
         assert [tool["name"] for tool in opened["tools"]] == ["count"]
-        assert opened["limits"] == {"capacity": 7, "idle_s": 600.0, "largest_body": LARGEST_BODY}
+        assert opened["limits"] == {"capacity": 7, "idle_s": 600.0, "largest_body": MAX_BODY_BYTES}
 
         path, headers = f"/sessions/{opened['session']}", {SESSION_HEADER: opened["token"]}
         status, step = await caller.ask(
@@ -138,7 +138,7 @@ REFUSED = {
     "an unknown field": ('{"action": {"role": "a"}, "step_index": 0, "x": 1}', 400, "x: Extra"),
     "no number": ('{"action": {"role": "a", "x": NaN}, "step_index": 0}', 400, "body: expected"),
     "a gap": ('{"action": {"role": "a"}, "step_index": 3}', 409, "step 3 cannot be the first"),
-    "too long": ('"' + "x" * (LARGEST_BODY + 1) + '"', 413, "Request Entity Too Large"),
+    "too long": ('"' + "x" * (MAX_BODY_BYTES + 1) + '"', 413, "Request Entity Too Large"),
 }
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.pytest_plugin.eval_protocol.completion_params import (
-    _ADDRESSES,
+    _ADDRESS_VARIABLES,
     describe_params,
-    read_endpoint,
+    parse_completion_params,
 )
 from assay.types import Endpoint
 
@@ -20,13 +20,13 @@ def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "EP_LLM_API_BASE",
         "EP_LLM_BASE_URL",
-        *(n for names in _ADDRESSES.values() for n in names),
+        *(n for names in _ADDRESS_VARIABLES.values() for n in names),
     ):
         monkeypatch.delenv(name, raising=False)
 
 
 def read(model: str, **params: Any) -> Endpoint:
-    return read_endpoint({"model": model, **params})
+    return parse_completion_params({"model": model, **params})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_sampling_settings_keep_their_meaning() -> None:
 )
 def test_unusable_values_are_refused(params: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        read_endpoint(params)
+        parse_completion_params(params)
 
 
 def test_rows_record_what_was_asked_for_without_secrets() -> None:

@@ -103,8 +103,8 @@ def test_a_server_that_ends_during_a_call_is_a_fault() -> None:
 
 
 def test_a_silent_server_is_a_fault_and_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_stdio, "_ANSWER_S", 0.2)
-    monkeypatch.setattr(mcp_stdio, "_GRACE_S", 0.05)
+    monkeypatch.setattr(mcp_stdio, "_RESPONSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(mcp_stdio, "_STDIO_SHUTDOWN_TIMEOUT_S", 0.05)
 
     with pytest.raises(EnvironmentFault, match=r"did not answer initialize in 0\.2 s"):
         use("import threading; threading.Event().wait()")

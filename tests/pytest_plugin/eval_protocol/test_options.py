@@ -7,7 +7,7 @@ import pytest
 
 from assay import evaluation_test
 from assay.errors import ConfigError, DatasetError
-from assay.pytest_plugin.decorator import _EVAL_PROTOCOL, Asked, asked_of
+from assay.pytest_plugin.decorator import _EVAL_PROTOCOL_OPTIONS, EvalOptions, eval_options_of
 from assay.pytest_plugin.eval_protocol import (
     AgentRolloutProcessor,
     EvaluationThreshold,
@@ -35,12 +35,12 @@ def rows(**options: Any) -> list[Sample]:
     return list(translate(rollout_processor=NoOpRolloutProcessor(), **options)["samples"])
 
 
-def decorated(**options: Any) -> Asked:
+def decorated(**options: Any) -> EvalOptions:
     @evaluation_test(**options)
     def test(row: Sample) -> Sample:
         return row
 
-    found = asked_of(test)
+    found = eval_options_of(test)
     assert found is not None
     return found
 
@@ -253,4 +253,4 @@ def test_options_without_an_effect_are_accepted() -> None:
 def test_the_documentation_has_a_line_for_every_option() -> None:
     page = (Path(__file__).parents[3] / "docs" / "compat.md").read_text("utf-8")
 
-    assert [name for name in sorted(_EVAL_PROTOCOL) if f"| `{name}` |" not in page] == []
+    assert [name for name in sorted(_EVAL_PROTOCOL_OPTIONS) if f"| `{name}` |" not in page] == []

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.scorers.checks.conditions import quoted, read_condition, same
-from assay.scorers.checks.yaml_node import Located
+from assay.scorers.checks.conditions import is_equal_json, quote_json, read_condition
+from assay.scorers.checks.yaml_node import Node
 
 
 def problem(condition: Any, value: Any) -> str | None:
-    return read_condition(Located(condition, "c.yaml")).problem(value)
+    return read_condition(Node(condition, "c.yaml")).problem(value)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_condition_says_yes_and_no(condition: Any, good: Any, bad: Any) -> Non
 def test_a_problem_quotes_the_value() -> None:
     assert problem({"at_least": 2}, 1) == "1 is below 2"
     assert problem("ls", "rm") == "is 'rm', not 'ls'"
-    assert len(quoted("x" * 1000)) < 130
+    assert len(quote_json("x" * 1000)) < 130
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_wrong_condition_is_refused(condition: Any, refused: str) -> None:
 
 
 def test_true_is_not_one_at_any_depth() -> None:
-    assert same({"a": [1]}, {"a": [1.0]})
-    assert not same({"a": [1]}, {"a": [True]})
-    assert not same([1], [1, 2])
-    assert not same({"a": 1}, {"b": 1})
+    assert is_equal_json({"a": [1]}, {"a": [1.0]})
+    assert not is_equal_json({"a": [1]}, {"a": [True]})
+    assert not is_equal_json([1], [1, 2])
+    assert not is_equal_json({"a": 1}, {"b": 1})

@@ -3,14 +3,14 @@
 import pytest
 
 from assay.formats.eval_record import to_eval_record
-from assay.scorers.checks.conversation import Reading
+from assay.scorers.checks.conversation import ConversationView
 from assay.types import Boundary, Failure, Message, Sample
 from check_files import session
 from make import answered, asked, called, said, sample
 
 
 def test_turns_are_numbered_as_in_an_evaluation_record() -> None:
-    reading = Reading(session())
+    reading = ConversationView(session())
     record = to_eval_record(session()).value
 
     assert [turn.content for turn in reading.turns] == record["request"]["contents"]
@@ -23,17 +23,17 @@ def test_turns_are_numbered_as_in_an_evaluation_record() -> None:
 
 
 def test_a_joined_text_knows_the_turn_of_each_character() -> None:
-    joined = Reading(session()).joined("model", "response_concat")
+    joined = ConversationView(session()).join_turns("model", "response_concat")
 
     assert joined is not None
     assert joined.text == "I look first.\n\nIt is fixed.\n\nNot quite: 3 errors remain."
-    assert joined.turn_at(joined.text.index("fixed")) == 2
-    assert joined.turn_at(joined.text.index("errors")) == 4
+    assert joined.find_turn(joined.text.index("fixed")) == 2
+    assert joined.find_turn(joined.text.index("errors")) == 4
     assert joined.place == "turns 2 to 4"
 
 
 def test_calls_have_their_answers_and_errors() -> None:
-    first, second, third = Reading(session()).calls
+    first, second, third = ConversationView(session()).calls
 
     assert (first.name, first.output, first.error) == (
         "read",
@@ -50,14 +50,14 @@ def test_an_answer_that_does_not_say_whether_it_failed_is_unmarked() -> None:
         role="tool", content="x", tool_call_id="call_1", details={"status": "error"}
     )
 
-    (call,) = Reading(plain).calls
+    (call,) = ConversationView(plain).calls
     assert (call.marked, call.failed) == (False, False)
-    (call,) = Reading(sample(asked("q"), said(None, called("read")), by_status)).calls
+    (call,) = ConversationView(sample(asked("q"), said(None, called("read")), by_status)).calls
     assert (call.marked, call.failed) == (True, True)
 
 
 def test_a_call_without_an_answer_failed() -> None:
-    (call,) = Reading(sample(asked("q"), said(None, called("read")))).calls
+    (call,) = ConversationView(sample(asked("q"), said(None, called("read")))).calls
 
     assert (call.failed, call.marked, call.output) == (True, True, None)
     assert "interrupted" in str(call.error)
@@ -66,24 +66,24 @@ def test_a_call_without_an_answer_failed() -> None:
 def test_reasoning_is_read_with_its_turn() -> None:
     thinking = Message(role="assistant", content="4", reasoning="2 and 2")
 
-    (thought,) = Reading(sample(asked("2+2?"), thinking)).thoughts
+    (thought,) = ConversationView(sample(asked("2+2?"), thinking)).thoughts
 
     assert (thought.text, thought.place) == ("2 and 2", "turn 2")
 
 
 def test_there_is_no_response_when_the_user_spoke_last() -> None:
-    assert Reading(sample(asked("q"), said("a"), asked("and?"))).response is None
+    assert ConversationView(sample(asked("q"), said("a"), asked("and?"))).response is None
 
 
 @pytest.mark.parametrize("boundary", list(Boundary))
 def test_a_rollout_that_failed_cannot_be_judged(boundary: Boundary) -> None:
     failure = Failure(boundary=boundary, kind="TimeoutError", message="too slow")
 
-    why = Reading(session(failure=failure)).unjudgeable
+    why = ConversationView(session(failure=failure)).unscored_reason
 
     expected = "the rollout failed: TimeoutError: too slow"
     assert why == (None if boundary is Boundary.SCORER else expected)
 
 
 def test_a_question_alone_cannot_be_judged() -> None:
-    assert Reading(Sample(prompt="2+2?")).unjudgeable == "no turn by the assistant"
+    assert ConversationView(Sample(prompt="2+2?")).unscored_reason == "no turn by the assistant"

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.scorers.checks.conversation import Passage
-from assay.scorers.checks.findings import beginning, excerpt, not_judged
+from assay.scorers.checks.findings import cut_excerpt, describe_beginning, mark_unscored
 
 
 @pytest.mark.parametrize(
@@ -15,17 +15,19 @@ from assay.scorers.checks.findings import beginning, excerpt, not_judged
     ],
 )
 def test_an_excerpt_shows_what_was_found(text: str, start: int, length: int, expected: str) -> None:
-    assert excerpt(text, start, length) == expected
+    assert cut_excerpt(text, start, length) == expected
 
 
 def test_an_excerpt_stays_short() -> None:
-    assert len(excerpt("\x00" * 10_000, 5000, 10_000)) < 500
+    assert len(cut_excerpt("\x00" * 10_000, 5000, 10_000)) < 500
 
 
 def test_the_beginning_of_a_passage_says_where_it_is() -> None:
-    assert beginning(Passage("hello", ((0, 2),), "response")) == "response in turn 2: 'hello'"
-    assert beginning(Passage("", ((0, 2),), "response")) == "response in turn 2: empty"
+    assert (
+        describe_beginning(Passage("hello", ((0, 2),), "response")) == "response in turn 2: 'hello'"
+    )
+    assert describe_beginning(Passage("", ((0, 2),), "response")) == "response in turn 2: empty"
 
 
 def test_what_was_not_judged_neither_passed_nor_failed() -> None:
-    assert not_judged("why").passed is None
+    assert mark_unscored("why").passed is None

@@ -6,13 +6,13 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.scorers.checks.json_paths import parse_json_path
-from assay.scorers.checks.yaml_node import Located
+from assay.scorers.checks.yaml_node import Node
 
 VALUE = {"a": {"b c": [1, {"d": 2}], "e": None}, "it's": 3, "*": 4}
 
 
 def found(path: str) -> list[tuple[str, Any]]:
-    return parse_json_path(Located(path, "c.yaml")).find(VALUE)
+    return parse_json_path(Node(path, "c.yaml")).find(VALUE)
 
 
 @pytest.mark.parametrize(

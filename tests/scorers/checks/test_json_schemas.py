@@ -7,11 +7,11 @@ import pytest
 
 from assay.errors import ConfigError, MissingExtra
 from assay.scorers.checks.json_schemas import Schema, compile_schema
-from assay.scorers.checks.yaml_node import Located
+from assay.scorers.checks.yaml_node import Node
 
 
 def schema(value: Any) -> Schema:
-    return compile_schema(Located(value, "c.yaml", ("json_schema",)))
+    return compile_schema(Node(value, "c.yaml", ("json_schema",)))
 
 
 def test_a_problem_names_the_place() -> None:

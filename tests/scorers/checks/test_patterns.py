@@ -7,11 +7,11 @@ import pytest
 
 from assay.errors import ConfigError, MissingExtra
 from assay.scorers.checks.patterns import Pattern, compile_pattern
-from assay.scorers.checks.yaml_node import Located
+from assay.scorers.checks.yaml_node import Node
 
 
 def pattern(source: str) -> Pattern:
-    return compile_pattern(Located(source, "c.yaml", ("matches",), {("matches",): 3}))
+    return compile_pattern(Node(source, "c.yaml", ("matches",), {("matches",): 3}))
 
 
 @pytest.mark.parametrize("source", ["(a+)+$", "(a|aa)+$", "(.*)*x$", "([a-z]+)*\\d$"])

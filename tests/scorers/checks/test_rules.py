@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from assay.errors import ConfigError
 from assay.scorers import checks_from
-from assay.scorers.checks.rules import RULES, Check
+from assay.scorers.checks.rules import RULES, WeightedRule
 from check_files import session, written
 
 
-def checks(*entries: Any) -> tuple[Check, ...]:
+def checks(*entries: Any) -> tuple[WeightedRule, ...]:
     return checks_from({"checks": list(entries)}).checks
 
 

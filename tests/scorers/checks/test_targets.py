@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.scorers.checks.conversation import Reading
+from assay.scorers.checks.conversation import ConversationView
 from assay.scorers.checks.targets import read_target
-from assay.scorers.checks.yaml_node import Located
+from assay.scorers.checks.yaml_node import Node
 from assay.types import Message
 from check_files import session
 from make import asked, sample
 
 
 def texts(**check: Any) -> list[str]:
-    target = read_target(Located(check, "c.yaml"))
-    return [passage.text for passage in target.passages(Reading(session()))]
+    target = read_target(Node(check, "c.yaml"))
+    return [passage.text for passage in target.list_passages(ConversationView(session()))]
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_a_target_reads_what_it_names(check: dict[str, Any], expected: list[str]
 
 def test_reasoning_is_read_by_turn() -> None:
     thought = Message(role="assistant", content="4", reasoning="hm")
-    reading = Reading(sample(asked("q"), thought))
+    reading = ConversationView(sample(asked("q"), thought))
 
     for turn, count in ((2, 1), (1, 0)):
-        target = read_target(Located({"target": "reasoning", "turn": turn}, "c.yaml"))
-        assert len(target.passages(reading)) == count
+        target = read_target(Node({"target": "reasoning", "turn": turn}, "c.yaml"))
+        assert len(target.list_passages(reading)) == count
 
 
 @pytest.mark.parametrize(

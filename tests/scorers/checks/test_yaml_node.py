@@ -6,33 +6,33 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.scorers.checks.yaml_node import Located
+from assay.scorers.checks.yaml_node import Node
 
 
-def at(value: Any) -> Located:
+def at(value: Any) -> Node:
     place = ("checks", 2, "weight")
-    return Located(value, "c.yaml", place, {place: 7})
+    return Node(value, "c.yaml", place, {place: 7})
 
 
 @pytest.mark.parametrize(
     ("ask", "value", "problem"),
     [
-        (Located.text, 5, "is 5, not text"),
-        (Located.text, "", "is empty"),
-        (Located.text, None, "is null, not text"),
-        (Located.number, "5", "is '5', not a number"),
-        (Located.number, True, "is true, not a number"),
-        (Located.number, float("inf"), "inf is not a finite number"),
-        (Located.whole_number, 1.5, "1.5 is not a whole number"),
-        (Located.flag, 1, "is 1, neither true nor false"),
-        (Located.mapping, [], "is a list, not a mapping"),
+        (Node.text, 5, "is 5, not text"),
+        (Node.text, "", "is empty"),
+        (Node.text, None, "is null, not text"),
+        (Node.number, "5", "is '5', not a number"),
+        (Node.number, True, "is true, not a number"),
+        (Node.number, float("inf"), "inf is not a finite number"),
+        (Node.whole_number, 1.5, "1.5 is not a whole number"),
+        (Node.flag, 1, "is 1, neither true nor false"),
+        (Node.mapping, [], "is a list, not a mapping"),
         (lambda given: list(given.items()), {}, "is a mapping, not a list"),
         (lambda given: list(given.items()), [], "is empty"),
-        (Located.texts, ["a", 1], "is 1, not text"),
+        (Node.texts, ["a", 1], "is 1, not text"),
         (lambda given: given.number(lowest=0), -1, "-1 is below 0"),
     ],
 )
-def test_a_wrong_value_is_refused(ask: Callable[[Located], Any], value: Any, problem: str) -> None:
+def test_a_wrong_value_is_refused(ask: Callable[[Node], Any], value: Any, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         ask(at(value))
 
@@ -53,7 +53,7 @@ def test_a_right_value_is_given_back() -> None:
 
 def test_a_complaint_has_file_line_and_key() -> None:
     assert str(at(5).wrong("is 5", hint="so")) == "c.yaml:7: checks[2].weight: is 5\n  hint: so"
-    assert str(Located(5, "c.yaml").wrong("is 5")) == "c.yaml: is 5"
+    assert str(Node(5, "c.yaml").wrong("is 5")) == "c.yaml: is 5"
 
 
 def test_an_unknown_key_suggests_the_near_miss() -> None:

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from assay.scorers.judges.async_closeable import ClosedAfterUse
+from assay.scorers.judges.async_closeable import AsyncCloseable
 
 
-class Held(ClosedAfterUse):
+class Held(AsyncCloseable):
     closed = 0
 
     async def close(self) -> None:

@@ -126,7 +126,7 @@ def test_labels_meet_the_samples_that_go_by() -> None:
     for sample in (judged("a", 0.9, done=0.1), judged("b", None), judged("c", 1.0)):
         calibrator.add(sample)
 
-    whole, done = calibrator.calibrations()
+    whole, done = calibrator.compute_calibrations()
     assert (whole.criterion, whole.compared, whole.not_judged) == (None, 1, 1)
     assert (done.criterion, done.both_fail) == ("done", 1)
     assert calibrator.missing == ["gone"]

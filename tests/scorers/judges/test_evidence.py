@@ -2,11 +2,11 @@
 
 import pytest
 
-from assay.scorers.judges.evidence import Quotable
-from assay.scorers.judges.judged_transcript import show
+from assay.scorers.judges.evidence import QuoteIndex
+from assay.scorers.judges.judged_transcript import render_transcript
 from make import answered, asked, called, said, sample
 
-SHOWN = show(
+SHOWN = render_transcript(
     sample(
         asked("Where is order R-77?"),
         said("Let me\n  look.", called("find", order="R-77")),
@@ -36,13 +36,13 @@ SHOWN = show(
     ],
 )
 def test_a_quote_is_found_where_it_stands(quote: str, turns: tuple[int, ...]) -> None:
-    found = Quotable(SHOWN).find(quote)
+    found = QuoteIndex(SHOWN).find(quote)
 
     assert (found.turns, found.found) == (turns, bool(turns))
 
 
 def test_a_text_is_held_whatever_its_spacing() -> None:
-    material = Quotable(SHOWN)
+    material = QuoteIndex(SHOWN)
 
     assert material.holds('{ "place":"Bergen" }')
     assert not material.holds('{"place": "Oslo"}')

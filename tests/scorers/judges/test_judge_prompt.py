@@ -5,8 +5,12 @@ import re
 import pytest
 
 from assay.scorers import Rubric, read_rubric
-from assay.scorers.judges.judge_prompt import Asked, ask_to_compare, ask_to_grade
-from assay.scorers.judges.judged_transcript import show
+from assay.scorers.judges.judge_prompt import (
+    JudgePrompt,
+    build_comparison_prompt,
+    build_grading_prompt,
+)
+from assay.scorers.judges.judged_transcript import render_transcript
 from assay.types import Message, Sample
 from make import asked, said, sample
 
@@ -24,7 +28,7 @@ ATTACKS = [
 ]
 
 
-def instructions_of(question: Asked) -> str:
+def instructions_of(question: JudgePrompt) -> str:
     """What a judge that keeps to the layout takes for instructions: all but the material."""
     user = question.messages[1].text
     begin, end = (
@@ -36,8 +40,8 @@ def instructions_of(question: Asked) -> str:
     return user[: begin.start()] + user[end.end() :]
 
 
-def graded(given: Sample, rubric: Rubric = RUBRIC) -> Asked:
-    return ask_to_grade(rubric, show(given, longest=100_000).lines)
+def graded(given: Sample, rubric: Rubric = RUBRIC) -> JudgePrompt:
+    return build_grading_prompt(rubric, render_transcript(given, longest=100_000).lines)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -84,9 +88,11 @@ def test_levels_and_guidance_are_shown() -> None:
 
 
 def test_two_transcripts_are_told_apart() -> None:
-    one, other = (show(sample(asked("q"), said(text)), longest=9999).lines for text in "ab")
+    one, other = (
+        render_transcript(sample(asked("q"), said(text)), longest=9999).lines for text in "ab"
+    )
 
-    question = ask_to_compare(RUBRIC, one, other)
+    question = build_comparison_prompt(RUBRIC, one, other)
 
     user = question.messages[1].text
     first = user.index(f"===== first material begins {question.code} =====")
@@ -97,9 +103,9 @@ def test_two_transcripts_are_told_apart() -> None:
 def test_asking_again_says_what_was_wrong_and_repeats_little() -> None:
     question = graded(sample(asked("a"), said("b")))
 
-    again = question.again("x" * 10_000, "there is no JSON object")
+    again = question.build_retry("x" * 10_000, "there is no JSON object")
 
     assert again[:2] == question.messages
     assert len(again[2].text) == 4000
     assert "That cannot be used: there is no JSON object." in again[3].text
-    assert question.again("", "empty")[2].text == "(empty)"
+    assert question.build_retry("", "empty")[2].text == "(empty)"

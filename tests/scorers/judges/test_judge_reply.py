@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.scorers.judges.evidence import Quotable
-from assay.scorers.judges.judge_reply import Answer, read_answer
-from assay.scorers.judges.judged_transcript import show
+from assay.scorers.judges.evidence import QuoteIndex
+from assay.scorers.judges.judge_reply import JudgeReply, parse_reply
+from assay.scorers.judges.judged_transcript import render_transcript
 from assay.types import Sample
 from make import asked, said, sample
 
@@ -26,10 +26,10 @@ def answer(criteria: Any = None, **fields: Any) -> dict[str, Any]:
 
 def read(
     text: str, *, transcript: Sample | None = None, names: tuple[str, ...] = ("done",)
-) -> Answer:
+) -> JudgeReply:
     given_ = transcript or sample(asked("a"), said("b"))
-    material = Quotable(show(given_, longest=100_000))
-    return read_answer(text, names, key=KEY, material=material)
+    material = QuoteIndex(render_transcript(given_, longest=100_000))
+    return parse_reply(text, names, key=KEY, material=material)
 
 
 GOOD = json.dumps(answer())
@@ -145,10 +145,10 @@ def test_no_text_breaks_the_reader(text: str) -> None:
 
 
 def test_where_the_key_is_required_no_answer_without_it_is_taken() -> None:
-    material = Quotable(show(sample(asked("a"), said("b")), longest=100_000))
+    material = QuoteIndex(render_transcript(sample(asked("a"), said("b")), longest=100_000))
 
     def problem(text: str) -> str | None:
-        return read_answer(text, ["done"], key=KEY, material=material, require_key=True).problem
+        return parse_reply(text, ["done"], key=KEY, material=material, require_key=True).problem
 
     assert problem(GOOD) == 'the "key" is missing'
     assert problem(json.dumps(answer(key="other"))) == 'the "key" is not the one that was given'

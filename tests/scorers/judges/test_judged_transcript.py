@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.scorers.judges.evidence import Quotable
-from assay.scorers.judges.judged_transcript import TooLong, show
+from assay.scorers.judges.evidence import QuoteIndex
+from assay.scorers.judges.judged_transcript import TranscriptTooLong, render_transcript
 from assay.types import Message, Sample
 from make import answered, asked, called, said, sample
 
@@ -18,7 +18,7 @@ UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs")
 
 
 def test_each_message_is_one_numbered_line_of_json() -> None:
-    shown = show(
+    shown = render_transcript(
         sample(
             asked("List it."),
             said("Looking.", called("ls", path="src")),
@@ -41,14 +41,14 @@ def test_each_message_is_one_numbered_line_of_json() -> None:
 
 @given(st.text(), st.text())
 def test_no_text_can_begin_a_line_or_hide_in_one(user: str, answer: str) -> None:
-    shown = show(sample(asked(user), said(answer)), longest=10_000)
+    shown = render_transcript(sample(asked(user), said(answer)), longest=10_000)
 
     assert len("\n".join(shown.lines).splitlines()) == 2
     assert all(line.isprintable() for line in shown.lines)
 
 
 def test_hidden_characters_are_shown_as_their_numbers() -> None:
-    shown = show(sample(asked("x"), said("a\u202eb\U000e0041c\x7f")), longest=10_000)
+    shown = render_transcript(sample(asked("x"), said("a\u202eb\U000e0041c\x7f")), longest=10_000)
 
     assert r"a\u202eb\udb40\udc41c\u007f" in shown.lines[1]
 
@@ -58,7 +58,7 @@ def test_every_character_that_leaves_no_mark_is_shown_as_its_number() -> None:
     every = map(chr, range(sys.maxunicode + 1))
     unseen = blank + "".join(each for each in every if category(each) in UNSEEN and each != " ")
 
-    line = show(sample(asked("x"), said(unseen)), longest=10_000).lines[1]
+    line = render_transcript(sample(asked("x"), said(unseen)), longest=10_000).lines[1]
 
     assert not set(line) & set(unseen)
     assert json.loads(line)["text"] == unseen
@@ -68,8 +68,8 @@ def test_reasoning_and_reference_are_shown_only_when_asked_for() -> None:
     thinking = Message(role="assistant", content="4", reasoning="two and two")
     given_ = sample(asked("2+2"), thinking, ground_truth={"answer": 4})
 
-    plain = show(given_, longest=10_000)
-    full = show(given_, longest=10_000, reasoning=True, reference=True)
+    plain = render_transcript(given_, longest=10_000)
+    full = render_transcript(given_, longest=10_000, reasoning=True, reference=True)
 
     assert "two and two" not in "".join(plain.lines)
     assert json.loads(full.lines[0]) == {"reference": '{"answer": 4}'}
@@ -81,13 +81,15 @@ def test_what_is_no_text_is_named() -> None:
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
     )
 
-    shown = show(sample(picture, said("A cat.")), longest=10_000)
+    shown = render_transcript(sample(picture, said("A cat.")), longest=10_000)
 
     assert json.loads(shown.lines[0])["not_shown"] == ["image_url"]
 
 
 def test_the_longest_texts_are_cut_first_and_say_so() -> None:
-    shown = show(sample(asked("short"), said("x" * 50_000), said("end")), longest=10_000)
+    shown = render_transcript(
+        sample(asked("short"), said("x" * 50_000), said("end")), longest=10_000
+    )
 
     assert sum(map(len, shown.lines)) < 10_200
     assert "characters are not shown" in shown.lines[1]
@@ -97,10 +99,10 @@ def test_the_longest_texts_are_cut_first_and_say_so() -> None:
 
 
 def test_too_many_messages_are_refused_rather_than_dropped() -> None:
-    with pytest.raises(TooLong):
-        show(sample(*[said("word " * 20)] * 1000), longest=5_000)
-    with pytest.raises(TooLong):
-        show(sample(*[said("")] * 1000), longest=5_000)
+    with pytest.raises(TranscriptTooLong):
+        render_transcript(sample(*[said("word " * 20)] * 1000), longest=5_000)
+    with pytest.raises(TranscriptTooLong):
+        render_transcript(sample(*[said("")] * 1000), longest=5_000)
 
 
 def test_what_was_recorded_of_a_tool_call_is_shown() -> None:
@@ -109,7 +111,9 @@ def test_what_was_recorded_of_a_tool_call_is_shown() -> None:
     )
     fine = answered("ok").model_copy(update={"details": {"status": "completed"}})
 
-    shown = show(sample(asked("q"), said(None, called("ls")), failed, fine), longest=10_000)
+    shown = render_transcript(
+        sample(asked("q"), said(None, called("ls")), failed, fine), longest=10_000
+    )
 
     lines = [json.loads(line) for line in shown.lines]
     assert (lines[2]["failed"], lines[2]["exit_code"]) == (True, 2)
@@ -127,7 +131,7 @@ def with_subagents(*texts: str) -> Sample:
 
 
 def test_sessions_of_subagents_follow_with_numbers_of_their_own() -> None:
-    shown = show(with_subagents("a1", "b2"), longest=10_000)
+    shown = render_transcript(with_subagents("a1", "b2"), longest=10_000)
 
     lines = [json.loads(line) for line in shown.lines]
     assert [line["turn"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -137,13 +141,13 @@ def test_sessions_of_subagents_follow_with_numbers_of_their_own() -> None:
         *("ses_deep", "ses_deep"),
         *("ses_b", "ses_b"),
     ]
-    assert Quotable(shown).find("found gold").turns == (6,)
-    alone = show(with_subagents("a1", "b2"), longest=10_000, subagents=False)
+    assert QuoteIndex(shown).find("found gold").turns == (6,)
+    alone = render_transcript(with_subagents("a1", "b2"), longest=10_000, subagents=False)
     assert alone.lines == shown.lines[:2]
 
 
 def test_subagents_that_do_not_fit_are_left_out_and_counted() -> None:
-    shown = show(with_subagents(*("x" * 300 for _ in range(50))), longest=5_000)
+    shown = render_transcript(with_subagents(*("x" * 300 for _ in range(50))), longest=5_000)
 
     assert len(shown.turns) == 2
     assert shown.subagents_left_out == 51
@@ -154,14 +158,14 @@ def test_a_damaged_session_of_a_subagent_is_counted() -> None:
     given_ = sample(asked("q"), said("a"))
     given_.metadata["subagents"] = [{"trajectory": 5}]
 
-    assert show(given_, longest=10_000).subagents_left_out == 1
+    assert render_transcript(given_, longest=10_000).subagents_left_out == 1
 
 
 def test_subagents_behind_a_damaged_one_are_shown() -> None:
     given_ = with_subagents("a1")
     given_.metadata["subagents"][:0] = [{"trajectory": 5}, {"id": "ses_x", "title": "Find it"}]
 
-    shown = show(given_, longest=10_000)
+    shown = render_transcript(given_, longest=10_000)
 
     assert [turn.agent for turn in shown.turns][2:] == ["ses_a", "ses_a", "ses_deep", "ses_deep"]
     assert shown.subagents_left_out == 2

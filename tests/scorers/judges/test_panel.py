@@ -8,24 +8,26 @@ import pytest
 from assay.errors import AccessDenied, ConfigError, EndpointError
 from assay.providers import ModelClient, Reply
 from assay.scorers import JudgeSettings, Spending
-from assay.scorers.judges.judge_prompt import Asked, ask_to_grade
-from assay.scorers.judges.panel import Bench, Vote
+from assay.scorers.judges.judge_prompt import JudgePrompt, build_grading_prompt
+from assay.scorers.judges.panel import Panel, Vote
 from assay.types import Endpoint, Message, ModelCall, ToolSpec
 from judge_answers import DONE
 from make import said
 from scripted import Scripted
 
 
-def read(text: str, asked: Asked) -> tuple[str | None, str | None]:
+def read(text: str, asked: JudgePrompt) -> tuple[str | None, str | None]:
     return (text, None) if text.startswith("yes") else (None, "it does not say yes")
 
 
 def votes_of(
     *judges: ModelClient, votes: int = 1, retries: int = 2, spending: Spending | None = None
 ) -> list[Vote[str]]:
-    bench = Bench(judges, votes, JudgeSettings(retries=retries))
+    bench = Panel(judges, votes, JudgeSettings(retries=retries))
     lines = ('{"turn": 1}',)
-    return asyncio.run(bench.ask(lambda: ask_to_grade(DONE, lines), read, spending or Spending()))
+    return asyncio.run(
+        bench.ask(lambda: build_grading_prompt(DONE, lines), read, spending or Spending())
+    )
 
 
 def test_an_unusable_answer_is_asked_for_again_with_the_problem() -> None:
@@ -113,14 +115,14 @@ def test_every_vote_gets_codes_of_its_own() -> None:
 @pytest.mark.parametrize("votes", [0, -1, True, 1.5, "3"])
 def test_a_number_of_votes_that_is_none_is_refused(votes: int) -> None:
     with pytest.raises(ConfigError, match="votes="):
-        Bench("mock:echo", votes, JudgeSettings())
+        Panel("mock:echo", votes, JudgeSettings())
 
 
 def test_a_bench_needs_judges_that_can_be_asked() -> None:
     with pytest.raises(ConfigError, match="no judge"):
-        Bench([], 1, JudgeSettings())
+        Panel([], 1, JudgeSettings())
     with pytest.raises(ConfigError, match="provider:model"):
-        Bench("gpt", 1, JudgeSettings())
+        Panel("gpt", 1, JudgeSettings())
 
 
 @pytest.mark.parametrize("settings", [{"retries": -1}, {"longest_transcript": 10}])

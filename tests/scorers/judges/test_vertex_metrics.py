@@ -5,12 +5,12 @@ import pytest
 from assay.errors import ConfigError
 from assay.formats.vertex import to_vertex
 from assay.scorers import rubric_names
-from assay.scorers.judges.vertex_metrics import metrics_named
+from assay.scorers.judges.vertex_metrics import parse_vertex_metrics
 from make import asked, said, sample
 
 
 def test_built_in_rubrics_have_a_counterpart() -> None:
-    specs = {name: metrics_named(name)[0].spec for name in rubric_names()}
+    specs = {name: parse_vertex_metrics(name)[0].spec for name in rubric_names()}
 
     assert specs["task_success"] == "multi_turn_task_success_v1"
     assert specs["trajectory_quality"] == "multi_turn_trajectory_quality_v1"
@@ -18,7 +18,7 @@ def test_built_in_rubrics_have_a_counterpart() -> None:
 
 
 def test_several_names_and_versions_are_read() -> None:
-    found = metrics_named("Task_Success, safety_v3,final_response_match")
+    found = parse_vertex_metrics("Task_Success, safety_v3,final_response_match")
 
     assert [(each.name, each.spec) for each in found] == [
         ("task_success", "multi_turn_task_success_v1"),
@@ -39,15 +39,15 @@ def test_several_names_and_versions_are_read() -> None:
 )
 def test_what_is_no_metric_is_refused(names: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        metrics_named(names)
+        parse_vertex_metrics(names)
 
 
 def test_a_metric_that_says_nothing_about_a_session_is_not_asked_for() -> None:
     row = to_vertex(sample(asked("2+2?"), said("4"))).value
     judged = to_vertex(sample(asked("2+2?"), said("4"), ground_truth="4")).value
-    tools, match, safety = metrics_named("tool_use_quality,final_response_match,safety")
+    tools, match, safety = parse_vertex_metrics("tool_use_quality,final_response_match,safety")
 
-    assert tools.unfit(row) == "no tool was called"
-    assert match.unfit(row) == "there is no ground truth to compare with"
-    assert match.unfit(judged) is None
-    assert safety.unfit(row) is None
+    assert tools.find_unfit_reason(row) == "no tool was called"
+    assert match.find_unfit_reason(row) == "there is no ground truth to compare with"
+    assert match.find_unfit_reason(judged) is None
+    assert safety.find_unfit_reason(row) is None

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from assay.errors import EndpointError
-from assay.scorers.judges.vertex_metrics import metrics_named
+from assay.scorers.judges.vertex_metrics import parse_vertex_metrics
 from assay.scorers.judges.vertex_scorer import VertexJudge
-from assay.scorers.judges.vertex_service import Verdict, VertexAnswer, VertexService
+from assay.scorers.judges.vertex_service import RubricVerdict, VertexAnswer, VertexService
 from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 
@@ -34,7 +34,7 @@ class Answering:
 def judged(
     names: str, service: Answering, given: Sample | None = None
 ) -> tuple[EvaluateResult, VertexJudge]:
-    scorer = VertexJudge(metrics_named(names), cast(VertexService, service))
+    scorer = VertexJudge(parse_vertex_metrics(names), cast(VertexService, service))
 
     async def score() -> EvaluateResult:
         async with scorer:
@@ -44,7 +44,10 @@ def judged(
 
 
 def test_each_metric_is_one_of_the_result_and_weighs_the_same() -> None:
-    met, missed = Verdict("adds up", True, "it does"), Verdict("is polite", False, "curt")
+    met, missed = (
+        RubricVerdict("adds up", True, "it does"),
+        RubricVerdict("is polite", False, "curt"),
+    )
     service = Answering(VertexAnswer(1.0, "fine"), VertexAnswer(0.5, verdicts=(met, missed)))
 
     result, scorer = judged("task_success,general_quality", service)

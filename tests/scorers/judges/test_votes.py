@@ -5,27 +5,27 @@ from typing import Any
 import pytest
 
 from assay.scorers import Rubric
-from assay.scorers.judges.evidence import Quotable
-from assay.scorers.judges.judge_reply import Answer, Opinion
-from assay.scorers.judges.judged_transcript import show
+from assay.scorers.judges.evidence import QuoteIndex
+from assay.scorers.judges.judge_reply import JudgeReply, Opinion
+from assay.scorers.judges.judged_transcript import render_transcript
 from assay.scorers.judges.panel import Vote
-from assay.scorers.judges.votes import agreement, result_of
+from assay.scorers.judges.votes import build_judge_result, compute_agreement
 from assay.types import EvaluateResult
 from judge_answers import DONE, conversation
 
-MATERIAL = Quotable(show(conversation(), longest=10_000))
-BROKEN: Vote[Answer] = Vote("a", Answer(), "no JSON")
+MATERIAL = QuoteIndex(render_transcript(conversation(), longest=10_000))
+BROKEN: Vote[JudgeReply] = Vote("a", JudgeReply(), "no JSON")
 
 
-def vote(judge: str, /, *quotes: str, **scores: float | None) -> Vote[Answer]:
+def vote(judge: str, /, *quotes: str, **scores: float | None) -> Vote[JudgeReply]:
     opinions = {
         name: Opinion(score, f"{judge} says {score}", quotes) for name, score in scores.items()
     }
-    return Vote(judge, Answer(opinions))
+    return Vote(judge, JudgeReply(opinions))
 
 
-def result(*votes: Vote[Answer], rubric: Rubric = DONE) -> EvaluateResult:
-    return result_of(rubric, votes, MATERIAL)
+def result(*votes: Vote[JudgeReply], rubric: Rubric = DONE) -> EvaluateResult:
+    return build_judge_result(rubric, votes, MATERIAL)
 
 
 def two(**second: Any) -> Rubric:
@@ -46,7 +46,7 @@ def two(**second: Any) -> Rubric:
     [((), None), ((0.5,), None), ((1, 1), 1.0), ((1, 0), 0.0), ((1, 1, 0), pytest.approx(1 / 3))],
 )
 def test_agreement_is_the_share_of_pairs_for_verdicts(scores: Any, expected: Any) -> None:
-    assert agreement(scores) == expected
+    assert compute_agreement(scores) == expected
 
 
 def test_each_judge_counts_the_same_however_often_it_was_usable() -> None:

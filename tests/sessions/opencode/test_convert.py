@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.sessions.opencode.archive import StoredMessage
-from assay.sessions.opencode.convert import assemble
+from assay.sessions.opencode.convert import convert_session
 from assay.sessions.sample_options import SampleOptions
 from assay.types import DataBlock, Sample, Status, TextBlock
 from opencode_archives import agent, session, text, tool, user
@@ -20,7 +20,7 @@ SHELL = StoredMessage(
 
 
 def read(*messages: StoredMessage, **info: object) -> Sample:
-    return assemble(session(*messages, **info), SampleOptions())  # type: ignore[arg-type]  # id=
+    return convert_session(session(*messages, **info), SampleOptions())  # type: ignore[arg-type]  # id=
 
 
 def roles(sample: Sample) -> list[str]:
@@ -103,7 +103,7 @@ def test_text_that_was_not_typed_is_not_the_users() -> None:
 def test_synthetic_text_is_kept_when_asked_for() -> None:
     made = session(user(text("context", synthetic=True), text("typed")))
 
-    sample = assemble(made, SampleOptions(synthetic=True))
+    sample = convert_session(made, SampleOptions(synthetic=True))
 
     assert sample.messages[0].content == "context\n\ntyped"
 
@@ -210,8 +210,8 @@ def test_what_was_undone_is_left_out_unless_asked_for() -> None:
     made = session(user(text("a")), agent(text("b")), user(text("c")))
     made.info["revert"] = {"messageID": "msg_2"}
 
-    sample = assemble(made, SampleOptions())
-    whole = assemble(made, SampleOptions(keep_reverted=True))
+    sample = convert_session(made, SampleOptions())
+    whole = convert_session(made, SampleOptions(keep_reverted=True))
 
     assert roles(sample) == ["user", "assistant"]
     assert sample.metadata["reverted_messages"] == ["msg_2"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.errors import BadRow
-from assay.sessions.opencode.embedded import is_embedded, with_parts_apart
+from assay.sessions.opencode.embedded import extract_parts, is_embedded
 
 
 def message(*parts: Any, **metadata: Any) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def invocation(state: str = "result", **call: Any) -> dict[str, Any]:
 
 
 def state_of(part: dict[str, Any], **tools: Any) -> dict[str, Any]:
-    (found,) = with_parts_apart(message(part, tool=tools), where="here").parts
+    (found,) = extract_parts(message(part, tool=tools), where="here").parts
     state: dict[str, Any] = found["state"]
     return state
 
@@ -29,7 +29,7 @@ def test_a_message_of_a_later_version_is_told_apart() -> None:
 
 
 def test_what_stood_in_metadata_moves_to_the_message() -> None:
-    read = with_parts_apart(
+    read = extract_parts(
         message(time={"created": 1}, assistant={"modelID": "m"}, tool={}, error={"name": "E"}),
         where="here",
     )
@@ -46,7 +46,7 @@ def test_what_stood_in_metadata_moves_to_the_message() -> None:
 def test_a_text_stored_in_pieces_is_one_text() -> None:
     pieces = [{"type": "text", "text": "Helo, "}, {"type": "text", "text": "Ada!"}]
 
-    (part,) = with_parts_apart(message(*pieces), where="here").parts
+    (part,) = extract_parts(message(*pieces), where="here").parts
 
     assert part == {"id": "msg_1:00000", "type": "text", "text": "Helo, Ada!"}
 
@@ -82,19 +82,19 @@ def test_a_call_without_a_result_is_unfinished(stored: str, status: str) -> None
 def test_other_parts_are_kept_as_they_are() -> None:
     odd = {"type": "source-url", "url": "https://example.com"}
 
-    (part,) = with_parts_apart(message(odd), where="here").parts
+    (part,) = extract_parts(message(odd), where="here").parts
 
     assert part == {"id": "msg_1:00000", **odd}
 
 
 def test_a_part_that_is_no_object_is_refused() -> None:
     with pytest.raises(BadRow, match="here: part 0 is not an object"):
-        with_parts_apart(message("text"), where="here")
+        extract_parts(message("text"), where="here")
 
 
 def test_a_text_in_very_many_pieces_is_joined_in_one_pass() -> None:
     many = 200_000
 
-    stored = with_parts_apart(message(*[{"type": "text", "text": "word "}] * many), where="here")
+    stored = extract_parts(message(*[{"type": "text", "text": "word "}] * many), where="here")
 
     assert [part["text"] for part in stored.parts] == ["word " * many]

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import BadRow
 from assay.sessions.opencode.exports import ExportFiles, is_export, read_export
-from assay.sessions.session_meta import Head, Unreadable
+from assay.sessions.session_meta import SessionMeta, UnreadableSession
 from opencode_archives import RECORDED, VERSIONS, exported, session, text, user, write_export
 
 
@@ -40,7 +40,7 @@ def test_two_files_with_one_session_are_read_once_with_a_note(tmp_path: Path) ->
     files = [write_export(tmp_path / name, made) for name in ("clean-ses_1.json", "ses_1.json")]
     archive = ExportFiles(tmp_path, files)
 
-    assert [head.id for head in archive.heads() if isinstance(head, Head)] == ["ses_1"]
+    assert [head.id for head in archive.heads() if isinstance(head, SessionMeta)] == ["ses_1"]
     assert archive.notes == [
         "clean-ses_1.json and ses_1.json hold the same session; read: ses_1.json"
     ]
@@ -77,7 +77,7 @@ def test_a_broken_file_is_named(content: Any, tmp_path: Path) -> None:
 
     (found,) = ExportFiles(tmp_path, [path]).heads()
 
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableSession)
     assert found.session_id == "ses_1"
     assert str(path) in str(found.problem)
 

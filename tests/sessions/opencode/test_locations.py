@@ -8,9 +8,9 @@ from assay.errors import DatasetError
 from assay.sessions import read_opencode
 from assay.sessions.opencode.exports import ExportFiles
 from assay.sessions.opencode.locations import open_archive
-from assay.sessions.opencode.session_database import Database
+from assay.sessions.opencode.session_database import OpenCodeDatabase
 from assay.sessions.opencode.trees import GlobalTree, ProjectTrees
-from assay.sessions.session_meta import Head
+from assay.sessions.session_meta import SessionMeta
 from opencode_archives import (
     RECORDED,
     recorded,
@@ -23,8 +23,8 @@ from opencode_archives import (
 )
 
 FOUND = {
-    "1.18.33": Database,
-    "1.18.33/opencode.db": Database,
+    "1.18.33": OpenCodeDatabase,
+    "1.18.33/opencode.db": OpenCodeDatabase,
     "1.18.33/export": ExportFiles,
     "1.1.65": GlobalTree,
     "1.1.65/storage": GlobalTree,
@@ -42,14 +42,16 @@ def test_every_place_of_every_layout_is_known(path: str, kind: type) -> None:
     archive = open_archive(RECORDED / path)
 
     assert isinstance(archive, kind)
-    assert any(isinstance(head, Head) for head in archive.heads())
+    assert any(isinstance(head, SessionMeta) for head in archive.heads())
     archive.close()
 
 
 def test_one_exported_file_is_enough() -> None:
     path = next((RECORDED / "1.1.65" / "export").glob("ses_*.json"))
 
-    assert [head.id for head in open_archive(path).heads() if isinstance(head, Head)] == [path.stem]
+    assert [head.id for head in open_archive(path).heads() if isinstance(head, SessionMeta)] == [
+        path.stem
+    ]
 
 
 def test_the_database_goes_before_the_tree_that_was_imported_into_it(tmp_path: Path) -> None:
@@ -61,7 +63,7 @@ def test_the_database_goes_before_the_tree_that_was_imported_into_it(tmp_path: P
     archive = open_archive(tmp_path)
 
     assert len(list(archive.heads())) == 1
-    assert isinstance(archive, Database)
+    assert isinstance(archive, OpenCodeDatabase)
     assert "opencode-dev.db is another channel's database" in archive.notes[0]
     assert "imported into opencode.db; the tree was not read" in archive.notes[1]
     archive.close()

@@ -9,8 +9,8 @@ from assay.errors import BadRow, DatasetError
 from assay.sessions import SessionChoice, read_opencode
 from assay.sessions.opencode import session_database as database_module
 from assay.sessions.opencode.archive import StoredMessage
-from assay.sessions.opencode.session_database import READABLE, Database
-from assay.sessions.session_meta import Head
+from assay.sessions.opencode.session_database import READABLE_TABLES, OpenCodeDatabase
+from assay.sessions.session_meta import SessionMeta
 from opencode_archives import (
     RECORDED,
     agent,
@@ -28,10 +28,10 @@ def as_exported(messages: list[StoredMessage]) -> list[dict[str, object]]:
 
 
 def test_every_recorded_session_equals_its_export() -> None:
-    database = Database(RECORDED / "1.18.33" / "opencode.db")
+    database = OpenCodeDatabase(RECORDED / "1.18.33" / "opencode.db")
     exports = exported("1.18.33")
 
-    heads = [head for head in database.heads() if isinstance(head, Head)]
+    heads = [head for head in database.heads() if isinstance(head, SessionMeta)]
 
     assert {head.id for head in heads} == set(exports)
     for head in heads:
@@ -42,9 +42,9 @@ def test_every_recorded_session_equals_its_export() -> None:
 
 
 def test_sessions_come_oldest_first_with_their_children() -> None:
-    database = Database(RECORDED / "1.18.33" / "opencode.db")
+    database = OpenCodeDatabase(RECORDED / "1.18.33" / "opencode.db")
 
-    heads = [head for head in database.heads() if isinstance(head, Head)]
+    heads = [head for head in database.heads() if isinstance(head, SessionMeta)]
     child = next(head for head in heads if head.parent_id)
 
     assert [head.created for head in heads] == sorted(head.created or 0 for head in heads)
@@ -56,7 +56,7 @@ def test_sessions_come_oldest_first_with_their_children() -> None:
 
 def test_columns_of_an_older_version_are_enough(tmp_path: Path) -> None:
     made = session(user(text("hi")), agent(text("hello")))
-    database = Database(write_database(tmp_path / "opencode.db", [made]))
+    database = OpenCodeDatabase(write_database(tmp_path / "opencode.db", [made]))
 
     read = database.load("ses_1")
 
@@ -73,7 +73,7 @@ def test_a_column_of_a_later_version_is_kept(name: str, tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(f"ALTER TABLE session ADD COLUMN \"{quoted}\" text DEFAULT 'good'")
     connection.close()
-    database = Database(path)
+    database = OpenCodeDatabase(path)
 
     assert database.load("ses_1").info[name] == "good"
     database.close()
@@ -85,11 +85,11 @@ def test_what_a_running_program_has_not_checkpointed_is_seen(tmp_path: Path) -> 
     writer.execute("PRAGMA journal_mode = WAL")
     writer.execute("UPDATE session SET title = 'in the log'")
     writer.commit()
-    database = Database(path)
+    database = OpenCodeDatabase(path)
 
     (head,) = database.heads()
 
-    assert isinstance(head, Head)
+    assert isinstance(head, SessionMeta)
     assert head.title == "in the log"
     database.close()
     writer.close()
@@ -98,19 +98,19 @@ def test_what_a_running_program_has_not_checkpointed_is_seen(tmp_path: Path) -> 
 @pytest.fixture
 def no_working_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder in which SQLite cannot make the files that a write-ahead log needs."""
-    connected = database_module._connected
+    connected = database_module._connect_uri
 
     def refuse(address: str) -> sqlite3.Connection:
         if "immutable" not in address:
             raise sqlite3.OperationalError("unable to open database file")
         return connected(address)
 
-    monkeypatch.setattr(database_module, "_connected", refuse)
+    monkeypatch.setattr(database_module, "_connect_uri", refuse)
 
 
 @pytest.mark.usefixtures("no_working_files")
 def test_a_database_without_a_log_is_read_where_nothing_can_be_written(tmp_path: Path) -> None:
-    database = Database(write_database(tmp_path / "opencode.db", [session()]))
+    database = OpenCodeDatabase(write_database(tmp_path / "opencode.db", [session()]))
 
     assert database.has("ses_1")
     database.close()
@@ -122,16 +122,16 @@ def test_a_log_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "opencode.db-wal").write_bytes(b"not empty")
 
     with pytest.raises(DatasetError, match=r"(?s)unable to open.*hint: .*-wal stands beside it"):
-        Database(path)
+        OpenCodeDatabase(path)
 
 
 def test_reading_changes_no_byte_and_leaves_no_file(tmp_path: Path) -> None:
     folder = recorded("1.18.33", tmp_path)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    database = Database(folder / "opencode.db")
+    database = OpenCodeDatabase(folder / "opencode.db")
 
     for head in list(database.heads()):
-        assert isinstance(head, Head)
+        assert isinstance(head, SessionMeta)
         database.load(head.id)
     database.close()
 
@@ -139,18 +139,20 @@ def test_reading_changes_no_byte_and_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_tables_with_secrets_cannot_be_read(tmp_path: Path) -> None:
-    database = Database(write_database(tmp_path / "opencode.db", [session(user(text("hi")))]))
+    database = OpenCodeDatabase(
+        write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
+    )
 
     for statement in ("SELECT value FROM credential", "DELETE FROM session"):
         with pytest.raises(sqlite3.DatabaseError, match=r"prohibited|not authorized|readonly"):
             database._connection.execute(statement).fetchall()
-    assert not READABLE & {"account", "control_account", "credential", "session_share"}
+    assert not READABLE_TABLES & {"account", "control_account", "credential", "session_share"}
     database.close()
 
 
 def test_messages_are_ordered_by_time_though_ids_wrapped(tmp_path: Path) -> None:
     made = session(user(text("before"), id="msg_fff"), agent(text("after"), id="msg_000"))
-    database = Database(write_database(tmp_path / "opencode.db", [made]))
+    database = OpenCodeDatabase(write_database(tmp_path / "opencode.db", [made]))
 
     assert [each.info["id"] for each in database.load("ses_1").messages] == ["msg_fff", "msg_000"]
     database.close()
@@ -161,7 +163,7 @@ def test_parts_of_a_missing_message_are_kept_apart(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("""INSERT INTO part VALUES ('p', 'gone', 'ses_1', '{"type": "x"}')""")
     connection.close()
-    database = Database(path)
+    database = OpenCodeDatabase(path)
 
     (stray,) = database.load("ses_1").stray_parts
 
@@ -177,7 +179,7 @@ def test_a_broken_message_makes_its_session_unreadable_by_name(
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE message SET data = ?", (data,))
     connection.close()
-    database = Database(path)
+    database = OpenCodeDatabase(path)
 
     with pytest.raises(BadRow, match="message msg_0: is "):
         database.load("ses_1")
@@ -190,7 +192,7 @@ def test_a_session_of_the_second_layout_is_named_as_such(tmp_path: Path) -> None
         connection.execute("CREATE TABLE session_message (id text, session_id text, data text)")
         connection.execute("INSERT INTO session_message VALUES ('m', 'ses_1', '{}')")
     connection.close()
-    database = Database(path)
+    database = OpenCodeDatabase(path)
 
     with pytest.raises(BadRow, match="`session_message`, which is not read"):
         database.load("ses_1")
@@ -198,7 +200,7 @@ def test_a_session_of_the_second_layout_is_named_as_such(tmp_path: Path) -> None
 
 
 def test_a_session_that_vanished_is_reported(tmp_path: Path) -> None:
-    database = Database(write_database(tmp_path / "opencode.db", [session()]))
+    database = OpenCodeDatabase(write_database(tmp_path / "opencode.db", [session()]))
 
     with pytest.raises(BadRow, match="not in the database any more"):
         database.load("ses_2")
@@ -210,9 +212,9 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"SQLite format 3\x00" + b"x" * 4096)
 
     with pytest.raises(DatasetError, match="cannot be read as a database"):
-        Database(path)
+        OpenCodeDatabase(path)
     with pytest.raises(DatasetError, match="there is no such file"):
-        Database(tmp_path / "none.db")
+        OpenCodeDatabase(tmp_path / "none.db")
 
 
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     connection.close()
 
     with pytest.raises(DatasetError, match="has no table `message`: it is not a database of Open"):
-        Database(path)
+        OpenCodeDatabase(path)
 
 
 def replace_session(path: Path, *statements: str) -> Path:
@@ -259,7 +261,7 @@ def test_only_ordinary_tables_are_read(statements: list[str], tmp_path: Path) ->
     path = replace_session(write_database(tmp_path / "opencode.db", made), *statements)
 
     with pytest.raises(DatasetError, match=r"ession` is a v.*, not a table"):
-        Database(path)
+        OpenCodeDatabase(path)
 
 
 @pytest.mark.parametrize("table", ["todo", "session_message"])
@@ -272,7 +274,7 @@ def test_a_view_in_place_of_a_table_that_may_be_missing_is_refused(
     connection.close()
 
     with pytest.raises(DatasetError, match=f"`{table}` is a view"):
-        Database(path)
+        OpenCodeDatabase(path)
 
 
 def test_computed_columns_are_not_read(tmp_path: Path) -> None:
@@ -286,7 +288,7 @@ def test_computed_columns_are_not_read(tmp_path: Path) -> None:
     connection.close()
 
     with pytest.raises(DatasetError, match="`message` stores no column `data`"):
-        Database(path)
+        OpenCodeDatabase(path)
 
 
 def test_a_computed_column_of_a_session_is_left_out(tmp_path: Path) -> None:
@@ -294,7 +296,7 @@ def test_a_computed_column_of_a_session_is_left_out(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE session ADD COLUMN big AS (hex(zeroblob(100000000)))")
     connection.close()
-    database = Database(path)
+    database = OpenCodeDatabase(path)
 
     assert "big" not in database.load("ses_1").info
     database.close()
@@ -303,10 +305,10 @@ def test_a_computed_column_of_a_session_is_left_out(tmp_path: Path) -> None:
 def test_a_query_that_takes_too_long_is_aborted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "_OPERATIONS", 1)
+    monkeypatch.setattr(database_module, "_OPERATIONS_PER_CHECK", 1)
     made = session(user(text("hi")), agent(text("hello")))
-    database = Database(write_database(tmp_path / "opencode.db", [made]))
-    monkeypatch.setattr(database_module, "_ANSWER_S", -1.0)
+    database = OpenCodeDatabase(write_database(tmp_path / "opencode.db", [made]))
+    monkeypatch.setattr(database_module, "_QUERY_TIMEOUT_S", -1.0)
 
     with pytest.raises(DatasetError, match="took longer than -1 s and was aborted"):
         list(database.heads())
@@ -324,7 +326,7 @@ def test_a_cell_beyond_the_limit_makes_its_session_unreadable(
         session(user(text("short"), id="m2"), id="ses_2"),
     ]
     made[1].messages[0].parts[0]["id"] = "p2"
-    database = Database(write_database(tmp_path / "opencode.db", made))
+    database = OpenCodeDatabase(write_database(tmp_path / "opencode.db", made))
 
     with pytest.raises(BadRow, match="too big"):
         database.load("ses_1")

@@ -1,6 +1,6 @@
 """Messages cut into the answers of the model they are made of."""
 
-from assay.sessions.opencode.step_parts import steps_of, without_places
+from assay.sessions.opencode.step_parts import drop_container_ids, split_steps
 from opencode_archives import text, tool
 
 START = {"type": "step-start"}
@@ -8,7 +8,7 @@ START = {"type": "step-start"}
 
 def test_a_message_of_several_steps_is_cut_at_their_starts() -> None:
     finish = {"type": "step-finish", "reason": "stop"}
-    steps = steps_of([START, text("a"), tool("x"), finish, START, text("b"), finish])
+    steps = split_steps([START, text("a"), tool("x"), finish, START, text("b"), finish])
 
     assert [step.texts for step in steps] == [["a"], ["b"]]
     assert [len(step.tools) for step in steps] == [1, 0]
@@ -16,31 +16,31 @@ def test_a_message_of_several_steps_is_cut_at_their_starts() -> None:
 
 
 def test_a_message_without_parts_is_one_empty_step() -> None:
-    (step,) = steps_of([])
+    (step,) = split_steps([])
 
     assert not step.says_something
     assert not step.started
 
 
 def test_kinds_that_are_not_known_are_kept_in_order() -> None:
-    (step,) = steps_of([{"type": "hologram", "x": 1}, {"type": "patch", "files": []}])
+    (step,) = split_steps([{"type": "hologram", "x": 1}, {"type": "patch", "files": []}])
 
     assert step.others == [{"type": "hologram", "x": 1}, {"type": "patch", "files": []}]
 
 
 def test_ignored_texts_are_not_said() -> None:
-    (step,) = steps_of([text("shown only", ignored=True)])
+    (step,) = split_steps([text("shown only", ignored=True)])
 
     assert step.texts == []
     assert step.others[0]["text"] == "shown only"
 
 
 def test_what_a_provider_attached_to_a_text_is_kept_without_the_text() -> None:
-    (step,) = steps_of([{"type": "reasoning", "text": "hm", "metadata": {"signature": "s"}}])
+    (step,) = split_steps([{"type": "reasoning", "text": "hm", "metadata": {"signature": "s"}}])
 
     assert step.reasoning == ["hm"]
     assert step.others == [{"type": "reasoning", "metadata": {"signature": "s"}}]
 
 
 def test_places_are_not_kept() -> None:
-    assert without_places({"id": "p", "sessionID": "s", "messageID": "m"}) == {"id": "p"}
+    assert drop_container_ids({"id": "p", "sessionID": "s", "messageID": "m"}) == {"id": "p"}

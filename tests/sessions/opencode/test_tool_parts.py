@@ -4,12 +4,17 @@ from typing import Any
 
 import pytest
 
-from assay.sessions.opencode.tool_parts import INTERRUPTED, ToolUse, child_session, read_tool
+from assay.sessions.opencode.tool_parts import (
+    INTERRUPTED_RESULT,
+    ToolUse,
+    find_child_session,
+    read_tool_part,
+)
 from opencode_archives import tool
 
 
 def read(part: dict[str, Any]) -> ToolUse:
-    return read_tool({"id": "prt_1", **part}, call_id="call_1", agent_message="msg_1")
+    return read_tool_part({"id": "prt_1", **part}, call_id="call_1", agent_message="msg_1")
 
 
 def details(part: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +72,7 @@ def test_an_exit_status_decides_though_the_call_completed(code: int, is_error: b
 def test_a_call_without_a_result_was_interrupted(status: str) -> None:
     use = read(tool("bash", status, input={"command": "sleep"}))
 
-    assert use.answer.text == INTERRUPTED
+    assert use.answer.text == INTERRUPTED_RESULT
     assert (use.answer.details or {})["status"] == status
     assert (use.answer.details or {})["is_error"]
 
@@ -107,9 +112,9 @@ def test_an_output_that_was_compacted_later_says_so() -> None:
     "metadata", [{"sessionId": "ses_2"}, {"summary": [1, {"sessionID": "ses_2"}]}]
 )
 def test_the_session_of_a_subagent_is_found(metadata: dict[str, Any]) -> None:
-    assert child_session(metadata) == "ses_2"
+    assert find_child_session(metadata) == "ses_2"
     assert details(tool("task", output="", metadata=metadata))["subagent"] == "ses_2"
 
 
 def test_most_calls_start_no_subagent() -> None:
-    assert child_session({"summary": "text"}) is None
+    assert find_child_session({"summary": "text"}) is None

@@ -7,7 +7,7 @@ import pytest
 
 from assay.errors import BadRow
 from assay.sessions.opencode.trees import GlobalTree, ProjectTrees
-from assay.sessions.session_meta import Head, Unreadable
+from assay.sessions.session_meta import SessionMeta, UnreadableSession
 from opencode_archives import RECORDED, agent, exported, recorded, session, text, user, write_tree
 
 
@@ -20,7 +20,7 @@ def test_every_recorded_session_of_the_global_tree_equals_its_export() -> None:
     tree = GlobalTree(RECORDED / "1.1.65" / "storage")
     exports = exported("1.1.65")
 
-    heads = [head for head in tree.heads() if isinstance(head, Head)]
+    heads = [head for head in tree.heads() if isinstance(head, SessionMeta)]
 
     assert {head.id for head in heads} == set(exports)
     for head in heads:
@@ -33,7 +33,7 @@ def test_every_recorded_session_of_the_global_tree_equals_its_export() -> None:
 def test_the_todo_list_is_read_beside_the_session() -> None:
     tree = GlobalTree(RECORDED / "1.1.65" / "storage")
 
-    lists = [tree.load(head.id).todo for head in tree.heads() if isinstance(head, Head)]
+    lists = [tree.load(head.id).todo for head in tree.heads() if isinstance(head, SessionMeta)]
 
     assert sum(bool(each) for each in lists) == 3
 
@@ -41,7 +41,7 @@ def test_the_todo_list_is_read_beside_the_session() -> None:
 def test_parts_apart_from_messages_are_joined_in_the_order_of_their_ids() -> None:
     tree = project_trees("0.5.29")
 
-    heads = [head for head in tree.heads() if isinstance(head, Head)]
+    heads = [head for head in tree.heads() if isinstance(head, SessionMeta)]
     parts = [part for head in heads for each in tree.load(head.id).messages for part in each.parts]
 
     assert len(heads) == 7
@@ -54,7 +54,7 @@ def test_the_oldest_layout_is_read_as_the_later_ones() -> None:
     tree = project_trees("0.1.174")
 
     (head,) = tree.heads()
-    assert isinstance(head, Head)
+    assert isinstance(head, SessionMeta)
     read = tree.load(head.id)
 
     assert [message.info["role"] for message in read.messages] == ["user", "assistant"] * 3
@@ -77,8 +77,10 @@ def test_a_broken_description_is_named_and_the_rest_is_read(tmp_path: Path) -> N
 
     found = list(GlobalTree(storage).heads())
 
-    assert [each.session_id for each in found if isinstance(each, Unreadable)] == [broken.stem]
-    assert sum(isinstance(each, Head) for each in found) == 8
+    assert [each.session_id for each in found if isinstance(each, UnreadableSession)] == [
+        broken.stem
+    ]
+    assert sum(isinstance(each, SessionMeta) for each in found) == 8
 
 
 @pytest.mark.parametrize("content", ["", "{", "null", "[1]"])

@@ -50,7 +50,7 @@ class GoldenDataset:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FileVersion:
     """What a server says about the file it sent."""
 
     etag: str | None = None

@@ -10,7 +10,7 @@ from .access_rules import FetchRules
 
 
 @dataclass(frozen=True)
-class Store:
+class ObjectStore:
     """A kind of object store: the package that speaks to it, and the extra that brings it."""
 
     protocol: str
@@ -19,25 +19,25 @@ class Store:
 
 
 STORES = {
-    "s3": Store("s3", "s3fs", "s3"),
-    "gs": Store("gs", "gcsfs", "gcs"),
-    "gcs": Store("gs", "gcsfs", "gcs"),
-    "az": Store("az", "adlfs", "azure"),
-    "abfs": Store("az", "adlfs", "azure"),
-    "hf": Store("hf", "huggingface_hub", "hf"),
+    "s3": ObjectStore("s3", "s3fs", "s3"),
+    "gs": ObjectStore("gs", "gcsfs", "gcs"),
+    "gcs": ObjectStore("gs", "gcsfs", "gcs"),
+    "az": ObjectStore("az", "adlfs", "azure"),
+    "abfs": ObjectStore("az", "adlfs", "azure"),
+    "hf": ObjectStore("hf", "huggingface_hub", "hf"),
 }
-_MEMORY = Store("memory", "fsspec", "s3")
+_MEMORY_STORE = ObjectStore("memory", "fsspec", "s3")
 SCHEMES = ("file", "http", "https", *STORES)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _BRACKETED = re.compile(r"(?<=//)\[[0-9A-Fa-f:.]*\]")
 """An IPv6 host, the one place where `::` is no chain."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_HINT = f"known are a path, {', '.join(f'{scheme}:' for scheme in SCHEMES)}"
+_SCHEME_HINT = f"known are a path, {', '.join(f'{scheme}:' for scheme in SCHEMES)}"
 
 
 @dataclass(frozen=True)
-class Address:
+class DatasetAddress:
     """An address of an allowed scheme."""
 
     scheme: str
@@ -49,47 +49,49 @@ class Address:
     shown: str
     """What messages and certificates say: no user, no password, no query."""
 
-    store: Store | None = None
+    store: ObjectStore | None = None
 
 
-def read_address(uri: str, rules: FetchRules) -> Address:
+def read_address(uri: str, rules: FetchRules) -> DatasetAddress:
     """The parts of a URI or a path. Raises `DatasetError` for what is not fetched from."""
     if not uri.strip() or not uri.isprintable():
-        raise DatasetError(f"{uri!r} is no address", where="golden dataset", hint=_HINT)
+        raise DatasetError(f"{uri!r} is no address", where="golden dataset", hint=_SCHEME_HINT)
     if "::" in _BRACKETED.sub("", uri):
-        first = without_secrets(uri.partition("::")[0])
-        raise DatasetError("is a chain of addresses", where=f"{first}::…", hint=_HINT)
+        first = redact_uri(uri.partition("::")[0])
+        raise DatasetError("is a chain of addresses", where=f"{first}::…", hint=_SCHEME_HINT)
     scheme = match[1].lower() if (match := _SCHEME.match(uri)) else None
     if scheme is None:
-        return Address("file", uri, uri)
+        return DatasetAddress("file", uri, uri)
     try:
         parts = urlsplit(uri)
     except ValueError as error:
         raise DatasetError(f"is no address: {error}", where=f"{scheme}:…") from None
     if scheme == "file":
-        return _file(uri, parts)
-    shown = without_secrets(uri)
+        return _parse_file_address(uri, parts)
+    shown = redact_uri(uri)
     if scheme in ("http", "https"):
         if not parts.hostname:
             raise DatasetError("names no host", where=shown)
-        return Address(scheme, uri, shown)
-    store = _MEMORY if scheme == "memory" and rules.allow_memory else STORES.get(scheme)
+        return DatasetAddress(scheme, uri, shown)
+    store = _MEMORY_STORE if scheme == "memory" and rules.allow_memory else STORES.get(scheme)
     if store is None:
-        raise DatasetError(f"nothing is fetched from {scheme!r}", where=shown, hint=_HINT)
-    return _stored(scheme, parts, shown, store)
+        raise DatasetError(f"nothing is fetched from {scheme!r}", where=shown, hint=_SCHEME_HINT)
+    return _parse_object_address(scheme, parts, shown, store)
 
 
-def _file(uri: str, parts: SplitResult) -> Address:
+def _parse_file_address(uri: str, parts: SplitResult) -> DatasetAddress:
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
         hint = "a file's address is file:///path, or simply its path"
-        raise DatasetError("is no address of a file", where=without_secrets(uri), hint=hint)
+        raise DatasetError("is no address of a file", where=redact_uri(uri), hint=hint)
     path = unquote(parts.path)
     if not path:
         raise DatasetError("names no file", where=uri)
-    return Address("file", path, uri)
+    return DatasetAddress("file", path, uri)
 
 
-def _stored(scheme: str, parts: SplitResult, shown: str, store: Store) -> Address:
+def _parse_object_address(
+    scheme: str, parts: SplitResult, shown: str, store: ObjectStore
+) -> DatasetAddress:
     # A host or a key inside the address would let a manifest choose where requests go.
     if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment:
         hint = f"written {scheme}://bucket/path, without user, host and query"
@@ -97,10 +99,10 @@ def _stored(scheme: str, parts: SplitResult, shown: str, store: Store) -> Addres
     if not parts.path.strip("/") or ".." in parts.path.split("/"):
         hint = f"written {scheme}://bucket/path"
         raise DatasetError("names no object", where=shown, hint=hint)
-    return Address(scheme, f"{store.protocol}://{parts.netloc}{parts.path}", shown, store)
+    return DatasetAddress(scheme, f"{store.protocol}://{parts.netloc}{parts.path}", shown, store)
 
 
-def without_secrets(uri: str) -> str:
+def redact_uri(uri: str) -> str:
     """`uri` without user, password, query and fragment, where keys travel."""
     try:
         parts = urlsplit(uri)

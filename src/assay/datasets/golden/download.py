@@ -10,12 +10,12 @@ from typing import BinaryIO, Self
 from assay.errors import DatasetError
 from assay.types import make_private_folder
 
-_TABLES = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".csv.gz")
-_KNOWN = (".json", ".parquet", *_TABLES)
-_START = 4096
+_TABLE_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".csv.gz")
+_DATASET_SUFFIXES = (".json", ".parquet", *_TABLE_SUFFIXES)
+_SNIFFED_BYTES = 4096
 
 
-class Landing:
+class Download:
     """A file that is being fetched."""
 
     def __init__(self, file: BinaryIO, *, shown: str, max_bytes: int) -> None:
@@ -29,15 +29,15 @@ class Landing:
     def expect(self, size: int | None) -> None:
         """Refuse a file that says itself that it is too large."""
         if size is not None and size > self._max_bytes:
-            raise self._too_large(f"has {size:,} bytes")
+            raise self._build_size_error(f"has {size:,} bytes")
 
     def write(self, data: bytes) -> None:
         """Take more bytes of the file, up to the bound."""
         self.size += len(data)
         if self.size > self._max_bytes:
-            raise self._too_large("goes on")
-        if len(self._start) < _START:
-            self._start += data[: _START - len(self._start)]
+            raise self._build_size_error("goes on")
+        if len(self._start) < _SNIFFED_BYTES:
+            self._start += data[: _SNIFFED_BYTES - len(self._start)]
         self._digest.update(data)
         self._file.write(data)
 
@@ -49,7 +49,7 @@ class Landing:
     def suffix(self) -> str:
         """What the file is, by the end of its name and by how it begins."""
         name = self._shown.rstrip("/").rpartition("/")[2].lower()
-        named = max((end for end in _KNOWN if name.endswith(end)), key=len, default="")
+        named = max((end for end in _DATASET_SUFFIXES if name.endswith(end)), key=len, default="")
         if named not in ("", ".json"):
             return named
         start = self._start.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -64,10 +64,10 @@ class Landing:
         raise DatasetError(
             "its format is known neither by its name nor by how it begins",
             where=self._shown,
-            hint=f"known are {', '.join(_KNOWN)}",
+            hint=f"known are {', '.join(_DATASET_SUFFIXES)}",
         )
 
-    def _too_large(self, how: str) -> DatasetError:
+    def _build_size_error(self, how: str) -> DatasetError:
         return DatasetError(
             f"{how}, and at most {self._max_bytes:,} are fetched",
             where=self._shown,
@@ -84,7 +84,7 @@ class PartFile:
             make_private_folder(folder)
             handle, self._name = tempfile.mkstemp(dir=folder, prefix=".fetching-")
         except OSError as error:
-            raise _not_kept(folder, error) from error
+            raise _build_cache_error(folder, error) from error
         self.file: BinaryIO = os.fdopen(handle, "wb")
 
     def keep(self, name: str) -> Path:
@@ -94,7 +94,7 @@ class PartFile:
             self.file.close()
             os.replace(self._name, path)
         except OSError as error:
-            raise _not_kept(self._folder, error) from error
+            raise _build_cache_error(self._folder, error) from error
         return path
 
     def __enter__(self) -> Self:
@@ -107,7 +107,7 @@ class PartFile:
             os.unlink(self._name)
 
 
-def find_kept(folder: Path, sha256: str) -> Path | None:
+def find_cached(folder: Path, sha256: str) -> Path | None:
     """The file of this digest, when it is in the cache and still what its name says."""
     for path in sorted(folder.glob(f"{sha256}.*")):
         with path.open("rb") as file:
@@ -116,7 +116,7 @@ def find_kept(folder: Path, sha256: str) -> Path | None:
     return None
 
 
-def _not_kept(folder: Path, error: OSError) -> DatasetError:
+def _build_cache_error(folder: Path, error: OSError) -> DatasetError:
     return DatasetError(
         f"a dataset cannot be kept here: {error.strerror}",
         where=str(folder),

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from assay.errors import ConfigError, DatasetError
 
-from .access_rules import Fetched, FetchRules, GoldenDataset
-from .addresses import Address, read_address
-from .download import Landing, PartFile, find_kept
+from .access_rules import FetchRules, FileVersion, GoldenDataset
+from .addresses import DatasetAddress, read_address
+from .download import Download, PartFile, find_cached
 from .local_file import copy_file, find_file
-from .object_store import copy_object, need_store
+from .object_store import copy_object, require_store
 from .web import copy_page
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 
-Copy = Callable[[Landing], Fetched]
+CopyFunction = Callable[[Download], FileVersion]
 """Copies a dataset from where it is."""
 
 
@@ -35,30 +35,30 @@ def fetch_golden(
     when the dataset may be there but could not be asked for.
     """
     rules = rules or FetchRules()
-    if sha256 is not None and not _DIGEST.fullmatch(sha256):
+    if sha256 is not None and not _SHA256_PATTERN.fullmatch(sha256):
         raise ConfigError(f"sha256={sha256!r} is no digest", where="fetch_golden()")
     address = read_address(uri, rules)
-    copy = _copy(address, root, rules)
-    if sha256 is not None and address.scheme != "file" and (kept := find_kept(cache, sha256)):
+    copy = _choose_copy(address, root, rules)
+    if sha256 is not None and address.scheme != "file" and (kept := find_cached(cache, sha256)):
         return GoldenDataset(kept, address.shown, sha256, kept.stat().st_size)
-    return _fetched(address, copy, cache=cache, sha256=sha256, max_bytes=rules.max_bytes)
+    return _download_dataset(address, copy, cache=cache, sha256=sha256, max_bytes=rules.max_bytes)
 
 
-def _copy(address: Address, root: Path | None, rules: FetchRules) -> Copy:
+def _choose_copy(address: DatasetAddress, root: Path | None, rules: FetchRules) -> CopyFunction:
     if address.scheme == "file":
         path = find_file(address, root, rules)
         return partial(copy_file, path, shown=address.shown)
     if address.store is None:
         return lambda landing: copy_page(address, landing, rules)
-    need_store(address)
+    require_store(address)
     return lambda landing: copy_object(address, landing, rules)
 
 
-def _fetched(
-    address: Address, copy: Copy, *, cache: Path, sha256: str | None, max_bytes: int
+def _download_dataset(
+    address: DatasetAddress, copy: CopyFunction, *, cache: Path, sha256: str | None, max_bytes: int
 ) -> GoldenDataset:
     with PartFile(cache) as part:
-        landing = Landing(part.file, shown=address.shown, max_bytes=max_bytes)
+        landing = Download(part.file, shown=address.shown, max_bytes=max_bytes)
         about = copy(landing)
         if sha256 not in (None, landing.sha256):
             raise DatasetError(

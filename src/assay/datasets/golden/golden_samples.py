@@ -15,13 +15,13 @@ def read_golden(dataset: GoldenDataset) -> tuple[Sample, ...]:
     try:
         samples = tuple(load_samples(dataset.path))
     except DatasetError as error:
-        raise _renamed(error, dataset) from error
+        raise _rewrite_error(error, dataset) from error
     if not samples:
         raise DatasetError("holds no samples", where=dataset.uri)
     return samples
 
 
-def _renamed(error: DatasetError, dataset: GoldenDataset) -> DatasetError:
+def _rewrite_error(error: DatasetError, dataset: GoldenDataset) -> DatasetError:
     """The error about the dataset's own address, not the file in the cache, which nobody knows."""
     path = str(dataset.path)
     where = (error.where or path).replace(path, dataset.uri)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from assay.errors import DatasetError
 
-from .access_rules import Fetched, FetchRules
-from .addresses import Address
-from .download import Landing
+from .access_rules import FetchRules, FileVersion
+from .addresses import DatasetAddress
+from .download import Download
 
-_PIECE = 1024 * 1024
+_COPY_CHUNK_BYTES = 1024 * 1024
 
 
-def find_file(address: Address, root: Path | None, rules: FetchRules) -> Path:
+def find_file(address: DatasetAddress, root: Path | None, rules: FetchRules) -> Path:
     """The file that a path leads to, links followed. Raises `DatasetError` outside `root`."""
     given = Path(address.text)
     if root is None and not given.is_absolute():
@@ -33,7 +33,7 @@ def find_file(address: Address, root: Path | None, rules: FetchRules) -> Path:
     return found
 
 
-def copy_file(path: Path, landing: Landing, shown: str) -> Fetched:
+def copy_file(path: Path, landing: Download, shown: str) -> FileVersion:
     """Copy a regular file. Raises `DatasetError` where there is none."""
     try:
         kind = path.stat().st_mode
@@ -41,10 +41,10 @@ def copy_file(path: Path, landing: Landing, shown: str) -> Fetched:
             what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
             raise DatasetError(f"is {what}", where=shown, hint="name a file")
         with path.open("rb") as file:
-            while piece := file.read(_PIECE):
+            while piece := file.read(_COPY_CHUNK_BYTES):
                 landing.write(piece)
     except FileNotFoundError:
         raise DatasetError("there is no such file", where=shown, hint="check the path") from None
     except OSError as error:
         raise DatasetError(f"cannot be read: {error.strerror}", where=shown) from error
-    return Fetched()
+    return FileVersion()

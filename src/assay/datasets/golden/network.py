@@ -12,7 +12,7 @@ from typing import Any, Literal
 Reach = Literal["public", "private", "never"]
 IpAddress = IPv4Address | IPv6Address
 
-_NEVER = (
+_FORBIDDEN_NETWORKS = (
     IPv4Network("0.0.0.0/8"),
     IPv4Network("169.254.0.0/16"),
     IPv4Network("168.63.129.16/32"),
@@ -38,24 +38,24 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 _STRICTNESS: tuple[Reach, ...] = ("public", "private", "never")
 
 
-def reach_of(address: str) -> Reach:
+def classify_address(address: str) -> Reach:
     """Whether an address is anyone's, only reachable from here, or not to be asked at all.
 
     An IPv6 address that carries an IPv4 address is judged by the address that it leads to.
     """
     ip: IpAddress = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv4Address) or ip.is_unspecified or ip.is_loopback:
-        return _plain_reach(ip)
-    carried = [_plain_reach(each) for each in _carried(ip)]
+        return _classify_ip(ip)
+    carried = [_classify_ip(each) for each in _list_embedded_ipv4(ip)]
     if ip in _LOCAL_NAT64:
         carried.append("private")  # it leads wherever this network's translator says
     if not carried or _is_isatap(ip):
-        carried.append(_plain_reach(ip))
+        carried.append(_classify_ip(ip))
     return max(carried, key=_STRICTNESS.index)
 
 
-def _plain_reach(ip: IpAddress) -> Reach:
-    if any(ip in network for network in _NEVER if network.version == ip.version):
+def _classify_ip(ip: IpAddress) -> Reach:
+    if any(ip in network for network in _FORBIDDEN_NETWORKS if network.version == ip.version):
         return "never"
     if ip.is_unspecified or ip.is_multicast:
         return "never"
@@ -65,7 +65,7 @@ def _plain_reach(ip: IpAddress) -> Reach:
     return "public"
 
 
-def _carried(ip: IPv6Address) -> Iterator[IPv4Address]:
+def _list_embedded_ipv4(ip: IPv6Address) -> Iterator[IPv4Address]:
     """Every IPv4 address that an IPv6 address may lead to."""
     bits = int(ip)
     if any(ip in network for network in _LAST_32_BITS) or _is_isatap(ip):
@@ -75,14 +75,14 @@ def _carried(ip: IPv6Address) -> Iterator[IPv4Address]:
     if ip.teredo is not None:
         yield from ip.teredo
     if ip in _LOCAL_NAT64:
-        yield from _translated(bits)
+        yield from _decode_nat64(bits)
 
 
 def _is_isatap(ip: IPv6Address) -> bool:
     return int(ip) >> 32 & _IPV4_BITS in _ISATAP
 
 
-def _translated(bits: int) -> Iterator[IPv4Address]:
+def _decode_nat64(bits: int) -> Iterator[IPv4Address]:
     """What NAT64 may read out of an address, by the length of its prefix (RFC 6052)."""
     # Bits 64 to 71 carry nothing.
     joined = (bits >> 64) << 56 | bits & (1 << 56) - 1
@@ -91,7 +91,7 @@ def _translated(bits: int) -> Iterator[IPv4Address]:
     yield from (IPv4Address(each) for each in (*found, bits & _IPV4_BITS) if each >> 24)
 
 
-class Guard:
+class SocketGuard:
     """Makes the sockets of one fetch, and refuses to make those it must not."""
 
     def __init__(
@@ -105,21 +105,21 @@ class Guard:
 
         self.hint: str | None = None
 
-    def socket_for(self, found: Any) -> socket.socket:
+    def create_socket(self, found: Any) -> socket.socket:
         """A socket for one looked-up address; `PermissionError` for one that is not allowed."""
         family, kind, protocol, _, address = found
-        reach = reach_of(str(address[0]))
+        reach = classify_address(str(address[0]))
         if reach == "public":
             self._was_public = True
         elif reach == "never":
-            raise self._refusal(f"{address[0]} is an address of this machine or its cloud")
+            raise self._build_refusal(f"{address[0]} is an address of this machine or its cloud")
         elif not self._allow_private:
             self.hint = "--allow-private allows addresses of this machine and its private network"
-            raise self._refusal(f"{address[0]} is a private address")
+            raise self._build_refusal(f"{address[0]} is a private address")
         elif self._was_public:
-            raise self._refusal(f"a public address leads on to {address[0]}, a private one")
+            raise self._build_refusal(f"a public address leads on to {address[0]}, a private one")
         return self._new_socket(family, kind, protocol)
 
-    def _refusal(self, why: str) -> PermissionError:
+    def _build_refusal(self, why: str) -> PermissionError:
         self.refused = why
         return PermissionError(why)

@@ -9,22 +9,22 @@ from typing import Any
 
 from assay.errors import DatasetError, DatasetOutOfReach, MissingExtra
 
-from .access_rules import Fetched, FetchRules
-from .addresses import Address, Store
-from .download import Landing
+from .access_rules import FetchRules, FileVersion
+from .addresses import DatasetAddress, ObjectStore
+from .download import Download
 
-_PIECE = 1024 * 1024
-_BLOCK = 8 * 1024 * 1024
-_ETAGS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id")
-_VERSIONS = ("VersionId", "generation", "version_id", "last_commit")
-_REFUSED = (
+_OBJECT_CHUNK_BYTES = 1024 * 1024
+_OBJECT_BLOCK_BYTES = 8 * 1024 * 1024
+_ETAG_FIELDS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id")
+_VERSION_FIELDS = ("VersionId", "generation", "version_id", "last_commit")
+_ACCESS_ERRORS = (
     *("Forbidden", "NoCredentials", "DefaultCredentials", "CredentialsNotLoaded"),
     *("Unauthorized", "GatedRepo"),
 )
-_ABSENT = ("EntryNotFound", "RepositoryNotFound", "RevisionNotFound", "NoSuchBucket")
+_NOT_FOUND_ERRORS = ("EntryNotFound", "RepositoryNotFound", "RevisionNotFound", "NoSuchBucket")
 
 
-def need_store(address: Address) -> Store:
+def require_store(address: DatasetAddress) -> ObjectStore:
     """The store of an address, when the package that speaks to it is there."""
     store = address.store
     if store is None:
@@ -36,29 +36,33 @@ def need_store(address: Address) -> Store:
     return store
 
 
-def copy_object(address: Address, landing: Landing, rules: FetchRules) -> Fetched:
+def copy_object(address: DatasetAddress, landing: Download, rules: FetchRules) -> FileVersion:
     """Copy an object. Raises `DatasetError`, or `DatasetOutOfReach` when it may yet be there."""
-    options = _options(need_store(address), rules)
+    options = _build_store_options(require_store(address), rules)
     try:
-        return _copied_as_anyone(address, landing, options)
+        return _copy_with_anonymous_fallback(address, landing, options)
     except DatasetError:
         raise
     # Each store's library raises its own kinds, and what its HTTP client raises.
     except Exception as error:
-        raise _told(error, address) from error
+        raise _explain_store_error(error, address) from error
 
 
-def _copied_as_anyone(address: Address, landing: Landing, options: dict[str, Any]) -> Fetched:
+def _copy_with_anonymous_fallback(
+    address: DatasetAddress, landing: Download, options: dict[str, Any]
+) -> FileVersion:
     """Copy with the credentials that are there, and where there are none, as the public may."""
     try:
-        return _copied(address, landing, options)
+        return _copy_with_options(address, landing, options)
     except Exception as error:
         if type(error).__name__ != "NoCredentialsError" or landing.size:
             raise
-    return _copied(address, landing, {**options, "anon": True})
+    return _copy_with_options(address, landing, {**options, "anon": True})
 
 
-def _copied(address: Address, landing: Landing, options: dict[str, Any]) -> Fetched:
+def _copy_with_options(
+    address: DatasetAddress, landing: Download, options: dict[str, Any]
+) -> FileVersion:
     from fsspec.core import url_to_fs
 
     files, path = url_to_fs(address.text, skip_instance_cache=True, **options)
@@ -66,13 +70,16 @@ def _copied(address: Address, landing: Landing, options: dict[str, Any]) -> Fetc
     if about.get("type") == "directory":
         raise DatasetError("is a folder", where=address.shown, hint="name a file in it")
     landing.expect(about.get("size"))
-    with files.open(path, "rb", block_size=_BLOCK) as file:
-        while piece := file.read(_PIECE):
+    with files.open(path, "rb", block_size=_OBJECT_BLOCK_BYTES) as file:
+        while piece := file.read(_OBJECT_CHUNK_BYTES):
             landing.write(piece)
-    return Fetched(etag=_first(about, _ETAGS), version=_first(about, _VERSIONS))
+    return FileVersion(
+        etag=_read_first_field(about, _ETAG_FIELDS),
+        version=_read_first_field(about, _VERSION_FIELDS),
+    )
 
 
-def _options(store: Store, rules: FetchRules) -> dict[str, Any]:
+def _build_store_options(store: ObjectStore, rules: FetchRules) -> dict[str, Any]:
     if store.protocol != "s3":
         return {}
     patience = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
@@ -82,21 +89,21 @@ def _options(store: Store, rules: FetchRules) -> dict[str, Any]:
     return options
 
 
-def _first(about: dict[str, Any], names: tuple[str, ...]) -> str | None:
+def _read_first_field(about: dict[str, Any], names: tuple[str, ...]) -> str | None:
     found = next((about[name] for name in names if about.get(name)), None)
     # S3 calls the only version of an object "null".
     return None if found in (None, "null") else str(found).strip('"')[:200]
 
 
-def _told(error: Exception, address: Address) -> DatasetError:
+def _explain_store_error(error: Exception, address: DatasetAddress) -> DatasetError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, FileNotFoundError) or _any(kinds, _ABSENT):
+    if isinstance(error, FileNotFoundError) or _matches_any(kinds, _NOT_FOUND_ERRORS):
         return DatasetError(
             "there is no such object, or no such bucket",
             where=address.shown,
             hint="check the address, and that your credentials are those of the right account",
         )
-    if isinstance(error, PermissionError) or _any(kinds, _REFUSED):
+    if isinstance(error, PermissionError) or _matches_any(kinds, _ACCESS_ERRORS):
         return DatasetError(
             "access is refused",
             where=address.shown,
@@ -112,5 +119,5 @@ def _told(error: Exception, address: Address) -> DatasetError:
     )
 
 
-def _any(kinds: set[str], parts: tuple[str, ...]) -> bool:
+def _matches_any(kinds: set[str], parts: tuple[str, ...]) -> bool:
     return any(part in kind for part in parts for kind in kinds)

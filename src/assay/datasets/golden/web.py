@@ -7,27 +7,27 @@ from urllib.parse import urljoin, urlsplit
 
 from assay.errors import DatasetError, DatasetOutOfReach
 
-from .access_rules import Fetched, FetchRules
-from .addresses import Address, without_secrets
-from .download import Landing
-from .network import Guard
+from .access_rules import FetchRules, FileVersion
+from .addresses import DatasetAddress, redact_uri
+from .download import Download
+from .network import SocketGuard
 
 if TYPE_CHECKING:
     import aiohttp
 
-_MOST_REDIRECTS = 5
-_PIECE = 256 * 1024
-_REDIRECTS = (301, 302, 303, 307, 308)
-_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "assay"}
+_MAX_REDIRECTS = 5
+_HTTP_CHUNK_BYTES = 256 * 1024
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+_FETCH_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "assay"}
 
 
-def copy_page(address: Address, landing: Landing, rules: FetchRules) -> Fetched:
+def copy_page(address: DatasetAddress, landing: Download, rules: FetchRules) -> FileVersion:
     """Copy what an http address answers with. Raises `DatasetError`, or `DatasetOutOfReach`."""
-    guard = Guard(allow_private=rules.allow_private)
-    return _finished(Download(address, landing, rules, guard))
+    guard = SocketGuard(allow_private=rules.allow_private)
+    return _run_fetch(HttpFetch(address, landing, rules, guard))
 
 
-def _finished(download: "Download") -> Fetched:
+def _run_fetch(download: "HttpFetch") -> FileVersion:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -37,15 +37,15 @@ def _finished(download: "Download") -> Fetched:
         return thread.submit(asyncio.run, download.run()).result()
 
 
-class Download:
+class HttpFetch:
     """One file over http, redirects followed by hand."""
 
     def __init__(
         self,
-        address: Address,
-        landing: Landing,
+        address: DatasetAddress,
+        landing: Download,
         rules: FetchRules,
-        guard: Guard,
+        guard: SocketGuard,
         *,
         resolver: Any = None,
     ) -> None:
@@ -55,25 +55,25 @@ class Download:
         self._guard = guard
         self._resolver = resolver
 
-    async def run(self) -> Fetched:
+    async def run(self) -> FileVersion:
         """Fetch it, and say in our words why that fails."""
         import aiohttp
 
         try:
-            return await self._fetched()
+            return await self._fetch()
         except DatasetError:
             raise
         except aiohttp.InvalidURL:
             raise DatasetError("is no address", where=self._address.shown) from None
         # Of many kinds: name lookup, TLS, a broken body, a time limit.
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._told(error) from error
+            raise self._explain_error(error) from error
 
-    async def _fetched(self) -> Fetched:
+    async def _fetch(self) -> FileVersion:
         import aiohttp
 
         connector = aiohttp.TCPConnector(
-            socket_factory=self._guard.socket_for,
+            socket_factory=self._guard.create_socket,
             resolver=self._resolver,
             use_dns_cache=False,
             force_close=True,
@@ -84,57 +84,61 @@ class Download:
             timeout=aiohttp.ClientTimeout(self._rules.timeout_s, sock_connect=30, sock_read=60),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            headers=_HEADERS,
+            headers=_FETCH_HEADERS,
         ) as session:
             url = self._address.text
-            for _ in range(_MOST_REDIRECTS + 1):
+            for _ in range(_MAX_REDIRECTS + 1):
                 async with session.get(url, allow_redirects=False) as response:
-                    if response.status not in _REDIRECTS:
-                        return await self._received(response)
-                    url = self._next(url, response)
-        raise self._wrong(f"leads on more than {_MOST_REDIRECTS} times")
+                    if response.status not in _REDIRECT_STATUSES:
+                        return await self._save_response(response)
+                    url = self._resolve_redirect(url, response)
+        raise self._build_error(f"leads on more than {_MAX_REDIRECTS} times")
 
-    def _next(self, url: str, response: "aiohttp.ClientResponse") -> str:
+    def _resolve_redirect(self, url: str, response: "aiohttp.ClientResponse") -> str:
         """Where a redirect leads. The address itself is judged when it is connected to."""
         location = response.headers.get("Location", "")
         onward = urljoin(url, location)
         schemes = urlsplit(url).scheme.lower(), urlsplit(onward).scheme.lower()
         if not location or schemes[1] not in ("http", "https"):
-            raise self._wrong(f"leads on to {without_secrets(onward)!r}, which is not http")
+            raise self._build_error(f"leads on to {redact_uri(onward)!r}, which is not http")
         if schemes == ("https", "http"):
-            raise self._wrong("leads on from https to http")
+            raise self._build_error("leads on from https to http")
         return onward
 
-    async def _received(self, response: "aiohttp.ClientResponse") -> Fetched:
-        self._check(response)
+    async def _save_response(self, response: "aiohttp.ClientResponse") -> FileVersion:
+        self._check_response(response)
         self._landing.expect(response.content_length)
-        async for piece in response.content.iter_chunked(_PIECE):
+        async for piece in response.content.iter_chunked(_HTTP_CHUNK_BYTES):
             self._landing.write(piece)
         headers = response.headers
-        return Fetched(_header(headers, "ETag"), _header(headers, "x-amz-version-id"))
+        return FileVersion(_read_header(headers, "ETag"), _read_header(headers, "x-amz-version-id"))
 
-    def _check(self, response: "aiohttp.ClientResponse") -> None:
+    def _check_response(self, response: "aiohttp.ClientResponse") -> None:
         status = response.status
         if status in (404, 410):
-            raise self._wrong(f"there is nothing at this address ({status})", "check the address")
+            raise self._build_error(
+                f"there is nothing at this address ({status})", "check the address"
+            )
         if status in (401, 403):
-            raise self._wrong(f"access is refused ({status})")
+            raise self._build_error(f"access is refused ({status})")
         if status == 429 or status >= 500:
             said = f"the server answers {status}"
             raise DatasetOutOfReach(said, where=self._address.shown, hint="try again later")
         if status != 200:
-            raise self._wrong(f"the server answers {status}, not 200")
+            raise self._build_error(f"the server answers {status}, not 200")
         encoding = response.headers.get("Content-Encoding", "identity").lower()
         if encoding not in ("", "identity"):
-            raise self._wrong(f"comes compressed as {encoding!r:.40}, which was not asked for")
+            raise self._build_error(
+                f"comes compressed as {encoding!r:.40}, which was not asked for"
+            )
 
-    def _wrong(self, message: str, hint: str | None = None) -> DatasetError:
+    def _build_error(self, message: str, hint: str | None = None) -> DatasetError:
         return DatasetError(message, where=self._address.shown, hint=hint)
 
-    def _told(self, error: Exception) -> DatasetError:
+    def _explain_error(self, error: Exception) -> DatasetError:
         if self._guard.refused is not None:
             said = f"is not connected to: {self._guard.refused}"
-            return self._wrong(said, self._guard.hint)
+            return self._build_error(said, self._guard.hint)
         if isinstance(error, TimeoutError):
             said = f"did not arrive within {self._rules.timeout_s:g} s"
         else:
@@ -145,6 +149,6 @@ class Download:
         return DatasetOutOfReach(said, where=self._address.shown)
 
 
-def _header(headers: Any, name: str) -> str | None:
+def _read_header(headers: Any, name: str) -> str | None:
     value = headers.get(name)
     return str(value).strip('"')[:200] if value else None

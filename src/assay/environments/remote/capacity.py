@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class WaitingRoom:
+class CapacityQueue:
     """Shared by all episodes at one server: the one that waits longest is called first."""
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:

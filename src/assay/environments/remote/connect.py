@@ -7,10 +7,10 @@ from typing import Any, Self, get_args
 from assay.errors import ConfigError
 
 from ..environment import Environment
-from .detection import kind_of_server
-from .http_client import Kind, Link, checked_url, redactor_of
+from .detection import detect_server_kind
+from .http_client import EnvironmentClient, ServerKind, build_redactor, normalize_server_url
 from .mcp import McpEnvironment
-from .native import OwnEnvironment
+from .native import NativeEnvironment
 from .openenv import OpenEnvEnvironment
 
 
@@ -26,15 +26,15 @@ class RemoteEnvironments:
         self,
         url: str,
         *,
-        kind: Kind | None = None,
+        kind: ServerKind | None = None,
         token: str | None = None,
         timeout_s: float = 30.0,
         queue_s: float = 3600.0,
     ) -> None:
-        if kind is not None and kind not in get_args(Kind):
+        if kind is not None and kind not in get_args(ServerKind):
             raise ConfigError(
                 f"{kind!r} is no kind of environment server",
-                hint=f"the kinds are {', '.join(map(repr, get_args(Kind)))}",
+                hint=f"the kinds are {', '.join(map(repr, get_args(ServerKind)))}",
             )
         for name, seconds in (("timeout_s", timeout_s), ("queue_s", queue_s)):
             if not seconds > 0:
@@ -44,17 +44,17 @@ class RemoteEnvironments:
                 "`token` is empty or holds characters that no HTTP header takes",
                 hint="check for a line end at its end",
             )
-        self._url = checked_url(url)
+        self._url = normalize_server_url(url)
         self._token = token
         # Held, so that no failure of any part shows the token while this is in use.
-        self._redactor = redactor_of(self._url, token)
+        self._redactor = build_redactor(self._url, token)
         self._timeout_s = timeout_s
         self._queue_s = queue_s
         self._kind = kind
-        self._link: Link | None = None
+        self._link: EnvironmentClient | None = None
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ServerKind | None:
         """The protocol; None until it is given or found out."""
         return self._kind
 
@@ -68,10 +68,10 @@ class RemoteEnvironments:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
         )
-        self._link = Link(self._url, http, self._token, self._timeout_s, self._queue_s)
+        self._link = EnvironmentClient(self._url, http, self._token, self._timeout_s, self._queue_s)
         try:
             if self._kind is None:
-                self._kind = await kind_of_server(self._link)
+                self._kind = await detect_server_kind(self._link)
         except BaseException:
             await http.close()
             raise
@@ -96,7 +96,7 @@ class RemoteEnvironments:
             )
         match self._kind:
             case "own":
-                return OwnEnvironment(self._link, task)
+                return NativeEnvironment(self._link, task)
             case "mcp":
                 return McpEnvironment(self._link, task)
             case _:

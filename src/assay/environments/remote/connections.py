@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 KEEP_ALIVE_S = 75.0
 """Longer than clients keep a connection, so that they are the ones who close it."""
 
-_BODY_S = 60.0
-_MOST_BETWEEN_SWEEPS_S = 0.5
+_BODY_TIMEOUT_S = 60.0
+_MAX_SWEEP_INTERVAL_S = 0.5
 
 
 class Connections:
@@ -61,7 +61,7 @@ class Connections:
         return note
 
     @asynccontextmanager
-    async def watching(self, server: "web.Server") -> AsyncIterator[None]:
+    async def close_idle(self, server: "web.Server") -> AsyncIterator[None]:
         """Close idle connections while the block runs."""
         task = asyncio.create_task(self._watch(server))
         try:
@@ -73,7 +73,7 @@ class Connections:
 
     async def _watch(self, server: "web.Server") -> None:
         while True:
-            await asyncio.sleep(min(self._header_s / 2, _MOST_BETWEEN_SWEEPS_S))
+            await asyncio.sleep(min(self._header_s / 2, _MAX_SWEEP_INTERVAL_S))
             self.sweep(server.connections, time.monotonic())
 
     def sweep(self, connections: "list[Any]", now: float) -> None:
@@ -85,7 +85,7 @@ class Connections:
         # The first to be closed come last.
         idle.sort(key=lambda each: self._rank(id(each)))
         for place, each in enumerate(idle):
-            late = now - self._idle_since[id(each)] >= self._limit_s(id(each))
+            late = now - self._idle_since[id(each)] >= self._find_limit_s(id(each))
             if place >= self._most_idle or late:
                 each.force_close()
 
@@ -94,7 +94,7 @@ class Connections:
             return 1, -since
         return 0 if connection in self._served else 2, -self._idle_since[connection]
 
-    def _limit_s(self, connection: int) -> float:
+    def _find_limit_s(self, connection: int) -> float:
         if connection in self._awaiting_body:
             return math.inf  # `read_body` has a limit of its own, and answers
         return KEEP_ALIVE_S if connection in self._served else self._header_s
@@ -112,7 +112,7 @@ async def read_body(request: "web.Request") -> bytes:
     from aiohttp import web
 
     try:
-        async with asyncio.timeout(_BODY_S):
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
             return await request.read()
     except TimeoutError:
         raise web.HTTPRequestTimeout from None

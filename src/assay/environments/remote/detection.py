@@ -5,16 +5,16 @@ from urllib.parse import urlsplit
 
 from assay.errors import ConfigError, EnvironmentFault
 
-from .http_client import TOKEN_HINT, Kind, Link, Unanswered
-from .json_rpc import Denied, JsonRpc, RpcError
-from .mcp_session import MODERN_VERSION, endpoints
-from .openenv import beside_socket
-from .retry_when_busy import Busy
+from .http_client import TOKEN_HINT, ConnectionFailed, EnvironmentClient, ServerKind
+from .json_rpc import JsonRpc, RpcError, TokenRejected
+from .mcp_session import MODERN_VERSION, list_mcp_urls
+from .openenv import build_http_url
+from .retry_when_busy import ServerBusy
 
-_OWN = "assay-env"
+_NATIVE_PREFIX = "assay-env"
 
 
-async def kind_of_server(link: Link) -> Kind:
+async def detect_server_kind(link: EnvironmentClient) -> ServerKind:
     """The protocol of the server: by its address where that says it, else by what it answers.
 
     Raises `EnvironmentFault` if nothing answers, and `ConfigError` with everything that was tried
@@ -26,9 +26,9 @@ async def kind_of_server(link: Link) -> Kind:
     tried: list[str] = []
     # A server of any kind may offer /mcp besides: whoever names it means it.
     if parts.path.endswith("/mcp"):
-        if await _speaks_json_rpc(link, link.url, tried):
+        if await _supports_json_rpc(link, link.url, tried):
             return "mcp"
-    elif (found := await _by_routes(link, tried)) is not None:
+    elif (found := await _detect_by_routes(link, tried)) is not None:
         return found
     raise ConfigError(
         f"the server speaks none of the known protocols ({'; '.join(tried)})",
@@ -37,20 +37,20 @@ async def kind_of_server(link: Link) -> Kind:
     )
 
 
-async def _by_routes(link: Link, tried: list[str]) -> Kind | None:
-    health = await _fetched(link, beside_socket(link.url, "health"), tried)
-    if isinstance(health, dict) and str(health.get("protocol", "")).startswith(_OWN):
+async def _detect_by_routes(link: EnvironmentClient, tried: list[str]) -> ServerKind | None:
+    health = await _fetch_json(link, build_http_url(link.url, "health"), tried)
+    if isinstance(health, dict) and str(health.get("protocol", "")).startswith(_NATIVE_PREFIX):
         return "own"
-    schema = await _fetched(link, beside_socket(link.url, "schema"), tried)
+    schema = await _fetch_json(link, build_http_url(link.url, "schema"), tried)
     if health is not None and isinstance(schema, dict) and isinstance(schema.get("action"), dict):
         return "openenv"
-    for url in endpoints(link):
-        if await _speaks_json_rpc(link, url, tried):
+    for url in list_mcp_urls(link):
+        if await _supports_json_rpc(link, url, tried):
             return "mcp"
     return None
 
 
-async def _fetched(link: Link, url: str, tried: list[str]) -> Any:
+async def _fetch_json(link: EnvironmentClient, url: str, tried: list[str]) -> Any:
     """The JSON at an address; None if there is none."""
     name = f"GET {urlsplit(url).path}"
     try:
@@ -60,29 +60,29 @@ async def _fetched(link: Link, url: str, tried: list[str]) -> Any:
             tried.append(f"{name}: JSON of another kind")
             return value
         if answer.status in (401, 403):
-            raise Denied(f"{name}: HTTP {answer.status}", where=link.where, hint=TOKEN_HINT)
+            raise TokenRejected(f"{name}: HTTP {answer.status}", where=link.where, hint=TOKEN_HINT)
         tried.append(f"{name}: HTTP {answer.status}")
-    except (Denied, Unanswered):
+    except (TokenRejected, ConnectionFailed):
         raise
     except EnvironmentFault as fault:
         tried.append(f"{name}: {fault.message}")
     return None
 
 
-async def _speaks_json_rpc(link: Link, url: str, tried: list[str]) -> bool:
+async def _supports_json_rpc(link: EnvironmentClient, url: str, tried: list[str]) -> bool:
     """Whether it answers JSON-RPC, be it with an error, as servers of the older era do."""
     headers = {"MCP-Protocol-Version": MODERN_VERSION, "Mcp-Method": "server/discover"}
     name = f"POST {urlsplit(url).path or '/'}"
     try:
         await JsonRpc(link, url).call("server/discover", {"_meta": {}}, headers)
-    except Busy:
+    except ServerBusy:
         return True
     except RpcError as refusal:
         if refusal.code is not None:
             return True
         tried.append(f"{name}: {refusal.message}")
         return False
-    except (Denied, Unanswered):
+    except (TokenRejected, ConnectionFailed):
         raise
     except EnvironmentFault as fault:
         tried.append(f"{name}: {fault.message}")

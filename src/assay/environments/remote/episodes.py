@@ -15,7 +15,7 @@ from assay.types import Message, describe_error
 
 from ..environment import Environment, Step
 
-_CLOSE_S = 10.0
+_ENVIRONMENT_CLOSE_S = 10.0
 _RETRY_AFTER_S = 1.0
 
 MakeEnvironment = Callable[[Mapping[str, Any]], Environment]
@@ -117,13 +117,13 @@ class Session:
         """The environment's own answer. Raises `EnvironmentFault` for whatever breaks in it."""
         self._running = asyncio.ensure_future(self.environment.step(action))
         try:
-            return _checked(await self._running)
+            return _check_finite_step(await self._running)
         except asyncio.CancelledError:
             if not self.closed:
                 raise
-            raise _gone(self.id, "was closed during this step") from None
+            raise _build_session_error(self.id, "was closed during this step") from None
         except Exception as error:
-            self.fault = _fault(error, f"step {len(self.steps)}")
+            self.fault = _to_environment_fault(error, f"step {len(self.steps)}")
             raise self.fault from error
         finally:
             self._running = None
@@ -133,11 +133,11 @@ class Session:
         self.closed = True
         if self._running is not None:
             self._running.cancel()
-        async with asyncio.timeout(_CLOSE_S):
+        async with asyncio.timeout(_ENVIRONMENT_CLOSE_S):
             await self.environment.close()
 
 
-class Sessions:
+class SessionPool:
     """Sessions up to a capacity. Idle ones are closed; a step that was done is not done again.
 
     Inside `async with` a background task closes idle sessions; leaving it closes all of them. A
@@ -173,7 +173,7 @@ class Sessions:
         return len(self._sessions) + self._opening
 
     async def __aenter__(self) -> Self:
-        self._sweeper = asyncio.create_task(self._keep_sweeping())
+        self._sweeper = asyncio.create_task(self._sweep_forever())
         return self
 
     async def __aexit__(
@@ -205,15 +205,15 @@ class Sessions:
             await self._make_room()
         # Looked up after that: while room was made, the same episode may have been asked for.
         if episode_id is not None and (known := self._episodes.get(episode_id)) is not None:
-            return _repeated(await asyncio.shield(known), seed, task)
+            return _check_reopened_session(await asyncio.shield(known), seed, task)
         self._opening += 1
         promise: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         if episode_id is not None:
             self._episodes[episode_id] = promise
         try:
-            session = await self._opened(seed, task, episode_id)
+            session = await self._open_session(seed, task, episode_id)
         except BaseException as error:
-            self._break_promise(episode_id, promise, error)
+            self._fail_waiters(episode_id, promise, error)
             raise
         finally:
             self._opening -= 1
@@ -225,7 +225,9 @@ class Sessions:
         """The session of this id, which is thereby used. Raises `NoSuchSession`."""
         session = self._sessions.get(session_id)
         if session is None:
-            raise _gone(session_id, f"is not open; sessions idle for {self.idle_s:g} s are closed")
+            raise _build_session_error(
+                session_id, f"is not open; sessions idle for {self.idle_s:g} s are closed"
+            )
         session.last_used = self._clock()
         return session
 
@@ -237,9 +239,9 @@ class Sessions:
         session = self.find(session_id)
         async with session.lock:
             if session.closed:
-                raise _gone(session_id, "was closed before this step")
+                raise _build_session_error(session_id, "was closed before this step")
             if step_index < len(session.steps):
-                return _stored(session, action, step_index)
+                return _find_stored_step(session, action, step_index)
             _require_next(session, step_index)
             stored = StoredStep(step_index, action, await session.answer(action))
             session.steps.append(stored)
@@ -260,7 +262,7 @@ class Sessions:
         await self._end_all(idle)
         return len(idle)
 
-    async def _keep_sweeping(self) -> None:
+    async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(min(self.idle_s / 4, 30.0))
             await self.sweep()
@@ -274,7 +276,7 @@ class Sessions:
                 hint=f"ask again in {_RETRY_AFTER_S:g} s, or serve with a larger capacity",
             )
 
-    async def _opened(
+    async def _open_session(
         self, seed: int | None, task: Mapping[str, Any], episode_id: str | None
     ) -> Session:
         try:
@@ -282,13 +284,13 @@ class Sessions:
         except ConfigError as error:
             raise BadTask(error.message, where=error.where, hint=error.hint) from error
         except Exception as error:
-            raise _fault(error, "making the environment") from error
+            raise _to_environment_fault(error, "making the environment") from error
         try:
             opening = tuple(await environment.open(seed=seed))
         except BaseException as error:
-            await self._closed(environment.close())
+            await self._await_close(environment.close())
             if isinstance(error, Exception):
-                raise _fault(error, "opening the environment") from error
+                raise _to_environment_fault(error, "opening the environment") from error
             raise
         now = self._clock()
         return Session(
@@ -303,7 +305,7 @@ class Sessions:
             last_used=now,
         )
 
-    def _break_promise(
+    def _fail_waiters(
         self, episode_id: str | None, promise: "asyncio.Future[Session]", error: BaseException
     ) -> None:
         if episode_id is not None:
@@ -322,9 +324,9 @@ class Sessions:
             return
         if session.episode_id is not None:
             self._episodes.pop(session.episode_id, None)
-        await self._closed(session.end())
+        await self._await_close(session.end())
 
-    async def _closed(self, closing: Any) -> None:
+    async def _await_close(self, closing: Any) -> None:
         """Await it. What happened in the episode stands, whether or not that works."""
         try:
             await closing
@@ -332,18 +334,18 @@ class Sessions:
             self.close_errors = [*self.close_errors[-99:], describe_error(error)]
 
 
-def _gone(session_id: str, what: str) -> NoSuchSession:
+def _build_session_error(session_id: str, what: str) -> NoSuchSession:
     # The beginning only: whoever reads a log must not be able to take part in the session.
     return NoSuchSession(f"session {session_id[:6]!r}… {what}", hint="open another session")
 
 
-def _fault(error: Exception, where: str) -> EnvironmentFault:
+def _to_environment_fault(error: Exception, where: str) -> EnvironmentFault:
     if isinstance(error, AssayError):
         return EnvironmentFault(error.message, where=error.where or where, hint=error.hint)
     return EnvironmentFault(describe_error(error), where=where)
 
 
-def _checked(step: object) -> Step:
+def _check_finite_step(step: object) -> Step:
     if not isinstance(step, Step):
         raise EnvironmentFault(f"`step` returned {type(step).__name__}", hint="return a `Step`")
     if step.reward is not None and not math.isfinite(step.reward):
@@ -353,7 +355,7 @@ def _checked(step: object) -> Step:
     return step
 
 
-def _repeated(session: Session, seed: int | None, task: Mapping[str, Any]) -> Session:
+def _check_reopened_session(session: Session, seed: int | None, task: Mapping[str, Any]) -> Session:
     if session.steps or session.seed != seed or dict(session.task) != dict(task):
         raise OutOfOrder(
             f"the episode {session.episode_id!r} is under way already",
@@ -362,7 +364,7 @@ def _repeated(session: Session, seed: int | None, task: Mapping[str, Any]) -> Se
     return session
 
 
-def _stored(session: Session, action: Message, step_index: int) -> StoredStep:
+def _find_stored_step(session: Session, action: Message, step_index: int) -> StoredStep:
     stored = session.steps[step_index]
     if stored.action != action:
         raise OutOfOrder(
@@ -374,7 +376,7 @@ def _stored(session: Session, action: Message, step_index: int) -> StoredStep:
 
 def _require_next(session: Session, step_index: int) -> None:
     if session.fault is not None:
-        raise _fault(session.fault, "an earlier step")
+        raise _to_environment_fault(session.fault, "an earlier step")
     if session.over:
         raise EpisodeOver("the episode is over", hint="open another session")
     if step_index != len(session.steps):

@@ -15,19 +15,19 @@ from urllib.parse import SplitResult, unquote_plus, urlsplit, urlunsplit
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, EnvironmentFault
-from assay.providers import Redactor, retry_after
+from assay.providers import Redactor, parse_retry_after
 
-from .capacity import WaitingRoom
+from .capacity import CapacityQueue
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-Kind = Literal["own", "mcp", "openenv"]
+ServerKind = Literal["own", "mcp", "openenv"]
 """The protocols that environment servers speak."""
 
-LARGEST_ANSWER = 4 * 1024 * 1024
-_EXAMINED = 64 * 1024
-_AT_ONCE = 1024 * 1024
+MAX_SERVER_RESPONSE_BYTES = 4 * 1024 * 1024
+_EXCERPT_BYTES = 64 * 1024
+_MAX_INLINE_BODY_BYTES = 1024 * 1024
 STEP_TIMEOUT_HINT = (
     "the environment hangs, or needs more time: `step_timeout_s` of @evaluation_test, `timeout_s` "
     "of RemoteEnvironments"
@@ -36,7 +36,7 @@ TOKEN_HINT = "give its token: `env_token` of @evaluation_test, `token` of Remote
 _SCHEMES = ("http", "https", "ws", "wss")
 
 
-class Unanswered(EnvironmentFault):
+class ConnectionFailed(EnvironmentFault):
     """No answer came, because the connection failed or broke."""
 
 
@@ -44,12 +44,12 @@ class TimedOut(EnvironmentFault):
     """No answer came in time."""
 
 
-class Garbled(EnvironmentFault):
+class InvalidResponse(EnvironmentFault):
     """An answer came that cannot be understood."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerResponse:
     """What a server answered, whatever its status."""
 
     status: int
@@ -59,24 +59,26 @@ class Answer:
     redactor: Redactor = field(repr=False)
 
     def json(self) -> Any:
-        """The JSON of the body. Raises `Garbled`."""
+        """The JSON of the body. Raises `InvalidResponse`."""
         try:
             return from_json(self.body, allow_inf_nan=False)
         except ValueError:
             pass
-        raise Garbled(
+        raise InvalidResponse(
             f"HTTP {self.status} with an answer that is not JSON: {self.excerpt}", where=self.where
         )
 
     @property
     def retry_after_s(self) -> float | None:
         """What the server asks to wait; None when it does not say."""
-        return retry_after(self.headers.get("Retry-After"), milliseconds=None, now=time.time())
+        return parse_retry_after(
+            self.headers.get("Retry-After"), milliseconds=None, now=time.time()
+        )
 
     @property
     def excerpt(self) -> str:
         """The beginning of the body as one printable line without the token."""
-        return self.shown(self.body[:_EXAMINED].decode("utf-8", "replace")) or "(nothing)"
+        return self.shown(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace")) or "(nothing)"
 
     def shown(self, text: str, *, most: int = 300) -> str:
         """Words of the server as one printable line without the token."""
@@ -87,7 +89,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Link:
+class EnvironmentClient:
     """How the episodes of one `RemoteEnvironments` reach their server."""
 
     url: str = field(repr=False)
@@ -97,7 +99,7 @@ class Link:
     queue_s: float = 3600.0
     """How long an episode may wait for a free session."""
 
-    room: WaitingRoom = field(default_factory=WaitingRoom, repr=False)
+    room: CapacityQueue = field(default_factory=CapacityQueue, repr=False)
 
     @cached_property
     def where(self) -> str:
@@ -108,9 +110,9 @@ class Link:
     @cached_property
     def redactor(self) -> Redactor:
         """Takes the token, and what the query of the address holds, out of any text."""
-        return redactor_of(self.url, self.token)
+        return build_redactor(self.url, self.token)
 
-    def describe_session(self, kind: Kind, session_id: str | None) -> dict[str, Any]:
+    def describe_session(self, kind: ServerKind, session_id: str | None) -> dict[str, Any]:
         """What a rollout records of its session at this server."""
         named = {} if session_id is None else {"session_id": session_id}
         return {"kind": kind, "base_url": self.where, **named}
@@ -133,16 +135,18 @@ class Link:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-    ) -> Answer:
+    ) -> ServerResponse:
         """Make one request, with `body` as JSON or bytes as they are, and read the whole answer.
 
-        Raises `Unanswered`, `TimedOut` or `Garbled`; a bad status is for the caller to judge.
+        Raises `ConnectionFailed`, `TimedOut` or `InvalidResponse`; a bad status is for the caller to judge.
         """
         import aiohttp
 
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         data = (
-            None if body is None else _payload(body if isinstance(body, bytes) else to_json(body))
+            None
+            if body is None
+            else _wrap_large_body(body if isinstance(body, bytes) else to_json(body))
         )
         kind = {} if data is None else {"Content-Type": "application/json"}
         try:
@@ -154,7 +158,7 @@ class Link:
                 timeout=aiohttp.ClientTimeout(total=wait_s),
                 allow_redirects=False,
             ) as response:
-                return self._answer(response, await _read(response))
+                return self._build_response(response, await _read_response_body(response))
         except TimeoutError:
             fault: EnvironmentFault = TimedOut(
                 f"no answer within {wait_s:g} s",
@@ -162,42 +166,44 @@ class Link:
                 hint=STEP_TIMEOUT_HINT,
             )
         except (aiohttp.ClientError, OSError, EOFError) as error:
-            fault = self.unanswered(error)
+            fault = self.build_connection_error(error)
         # Outside the handlers: the original exceptions may quote the address with its query.
         raise fault
 
-    def unanswered(self, error: Exception) -> Unanswered:
+    def build_connection_error(self, error: Exception) -> ConnectionFailed:
         """What a broken connection is told as."""
         reason = getattr(error, "os_error", None) or error
         words = getattr(reason, "strerror", None) or type(error).__name__
-        return Unanswered(
+        return ConnectionFailed(
             f"the connection failed: {words}",
             where=self.where,
             hint="is the environment server running? its log says why if it died",
         )
 
-    def _answer(self, response: "ClientResponse", body: bytes | None) -> Answer:
+    def _build_response(self, response: "ClientResponse", body: bytes | None) -> ServerResponse:
         if body is None:
-            raise Garbled(f"the answer is longer than {LARGEST_ANSWER} bytes", where=self.where)
+            raise InvalidResponse(
+                f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes", where=self.where
+            )
         if 300 <= response.status < 400:
-            raise Garbled(
+            raise InvalidResponse(
                 f"HTTP {response.status}: the server points to another address",
                 where=self.where,
                 hint="it is not followed: give the final address",
             )
-        return Answer(response.status, response.headers, body, self.where, self.redactor)
+        return ServerResponse(response.status, response.headers, body, self.where, self.redactor)
 
 
-def redactor_of(url: str, token: str | None) -> Redactor:
+def build_redactor(url: str, token: str | None) -> Redactor:
     """Knows the token of a server, and what the query of its address holds."""
     query = urlsplit(url).query
     written = [pair.partition("=")[2] for pair in query.split("&")]
     return Redactor([token or "", query, *written, *map(unquote_plus, written)])
 
 
-def checked_url(url: str) -> str:
+def normalize_server_url(url: str) -> str:
     """The address of a server as a user gave it. Raises `ConfigError` for a bad one."""
-    parts = _parts(url)
+    parts = _split_server_url(url)
     if parts is None:
         raise ConfigError(
             "the address of an environment server must be an http, https, ws or wss address",
@@ -212,7 +218,7 @@ def checked_url(url: str) -> str:
     return urlunsplit(parts._replace(path=parts.path.rstrip("/"), fragment=""))
 
 
-def _parts(url: str) -> SplitResult | None:
+def _split_server_url(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -224,19 +230,19 @@ def _parts(url: str) -> SplitResult | None:
     return parts
 
 
-def _payload(data: bytes) -> bytes | BytesIO:
+def _wrap_large_body(data: bytes) -> bytes | BytesIO:
     # aiohttp warns about a large body unless it may send it in pieces.
-    return data if len(data) <= _AT_ONCE else BytesIO(data)
+    return data if len(data) <= _MAX_INLINE_BODY_BYTES else BytesIO(data)
 
 
-async def _read(response: "ClientResponse") -> bytes | None:
+async def _read_response_body(response: "ClientResponse") -> bytes | None:
     """The body, or None when it is longer than an answer may be."""
     pieces: list[bytes] = []
     size = 0
     while piece := await response.content.readany():
         pieces.append(piece)
         size += len(piece)
-        if size > LARGEST_ANSWER:
+        if size > MAX_SERVER_RESPONSE_BYTES:
             response.close()
             return None
     return b"".join(pieces)

@@ -19,26 +19,26 @@ from urllib.parse import urlsplit
 
 from assay.errors import ConfigError, EnvironmentFault
 
-from .http_client import checked_url
+from .http_client import normalize_server_url
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-_LINES = 100
-_LONGEST_LINE = 1000
-_GRACE_S = 5.0
+_LOG_LINES = 100
+_MAX_LOG_LINE_BYTES = 1000
+_STOP_GRACE_S = 5.0
 _FIRST_POLL_S = 0.05
 _SLOWEST_POLL_S = 0.5
 _POLL_TIMEOUT_S = 5.0
-_MARK = b"\n\0\n"
+_LOG_MARK = b"\n\0\n"
 """Written by ourselves into a server's log, to know that everything before it was read."""
 
-_GROUPS: set[int] = set()
+_PROCESS_GROUPS: set[int] = set()
 """Process groups that are ours to end, whatever happens to this process."""
 
 
 @dataclass(frozen=True)
-class Launched:
+class ServerProcess:
     """A server that was started and answers."""
 
     url: str
@@ -52,22 +52,22 @@ class Launched:
 
 
 @asynccontextmanager
-async def launched(
+async def launch_server(
     command: str | Sequence[str], url: str, *, deadline_s: float = 60.0
-) -> AsyncIterator[Launched]:
+) -> AsyncIterator[ServerProcess]:
     """Start `command` and wait until `url` answers; at the end, stop it with all its children.
 
     `{port}` in both is replaced by one free port. Raises `ConfigError` if the command cannot be
     started and `EnvironmentFault`, with the last lines of its log, if it is not ready in time.
     """
-    words, url = _filled(command, url)
+    words, url = _fill_port(command, url)
     with _LogTail() as log:
-        process = _started(words, log)
+        process = _start_process(words, log)
         try:
-            await _ready(process, log, url, deadline_s)
-            yield Launched(url, process.pid, log)
+            await _wait_for_process(process, log, url, deadline_s)
+            yield ServerProcess(url, process.pid, log)
         finally:
-            await _stop(process)
+            await _stop_process(process)
 
 
 async def wait_until_ready(
@@ -80,11 +80,11 @@ async def wait_until_ready(
     """
     import aiohttp
 
-    page = _health_page(url)
+    page = _build_health_url(url)
     deadline = time.monotonic() + deadline_s
     pause_s = _FIRST_POLL_S
     async with aiohttp.ClientSession(trust_env=False) as http:
-        while (trouble := await _trouble(http, page, deadline)) is not None:
+        while (trouble := await _probe_health(http, page, deadline)) is not None:
             if not alive() or time.monotonic() + pause_s >= deadline:
                 raise EnvironmentFault(
                     f"not ready within {deadline_s:g} s: {trouble}",
@@ -95,13 +95,13 @@ async def wait_until_ready(
             pause_s = min(pause_s * 1.5, _SLOWEST_POLL_S)
 
 
-def _health_page(url: str) -> str:
-    parts = urlsplit(checked_url(url))
+def _build_health_url(url: str) -> str:
+    parts = urlsplit(normalize_server_url(url))
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     return f"{scheme}://{parts.netloc}/health"
 
 
-async def _trouble(http: "ClientSession", page: str, deadline: float) -> str | None:
+async def _probe_health(http: "ClientSession", page: str, deadline: float) -> str | None:
     """What keeps the server from being ready; None when nothing does."""
     import aiohttp
 
@@ -117,25 +117,25 @@ async def _trouble(http: "ClientSession", page: str, deadline: float) -> str | N
         return getattr(reason, "strerror", None) or type(error).__name__
 
 
-def _filled(command: str | Sequence[str], url: str) -> tuple[list[str], str]:
+def _fill_port(command: str | Sequence[str], url: str) -> tuple[list[str], str]:
     words = shlex.split(command) if isinstance(command, str) else list(command)
     if not words:
         raise ConfigError("the command of the environment server is empty")
     if any("{port}" in text for text in (*words, url)):
-        port = str(_free_port())
+        port = str(_find_free_port())
         words = [word.replace("{port}", port) for word in words]
         url = url.replace("{port}", port)
-    return words, checked_url(url)
+    return words, normalize_server_url(url)
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _started(words: list[str], log: "_LogTail") -> "subprocess.Popen[bytes]":
+def _start_process(words: list[str], log: "_LogTail") -> "subprocess.Popen[bytes]":
     try:
         process = subprocess.Popen(
             words,
@@ -151,11 +151,11 @@ def _started(words: list[str], log: "_LogTail") -> "subprocess.Popen[bytes]":
             where=words[0],
             hint="check the command",
         ) from error
-    _GROUPS.add(process.pid)
+    _PROCESS_GROUPS.add(process.pid)
     return process
 
 
-async def _ready(
+async def _wait_for_process(
     process: "subprocess.Popen[bytes]", log: "_LogTail", url: str, deadline_s: float
 ) -> None:
     def alive() -> bool:
@@ -176,9 +176,9 @@ async def _ready(
     raise EnvironmentFault(f"{message}\n{log.shown()}", where=fault.where, hint=hint)
 
 
-async def _stop(process: "subprocess.Popen[bytes]") -> None:
+async def _stop_process(process: "subprocess.Popen[bytes]") -> None:
     """End the process and its group: politely, then for certain."""
-    deadline = time.monotonic() + _GRACE_S
+    deadline = time.monotonic() + _STOP_GRACE_S
     try:
         _signal_group(process.pid, signal.SIGTERM)
         while process.poll() is None and time.monotonic() < deadline:
@@ -188,8 +188,8 @@ async def _stop(process: "subprocess.Popen[bytes]") -> None:
         _signal_group(process.pid, signal.SIGKILL)
         # Bounded: a process that even this does not end must not hold up everything else.
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-            _GROUPS.discard(process.pid)
+            process.wait(_STOP_GRACE_S)
+            _PROCESS_GROUPS.discard(process.pid)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
@@ -199,8 +199,8 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 
 @atexit.register
-def _end_groups() -> None:
-    for group in _GROUPS:
+def _kill_groups() -> None:
+    for group in _PROCESS_GROUPS:
         _signal_group(group, signal.SIGKILL)
 
 
@@ -209,7 +209,7 @@ class _LogTail:
 
     def __init__(self) -> None:
         self._exit, self.entrance = os.pipe()
-        self._kept: deque[str] = deque(maxlen=_LINES)
+        self._kept: deque[str] = deque(maxlen=_LOG_LINES)
         self._ended = False
         self._settled = threading.Event()
         self._thread = threading.Thread(target=self._read, name="environment log", daemon=True)
@@ -227,7 +227,7 @@ class _LogTail:
         self._ended = True
         # Wakes the thread. Waiting for the end of the stream instead could take forever: a
         # process that left the group may still hold the other end.
-        os.write(self.entrance, _MARK)
+        os.write(self.entrance, _LOG_MARK)
         self._thread.join()
         os.close(self.entrance)
         os.close(self._exit)
@@ -238,7 +238,7 @@ class _LogTail:
     def shown(self) -> str:
         """The lines under a heading."""
         self._settled.clear()
-        os.write(self.entrance, _MARK)
+        os.write(self.entrance, _LOG_MARK)
         self._settled.wait(1.0)
         lines = self.lines()
         if not lines:
@@ -249,13 +249,13 @@ class _LogTail:
         rest = b""
         while not self._ended:
             *lines, rest = (rest + os.read(self._exit, 65536)).split(b"\n")
-            self._kept.extend(shown for line in lines if (shown := _printable(line)))
-            if _MARK.strip() in lines:
+            self._kept.extend(shown for line in lines if (shown := _to_printable(line)))
+            if _LOG_MARK.strip() in lines:
                 self._settled.set()
             # A line without an end must not fill the memory.
-            rest = rest[:_LONGEST_LINE]
+            rest = rest[:_MAX_LOG_LINE_BYTES]
 
 
-def _printable(line: bytes) -> str:
-    text = line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip()
+def _to_printable(line: bytes) -> str:
+    text = line[:_MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip()
     return "".join(c if c.isprintable() else " " for c in text).rstrip()

@@ -10,12 +10,12 @@ from assay.errors import EnvironmentFault
 from assay.types import Message, ToolCall, ToolSpec
 
 from ..environment import Step, add_rewards
-from .control_plane import ABSENT, SESSION_HEADER, ControlPlane, Status
-from .http_client import Garbled, Link
+from .control_plane import ABSENT, MCP_SESSION_HEADER, ControlPlane, EpisodeStatus
+from .http_client import EnvironmentClient, InvalidResponse
 from .json_rpc import INVALID_PARAMS, RpcError
-from .mcp_session import EPISODE_HEADER, Era, McpSession, open_mcp_session, server_of
+from .mcp_session import EPISODE_HEADER, Era, McpSession, get_server, open_mcp_session
 
-_OVER = "The episode is over."
+_OVER_MESSAGE = "The episode is over."
 
 
 class McpEnvironment:
@@ -27,7 +27,11 @@ class McpEnvironment:
     """
 
     def __init__(
-        self, link: Link, task: Mapping[str, Any] | None = None, *, era: Era | None = None
+        self,
+        link: EnvironmentClient,
+        task: Mapping[str, Any] | None = None,
+        *,
+        era: Era | None = None,
     ) -> None:
         self.tools: Sequence[ToolSpec] = ()
         self._link = link
@@ -37,7 +41,7 @@ class McpEnvironment:
         self._episode = uuid.uuid4().hex
         self._session: McpSession | None = None
         self._control: ControlPlane | None = None
-        self._status = Status(False, False, None, None)
+        self._status = EpisodeStatus(False, False, None, None)
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
         extra: dict[str, Any] = {} if seed is None else {"seed": seed}
@@ -50,15 +54,15 @@ class McpEnvironment:
         try:
             self.tools = await session.list_tools()
         except RpcError as refusal:
-            raise self._refused("the list of its tools", refusal) from None
-        return await self._begun(session, seed)
+            raise self._build_refusal_fault("the list of its tools", refusal) from None
+        return await self._start_episode(session, seed)
 
     def describe_session(self) -> dict[str, Any]:
         return self._link.describe_session("mcp", self._episode)
 
-    async def _begun(self, session: McpSession, seed: int | None) -> Sequence[Message]:
+    async def _start_episode(self, session: McpSession, seed: int | None) -> Sequence[Message]:
         """The first observation, which is made with the seed."""
-        headers = {SESSION_HEADER: self._episode, EPISODE_HEADER: self._episode}
+        headers = {MCP_SESSION_HEADER: self._episode, EPISODE_HEADER: self._episode}
         control = ControlPlane(self._link, session.url, headers)
         # Elsewhere a reset of a session that is not there does nothing, and says that it did:
         # asking for the state makes the session, the reset applies the seed, and only the state
@@ -77,11 +81,11 @@ class McpEnvironment:
                 where=self._link.where,
                 hint="the server gave a session that is not fresh",
             )
-        text = _text_of(state)
+        text = _format_state(state)
         return (Message(role="user", content=text),) if text else ()
 
     def _has_control(self, state: Any) -> bool:
-        server = server_of(self._link)
+        server = get_server(self._link)
         found = state is not ABSENT
         if server.has_control and not found:
             raise EnvironmentFault(
@@ -93,18 +97,18 @@ class McpEnvironment:
 
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
-            return await self._left()
+            return await self._end_by_agent()
         replies: list[Message] = []
         rewards: list[float | None] = []
         observation: Any = None
         taken = False
         for call in action.tool_calls:
-            content, acted = await self._answer(call)
+            content, acted = await self._call_tool(call)
             reply = Message(role="tool", content=content, tool_call_id=call.id, name=call.name)
             replies.append(reply)
             if acted:
-                observation = _value_of(reply.text)
-                earned = await self._earned()
+                observation = _parse_value(reply.text)
+                earned = await self._read_rewards()
                 rewards += earned
                 # Without a control plane nothing tells a call that acts from one that only looks.
                 taken = taken or bool(earned) or self._control is None
@@ -115,18 +119,18 @@ class McpEnvironment:
             acted=taken,
             terminated=self._status.terminated,
             truncated=self._status.truncated,
-            info=await self._info(),
+            info=await self._read_info(),
             observation=observation,
         )
 
-    async def _left(self) -> Step:
+    async def _end_by_agent(self) -> Step:
         """The agent ends the episode. What it has earned since is measured, not assumed."""
         reward, before = None, self._status
         if self._control is not None and not before.over:
             self._status = await self._control.status()
-            reward = _gained(before, self._status)
+            reward = _compute_gain(before, self._status)
             if reward is None and before.total_reward is not None:
-                raise self._disturbed("`total_reward` was a number, and is null now")
+                raise self._build_reward_fault("`total_reward` was a number, and is null now")
         return Step(
             reward=reward,
             # Only what the control plane says: the agent's leaving terminates no environment.
@@ -134,16 +138,16 @@ class McpEnvironment:
             truncated=self._status.truncated,
             ended_by_agent=True,
             acted=self._status != before,
-            info=await self._info(),
+            info=await self._read_info(),
         )
 
-    def _mistake(self, call: ToolCall) -> str | None:
+    def _find_mistake(self, call: ToolCall) -> str | None:
         """What the agent is told of a call that cannot be made; None for one that can.
 
         Every call is answered: a model cannot be asked again while one is left open.
         """
         if self._status.over:
-            return _OVER
+            return _OVER_MESSAGE
         names = [spec.name for spec in self.tools]
         if call.name not in names:
             return f"Error: there is no tool {call.name!r}; the tools are {names}"
@@ -151,9 +155,9 @@ class McpEnvironment:
             return f"Error: the arguments of {call.name!r} are not a JSON object"
         return None
 
-    async def _answer(self, call: ToolCall) -> tuple[Any, bool]:
+    async def _call_tool(self, call: ToolCall) -> tuple[Any, bool]:
         """What the agent reads of one call, and whether a step may have been taken by it."""
-        if (mistake := self._mistake(call)) is not None:
+        if (mistake := self._find_mistake(call)) is not None:
             return mistake, False
         if self._session is None:
             raise EnvironmentFault("the environment is not open", where=self._link.where)
@@ -162,18 +166,18 @@ class McpEnvironment:
         except RpcError as refusal:
             if refusal.code == INVALID_PARAMS:
                 return f"Error: {refusal.message}", False
-            raise self._refused(f"the call of {call.name!r}", refusal) from None
+            raise self._build_refusal_fault(f"the call of {call.name!r}", refusal) from None
         # Where steps are not counted, a failed call cannot be told from a step that earned what
         # the one before it did.
         failed = result.get("isError") is True and self._status.step_count is None
-        return self._content(result), not failed
+        return self._convert_content(result), not failed
 
-    async def _earned(self) -> list[float | None]:
+    async def _read_rewards(self) -> list[float | None]:
         """The reward of the last call, None if it is unknown; empty if no step was taken."""
         if self._control is None:
             return []
         before, self._status = self._status, await self._control.status()
-        taken = self._steps_between(before, self._status)
+        taken = self._count_steps(before, self._status)
         if taken == 0:
             # The server would tell the reward of an earlier step, which was counted then.
             return []
@@ -181,30 +185,34 @@ class McpEnvironment:
         if None not in (reading.step_count, self._status.step_count) and (
             reading.step_count != self._status.step_count
         ):
-            raise self._disturbed(f"a step was taken between two readings, to {reading.step_count}")
+            raise self._build_reward_fault(
+                f"a step was taken between two readings, to {reading.step_count}"
+            )
         if taken == 1:
             return [reading.reward]
-        gained = _gained(before, self._status)
+        gained = _compute_gain(before, self._status)
         if gained is None:
-            raise self._disturbed(f"one tool call took {taken} steps, and only the last is told")
+            raise self._build_reward_fault(
+                f"one tool call took {taken} steps, and only the last is told"
+            )
         return [gained]
 
-    def _steps_between(self, before: Status, now: Status) -> int:
+    def _count_steps(self, before: EpisodeStatus, now: EpisodeStatus) -> int:
         if now.step_count is None:
             return 1
         taken = now.step_count - (before.step_count or 0)
         if taken < 0:
-            raise self._disturbed(f"the count of steps fell to {now.step_count}")
+            raise self._build_reward_fault(f"the count of steps fell to {now.step_count}")
         return taken
 
-    def _disturbed(self, what: str) -> EnvironmentFault:
+    def _build_reward_fault(self, what: str) -> EnvironmentFault:
         return EnvironmentFault(
             f"{what}: the reward is not known",
             where=self._link.where,
             hint="does something else act in the same session?",
         )
 
-    async def _info(self) -> Mapping[str, Any]:
+    async def _read_info(self) -> Mapping[str, Any]:
         if self._control is None:
             return {}
         status = self._status
@@ -216,18 +224,18 @@ class McpEnvironment:
             "total_reward": status.total_reward,
         }
 
-    def _content(self, result: Mapping[str, Any]) -> Any:
+    def _convert_content(self, result: Mapping[str, Any]) -> Any:
         """A tool's result as a message holds it: text alone where there is only text."""
         blocks = result.get("content")
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
-            raise Garbled("a tool's result has no list `content`", where=self._link.where)
+            raise InvalidResponse("a tool's result has no list `content`", where=self._link.where)
         if not blocks and result.get("structuredContent") is not None:
-            return _text_of(result["structuredContent"])
+            return _format_state(result["structuredContent"])
         if all(isinstance(block.get("text"), str) for block in blocks):
             return "\n".join(block["text"] for block in blocks)
-        return tuple(_block(block) for block in blocks)
+        return tuple(_from_mcp_block(block) for block in blocks)
 
-    def _refused(self, what: str, refusal: RpcError) -> EnvironmentFault:
+    def _build_refusal_fault(self, what: str, refusal: RpcError) -> EnvironmentFault:
         return EnvironmentFault(
             f"the server refuses {what}: {refusal.message}",
             where=self._link.where,
@@ -249,28 +257,28 @@ class McpEnvironment:
                 self._link.room.release()
 
 
-def _gained(before: Status, now: Status) -> float | None:
+def _compute_gain(before: EpisodeStatus, now: EpisodeStatus) -> float | None:
     # Before its first step, an environment has no total yet. Later a missing one is unknown.
     if now.total_reward is None or (before.total_reward is None and before.step_count):
         return None
     return now.total_reward - (before.total_reward or 0.0)
 
 
-def _text_of(value: Any) -> str:
+def _format_state(value: Any) -> str:
     """A state as the agent reads it: words where it is words, else JSON."""
     if isinstance(value, dict) and list(value) == ["observation"]:
         value = value["observation"]
     return value if isinstance(value, str) else to_json(value).decode()
 
 
-def _value_of(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:
         return text
 
 
-def _block(block: Mapping[str, Any]) -> dict[str, Any]:
+def _from_mcp_block(block: Mapping[str, Any]) -> dict[str, Any]:
     """A block of MCP as messages have it: images as OpenAI writes them, text as text."""
     kind = block.get("type")
     if kind == "image" and isinstance(block.get("data"), str):

@@ -13,19 +13,19 @@ from pydantic_core import from_json, to_json
 from assay.types import Message, ToolCall
 
 from ..environment import Step
-from .episodes import AtCapacity, NoSuchSession, Session, Sessions
+from .episodes import AtCapacity, NoSuchSession, Session, SessionPool
 
-_LONGEST_NAME = 200
+_MAX_EPISODE_NAME_CHARS = 200
 _NAMES_PER_SESSION = 100
-_LONGEST_WAIT_S = 120.0
-MOST_WAITING_BYTES = 32 * 1024 * 1024
+_MAX_UNOPENED_S = 120.0
+MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(eq=False)
 class Episode:
     """One name of a client's. Its session is opened when something of it is first asked for."""
 
-    sessions: Sessions
+    sessions: SessionPool
     seed: int | None = None
     task: bytes = b"{}"
     """As JSON: parsed values take up to thirty times the memory of their text."""
@@ -43,12 +43,12 @@ class Episode:
     async def session(self) -> Session:
         """Its session. Raises `NoSuchSession` if that has expired: an episode has one only."""
         async with self._lock:
-            return await self._opened()
+            return await self._open_session()
 
     async def step(self, name: str, arguments: Mapping[str, Any]) -> tuple[Message, ...]:
         """Let the environment answer one tool call."""
         async with self._lock:
-            session = await self._opened()
+            session = await self._open_session()
             call = ToolCall(id=f"call_{next(self._calls)}", name=name, arguments=dict(arguments))
             action = Message(role="assistant", tool_calls=(call,))
             stored = await self.sessions.step(session.id, action, len(session.steps))
@@ -72,7 +72,7 @@ class Episode:
         if self._session is not None and self.is_open:
             await self.sessions.close(self._session.id)
 
-    async def _opened(self) -> Session:
+    async def _open_session(self) -> Session:
         if self._session is None:
             self._session = await self.sessions.open(seed=self.seed, task=from_json(self.task))
         return self.sessions.find(self._session.id)
@@ -82,11 +82,11 @@ class Episodes:
     """All names in use, and the lines of clients of the handshake era.
 
     A name costs little until its session is opened: of the tasks that come with names, all
-    without a session together hold at most `MOST_WAITING_BYTES`. Such names are forgotten when
+    without a session together hold at most `MAX_WAITING_BYTES`. Such names are forgotten when
     they were not used for as long as a session may idle, at most two minutes.
     """
 
-    def __init__(self, sessions: Sessions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, sessions: SessionPool, clock: Callable[[], float] = time.monotonic) -> None:
         self._sessions = sessions
         self._clock = clock
         self._named: dict[str, Episode] = {}
@@ -100,7 +100,7 @@ class Episodes:
         """The episode of this name, begun if there is none."""
         episode = self._named.get(name)
         if episode is None:
-            episode = self._begun(extra or {})
+            episode = self._create_episode(extra or {})
             self._make_room(name, len(episode.task))
             self._named[name] = episode
         episode.used = self._clock()
@@ -137,7 +137,7 @@ class Episodes:
         del self._named[name]
         await episode.close()
 
-    def pick_up(self, extra: Mapping[str, Any]) -> str:
+    def start_transport(self, extra: Mapping[str, Any]) -> str:
         """A line for a client of the handshake era; its id."""
         line = secrets.token_hex(16)
         name = extra.get("session_id")
@@ -148,7 +148,7 @@ class Episodes:
         self._lines[line] = (name, self._clock())
         return line
 
-    def on_line(self, line: str) -> Episode | None:
+    def find_by_transport(self, line: str) -> Episode | None:
         """The episode of a line; None if there is no such line, or its episode was closed."""
         name, _ = self._lines.get(line, ("", 0.0))
         if name not in self._named:
@@ -156,14 +156,14 @@ class Episodes:
         self._lines[line] = (name, self._clock())
         return self.named(name)
 
-    async def hang_up(self, line: str) -> bool:
+    async def end_transport(self, line: str) -> bool:
         """End a line and its episode; False if there is no such line."""
         name, _ = self._lines.pop(line, ("", 0.0))
         if name in self._named:
             await self.close(name)
         return bool(name)
 
-    def _begun(self, extra: Mapping[str, Any]) -> Episode:
+    def _create_episode(self, extra: Mapping[str, Any]) -> Episode:
         seed, task = extra.get("seed"), extra.get("config")
         task = task if isinstance(task, dict) else {}
         seed = seed if type(seed) is int else None
@@ -171,13 +171,13 @@ class Episodes:
 
     def _make_room(self, name: str, size: int) -> None:
         """Forget what is idle. Raises `AtCapacity` if that does not help."""
-        if len(name) > _LONGEST_NAME:
+        if len(name) > _MAX_EPISODE_NAME_CHARS:
             raise NoSuchSession(f"a name of {len(name)} characters is too long")
         most = _NAMES_PER_SESSION * self._sessions.capacity
         self._bytes += size
-        if max(len(self._named), len(self._lines)) < most and self._bytes <= MOST_WAITING_BYTES:
+        if max(len(self._named), len(self._lines)) < most and self._bytes <= MAX_WAITING_BYTES:
             return
-        limit = self._clock() - min(self._sessions.idle_s, _LONGEST_WAIT_S)
+        limit = self._clock() - min(self._sessions.idle_s, _MAX_UNOPENED_S)
         self._named = {
             name: episode
             for name, episode in self._named.items()
@@ -188,6 +188,6 @@ class Episodes:
         self._bytes = waiting
         if max(len(self._named), len(self._lines)) >= most:
             raise AtCapacity(f"{most} episodes are named already", retry_after_s=1.0)
-        if waiting + size > MOST_WAITING_BYTES:
+        if waiting + size > MAX_WAITING_BYTES:
             raise AtCapacity("the tasks of episodes without a session are many", retry_after_s=1.0)
         self._bytes += size

@@ -12,18 +12,18 @@ from pydantic_core import from_json, to_json
 
 from assay import __version__
 from assay.errors import AssayError
-from assay.formats import image_address, media_from_data_url
+from assay.formats import get_image_url, parse_data_url
 from assay.types import Message, ToolSpec
 
 from ..environment import RewardSum
 from .connections import read_body
-from .control_plane import SESSION_HEADER
+from .control_plane import MCP_SESSION_HEADER
 from .episodes import (
     AtCapacity,
     EpisodeOver,
     NoSuchSession,
+    SessionPool,
     SessionRefused,
-    Sessions,
 )
 from .json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from .mcp_episodes import Episode, Episodes
@@ -32,9 +32,9 @@ from .mcp_session import (
     EPISODE_HEADER,
     LEGACY_VERSION,
     LEGACY_VERSIONS,
-    META,
+    META_PREFIX,
     MODERN_VERSION,
-    header_value,
+    encode_header_value,
 )
 
 if TYPE_CHECKING:
@@ -44,12 +44,14 @@ if TYPE_CHECKING:
 
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
-_NO_PLACE = -32000
+_AT_CAPACITY = -32000
 _HEADER_MISMATCH = -32020
 _UNSUPPORTED_VERSION = -32022
 
 
-def routes(sessions: Sessions, tools: Sequence[ToolSpec], name: str) -> "list[web.RouteDef]":
+def build_mcp_routes(
+    sessions: SessionPool, tools: Sequence[ToolSpec], name: str
+) -> "list[web.RouteDef]":
     """The routes that let MCP clients of both eras act in the sessions."""
     from aiohttp import web
 
@@ -58,16 +60,16 @@ def routes(sessions: Sessions, tools: Sequence[ToolSpec], name: str) -> "list[we
     return [
         *(web.post(path, data.post) for path in ("/mcp", "/mcp/")),
         *(web.delete(path, data.delete) for path in ("/mcp", "/mcp/")),
-        web.get("/control/initial_state", control.answering(control.initial_state)),
-        web.get("/control/reward", control.answering(control.reward)),
-        web.get("/control/status", control.answering(control.status)),
-        web.get("/control/info", control.answering(control.info)),
-        web.post("/control/reset_session", control.answering(control.reset)),
-        web.post("/control/close_session", control.answering(control.close)),
+        web.get("/control/initial_state", control.make_handler(control.initial_state)),
+        web.get("/control/reward", control.make_handler(control.reward)),
+        web.get("/control/status", control.make_handler(control.status)),
+        web.get("/control/info", control.make_handler(control.info)),
+        web.post("/control/reset_session", control.make_handler(control.reset)),
+        web.post("/control/close_session", control.make_handler(control.close)),
     ]
 
 
-class _Refused(Exception):
+class _McpRequestError(Exception):
     """A request that is not answered with a result."""
 
     def __init__(
@@ -95,58 +97,66 @@ class _DataPlane:
         number: Any = None
         headers: dict[str, str] = {}
         try:
-            asked = await _asked(request)
+            asked = await _read_rpc_request(request)
             number = asked.get("id")
             if number is None:
-                return _empty(202)
+                return _build_empty_response(202)
             if _is_modern(request):
-                result = await self._modern(request, asked)
+                result = await self._handle_modern(request, asked)
             else:
-                result, headers = await self._legacy(request, asked)
-        except (_Refused, AssayError) as problem:
-            refused = _as_refused(problem)
+                result, headers = await self._handle_legacy(request, asked)
+        except (_McpRequestError, AssayError) as problem:
+            refused = _to_mcp_error(problem)
             error = {"code": refused.code, "message": str(refused), "data": refused.data}
             if refused.wait_s:
                 headers["Retry-After"] = str(math.ceil(refused.wait_s))
-            return _json({"jsonrpc": "2.0", "id": number, "error": error}, refused.status, headers)
-        return _json({"jsonrpc": "2.0", "id": number, "result": result}, 200, headers)
+            return _build_json_response(
+                {"jsonrpc": "2.0", "id": number, "error": error}, refused.status, headers
+            )
+        return _build_json_response(
+            {"jsonrpc": "2.0", "id": number, "result": result}, 200, headers
+        )
 
     async def delete(self, request: "web.Request") -> "web.Response":
         """The end of a session of the handshake era, and of its episode."""
-        ended = await self._episodes.hang_up(request.headers.get(SESSION_HEADER, ""))
-        return _empty(200 if ended else 404)
+        ended = await self._episodes.end_transport(request.headers.get(MCP_SESSION_HEADER, ""))
+        return _build_empty_response(200 if ended else 404)
 
-    async def _modern(self, request: "web.Request", asked: dict[str, Any]) -> dict[str, Any]:
+    async def _handle_modern(self, request: "web.Request", asked: dict[str, Any]) -> dict[str, Any]:
         params = asked["params"]
-        meta = _checked_meta(request, asked)
+        meta = _check_meta(request, asked)
         result: dict[str, Any]
         match asked["method"]:
             case "server/discover":
                 result = {
                     "supportedVersions": [*LEGACY_VERSIONS, MODERN_VERSION],
                     "capabilities": _CAPABILITIES,
-                    "_meta": {f"{META}serverInfo": self._server_info()},
+                    "_meta": {f"{META_PREFIX}serverInfo": self._describe_server()},
                 }
             case "tools/list":
                 result = {"tools": self._tools}
             case "tools/call":
-                client = meta.get(f"{META}clientInfo")
-                named = request.headers.get(EPISODE_HEADER) or _extra(client).get("session_id")
+                client = meta.get(f"{META_PREFIX}clientInfo")
+                named = request.headers.get(EPISODE_HEADER) or _get_client_extra(client).get(
+                    "session_id"
+                )
                 if not isinstance(named, str):
-                    raise _Refused(
+                    raise _McpRequestError(
                         f"name the episode in the header `{EPISODE_HEADER}`",
                         code=INVALID_PARAMS,
                         status=400,
                     )
                 return {
-                    **await self._called(self._episodes.named(named, _extra(client)), params),
+                    **await self._call_tool(
+                        self._episodes.named(named, _get_client_extra(client)), params
+                    ),
                     "resultType": "complete",
                 }
             case method:
-                raise _Refused(f"no method {method!r}", code=METHOD_NOT_FOUND, status=404)
+                raise _McpRequestError(f"no method {method!r}", code=METHOD_NOT_FOUND, status=404)
         return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
-    async def _legacy(
+    async def _handle_legacy(
         self, request: "web.Request", asked: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, str]]:
         params = asked["params"]
@@ -156,43 +166,45 @@ class _DataPlane:
             greeting = {
                 "protocolVersion": spoken,
                 "capabilities": _CAPABILITIES,
-                "serverInfo": self._server_info(),
+                "serverInfo": self._describe_server(),
             }
-            line = self._episodes.pick_up(_extra(params.get("clientInfo")))
+            line = self._episodes.start_transport(_get_client_extra(params.get("clientInfo")))
             return greeting, {"Mcp-Session-Id": line}
-        episode = self._on_line(request)
+        episode = self._find_episode(request)
         match asked["method"]:
             case "ping":
                 return {}, {}
             case "tools/list":
                 return {"tools": self._tools}, {}
             case "tools/call":
-                return await self._called(episode, params), {}
+                return await self._call_tool(episode, params), {}
             case method:
-                raise _Refused(f"no method {method!r}", code=METHOD_NOT_FOUND)
+                raise _McpRequestError(f"no method {method!r}", code=METHOD_NOT_FOUND)
 
-    def _on_line(self, request: "web.Request") -> Episode:
-        line = request.headers.get(SESSION_HEADER)
+    def _find_episode(self, request: "web.Request") -> Episode:
+        line = request.headers.get(MCP_SESSION_HEADER)
         if line is None:
-            raise _Refused("the session id is missing", code=_INVALID_REQUEST, status=400)
-        episode = self._episodes.on_line(line)
+            raise _McpRequestError("the session id is missing", code=_INVALID_REQUEST, status=400)
+        episode = self._episodes.find_by_transport(line)
         if episode is None:
-            raise _Refused("there is no such session", code=_INVALID_REQUEST, status=404)
+            raise _McpRequestError("there is no such session", code=_INVALID_REQUEST, status=404)
         return episode
 
-    async def _called(self, episode: Episode, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _call_tool(self, episode: Episode, params: Mapping[str, Any]) -> dict[str, Any]:
         """One tool call. The agent's mistakes are results; a fault of the environment is none."""
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not name or not isinstance(arguments, dict):
-            raise _Refused("a call needs a name and arguments", code=INVALID_PARAMS, status=400)
+            raise _McpRequestError(
+                "a call needs a name and arguments", code=INVALID_PARAMS, status=400
+            )
         try:
             replies = await episode.step(name, arguments)
         except EpisodeOver:
             words = {"type": "text", "text": "The episode is over."}
             return {"content": [words], "isError": True}
-        return {"content": _content(replies), "isError": False}
+        return {"content": _to_mcp_content(replies), "isError": False}
 
-    def _server_info(self) -> dict[str, str]:
+    def _describe_server(self) -> dict[str, str]:
         return {"name": self._name, "version": __version__}
 
 
@@ -202,28 +214,28 @@ class _ControlPlane:
     def __init__(self, episodes: Episodes) -> None:
         self._episodes = episodes
 
-    def answering(
+    def make_handler(
         self, read: "Callable[[str, web.Request], Awaitable[dict[str, Any]]]"
     ) -> "Handler":
         """A handler that answers what `read` gives or why it gives nothing."""
 
         async def handle(request: "web.Request") -> "web.Response":
-            name = request.headers.get(SESSION_HEADER)
+            name = request.headers.get(MCP_SESSION_HEADER)
             if not name:
-                return _json({"error": f"Missing {SESSION_HEADER} header"}, 400)
+                return _build_json_response({"error": f"Missing {MCP_SESSION_HEADER} header"}, 400)
             try:
-                return _json(await read(name, request))
-            except _Refused as refused:
-                return _json({"error": str(refused)}, refused.status)
+                return _build_json_response(await read(name, request))
+            except _McpRequestError as refused:
+                return _build_json_response({"error": str(refused)}, refused.status)
             except AtCapacity as full:
                 wait = {"Retry-After": str(math.ceil(full.retry_after_s))}
-                return _json({"error": full.message}, 429, wait)
+                return _build_json_response({"error": full.message}, 429, wait)
             except NoSuchSession as gone:
-                return _json({"error": gone.message}, 404)
+                return _build_json_response({"error": gone.message}, 404)
             except SessionRefused as refusal:
-                return _json({"error": refusal.message}, 409)
+                return _build_json_response({"error": refusal.message}, 409)
             except AssayError as fault:
-                return _json({"error": fault.message}, 500)
+                return _build_json_response({"error": fault.message}, 500)
 
         return handle
 
@@ -232,12 +244,12 @@ class _ControlPlane:
         return {"observation": "\n".join(message.text for message in session.opening)}
 
     async def reset(self, name: str, request: "web.Request") -> dict[str, Any]:
-        body = await _body(request)
+        body = await _read_json_body(request)
         seed, task = body.get("seed"), body.get("task")
         if seed is not None and type(seed) is not int:
-            raise _Refused(f"`seed` is {seed!r}", code=INVALID_PARAMS, status=400)
+            raise _McpRequestError(f"`seed` is {seed!r}", code=INVALID_PARAMS, status=400)
         if task is not None and not isinstance(task, dict):
-            raise _Refused("`task` is not an object", code=INVALID_PARAMS, status=400)
+            raise _McpRequestError("`task` is not an object", code=INVALID_PARAMS, status=400)
         await self._episodes.reset(name, seed, task)
         return {"message": "Session reset successfully"}
 
@@ -270,19 +282,19 @@ class _ControlPlane:
 _CAPABILITIES: dict[str, Any] = {"tools": {}, "experimental": {CONTROL_CAPABILITY: {}}}
 
 
-def _as_refused(problem: _Refused | AssayError) -> _Refused:
+def _to_mcp_error(problem: _McpRequestError | AssayError) -> _McpRequestError:
     """What broke or was refused, as JSON-RPC and HTTP tell it."""
     match problem:
-        case _Refused():
+        case _McpRequestError():
             return problem
         case AtCapacity():
             wait_s = problem.retry_after_s
-            return _Refused(problem.message, code=_NO_PLACE, status=429, wait_s=wait_s)
+            return _McpRequestError(problem.message, code=_AT_CAPACITY, status=429, wait_s=wait_s)
         case NoSuchSession():
-            return _Refused(problem.message, code=_INVALID_REQUEST, status=404)
+            return _McpRequestError(problem.message, code=_INVALID_REQUEST, status=404)
         case SessionRefused():
-            return _Refused(problem.message, code=_INVALID_REQUEST)
-    return _Refused(problem.message, code=INTERNAL_ERROR)
+            return _McpRequestError(problem.message, code=_INVALID_REQUEST)
+    return _McpRequestError(problem.message, code=INTERNAL_ERROR)
 
 
 def _is_modern(request: "web.Request") -> bool:
@@ -292,74 +304,74 @@ def _is_modern(request: "web.Request") -> bool:
     if version == MODERN_VERSION:
         return True
     supported = {"supported": [*LEGACY_VERSIONS, MODERN_VERSION], "requested": version}
-    raise _Refused(
+    raise _McpRequestError(
         "Unsupported protocol version", code=_UNSUPPORTED_VERSION, status=400, data=supported
     )
 
 
-def _checked_meta(request: "web.Request", asked: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_meta(request: "web.Request", asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a stateless request says of itself, twice: its body and its headers must agree."""
     meta = asked["params"].get("_meta")
-    needed = [f"{META}protocolVersion", f"{META}clientCapabilities"]
+    needed = [f"{META_PREFIX}protocolVersion", f"{META_PREFIX}clientCapabilities"]
     missing = [key for key in needed if not isinstance(meta, dict) or key not in meta]
     if not isinstance(meta, dict) or missing:
-        raise _Refused(f"`_meta` lacks {missing}", code=INVALID_PARAMS, status=400)
+        raise _McpRequestError(f"`_meta` lacks {missing}", code=INVALID_PARAMS, status=400)
     said = {"MCP-Protocol-Version": meta[needed[0]], "Mcp-Method": asked["method"]}
     if asked["method"] == "tools/call" and isinstance(asked["params"].get("name"), str):
-        said["Mcp-Name"] = header_value(asked["params"]["name"])
+        said["Mcp-Name"] = encode_header_value(asked["params"]["name"])
     for header, value in said.items():
         if request.headers.get(header) != value:
-            raise _Refused(
+            raise _McpRequestError(
                 f"the header {header} is not {value!r}", code=_HEADER_MISMATCH, status=400
             )
     return meta
 
 
-async def _asked(request: "web.Request") -> dict[str, Any]:
+async def _read_rpc_request(request: "web.Request") -> dict[str, Any]:
     """The JSON-RPC request of a body."""
-    asked = await _body(request)
+    asked = await _read_json_body(request)
     params = asked.setdefault("params", {})
     whole = asked.get("jsonrpc") == "2.0" and isinstance(params, dict)
     if not whole or not isinstance(asked.get("method"), str):
-        raise _Refused("not a JSON-RPC request", code=_INVALID_REQUEST, status=400)
+        raise _McpRequestError("not a JSON-RPC request", code=_INVALID_REQUEST, status=400)
     return asked
 
 
-async def _body(request: "web.Request") -> dict[str, Any]:
+async def _read_json_body(request: "web.Request") -> dict[str, Any]:
     # A browser asks before it sends JSON to another site, and is not allowed to.
     if request.content_type != "application/json":
-        raise _Refused(
+        raise _McpRequestError(
             "the body must be sent as application/json", code=_INVALID_REQUEST, status=415
         )
     try:
         value = from_json(await read_body(request), allow_inf_nan=False)
     except ValueError as error:
-        raise _Refused("the body is not JSON", code=_PARSE_ERROR, status=400) from error
+        raise _McpRequestError("the body is not JSON", code=_PARSE_ERROR, status=400) from error
     if not isinstance(value, dict):
-        raise _Refused("the body is not an object", code=_INVALID_REQUEST, status=400)
+        raise _McpRequestError("the body is not an object", code=_INVALID_REQUEST, status=400)
     return value
 
 
-def _extra(client: Any) -> Mapping[str, Any]:
+def _get_client_extra(client: Any) -> Mapping[str, Any]:
     """Where clients made for eval-protocol name their episode."""
     extra = client.get("_extra") if isinstance(client, dict) else None
     return extra if isinstance(extra, dict) else {}
 
 
-def _content(replies: Sequence[Message]) -> list[dict[str, Any]]:
+def _to_mcp_content(replies: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages as blocks of MCP."""
     blocks: list[dict[str, Any]] = []
     for reply in replies:
         if isinstance(reply.content, tuple):
-            blocks += [_block(block) for block in reply.content]
+            blocks += [_to_mcp_block(block) for block in reply.content]
         elif reply.content is not None:
             blocks.append({"type": "text", "text": reply.content})
     return blocks
 
 
-def _block(block: Any) -> dict[str, Any]:
-    address = image_address(block)
-    image = media_from_data_url(address) if address else None
+def _to_mcp_block(block: Any) -> dict[str, Any]:
+    address = get_image_url(block)
+    image = parse_data_url(address) if address else None
     if image is not None:
         return {"type": "image", "mimeType": image[0], "data": image[1]}
     if block.type == "text":
@@ -367,7 +379,7 @@ def _block(block: Any) -> dict[str, Any]:
     return {"type": "text", "text": to_json(block).decode()}
 
 
-def _json(
+def _build_json_response(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> "web.Response":
     from aiohttp import web
@@ -377,7 +389,7 @@ def _json(
     )
 
 
-def _empty(status: int) -> "web.Response":
+def _build_empty_response(status: int) -> "web.Response":
     from aiohttp import web
 
     return web.Response(status=status)

@@ -13,9 +13,9 @@ from assay import __version__
 from assay.errors import EnvironmentFault
 from assay.types import ToolSpec
 
-from .http_client import Garbled, Link
-from .json_rpc import JsonRpc, Result, RpcError
-from .retry_when_busy import patiently
+from .http_client import EnvironmentClient, InvalidResponse
+from .json_rpc import JsonRpc, RpcError, RpcResult
+from .retry_when_busy import retry_while_busy
 
 Era = Literal["modern", "legacy"]
 
@@ -23,21 +23,21 @@ MODERN_VERSION = "2026-07-28"
 # Not 2025-11-25: with it a server may end its stream early and expect to be polled.
 LEGACY_VERSION = "2025-06-18"
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-META = "io.modelcontextprotocol/"
+META_PREFIX = "io.modelcontextprotocol/"
 CONTROL_CAPABILITY = "assay/control"
 """Announced by servers whose `reset_session` opens a session, and that close one when asked."""
 
 EPISODE_HEADER = "x-env-session"
 """Names the episode on the data plane, where a stateless server has no session of its own."""
 
-_MOST_PAGES = 100
-_CLOSE_S = 5.0
+_MAX_TOOL_PAGES = 100
+_MCP_CLOSE_S = 5.0
 _PLAIN_HEADER = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
 _WRAPPED_HEADER = re.compile(r"=\?base64\?.*\?=")
 
 
 @dataclass
-class Server:
+class ServerFacts:
     """What is known of a server for as long as the link to it lives."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -47,12 +47,12 @@ class Server:
     has_control: bool | None = None
 
 
-_SERVERS: WeakKeyDictionary[Link, Server] = WeakKeyDictionary()
+_SERVERS: WeakKeyDictionary[EnvironmentClient, ServerFacts] = WeakKeyDictionary()
 
 
-def server_of(link: Link) -> Server:
+def get_server(link: EnvironmentClient) -> ServerFacts:
     """What was learnt of the server so far."""
-    return _SERVERS.setdefault(link, Server())
+    return _SERVERS.setdefault(link, ServerFacts())
 
 
 class McpSession:
@@ -90,7 +90,7 @@ class McpSession:
             versions = found.get("supportedVersions")
             if not isinstance(versions, list) or MODERN_VERSION not in versions:
                 raise RpcError(f"the server speaks {versions}", code=None, status=200)
-            self.capabilities = _mapping(found.get("capabilities"))
+            self.capabilities = _to_mapping(found.get("capabilities"))
             return
         hello = {
             "protocolVersion": LEGACY_VERSION,
@@ -103,32 +103,34 @@ class McpSession:
             raise RpcError(f"the server speaks version {version!r}", code=None, status=200)
         self._version = version
         self._transport_id = result.headers.get("Mcp-Session-Id")
-        self.capabilities = _mapping(result.value.get("capabilities"))
-        await self._rpc.notify("notifications/initialized", self._headers("", {}))
+        self.capabilities = _to_mapping(result.value.get("capabilities"))
+        await self._rpc.notify("notifications/initialized", self._build_headers("", {}))
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Result:
+    async def request(self, method: str, params: Mapping[str, Any]) -> RpcResult:
         """One request in the manner of the era; waits if the server has no place."""
         if self.era == "modern":
-            params = {**params, "_meta": self._meta()}
-        headers = self._headers(method, params)
-        return await patiently(self._rpc.link, lambda: self._rpc.call(method, params, headers))
+            params = {**params, "_meta": self._build_meta()}
+        headers = self._build_headers(method, params)
+        return await retry_while_busy(
+            self._rpc.link, lambda: self._rpc.call(method, params, headers)
+        )
 
     async def list_tools(self) -> tuple[ToolSpec, ...]:
         """The tools of the server, all pages of them."""
         tools: dict[str, ToolSpec] = {}
         cursor: str | None = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_TOOL_PAGES):
             params = {} if cursor is None else {"cursor": cursor}
             page = (await self.request("tools/list", params)).value
-            for entry in _listed(page, self._rpc.link):
-                spec = self._spec(entry)
+            for entry in _read_tool_list(page, self._rpc.link):
+                spec = self._parse_tool(entry)
                 if spec.name in tools:
-                    raise self._bad_tool(f"two tools are named {spec.name!r}")
+                    raise self._build_tool_error(f"two tools are named {spec.name!r}")
                 tools[spec.name] = spec
             cursor = page.get("nextCursor")
             if cursor is None:
                 return tuple(tools.values())
-        raise self._bad_tool(f"the list of tools has no end after {_MOST_PAGES} pages")
+        raise self._build_tool_error(f"the list of tools has no end after {_MAX_TOOL_PAGES} pages")
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         result = await self.request("tools/call", {"name": name, "arguments": arguments})
@@ -145,24 +147,24 @@ class McpSession:
         """End the session where the era has one. A server may decline."""
         if self._transport_id is None:
             return
-        headers = self._headers("", {})
+        headers = self._build_headers("", {})
         self._transport_id = None
         answer = await self._rpc.link.ask(
-            "DELETE", self._rpc.url, headers=headers, timeout_s=_CLOSE_S
+            "DELETE", self._rpc.url, headers=headers, timeout_s=_MCP_CLOSE_S
         )
         if answer.status >= 500 and answer.status != 501:
             raise EnvironmentFault(
                 f"the session could not be closed: HTTP {answer.status}", where=answer.where
             )
 
-    def _meta(self) -> dict[str, Any]:
+    def _build_meta(self) -> dict[str, Any]:
         return {
-            f"{META}protocolVersion": self._version,
-            f"{META}clientInfo": self._client,
-            f"{META}clientCapabilities": {},
+            f"{META_PREFIX}protocolVersion": self._version,
+            f"{META_PREFIX}clientInfo": self._client,
+            f"{META_PREFIX}clientCapabilities": {},
         }
 
-    def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    def _build_headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         headers = {EPISODE_HEADER: self._episode}
         if self._transport_id is not None:
             headers["Mcp-Session-Id"] = self._transport_id
@@ -171,7 +173,7 @@ class McpSession:
         if self.era == "modern":
             headers["Mcp-Method"] = method
             if method == "tools/call":
-                headers["Mcp-Name"] = header_value(params["name"])
+                headers["Mcp-Name"] = encode_header_value(params["name"])
                 headers.update(self._mirror(params["name"], params["arguments"]))
         return headers
 
@@ -184,14 +186,14 @@ class McpSession:
             if isinstance(value, bool):
                 value = "true" if value else "false"
             if isinstance(value, str | int):
-                yield f"Mcp-Param-{header}", header_value(str(value))
+                yield f"Mcp-Param-{header}", encode_header_value(str(value))
 
-    def _spec(self, entry: Any) -> ToolSpec:
+    def _parse_tool(self, entry: Any) -> ToolSpec:
         name = entry.get("name") if isinstance(entry, dict) else None
         schema = entry.get("inputSchema") if isinstance(entry, dict) else None
         if not isinstance(name, str) or not name or not isinstance(schema, dict):
-            raise self._bad_tool("a tool has no name or no `inputSchema`")
-        self._mirrored[name] = dict(_marked(schema, ()))
+            raise self._build_tool_error("a tool has no name or no `inputSchema`")
+        self._mirrored[name] = dict(_find_header_parameters(schema, ()))
         description = entry.get("description")
         return ToolSpec(
             name=name,
@@ -199,18 +201,18 @@ class McpSession:
             parameters=schema,
         )
 
-    def _bad_tool(self, what: str) -> Garbled:
-        return Garbled(what, where=self._rpc.link.where, hint="correct the server's tools")
+    def _build_tool_error(self, what: str) -> InvalidResponse:
+        return InvalidResponse(what, where=self._rpc.link.where, hint="correct the server's tools")
 
 
 async def open_mcp_session(
-    link: Link, *, episode: str, extra: Mapping[str, Any], era: Era | None = None
+    link: EnvironmentClient, *, episode: str, extra: Mapping[str, Any], era: Era | None = None
 ) -> McpSession:
     """A session that has begun. What the first one learns of the server serves the others."""
-    server = server_of(link)
+    server = get_server(link)
     async with server.lock:
         if server.url is None or server.era is None or era not in (None, server.era):
-            session = await _found(link, episode, extra, era)
+            session = await _negotiate_session(link, episode, extra, era)
             server.url, server.era = session.url, session.era
             server.capabilities = session.capabilities
             return session
@@ -218,15 +220,17 @@ async def open_mcp_session(
     if session.era == "modern":
         session.capabilities = server.capabilities
     else:
-        await _begun(session, link)
+        await _begin_session(session, link)
     return session
 
 
-async def _found(link: Link, episode: str, extra: Mapping[str, Any], era: Era | None) -> McpSession:
+async def _negotiate_session(
+    link: EnvironmentClient, episode: str, extra: Mapping[str, Any], era: Era | None
+) -> McpSession:
     """Try the addresses and eras that there are, the modern one first."""
     tried: list[str] = []
     eras: tuple[Era, ...] = ("modern", "legacy") if era is None else (era,)
-    for url in endpoints(link):
+    for url in list_mcp_urls(link):
         for each in eras:
             session = McpSession(JsonRpc(link, url), each, episode, extra)
             try:
@@ -242,7 +246,7 @@ async def _found(link: Link, episode: str, extra: Mapping[str, Any], era: Era | 
     )
 
 
-async def _begun(session: McpSession, link: Link) -> None:
+async def _begin_session(session: McpSession, link: EnvironmentClient) -> None:
     try:
         await session.begin()
     except RpcError as refusal:
@@ -251,7 +255,7 @@ async def _begun(session: McpSession, link: Link) -> None:
         ) from None
 
 
-def endpoints(link: Link) -> tuple[str, ...]:
+def list_mcp_urls(link: EnvironmentClient) -> tuple[str, ...]:
     """Where the MCP endpoint may be: the address itself, or `/mcp` below it."""
     parts = urlsplit(link.url)
     if parts.path.rstrip("/").endswith("/mcp"):
@@ -260,29 +264,31 @@ def endpoints(link: Link) -> tuple[str, ...]:
     return (below, link.url)
 
 
-def header_value(text: str) -> str:
+def encode_header_value(text: str) -> str:
     """A text as MCP writes it into a header: wrapped where it is not plain ASCII."""
     if _PLAIN_HEADER.fullmatch(text) and not _WRAPPED_HEADER.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
-def _marked(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _find_header_parameters(
+    schema: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
     """The properties that a schema marks with `x-mcp-header`, by the way that leads to them."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     for key, inner in properties.items() if isinstance(properties, dict) else ():
         header = inner.get("x-mcp-header") if isinstance(inner, dict) else None
         if isinstance(header, str) and re.fullmatch(r"[A-Za-z0-9_-]+", header):
             yield (*path, key), header
-        yield from _marked(inner, (*path, key))
+        yield from _find_header_parameters(inner, (*path, key))
 
 
-def _listed(page: Mapping[str, Any], link: Link) -> list[Any]:
+def _read_tool_list(page: Mapping[str, Any], link: EnvironmentClient) -> list[Any]:
     tools = page.get("tools")
     if not isinstance(tools, list):
-        raise Garbled("`tools/list` gives no list of tools", where=link.where)
+        raise InvalidResponse("`tools/list` gives no list of tools", where=link.where)
     return tools
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -13,20 +13,20 @@ from assay.types import Message, ToolCall, ToolSpec
 from ..environment import Step, add_rewards
 from ..tools import ToolError
 from .http_client import (
-    LARGEST_ANSWER,
+    MAX_SERVER_RESPONSE_BYTES,
     STEP_TIMEOUT_HINT,
     TOKEN_HINT,
-    Garbled,
-    Link,
+    EnvironmentClient,
+    InvalidResponse,
     TimedOut,
 )
-from .retry_when_busy import Busy, patiently
+from .retry_when_busy import ServerBusy, retry_while_busy
 
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse, WSMessage
 
 _TOOL = "act"
-_CLOSE_S = 5.0
+_SOCKET_CLOSE_S = 5.0
 _CAPACITY_RETRY_S = 0.5
 """The protocol names no time to wait; a session of ours that ends is noticed at once."""
 
@@ -39,7 +39,7 @@ class OpenEnvEnvironment:
     step's info is None). Nor does it say whether the environment used the seed.
     """
 
-    def __init__(self, link: Link, task: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, link: EnvironmentClient, task: Mapping[str, Any] | None = None) -> None:
         self.tools: Sequence[ToolSpec] = ()
         self._link = link
         self._task = dict(task or {})
@@ -55,20 +55,20 @@ class OpenEnvEnvironment:
             raise ConfigError(
                 f"the seed is {seed}", where="OpenEnv", hint="its seeds begin at 0, or are None"
             )
-        self.tools = (await self._described(),)
+        self.tools = (await self._fetch_tool(),)
         fields = {**self._task, "seed": seed, "episode_id": self._episode}
         reset = {key: value for key, value in fields.items() if value is not None}
-        answer = await patiently(self._link, lambda: self._begun(reset))
-        self._over = self._done(answer)
-        return (Message(role="user", content=_text_of(answer["observation"])),)
+        answer = await retry_while_busy(self._link, lambda: self._connect_and_reset(reset))
+        self._over = self._read_done(answer)
+        return (Message(role="user", content=_format_observation(answer["observation"])),)
 
-    async def _begun(self, reset: Mapping[str, Any]) -> dict[str, Any]:
-        """Connect and reset. A server that is full says so and hangs up: `Busy`."""
-        self._socket = await self._connected()
+    async def _connect_and_reset(self, reset: Mapping[str, Any]) -> dict[str, Any]:
+        """Connect and reset. A server that is full says so and hangs up: `ServerBusy`."""
+        self._socket = await self._connect()
         try:
-            return await self._observed("reset", reset)
-        except Busy:
-            await self._hang_up()
+            return await self._request_observation("reset", reset)
+        except ServerBusy:
+            await self._close_socket()
             raise
 
     async def step(self, action: Message) -> Step:
@@ -79,24 +79,24 @@ class OpenEnvEnvironment:
         last: dict[str, Any] | None = None
         rewards: list[float | None] = []
         for call in action.tool_calls:
-            content, answer = await self._one(call)
+            content, answer = await self._take_step(call)
             replies.append(
                 Message(role="tool", content=content, tool_call_id=call.id, name=call.name)
             )
             if answer is not None:
                 last = answer
-                rewards.append(self._reward(answer))
+                rewards.append(self._read_reward(answer))
         return Step(
             replies=tuple(replies),
             reward=add_rewards(rewards),
             rewards=tuple(rewards),
             acted=last is not None,
             terminated=self._over,
-            info={} if last is None else await self._info(last),
+            info={} if last is None else await self._read_info(last),
             observation=None if last is None else last["observation"],
         )
 
-    async def _one(self, call: ToolCall) -> tuple[str, dict[str, Any] | None]:
+    async def _take_step(self, call: ToolCall) -> tuple[str, dict[str, Any] | None]:
         """One step of the environment; a mistake of the agent takes none."""
         # Every call is answered: a model cannot be asked again while one is left open.
         if self._over:
@@ -106,48 +106,50 @@ class OpenEnvEnvironment:
         if call.malformed:
             return f"Error: the arguments of {_TOOL!r} are not a JSON object", None
         try:
-            answer = await self._observed("step", call.arguments)
+            answer = await self._request_observation("step", call.arguments)
         except ToolError as mistake:
             return f"Error: {mistake}", None
-        self._over = self._done(answer)
-        return _text_of(answer["observation"]), answer
+        self._over = self._read_done(answer)
+        return _format_observation(answer["observation"]), answer
 
-    async def _info(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    async def _read_info(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         info: dict[str, Any] = {"done": self._over, "reward": answer.get("reward")}
         if self._over:
             info["truncated"] = None
             try:
-                info["state"] = await self._said("state", None, "state")
+                info["state"] = await self._request("state", None, "state")
             except EnvironmentFault as fault:
                 # It decides nothing: what the steps gave stands.
                 info["state_error"] = fault.message
         return info
 
-    async def _observed(self, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
-        answer = await self._said(kind, data, "observation")
+    async def _request_observation(self, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await self._request(kind, data, "observation")
         if "observation" not in answer:
-            raise Garbled(f"the answer to {kind} has no observation", where=self._link.where)
+            raise InvalidResponse(
+                f"the answer to {kind} has no observation", where=self._link.where
+            )
         return answer
 
-    async def _said(
+    async def _request(
         self, kind: str, data: Mapping[str, Any] | None, expected: str
     ) -> dict[str, Any]:
         """Say one thing, and what comes back."""
         if self._socket is None:
             raise EnvironmentFault("the environment is not open", where=self._link.where)
         message = {"type": kind} if data is None else {"type": kind, "data": data}
-        answer = await self._exchanged(self._socket, to_json(message).decode(), kind)
+        answer = await self._exchange(self._socket, to_json(message).decode(), kind)
         if answer.get("type") == "error" and isinstance(answer.get("data"), dict):
-            raise self._complaint(answer["data"], kind)
+            raise self._build_error(answer["data"], kind)
         if answer.get("type") != expected or not isinstance(answer.get("data"), dict):
-            raise Garbled(
+            raise InvalidResponse(
                 f"the answer to {kind} is a {answer.get('type')!r}, not an {expected}",
                 where=self._link.where,
             )
         data = answer["data"]
         return dict(data)
 
-    async def _exchanged(
+    async def _exchange(
         self, socket: "ClientWebSocketResponse", text: str, kind: str
     ) -> dict[str, Any]:
         import aiohttp
@@ -167,15 +169,16 @@ class OpenEnvEnvironment:
                 hint=STEP_TIMEOUT_HINT,
             )
         else:
-            return self._read(message, kind)
+            return self._parse_message(message, kind)
         raise fault
 
-    def _read(self, message: "WSMessage", kind: str) -> dict[str, Any]:
+    def _parse_message(self, message: "WSMessage", kind: str) -> dict[str, Any]:
         from aiohttp import WSMsgType
 
         if message.type is WSMsgType.ERROR and getattr(message.data, "code", None) == 1009:
-            raise Garbled(
-                f"the answer is longer than {LARGEST_ANSWER} bytes", where=self._link.where
+            raise InvalidResponse(
+                f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",
+                where=self._link.where,
             )
         if message.type is not WSMsgType.TEXT:
             raise EnvironmentFault(
@@ -188,43 +191,45 @@ class OpenEnvEnvironment:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise Garbled(
+            raise InvalidResponse(
                 f"the answer to {kind} is not a JSON object: {message.data[:200]!r}",
                 where=self._link.where,
             )
         return answer
 
-    def _complaint(self, data: Mapping[str, Any], kind: str) -> Exception:
+    def _build_error(self, data: Mapping[str, Any], kind: str) -> Exception:
         """What an error of the server stands for."""
         code, words = data.get("code"), str(data.get("message"))[:500]
         if code == "CAPACITY_REACHED":
-            return Busy(_CAPACITY_RETRY_S)
+            return ServerBusy(_CAPACITY_RETRY_S)
         if code == "VALIDATION_ERROR" and kind == "step":
-            return ToolError(f"{words}: {_problems(data.get('errors'))}")
+            return ToolError(f"{words}: {_format_validation_problems(data.get('errors'))}")
         return EnvironmentFault(
             f"the server answers {kind} with {code}: {words}", where=self._link.where
         )
 
-    def _done(self, answer: Mapping[str, Any]) -> bool:
+    def _read_done(self, answer: Mapping[str, Any]) -> bool:
         done = answer.get("done")
         if not isinstance(done, bool):
-            raise Garbled(f"`done` is {done!r}, neither true nor false", where=self._link.where)
+            raise InvalidResponse(
+                f"`done` is {done!r}, neither true nor false", where=self._link.where
+            )
         return done
 
-    def _reward(self, answer: Mapping[str, Any]) -> float | None:
+    def _read_reward(self, answer: Mapping[str, Any]) -> float | None:
         reward = answer.get("reward")
         if reward is None:
             return None
         # The protocol allows true and false, which stand for 1 and 0.
         if not isinstance(reward, int | float) or not -1e300 < reward < 1e300:
-            raise Garbled(
+            raise InvalidResponse(
                 f"the reward is {reward!r:.80}, which is no finite number", where=self._link.where
             )
         return float(reward)
 
-    async def _described(self) -> ToolSpec:
+    async def _fetch_tool(self) -> ToolSpec:
         """The tool that takes the server's action, by the schema that it publishes."""
-        answer = await self._link.ask("GET", beside_socket(self._link.url, "schema"))
+        answer = await self._link.ask("GET", build_http_url(self._link.url, "schema"))
         schemas = answer.json() if answer.status == 200 else None
         action = schemas.get("action") if isinstance(schemas, dict) else None
         if not isinstance(action, dict):
@@ -236,18 +241,18 @@ class OpenEnvEnvironment:
         return ToolSpec(
             name=_TOOL,
             description=str(action.get("description") or "Take one step in the environment."),
-            parameters=_parameters(action),
+            parameters=_clean_action_schema(action),
         )
 
-    async def _connected(self) -> "ClientWebSocketResponse":
+    async def _connect(self) -> "ClientWebSocketResponse":
         import aiohttp
 
         try:
             return await self._link.http.ws_connect(
-                socket_url(self._link.url),
+                build_socket_url(self._link.url),
                 headers=self._link.headers(),
-                max_msg_size=LARGEST_ANSWER,
-                timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
+                max_msg_size=MAX_SERVER_RESPONSE_BYTES,
+                timeout=aiohttp.ClientWSTimeout(ws_close=_SOCKET_CLOSE_S),
                 compress=0,
             )
         except TimeoutError:
@@ -259,7 +264,7 @@ class OpenEnvEnvironment:
                 hint=TOKEN_HINT if error.status in (401, 403) else None,
             )
         except (aiohttp.ClientError, OSError) as error:
-            fault = self._link.unanswered(error)
+            fault = self._link.build_connection_error(error)
         # Outside the handlers: the original exceptions may quote the address with its query.
         raise fault
 
@@ -272,16 +277,16 @@ class OpenEnvEnvironment:
         except ConnectionError:
             pass  # it is gone, and with it its session
         finally:
-            await self._hang_up()
+            await self._close_socket()
             self._link.room.release()
 
-    async def _hang_up(self) -> None:
+    async def _close_socket(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()
 
 
-def socket_url(url: str) -> str:
+def build_socket_url(url: str) -> str:
     """The address of the WebSocket of an OpenEnv server."""
     parts = urlsplit(url)
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
@@ -289,7 +294,7 @@ def socket_url(url: str) -> str:
     return urlunsplit(parts._replace(scheme=scheme, path=f"{path}/ws"))
 
 
-def beside_socket(url: str, name: str) -> str:
+def build_http_url(url: str, name: str) -> str:
     """The address of a plain HTTP route of an OpenEnv server."""
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
@@ -297,7 +302,7 @@ def beside_socket(url: str, name: str) -> str:
     return urlunsplit(parts._replace(scheme=scheme, path=f"{path}/{name}"))
 
 
-def _parameters(action: Mapping[str, Any]) -> dict[str, Any]:
+def _clean_action_schema(action: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an action without what every action may carry and no agent needs."""
     schema = {key: value for key, value in action.items() if key not in ("title", "description")}
     properties = dict(schema.get("properties") or {})
@@ -306,7 +311,7 @@ def _parameters(action: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema, "type": "object", "properties": properties}
 
 
-def _problems(errors: Any) -> str:
+def _format_validation_problems(errors: Any) -> str:
     """What is wrong with an action, in words that the agent can act on."""
     if not isinstance(errors, list):
         return "the action does not fit its schema"
@@ -317,5 +322,5 @@ def _problems(errors: Any) -> str:
     )
 
 
-def _text_of(observation: Any) -> str:
+def _format_observation(observation: Any) -> str:
     return observation if isinstance(observation, str) else to_json(observation).decode()

@@ -7,7 +7,7 @@
     GET    /health                           -> Health
 
 All but the first and the last carry the token of the session in the header `Assay-Session`. What
-is refused is answered with `Refusal`: status 4xx for the caller's mistakes, 429 when all sessions
+is refused is answered with `ErrorResponse`: status 4xx for the caller's mistakes, 429 when all sessions
 are taken, 500 for faults of the environment.
 """
 
@@ -16,19 +16,19 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, ValidationError
 from pydantic_core import from_json
 
-from assay.types import Message, ToolSpec, Written
+from assay.types import JsonModel, Message, ToolSpec
 
 from ..environment import Step
 from .episodes import Session, StoredStep
 
 PROTOCOL = "assay-env/1"
 SESSION_HEADER = "Assay-Session"
-LARGEST_BODY = 4 * 1024 * 1024
-_NAME = r"^[A-Za-z0-9_-]{1,200}$"
+MAX_BODY_BYTES = 4 * 1024 * 1024
+_SESSION_ID_PATTERN = r"^[A-Za-z0-9_-]{1,200}$"
 """What a server chooses becomes part of an address and of a header: nothing else fits in there."""
 
 
-class _Wire(Written):
+class _WireModel(JsonModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
@@ -40,7 +40,7 @@ class _Wire(Written):
         return cls.model_validate_json(data)
 
 
-class OpenRequest(_Wire):
+class OpenRequest(_WireModel):
     """Asks for a session. The seed is applied before anything is observed, 0 included."""
 
     seed: StrictInt | None = None
@@ -49,7 +49,7 @@ class OpenRequest(_Wire):
     """Asking again with the same one gives the same session, until its first step."""
 
 
-class ServerLimits(_Wire):
+class ServerLimits(_WireModel):
     """What the server bounds."""
 
     capacity: StrictInt
@@ -57,11 +57,11 @@ class ServerLimits(_Wire):
     largest_body: StrictInt
 
 
-class Opened(_Wire):
+class OpenResponse(_WireModel):
     """A session, and what the agent is shown first."""
 
-    session: str = Field(pattern=_NAME)
-    token: str = Field(pattern=_NAME, repr=False)
+    session: str = Field(pattern=_SESSION_ID_PATTERN)
+    token: str = Field(pattern=_SESSION_ID_PATTERN, repr=False)
     observation: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     limits: ServerLimits
@@ -77,14 +77,14 @@ class Opened(_Wire):
         )
 
 
-class StepRequest(_Wire):
+class StepRequest(_WireModel):
     """One message of the agent. The first step has the index 0."""
 
     action: Message
     step_index: StrictInt = Field(ge=0)
 
 
-class StepAnswer(_Wire):
+class StepResponse(_WireModel):
     """What a step came to."""
 
     step_index: StrictInt
@@ -129,7 +129,7 @@ class StepAnswer(_Wire):
         )
 
 
-class State(_Wire):
+class State(_WireModel):
     """How far a session is."""
 
     session: str
@@ -150,7 +150,7 @@ class State(_Wire):
         )
 
 
-class Health(_Wire):
+class Health(_WireModel):
     """What a server says of itself to anybody."""
 
     status: Literal["ok"]
@@ -162,7 +162,7 @@ class Health(_Wire):
     """Whether the task of a session makes a difference to its environment."""
 
 
-class Problem(_Wire):
+class ErrorDetail(_WireModel):
     """Why a request was refused."""
 
     kind: str
@@ -170,13 +170,13 @@ class Problem(_Wire):
     hint: str | None = None
 
 
-class Refusal(_Wire):
+class ErrorResponse(_WireModel):
     """The body of every answer that is not a success."""
 
-    error: Problem
+    error: ErrorDetail
 
 
-def problems_of(error: ValueError) -> list[str]:
+def list_problems(error: ValueError) -> list[str]:
     """What is wrong with a message that could not be read, without quoting it."""
     if not isinstance(error, ValidationError):
         return [f"body: {error}"]

@@ -6,40 +6,40 @@ from typing import TypeVar
 
 from assay.errors import EnvironmentFault
 
-from .http_client import Answer, Link
+from .http_client import EnvironmentClient, ServerResponse
 
-Given = TypeVar("Given")
+AttemptResult = TypeVar("AttemptResult")
 
-_RETRY_S = 1.0
+_DEFAULT_RETRY_S = 1.0
 
 
-class Busy(Exception):
+class ServerBusy(Exception):
     """The server has no place now; nothing was done, so the same may be asked again."""
 
     def __init__(self, retry_after_s: float | None) -> None:
         super().__init__("the server has no session free")
-        self.retry_after_s = _RETRY_S if retry_after_s is None else retry_after_s
+        self.retry_after_s = _DEFAULT_RETRY_S if retry_after_s is None else retry_after_s
 
     @classmethod
-    def check(cls, answer: Answer) -> None:
+    def check(cls, answer: ServerResponse) -> None:
         """Raise it if the answer says so: 429, or 503 that names a time."""
         wait_s = answer.retry_after_s
         if answer.status == 429 or (answer.status == 503 and wait_s is not None):
             raise cls(wait_s)
 
 
-async def patiently(
-    link: Link,
-    attempt: Callable[[], Awaitable[Given]],
+async def retry_while_busy(
+    link: EnvironmentClient,
+    attempt: Callable[[], Awaitable[AttemptResult]],
     *,
     clock: Callable[[], float] = time.monotonic,
-) -> Given:
-    """What `attempt` gives, once it is not answered with `Busy`; for at most `link.queue_s`."""
+) -> AttemptResult:
+    """What `attempt` gives, once it is not answered with `ServerBusy`; for at most `link.queue_s`."""
     started = clock()
     while True:
         try:
             return await attempt()
-        except Busy as busy:
+        except ServerBusy as busy:
             left = link.queue_s - (clock() - started)
             if left <= 0:
                 raise EnvironmentFault(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from pydantic import ValidationError
 
 from assay.errors import AssayError, ConfigError, EnvironmentFault, WireError
-from assay.types import Redactor, ToolSpec, Written, describe_error
+from assay.types import JsonModel, Redactor, ToolSpec, describe_error
 
 from . import mcp_server as mcp_face
 from .connections import KEEP_ALIVE_S, Connections, read_body
@@ -24,23 +24,23 @@ from .episodes import (
     NoSuchSession,
     OutOfOrder,
     Session,
+    SessionPool,
     SessionRefused,
-    Sessions,
 )
 from .protocol import (
-    LARGEST_BODY,
+    MAX_BODY_BYTES,
     PROTOCOL,
     SESSION_HEADER,
+    ErrorDetail,
+    ErrorResponse,
     Health,
-    Opened,
     OpenRequest,
-    Problem,
-    Refusal,
+    OpenResponse,
     ServerLimits,
     State,
-    StepAnswer,
     StepRequest,
-    problems_of,
+    StepResponse,
+    list_problems,
 )
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _BACKLOG = 1024
-_LEAST_IDLE = 200
+_MIN_IDLE_CONNECTIONS = 200
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
-Request = TypeVar("Request", bound=Written)
+RequestModel = TypeVar("RequestModel", bound=JsonModel)
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,13 @@ class EnvironmentServer:
         tools: Sequence[ToolSpec] | None = None,
     ) -> None:
         self.settings = settings or ServerSettings()
-        self.sessions = Sessions(make, capacity=self.settings.capacity, idle_s=self.settings.idle_s)
+        self.sessions = SessionPool(
+            make, capacity=self.settings.capacity, idle_s=self.settings.idle_s
+        )
         self._tools = tools
-        most_idle = self.settings.most_idle or max(2 * self.settings.capacity, _LEAST_IDLE)
+        most_idle = self.settings.most_idle or max(
+            2 * self.settings.capacity, _MIN_IDLE_CONNECTIONS
+        )
         self._connections = Connections(header_s=self.settings.header_s, most_idle=most_idle)
         self._stack = AsyncExitStack()
         self._port: int | None = None
@@ -139,7 +143,7 @@ class EnvironmentServer:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.sessions)
             runner = web.AppRunner(
-                self._application(),
+                self._build_application(),
                 access_log=None,
                 shutdown_timeout=2.0,
                 keepalive_timeout=KEEP_ALIVE_S,
@@ -148,7 +152,7 @@ class EnvironmentServer:
             stack.push_async_callback(runner.cleanup)
             await runner.setup()
             assert runner.server is not None
-            await stack.enter_async_context(self._connections.watching(runner.server))
+            await stack.enter_async_context(self._connections.close_idle(runner.server))
             await self._listen(runner)
             self._stack = stack.pop_all()
         return self
@@ -162,21 +166,23 @@ class EnvironmentServer:
         self._port = None
         await self._stack.aclose()
 
-    def _application(self) -> "web.Application":
+    def _build_application(self) -> "web.Application":
         from aiohttp import web
 
         application = web.Application(
-            client_max_size=LARGEST_BODY,
+            client_max_size=MAX_BODY_BYTES,
             # The guard comes before the body is read: nothing is awaited of those it refuses.
             middlewares=[
-                web.middleware(_refusals),
-                _Guard(self.settings).middleware(),
+                web.middleware(_answer_errors),
+                _TokenGuard(self.settings).middleware(),
                 self._connections.middleware(),
             ],
         )
         application.add_routes(_Handlers(self.sessions, self.settings).routes())
         if self._tools is not None:
-            application.add_routes(mcp_face.routes(self.sessions, self._tools, self.settings.name))
+            application.add_routes(
+                mcp_face.build_mcp_routes(self.sessions, self._tools, self.settings.name)
+            )
         return application
 
     async def _listen(self, runner: "web.AppRunner") -> None:
@@ -194,7 +200,7 @@ class EnvironmentServer:
         self._port = runner.addresses[0][1]
 
 
-class _Guard:
+class _TokenGuard:
     """Lets in whoever shows the token; without one, whoever means this machine."""
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -208,31 +214,33 @@ class _Guard:
 
         @web.middleware
         async def guard(request: web.Request, handler: "Handler") -> web.StreamResponse:
-            return self._problem(request) or await handler(request)
+            return self._find_refusal(request) or await handler(request)
 
         return guard
 
-    def _problem(self, request: "web.Request") -> "web.Response | None":
+    def _find_refusal(self, request: "web.RequestModel") -> "web.Response | None":
         if self._expected is not None:
             shown = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
             if request.path != "/health" and not hmac.compare_digest(shown, self._expected):
-                return _refusal(401, "denied", "the token is missing or wrong")
+                return _build_error_response(401, "denied", "the token is missing or wrong")
             return None
         # A page in a browser can reach loopback under a name of its own: its name gives it away.
         name = request.host.rpartition(":")[0] if request.host[-1:].isdigit() else request.host
         if (name or request.host) in self._names:
             return None
-        return _refusal(403, "denied", "this server answers to the names of this machine only")
+        return _build_error_response(
+            403, "denied", "this server answers to the names of this machine only"
+        )
 
 
 class _Handlers:
     """The routes of the protocol."""
 
-    def __init__(self, sessions: Sessions, settings: ServerSettings) -> None:
+    def __init__(self, sessions: SessionPool, settings: ServerSettings) -> None:
         self._sessions = sessions
         self._settings = settings
         self._limits = ServerLimits(
-            capacity=sessions.capacity, idle_s=sessions.idle_s, largest_body=LARGEST_BODY
+            capacity=sessions.capacity, idle_s=sessions.idle_s, largest_body=MAX_BODY_BYTES
         )
 
     def routes(self) -> "list[web.RouteDef]":
@@ -246,7 +254,7 @@ class _Handlers:
             web.delete("/sessions/{id}", self.close),
         ]
 
-    async def health(self, request: "web.Request") -> "web.Response":
+    async def health(self, request: "web.RequestModel") -> "web.Response":
         health = Health(
             status="ok",
             protocol=PROTOCOL,
@@ -255,48 +263,50 @@ class _Handlers:
             environment=self._settings.name,
             takes_task=self._settings.takes_task,
         )
-        return _written(200, health)
+        return _build_wire_response(200, health)
 
-    async def open(self, request: "web.Request") -> "web.Response":
-        asked = await _read(request, OpenRequest)
+    async def open(self, request: "web.RequestModel") -> "web.Response":
+        asked = await _read_request_model(request, OpenRequest)
         session = await self._sessions.open(
             seed=asked.seed, task=asked.task, episode_id=asked.episode_id
         )
         try:
-            return _written(201, Opened.of(session, self._limits))
+            return _build_wire_response(201, OpenResponse.of(session, self._limits))
         except (ValidationError, WireError) as error:
             await self._sessions.close(session.id)
             raise EnvironmentFault(f"what it shows first cannot be sent: {error}") from error
 
-    async def step(self, request: "web.Request") -> "web.Response":
-        session = self._found(request)
-        asked = await _read(request, StepRequest)
+    async def step(self, request: "web.RequestModel") -> "web.Response":
+        session = self._find_session(request)
+        asked = await _read_request_model(request, StepRequest)
         stored = await self._sessions.step(session.id, asked.action, asked.step_index)
         try:
-            return _written(200, StepAnswer.of(stored))
+            return _build_wire_response(200, StepResponse.of(stored))
         except (ValidationError, WireError, TypeError, ValueError) as error:
             raise EnvironmentFault(
                 f"what it answers cannot be sent: {error}", where=f"step {stored.step_index}"
             ) from error
 
-    async def state(self, request: "web.Request") -> "web.Response":
-        return _written(200, State.of(self._found(request)))
+    async def state(self, request: "web.RequestModel") -> "web.Response":
+        return _build_wire_response(200, State.of(self._find_session(request)))
 
-    async def close(self, request: "web.Request") -> "web.Response":
+    async def close(self, request: "web.RequestModel") -> "web.Response":
         from aiohttp import web
 
-        await self._sessions.close(self._found(request).id)
+        await self._sessions.close(self._find_session(request).id)
         return web.Response(status=204)
 
-    def _found(self, request: "web.Request") -> Session:
+    def _find_session(self, request: "web.RequestModel") -> Session:
         session = self._sessions.find(request.match_info["id"])
         shown = request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(shown, session.token.encode()):
-            raise _Refused(403, "denied", f"the header `{SESSION_HEADER}` is missing or wrong")
+            raise _SessionRequestError(
+                403, "denied", f"the header `{SESSION_HEADER}` is missing or wrong"
+            )
         return session
 
 
-class _Refused(Exception):
+class _SessionRequestError(Exception):
     """Carries a refusal from where a request is read to where it is answered."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
@@ -305,7 +315,7 @@ class _Refused(Exception):
         self.kind = kind
 
 
-_STATUS: dict[type[SessionRefused], int] = {
+_HTTP_STATUSES: dict[type[SessionRefused], int] = {
     AtCapacity: 429,
     BadTask: 422,
     EpisodeOver: 409,
@@ -314,47 +324,55 @@ _STATUS: dict[type[SessionRefused], int] = {
 }
 
 
-async def _refusals(request: "web.Request", handler: "Handler") -> "web.StreamResponse":
+async def _answer_errors(request: "web.RequestModel", handler: "Handler") -> "web.StreamResponse":
     """Middleware: everything that is raised becomes an answer in the protocol's own words."""
     from aiohttp import web
 
     try:
         return await handler(request)
-    except _Refused as refused:
-        return _refusal(refused.status, refused.kind, str(refused))
+    except _SessionRequestError as refused:
+        return _build_error_response(refused.status, refused.kind, str(refused))
     except SessionRefused as error:
-        response = _refusal(_STATUS.get(type(error), 400), error.kind, error.message, error.hint)
+        response = _build_error_response(
+            _HTTP_STATUSES.get(type(error), 400), error.kind, error.message, error.hint
+        )
         if isinstance(error, AtCapacity):
             response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
         return response
     except AssayError as error:
         text = f"{error.where}: {error.message}" if error.where else error.message
-        return _refusal(500, "environment", text, error.hint)
+        return _build_error_response(500, "environment", text, error.hint)
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        return _refusal(error.status, "http", error.reason)
+        return _build_error_response(error.status, "http", error.reason)
     except Exception as error:
-        return _refusal(500, "server", describe_error(error))
+        return _build_error_response(500, "server", describe_error(error))
 
 
-async def _read(request: "web.Request", model: type[Request]) -> Request:
+async def _read_request_model(
+    request: "web.RequestModel", model: type[RequestModel]
+) -> RequestModel:
     # A browser asks before it sends JSON to another site, and is not allowed to.
     if request.content_type != "application/json":
-        raise _Refused(415, "request", "the body must be sent as application/json")
+        raise _SessionRequestError(415, "request", "the body must be sent as application/json")
     body = await read_body(request)
     try:
         return model.from_json(body)
     except ValueError as error:
-        raise _Refused(400, "request", "; ".join(problems_of(error))) from error
+        raise _SessionRequestError(400, "request", "; ".join(list_problems(error))) from error
 
 
-def _written(status: int, answer: Written) -> "web.Response":
+def _build_wire_response(status: int, answer: JsonModel) -> "web.Response":
     from aiohttp import web
 
     body = answer.to_json().encode()
     return web.Response(status=status, body=body, content_type="application/json")
 
 
-def _refusal(status: int, kind: str, message: str, hint: str | None = None) -> "web.Response":
-    return _written(status, Refusal(error=Problem(kind=kind, message=message, hint=hint)))
+def _build_error_response(
+    status: int, kind: str, message: str, hint: str | None = None
+) -> "web.Response":
+    return _build_wire_response(
+        status, ErrorResponse(error=ErrorDetail(kind=kind, message=message, hint=hint))
+    )

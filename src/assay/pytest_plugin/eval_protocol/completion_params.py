@@ -14,7 +14,7 @@ from assay.types import Endpoint
 
 CompletionParams = dict[str, Any]
 
-_WHERE = "completion_params"
+_PARAMS_WHERE = "completion_params"
 _FIREWORKS = "https://api.fireworks.ai/inference/v1"
 _FIREWORKS_MODEL = re.compile(r"(?:fireworks_ai/)?(accounts/[^/]+/(?:models|deployments)/.+)")
 _PREFIXES = {
@@ -28,7 +28,7 @@ _PREFIXES = {
 }
 """The prefixes of LiteLLM's model names that assay has a provider for."""
 
-_ADDRESSES = {
+_ADDRESS_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
     "fireworks_ai": ("FIREWORKS_API_BASE",),
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
@@ -37,18 +37,26 @@ _ADDRESSES = {
 }
 """The environment variables that LiteLLM reads a provider's address from."""
 
-_SAME_NAME = ("api_key", "max_tokens", "reasoning_effort", "seed", "stop", "temperature", "top_p")
-_RENAMED = {
+_UNCHANGED_PARAMS = (
+    "api_key",
+    "max_tokens",
+    "reasoning_effort",
+    "seed",
+    "stop",
+    "temperature",
+    "top_p",
+)
+_RENAMED_PARAMS = {
     "extra_headers": "headers",
     "max_retries": "max_retries",
     "num_retries": "max_retries",
     "timeout": "timeout_s",
 }
-_NO_EFFECT = frozenset({"cache", "stream", "stream_options"})
+_IGNORED_PARAMS = frozenset({"cache", "stream", "stream_options"})
 """How an answer travels, not what it is. assay never streams, and caches only when told to."""
 
 
-def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
+def parse_completion_params(params: Mapping[str, Any]) -> Endpoint:
     """The endpoint that `completion_params` describe. Raises `ConfigError` for unusable values.
 
     Models that have no address of their own have that of `EP_LLM_API_BASE` or `EP_LLM_BASE_URL`,
@@ -58,20 +66,24 @@ def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
     if not isinstance(model, str) or not model:
         raise ConfigError(
             "`completion_params` has no `model`",
-            where=_WHERE,
+            where=_PARAMS_WHERE,
             hint="name one, or use NoOpRolloutProcessor() to score the rows as they are",
         )
     address = params.get("api_base") or params.get("base_url")
     fields: dict[str, Any] = {
-        **_read_model(model, address),
-        **{name: params[name] for name in _SAME_NAME if params.get(name) is not None},
-        **{own: params[name] for name, own in _RENAMED.items() if params.get(name) is not None},
+        **_read_litellm_model(model, address),
+        **{name: params[name] for name in _UNCHANGED_PARAMS if params.get(name) is not None},
+        **{
+            own: params[name]
+            for name, own in _RENAMED_PARAMS.items()
+            if params.get(name) is not None
+        },
     }
     if fields.get("api_key"):
         fields.pop("key_env", None)
     if isinstance(fields.get("stop"), str):
         fields["stop"] = (fields["stop"],)
-    extra = _extra_params(params)
+    extra = _collect_extra_params(params)
     effort = extra.pop("reasoning_effort", None)
     if effort is not None:
         fields.setdefault("reasoning_effort", effort)
@@ -80,13 +92,13 @@ def read_endpoint(params: Mapping[str, Any]) -> Endpoint:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{place}: {first['msg']}", where=_WHERE) from None
+        raise ConfigError(f"{place}: {first['msg']}", where=_PARAMS_WHERE) from None
 
 
 def describe_params(params: Mapping[str, Any] | None) -> CompletionParams:
     """The `completion_params` as a row records them: without what may be secret."""
     given = dict(params or {})
-    written = read_endpoint({**given, "model": given.get("model") or "none"}).to_dict()
+    written = parse_completion_params({**given, "model": given.get("model") or "none"}).to_dict()
     withheld = {name.removeprefix("extra_params.") for name in written.get("withheld", ())}
     body = given.get("extra_body")
     if isinstance(body, Mapping):
@@ -100,11 +112,11 @@ def describe_params(params: Mapping[str, Any] | None) -> CompletionParams:
 
 def _find_address(provider: str | None) -> str | None:
     """The address in the environment for models of this provider."""
-    names = ("EP_LLM_API_BASE", "EP_LLM_BASE_URL", *_ADDRESSES.get(provider or "", ()))
+    names = ("EP_LLM_API_BASE", "EP_LLM_BASE_URL", *_ADDRESS_VARIABLES.get(provider or "", ()))
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
-def _read_model(model: str, address: str | None) -> dict[str, Any]:
+def _read_litellm_model(model: str, address: str | None) -> dict[str, Any]:
     """Provider, name and address of a model in LiteLLM's spelling, or in assay's own."""
     if model.partition(":")[0] in PROVIDERS:
         own = parse_model(model)
@@ -114,7 +126,9 @@ def _read_model(model: str, address: str | None) -> dict[str, Any]:
         return given
     fireworks = _FIREWORKS_MODEL.fullmatch(model)
     prefix, slash, rest = model.partition("/")
-    provider = "fireworks_ai" if fireworks else _PREFIXES.get(prefix) if slash else _guess(model)
+    provider = (
+        "fireworks_ai" if fireworks else _PREFIXES.get(prefix) if slash else _guess_provider(model)
+    )
     name = fireworks[1] if fireworks else rest if slash and provider else model
     address = address or _find_address(provider)
     if provider == "fireworks_ai":
@@ -128,17 +142,25 @@ def _read_model(model: str, address: str | None) -> dict[str, Any]:
     return {"provider": provider or "openai-compatible", "model": name, "api_base": address}
 
 
-def _guess(model: str) -> str | None:
+def _guess_provider(model: str) -> str | None:
     """The provider that LiteLLM takes a model without a prefix for."""
     if model.startswith("claude"):
         return "anthropic"
     return "openai" if re.match(r"gpt-|chatgpt-|o\d", model) else None
 
 
-def _extra_params(params: Mapping[str, Any]) -> dict[str, Any]:
+def _collect_extra_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """What is sent with each request besides the settings that an endpoint has fields for."""
     body = params.get("extra_body") or {}
     if not isinstance(body, Mapping):
-        raise ConfigError("`extra_body` is not a dictionary", where=_WHERE)
-    read = {"api_base", "base_url", "extra_body", "model", *_SAME_NAME, *_RENAMED, *_NO_EFFECT}
+        raise ConfigError("`extra_body` is not a dictionary", where=_PARAMS_WHERE)
+    read = {
+        "api_base",
+        "base_url",
+        "extra_body",
+        "model",
+        *_UNCHANGED_PARAMS,
+        *_RENAMED_PARAMS,
+        *_IGNORED_PARAMS,
+    }
     return {**{key: value for key, value in params.items() if key not in read}, **body}

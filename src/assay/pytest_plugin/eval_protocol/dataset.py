@@ -10,7 +10,7 @@ from assay.datasets import FetchRules, fetch_golden, load_samples
 from assay.errors import DatasetError
 from assay.types import Message, Sample
 
-Adapter = Callable[[list[dict[str, Any]]], list[Sample]]
+RowsAdapter = Callable[[list[dict[str, Any]]], list[Sample]]
 _URLS = ("http://", "https://")
 
 
@@ -35,7 +35,7 @@ class DatasetRows:
     def __iter__(self) -> Iterator[Sample]:
         rows = self.load(self.max_rows)
         if self.preprocess is not None:
-            rows = _checked_rows(self.preprocess(rows), "preprocess_fn")
+            rows = _check_sample_list(self.preprocess(rows), "preprocess_fn")
         for row in rows:
             # Those of the evaluation replace what the row has, as in eval-protocol.
             row.metadata.pop("completion_params", None)
@@ -67,19 +67,19 @@ class AdaptedFiles:
     """The rows of all files or URLs, given to the adapter in one call."""
 
     places: Sequence[str]
-    adapter: Adapter
+    adapter: RowsAdapter
     folder: Path
     """Of the test file: where a path that does not exist is looked for next."""
 
     _read: list[dict[str, Any]] | None = field(default=None, init=False)
 
     def __call__(self, most: int | None) -> list[Sample]:
-        if self._read is None:
-            self._read = [row for place in self.places for row in self._rows(place)]
-        rows = [dict(row) for row in self._read[:most]]
-        return _checked_rows(self.adapter(rows), "dataset_adapter")
+        if self._cached_rows is None:
+            self._cached_rows = [row for place in self.places for row in self._read_rows(place)]
+        rows = [dict(row) for row in self._cached_rows[:most]]
+        return _check_sample_list(self.adapter(rows), "dataset_adapter")
 
-    def _rows(self, place: str) -> list[dict[str, Any]]:
+    def _read_rows(self, place: str) -> list[dict[str, Any]]:
         if not place.startswith(_URLS):
             return _read_file(find_beside(place, self.folder))
         with TemporaryDirectory() as cache:
@@ -101,7 +101,7 @@ def _read_file(path: Path) -> list[dict[str, Any]]:
     return [sample.input for sample in stream]
 
 
-def _checked_rows(rows: object, where: str) -> list[Sample]:
+def _check_sample_list(rows: object, where: str) -> list[Sample]:
     if not isinstance(rows, list) or not all(isinstance(row, Sample) for row in rows):
         raise DatasetError(f"`{where}` did not return a list of EvaluationRow", where=where)
     return rows

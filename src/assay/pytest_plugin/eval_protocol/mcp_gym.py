@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from assay.environments import Environment, RemoteEnvironments, Step, launched
+from assay.environments import Environment, RemoteEnvironments, Step, launch_server
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Message, Sample, ToolSpec
 
 from .dataset import find_beside
 
-_READY_S = 60.0
-_PACKAGE = "eval_protocol"
+_STARTUP_TIMEOUT_S = 60.0
+_EVAL_PROTOCOL_PACKAGE = "eval_protocol"
 
 
 class GymServer:
@@ -43,7 +43,7 @@ class GymServer:
     async def __aenter__(self) -> Callable[[Sample], Environment]:
         check_imports(self._script)
         try:
-            server = launched(self._command, self._url, deadline_s=_READY_S)
+            server = launch_server(self._command, self._url, deadline_s=_STARTUP_TIMEOUT_S)
             url = (await self._stack.enter_async_context(server)).url
             remote = RemoteEnvironments(url, kind="mcp")
             await self._stack.enter_async_context(remote)
@@ -68,7 +68,7 @@ def check_imports(script: Path) -> None:
     """
     if not script.is_file():
         raise ConfigError(f"{script} does not exist", where="server_script_path")
-    spec = find_spec(_PACKAGE)
+    spec = find_spec(_EVAL_PROTOCOL_PACKAGE)
     # A stand-in says that it is one; a folder of that name has no origin.
     if spec is not None and spec.origin not in (None, "assay.compat"):
         return
@@ -81,7 +81,7 @@ def check_imports(script: Path) -> None:
             names = [node.module or ""]
         else:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if any(name.partition(".")[0] == _PACKAGE for name in names):
+        if any(name.partition(".")[0] == _EVAL_PROTOCOL_PACKAGE for name in names):
             raise ConfigError(
                 "the server script imports `eval_protocol`, which assay does not replace in "
                 "another process",

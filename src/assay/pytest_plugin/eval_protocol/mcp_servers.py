@@ -38,7 +38,7 @@ class McpServers:
         where = f"{self._path}: mcpServers.{name}"
         if isinstance(server, dict) and isinstance(server.get("command"), str):
             return partial(StdioServer, _read_command(server, where), where)
-        remote = _remote(server, where)
+        remote = _read_remote_server(server, where)
         await self._stack.enter_async_context(remote)
         return remote.make
 
@@ -71,7 +71,7 @@ def _read_command(server: Mapping[str, Any], where: str) -> list[str]:
     return [server["command"], *map(str, server.get("args") or ())]
 
 
-def _remote(server: Any, where: str) -> RemoteEnvironments:
+def _read_remote_server(server: Any, where: str) -> RemoteEnvironments:
     url = server.get("url") if isinstance(server, dict) else None
     if not isinstance(url, str):
         raise ConfigError("the server has neither a `url` nor a `command`", where=where)

@@ -12,11 +12,11 @@ from assay.environments import BasicEnvironment, Step
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Message, ToolCall, ToolSpec
 
-_VERSION = "2025-06-18"
-_ANSWER_S = 30.0
-_GRACE_S = 2.0
-_LONGEST_LINE = 16 * 1024 * 1024
-_NO_SUCH_METHOD = -32601
+_MCP_PROTOCOL_VERSION = "2025-06-18"
+_RESPONSE_TIMEOUT_S = 30.0
+_STDIO_SHUTDOWN_TIMEOUT_S = 2.0
+_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_METHOD_NOT_FOUND = -32601
 
 
 class StdioServer:
@@ -36,7 +36,7 @@ class StdioServer:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                limit=_LONGEST_LINE,
+                limit=_MAX_MESSAGE_BYTES,
                 start_new_session=True,
             )
         except OSError as error:
@@ -44,8 +44,8 @@ class StdioServer:
                 f"the MCP server cannot be started: {error.strerror}", where=self._where
             ) from error
         client = {"name": "assay", "version": "1"}
-        hello = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": client}
-        await self._ask("initialize", hello)
+        hello = {"protocolVersion": _MCP_PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
+        await self._request("initialize", hello)
         await self._send({"method": "notifications/initialized"})
         self.tools = await self._list_tools()
         return ()
@@ -54,7 +54,7 @@ class StdioServer:
         tools: list[ToolSpec] = []
         cursor: str | None = None
         while True:
-            page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
+            page = await self._request("tools/list", {} if cursor is None else {"cursor": cursor})
             for tool in page.get("tools", ()):
                 schema = tool.get("inputSchema") or {"type": "object"}
                 about = tool.get("description") or ""
@@ -66,9 +66,9 @@ class StdioServer:
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
             return await BasicEnvironment().step(action)
-        return Step(replies=tuple([await self._answer(call) for call in action.tool_calls]))
+        return Step(replies=tuple([await self._call_tool(call) for call in action.tool_calls]))
 
-    async def _answer(self, call: ToolCall) -> Message:
+    async def _call_tool(self, call: ToolCall) -> Message:
         names = [tool.name for tool in self.tools]
         if call.name not in names:
             text = f"Error: there is no tool {call.name!r}; the tools are {names}"
@@ -76,42 +76,42 @@ class StdioServer:
             text = f"Error: the arguments of {call.name!r} are not a JSON object"
         else:
             called = {"name": call.name, "arguments": call.arguments}
-            text = _read_content(await self._ask("tools/call", called, is_call=True))
+            text = _read_tool_result(await self._request("tools/call", called, is_call=True))
         return Message(role="tool", content=text, tool_call_id=call.id, name=call.name)
 
-    async def _ask(
+    async def _request(
         self, method: str, params: dict[str, Any], *, is_call: bool = False
     ) -> dict[str, Any]:
         """The result of a request. What a server refuses of a call is told to the model."""
         self._requests += 1
         number = self._requests
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
                 await self._send({"id": number, "method": method, "params": params})
                 answer = await self._read_answer(number)
         except TimeoutError as error:
-            raise self._fault(
-                f"the MCP server did not answer {method} in {_ANSWER_S:g} s"
+            raise self._make_fault(
+                f"the MCP server did not answer {method} in {_RESPONSE_TIMEOUT_S:g} s"
             ) from error
         refusal = answer.get("error")
         if isinstance(refusal, dict):
             if is_call:
                 return {"content": [{"type": "text", "text": f"Error: {refusal.get('message')}"}]}
-            raise self._fault(f"the MCP server refuses {method}: {refusal.get('message')}")
+            raise self._make_fault(f"the MCP server refuses {method}: {refusal.get('message')}")
         result = answer.get("result")
         if not isinstance(result, dict):
-            raise self._fault(f"the MCP server answers {method} without a result")
+            raise self._make_fault(f"the MCP server answers {method} without a result")
         return result
 
     async def _send(self, message: dict[str, Any]) -> None:
         stdin = None if self._process is None else self._process.stdin
         if stdin is None:
-            raise self._fault("the MCP server is not running")
+            raise self._make_fault("the MCP server is not running")
         stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         try:
             await stdin.drain()
         except ConnectionError as error:
-            raise self._fault("the MCP server has ended") from error
+            raise self._make_fault("the MCP server has ended") from error
 
     async def _read_answer(self, number: int) -> dict[str, Any]:
         """The answer to one request. Notifications are skipped, requests of the server refused."""
@@ -121,29 +121,31 @@ class StdioServer:
                 return message
             if "method" in message and "id" in message:
                 pong: dict[str, Any] = {"result": {}}
-                refusal = {"code": _NO_SUCH_METHOD, "message": "not supported"}
+                refusal = {"code": _METHOD_NOT_FOUND, "message": "not supported"}
                 known = message["method"] == "ping"
                 await self._send({"id": message["id"], **(pong if known else {"error": refusal})})
 
     async def _read_message(self) -> dict[str, Any]:
         stdout = None if self._process is None else self._process.stdout
         if stdout is None:
-            raise self._fault("the MCP server is not running")
+            raise self._make_fault("the MCP server is not running")
         try:
             line = await stdout.readline()
         except ValueError as error:
-            raise self._fault(f"the MCP server sent more than {_LONGEST_LINE} bytes") from error
+            raise self._make_fault(
+                f"the MCP server sent more than {_MAX_MESSAGE_BYTES} bytes"
+            ) from error
         if not line:
-            raise self._fault("the MCP server has ended; run its command by hand to see why")
+            raise self._make_fault("the MCP server has ended; run its command by hand to see why")
         try:
             message = json.loads(line)
         except ValueError:
             message = None
         if not isinstance(message, dict):
-            raise self._fault("the MCP server wrote a line that is not a JSON object")
+            raise self._make_fault("the MCP server wrote a line that is not a JSON object")
         return message
 
-    def _fault(self, message: str) -> EnvironmentFault:
+    def _make_fault(self, message: str) -> EnvironmentFault:
         return EnvironmentFault(message, where=self._where)
 
     async def close(self) -> None:
@@ -154,7 +156,7 @@ class StdioServer:
         if process.stdin is not None:
             process.stdin.close()
         try:
-            async with asyncio.timeout(_GRACE_S):
+            async with asyncio.timeout(_STDIO_SHUTDOWN_TIMEOUT_S):
                 await process.wait()
         except TimeoutError:
             pass
@@ -164,7 +166,7 @@ class StdioServer:
             await process.wait()
 
 
-def _read_content(result: dict[str, Any]) -> str:
+def _read_tool_result(result: dict[str, Any]) -> str:
     """What the model reads of a tool's result: its text, and JSON of everything else."""
     blocks = result.get("content") or []
     if not blocks and result.get("structuredContent") is not None:

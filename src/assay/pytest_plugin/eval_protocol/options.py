@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.errors import ConfigError
 from assay.types import Sample
 
-from .completion_params import read_endpoint
+from .completion_params import parse_completion_params
 from .custom import CustomRollouts
 from .dataset import (
     AdaptedFiles,
@@ -30,7 +30,7 @@ from .processors import (
     SingleTurnRolloutProcessor,
 )
 
-_WHERE = "@evaluation_test"
+_OPTIONS_WHERE = "@evaluation_test"
 _INPUTS = ("input_dataset", "input_messages", "input_rows")
 _UNSUPPORTED = ("data_loaders", "evaluation_test_kwargs", "exception_handler_config", "logger")
 _MODES: Mapping[str, dict[str, bool]] = {
@@ -77,24 +77,26 @@ def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str,
 def _refuse_unsupported(options: Mapping[str, Any]) -> None:
     for name in _UNSUPPORTED:
         if options.get(name) not in (None, [None]):
-            raise _unsupported(f"`{name}`")
+            raise _make_unsupported_error(f"`{name}`")
     if options.get("aggregation_method", "mean") != "mean":
-        raise _unsupported(f"aggregation_method={options['aggregation_method']!r}", "use 'mean'")
+        raise _make_unsupported_error(
+            f"aggregation_method={options['aggregation_method']!r}", "use 'mean'"
+        )
     if options.get("combine_datasets") is False and len(options.get("input_dataset") or ()) > 1:
-        raise _unsupported("combine_datasets=False", "write one test for each dataset")
+        raise _make_unsupported_error("combine_datasets=False", "write one test for each dataset")
 
 
-def _unsupported(what: str, hint: str | None = None) -> ConfigError:
+def _make_unsupported_error(what: str, hint: str | None = None) -> ConfigError:
     return ConfigError(
         f"{what} of eval-protocol is not supported by assay",
-        where=_WHERE,
+        where=_OPTIONS_WHERE,
         hint=hint or "docs/compat.md lists what is",
     )
 
 
 def _translate_mode(mode: object) -> dict[str, bool]:
     if not isinstance(mode, str) or mode not in _MODES:
-        raise ConfigError(f"mode={mode!r} is not one of {', '.join(_MODES)}", where=_WHERE)
+        raise ConfigError(f"mode={mode!r} is not one of {', '.join(_MODES)}", where=_OPTIONS_WHERE)
     return _MODES[mode]
 
 
@@ -104,14 +106,16 @@ def _read_threshold(given: object) -> float:
     if not isinstance(given, EvaluationThreshold):
         return given  # type: ignore[return-value]  # checked by the decorator, like any threshold
     if given.standard_error is not None:
-        raise _unsupported("passed_threshold with a `standard_error`", "use a GateRule of assay")
+        raise _make_unsupported_error(
+            "passed_threshold with a `standard_error`", "use a GateRule of assay"
+        )
     return given.success
 
 
 def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
     given = [name for name in _INPUTS if options.get(name) is not None]
     if len(given) != 1:
-        raise ConfigError(f"give one of {', '.join(_INPUTS)}", where=_WHERE)
+        raise ConfigError(f"give one of {', '.join(_INPUTS)}", where=_OPTIONS_WHERE)
     (name,) = given
     value = options[name]
     if name == "input_dataset":
@@ -119,9 +123,9 @@ def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
         adapter = options.get("dataset_adapter") or default_dataset_adapter
         load: Any = AdaptedFiles(places, adapter, folder)
     elif name == "input_messages":
-        load = load_messages(_check_conversations(_only_dataset(value, name)))
+        load = load_messages(_check_conversations(_take_only_dataset(value, name)))
     else:
-        load = copy_rows(_check_rows(_only_dataset(value, name)))
+        load = copy_rows(_check_rows(_take_only_dataset(value, name)))
     row_ids = options.get("filtered_row_ids")
     return DatasetRows(
         load,
@@ -131,14 +135,18 @@ def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
     )
 
 
-def _only_dataset(datasets: Any, name: str) -> list[Any]:
+def _take_only_dataset(datasets: Any, name: str) -> list[Any]:
     """The one dataset of a list of datasets."""
     if not isinstance(datasets, list | tuple) or not all(
         isinstance(dataset, list | tuple) for dataset in datasets
     ):
-        raise ConfigError(f"`{name}` is not a list of datasets, each a list of rows", where=_WHERE)
+        raise ConfigError(
+            f"`{name}` is not a list of datasets, each a list of rows", where=_OPTIONS_WHERE
+        )
     if len(datasets) != 1:
-        raise _unsupported(f"`{name}` with {len(datasets)} datasets", "write one test for each")
+        raise _make_unsupported_error(
+            f"`{name}` with {len(datasets)} datasets", "write one test for each"
+        )
     return list(datasets[0])
 
 
@@ -146,7 +154,7 @@ def _check_conversations(rows: list[Any]) -> list[Any]:
     if not all(isinstance(row, list | tuple) for row in rows):
         raise ConfigError(
             "a row of `input_messages` is not a list of messages",
-            where=_WHERE,
+            where=_OPTIONS_WHERE,
             hint="write [[[message, ...], ...]]: datasets of rows of messages",
         )
     return rows
@@ -154,7 +162,7 @@ def _check_conversations(rows: list[Any]) -> list[Any]:
 
 def _check_rows(rows: list[Any]) -> list[Sample]:
     if not all(isinstance(row, Sample) for row in rows):
-        raise ConfigError("a row of `input_rows` is not an EvaluationRow", where=_WHERE)
+        raise ConfigError("a row of `input_rows` is not an EvaluationRow", where=_OPTIONS_WHERE)
     return rows
 
 
@@ -164,23 +172,29 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
     if not isinstance(processor, RolloutProcessor):
         raise ConfigError(
             f"rollout_processor={processor!r} is not a RolloutProcessor",
-            where=_WHERE,
+            where=_OPTIONS_WHERE,
             hint="give an instance, such as SingleTurnRolloutProcessor()",
         )
     kwargs = options.get("rollout_processor_kwargs") or {}
     if isinstance(processor, NoOpRolloutProcessor):
-        _only_params(processor, options)
+        _take_only_params(processor, options)
         return {}
     if isinstance(processor, MCPGymRolloutProcessor):
         script = options.get("server_script_path")
         if script is None:
-            raise ConfigError("MCPGymRolloutProcessor needs `server_script_path`", where=_WHERE)
+            raise ConfigError(
+                "MCPGymRolloutProcessor needs `server_script_path`", where=_OPTIONS_WHERE
+            )
         server = GymServer(str(script), folder, kwargs)
-        return {**_endpoints(options), "environment": server, "max_turns": options.get("steps", 30)}
+        return {
+            **_translate_endpoints(options),
+            "environment": server,
+            "max_turns": options.get("steps", 30),
+        }
     if type(processor) is SingleTurnRolloutProcessor:
         _refuse_kwargs(kwargs)
         return {
-            **_endpoints(options),
+            **_translate_endpoints(options),
             "environment": SingleTurn,
             "prepare_messages": processor.prepare,
         }
@@ -188,14 +202,14 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
         _refuse_kwargs(kwargs)
         path = options.get("mcp_config_path")
         servers = {} if not path else {"environment": McpServers(find_beside(str(path), folder))}
-        return {**_endpoints(options), **servers, "max_turns": options.get("steps", 30)}
+        return {**_translate_endpoints(options), **servers, "max_turns": options.get("steps", 30)}
     return _translate_custom(processor, options, kwargs)
 
 
 def _translate_custom(
     processor: RolloutProcessor, options: Mapping[str, Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    given = _only_params(processor, options)
+    given = _take_only_params(processor, options)
     rollouts = CustomRollouts(
         processor,
         {
@@ -206,15 +220,15 @@ def _translate_custom(
             "kwargs": dict(kwargs),
         },
     )
-    asked = _endpoints(options) if given.get("model") else {}
+    asked = _translate_endpoints(options) if given.get("model") else {}
     return {**asked, "environment": rollouts, "rollout_fn": rollouts.roll_out}
 
 
-def _only_params(processor: RolloutProcessor, options: Mapping[str, Any]) -> dict[str, Any]:
+def _take_only_params(processor: RolloutProcessor, options: Mapping[str, Any]) -> dict[str, Any]:
     """The one `completion_params` of a processor that does not run once for each."""
     given = _list_params(options)
     if len(given) > 1:
-        raise _unsupported(
+        raise _make_unsupported_error(
             f"{type(processor).__name__} with several `completion_params`",
             "write one test for each",
         )
@@ -226,25 +240,25 @@ def _list_params(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     # None is eval-protocol's way to give none.
     each = [] if isinstance(given, Mapping | str) else [params or {} for params in given]
     if (given and not each) or not all(isinstance(params, Mapping) for params in each):
-        raise ConfigError("`completion_params` is not a list of dictionaries", where=_WHERE)
+        raise ConfigError("`completion_params` is not a list of dictionaries", where=_OPTIONS_WHERE)
     return each
 
 
 def _refuse_kwargs(kwargs: Mapping[str, Any]) -> None:
     # `extra_body` has no effect on these processors in eval-protocol either.
     if others := sorted(kwargs.keys() - {"extra_body"}):
-        raise _unsupported(f"rollout_processor_kwargs={others}")
+        raise _make_unsupported_error(f"rollout_processor_kwargs={others}")
 
 
-def _endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
     """One endpoint, or one test for each of several."""
     given = _list_params(options)
     if not given:
         raise ConfigError(
             "no model is asked: `completion_params` is missing",
-            where=_WHERE,
+            where=_OPTIONS_WHERE,
             hint="give it to evaluation_test(); assay does not read it from "
             "pytest.mark.parametrize. NoOpRolloutProcessor() scores the rows as they are",
         )
-    endpoints = [read_endpoint(params) for params in given]
+    endpoints = [parse_completion_params(params) for params in given]
     return {"endpoint": endpoints[0]} if len(endpoints) == 1 else {"endpoints": endpoints}

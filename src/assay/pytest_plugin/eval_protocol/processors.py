@@ -13,7 +13,7 @@ from assay.formats import read_tools
 from assay.providers import ModelClient, connect
 from assay.types import Message, Sample, ToolSpec
 
-from .completion_params import CompletionParams, read_endpoint
+from .completion_params import CompletionParams, parse_completion_params
 
 Tasks = list["asyncio.Task[Sample]"]
 
@@ -65,7 +65,7 @@ class NoOpRolloutProcessor(RolloutProcessor):
         async def keep(row: Sample) -> Sample:
             return row
 
-        return _start([keep(row) for row in rows], config)
+        return _start_tasks([keep(row) for row in rows], config)
 
 
 class SingleTurnRolloutProcessor(RolloutProcessor):
@@ -75,7 +75,7 @@ class SingleTurnRolloutProcessor(RolloutProcessor):
         self.drop_trailing_assistant_messages = drop_trailing_assistant_messages
 
     def __call__(self, rows: list[Sample], config: RolloutProcessorConfig) -> Tasks:
-        return _start([self._roll_out(row, config) for row in rows], config)
+        return _start_tasks([self._roll_out(row, config) for row in rows], config)
 
     def prepare(self, row: Sample) -> list[Message]:
         """The messages that the model is sent."""
@@ -91,7 +91,7 @@ class SingleTurnRolloutProcessor(RolloutProcessor):
     async def _roll_out(self, row: Sample, config: RolloutProcessorConfig) -> Sample:
         messages, environment = self.prepare(row), SingleTurn(row)
         shared = config.client if config.completion_params == config.client_params else None
-        client = shared or connect(read_endpoint(config.completion_params))
+        client = shared or connect(parse_completion_params(config.completion_params))
         try:
             row.trajectory = await run_agent(
                 client, environment, messages, limits=Limits(max_turns=1)
@@ -111,7 +111,7 @@ class SingleTurn(BasicEnvironment):
         self.tools: Sequence[ToolSpec] = [ToolSpec(**tool["function"]) for tool in tools]
 
 
-class _OnlyAsOption(RolloutProcessor):
+class _OptionOnlyProcessor(RolloutProcessor):
     def __call__(self, rows: list[Sample], config: RolloutProcessorConfig) -> Tasks:
         raise ConfigError(
             f"{type(self).__name__} cannot be called by another rollout processor",
@@ -120,15 +120,15 @@ class _OnlyAsOption(RolloutProcessor):
         )
 
 
-class AgentRolloutProcessor(_OnlyAsOption):
+class AgentRolloutProcessor(_OptionOnlyProcessor):
     """Lets the model call the tools of the MCP servers in `mcp_config_path` until it answers."""
 
 
-class MCPGymRolloutProcessor(_OnlyAsOption):
+class MCPGymRolloutProcessor(_OptionOnlyProcessor):
     """Lets the model act in the environment that `server_script_path` serves."""
 
 
-def _start(
+def _start_tasks(
     rollouts: Sequence[Coroutine[Any, Any, Sample]], config: RolloutProcessorConfig
 ) -> Tasks:
     async def in_turn(rollout: Coroutine[Any, Any, Sample]) -> Sample:

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from assay.types import parse_yaml, read_text
+from assay.types import parse_yaml, read_limited_text
 
-from .yaml_node import Located
+from .yaml_node import Node
 
 
-def read_check_file(path: Path) -> Located:
+def read_check_file(path: Path) -> Node:
     """The contents of a check file. Raises `ConfigError` naming the line of what is wrong."""
-    document = parse_yaml(read_text(path), file=str(path))
-    return Located(document.value, document.file, (), document.lines)
+    document = parse_yaml(read_limited_text(path), file=str(path))
+    return Node(document.value, document.file, (), document.lines)

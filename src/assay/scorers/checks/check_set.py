@@ -9,13 +9,13 @@ from assay.errors import ConfigError
 from assay.types import EvaluateResult, Metric, Sample, stable_id
 
 from .check_file import read_check_file
-from .conversation import Reading
-from .findings import Finding
-from .rules import Check, read_checks
-from .yaml_node import Located
+from .conversation import ConversationView
+from .findings import CheckFinding
+from .rules import WeightedRule, read_checks
+from .yaml_node import Node
 
-_NAMED = 5
-_LARGEST = 10**100
+_MAX_NAMES_SHOWN = 5
+_LARGEST_NUMBER = 10**100
 
 
 class Checks:
@@ -25,7 +25,7 @@ class Checks:
     neither was the sample.
     """
 
-    def __init__(self, checks: tuple[Check, ...], *, identity: str) -> None:
+    def __init__(self, checks: tuple[WeightedRule, ...], *, identity: str) -> None:
         self.checks = checks
         # Runs are told apart by the name of their scorer: other checks are another scorer.
         self.__qualname__ = f"{type(self).__qualname__} {identity}"
@@ -33,16 +33,16 @@ class Checks:
     def __call__(self, sample: Sample) -> EvaluateResult:
         return self.result(self.findings(sample))
 
-    def findings(self, sample: Sample) -> tuple[Finding, ...]:
+    def findings(self, sample: Sample) -> tuple[CheckFinding, ...]:
         """What each check found, in the order of `checks`."""
-        reading = Reading(sample)
+        reading = ConversationView(sample)
         return tuple(check.rule(reading) for check in self.checks)
 
-    def result(self, findings: tuple[Finding, ...]) -> EvaluateResult:
+    def result(self, findings: tuple[CheckFinding, ...]) -> EvaluateResult:
         """The result that findings of all checks come to."""
         pairs = list(zip(self.checks, findings, strict=True))
-        metrics = {check.name: _metric(check, finding) for check, finding in pairs}
-        return EvaluateResult(metrics=metrics, reason=_summary(pairs))
+        metrics = {check.name: _build_check_metric(check, finding) for check, finding in pairs}
+        return EvaluateResult(metrics=metrics, reason=_summarise_findings(pairs))
 
 
 def checks_from(source: str | PathLike[str] | Mapping[str, Any]) -> Checks:
@@ -54,7 +54,7 @@ def checks_from(source: str | PathLike[str] | Mapping[str, Any]) -> Checks:
     if isinstance(source, str | PathLike):
         given = read_check_file(Path(source))
     elif isinstance(source, Mapping):
-        given = Located(_plain(dict(source)), "checks_from()")
+        given = Node(_to_plain_data(dict(source)), "checks_from()")
     else:
         raise ConfigError(
             f"a {type(source).__name__} holds no checks",
@@ -64,38 +64,42 @@ def checks_from(source: str | PathLike[str] | Mapping[str, Any]) -> Checks:
     return Checks(read_checks(given), identity=stable_id(given.value))
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_data(value: Any) -> Any:
     """Tuples as lists, and nothing that a file could not hold."""
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise ConfigError(f"the key {key!r} is not text", where="checks_from()")
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _to_plain_data(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_to_plain_data(each) for each in value]
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
         # Also false for NaN. A file could not hold more digits either.
-        if not -_LARGEST < value < _LARGEST:
+        if not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
             raise ConfigError("a number is not finite, or too large", where="checks_from()")
         return value
     raise ConfigError(f"{value!r:.80} is not plain data", where="checks_from()")
 
 
-def _metric(check: Check, finding: Finding) -> Metric:
+def _build_check_metric(check: WeightedRule, finding: CheckFinding) -> Metric:
     if finding.passed is None:
         return Metric(check.name, weight=check.weight, reason=finding.reason)
     score = float(finding.passed) if finding.score is None else finding.score
     return Metric(check.name, score, weight=check.weight, reason=finding.reason)
 
 
-def _summary(pairs: list[tuple[Check, Finding]]) -> str:
+def _summarise_findings(pairs: list[tuple[WeightedRule, CheckFinding]]) -> str:
     passed = sum(finding.passed is True for _, finding in pairs)
     words = [f"{passed} of {len(pairs)} checks passed"]
     for label, outcome in (("failed", False), ("not judged", None)):
         names = [check.name for check, finding in pairs if finding.passed is outcome]
         if names:
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            words.append(f"{label}: {', '.join(names[:_NAMED])}{more}")
+            more = (
+                f" and {len(names) - _MAX_NAMES_SHOWN} more"
+                if len(names) > _MAX_NAMES_SHOWN
+                else ""
+            )
+            words.append(f"{label}: {', '.join(names[:_MAX_NAMES_SHOWN])}{more}")
     return "; ".join(words)

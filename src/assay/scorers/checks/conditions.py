@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .patterns import Pattern, compile_pattern
-from .yaml_node import Located
+from .yaml_node import Node
 
 COMPARISONS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "at_least": ("below", lambda value, bound: value >= bound),
@@ -16,8 +16,8 @@ COMPARISONS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
 }
 """Each with the words for a number that misses it."""
 
-_OTHERS = ("equals", "contains", "matches", "not_matches")
-CONDITIONS = (*_OTHERS, *COMPARISONS)
+_VALUE_CONDITIONS = ("equals", "contains", "matches", "not_matches")
+CONDITIONS = (*_VALUE_CONDITIONS, *COMPARISONS)
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,26 @@ class Condition:
 
     def problem(self, value: Any) -> str | None:
         """What of it a value does not meet, or None."""
-        if self.equals and not same(value, self.equals[0]):
-            return f"is {quoted(value)}, not {quoted(self.equals[0])}"
-        if self.bounds and (problem := number_problem(value, self.bounds)):
+        if self.equals and not is_equal_json(value, self.equals[0]):
+            return f"is {quote_json(value)}, not {quote_json(self.equals[0])}"
+        if self.bounds and (problem := find_number_problem(value, self.bounds)):
             return problem
         text = value if isinstance(value, str) else None
         if text is None and (self.contains or self.matches or self.not_matches):
-            return f"is {quoted(value)}, not text"
-        return None if text is None else self._text_problem(text)
+            return f"is {quote_json(value)}, not text"
+        return None if text is None else self._find_text_problem(text)
 
-    def _text_problem(self, text: str) -> str | None:
+    def _find_text_problem(self, text: str) -> str | None:
         if self.contains is not None and self.contains not in text:
-            return f"does not contain {quoted(self.contains)}: {quoted(text)}"
+            return f"does not contain {quote_json(self.contains)}: {quote_json(text)}"
         if self.matches is not None and not self.matches.search(text):
-            return f"does not match {quoted(self.matches.source)}: {quoted(text)}"
+            return f"does not match {quote_json(self.matches.source)}: {quote_json(text)}"
         if self.not_matches is not None and (found := self.not_matches.search(text)):
-            return f"matches {quoted(self.not_matches.source)} with {quoted(found.text)}"
+            return f"matches {quote_json(self.not_matches.source)} with {quote_json(found.text)}"
         return None
 
 
-def read_condition(given: Located) -> Condition:
+def read_condition(given: Node) -> Condition:
     """The condition in a check file: a mapping of `CONDITIONS`, or a plain value to equal."""
     if not isinstance(given.value, dict):
         return Condition(equals=(given.value,))
@@ -71,15 +71,19 @@ def read_condition(given: Located) -> Condition:
     )
 
 
-def read_bounds(given: Located) -> tuple[tuple[str, float], ...]:
+def read_bounds(given: Node) -> tuple[tuple[str, float], ...]:
     """The comparisons among the keys of a mapping."""
     return tuple((name, given.at(name).number()) for name in COMPARISONS if name in given.value)
 
 
-def number_problem(value: Any, bounds: tuple[tuple[str, float], ...]) -> str | None:
+def find_number_problem(value: Any, bounds: tuple[tuple[str, float], ...]) -> str | None:
     """Which bound a value misses, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
-        return f"is {quoted(value)}, not a number"
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not _is_finite_number(value)
+    ):
+        return f"is {quote_json(value)}, not a number"
     for name, bound in bounds:
         missed, holds = COMPARISONS[name]
         if not holds(value, bound):
@@ -87,23 +91,25 @@ def number_problem(value: Any, bounds: tuple[tuple[str, float], ...]) -> str | N
     return None
 
 
-def _finite(value: int | float) -> bool:
+def _is_finite_number(value: int | float) -> bool:
     # An int may be too large for a float, and is finite all the same.
     return isinstance(value, int) or math.isfinite(value)
 
 
-def same(one: Any, other: Any) -> bool:
+def is_equal_json(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: 1 is 1.0 and is not true, at any depth."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(
+            is_equal_json(one[key], other[key]) for key in one
+        )
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_equal_json, one, other))
     return bool(one == other)
 
 
-def quoted(value: Any, longest: int = 120) -> str:
+def quote_json(value: Any, longest: int = 120) -> str:
     """A value as a reason quotes it."""
     text = repr(value[: longest + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= longest else f"{text[:longest]}…"

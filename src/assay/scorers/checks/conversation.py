@@ -12,19 +12,19 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from assay.formats import SEPARATOR, Turn, Turns
+from assay.formats import TEXT_SEPARATOR, EvalTurn, EvalTurns
 from assay.types import Boundary, Message, Sample, ToolCall
 
-from ..subagents import UnreadableSubagent, list_started, read_subagents
+from ..subagents import UnreadableSubagent, map_started_subagents, read_subagents
 
-_MARKS = frozenset({"failed", "is_error", "status"})
+_STATUS_KEYS = frozenset({"failed", "is_error", "status"})
 """Details of a tool's message that say whether the tool failed."""
 
 _UNMARKED = "unmarked"
-_DEEPEST = 8
+_MAX_CHECKED_DEPTH = 8
 """Subagents of subagents; deeper ones are not read, and checks that would need them not judged."""
 
-Agents = Literal["all", "main", "subagents"]
+AgentScope = Literal["all", "main", "subagents"]
 """Whose conversations a check reads: everybody's, the main agent's, or its subagents'."""
 
 
@@ -45,13 +45,13 @@ class Passage:
     agent: str = ""
     """Names the subagent in a reason; empty for the main agent."""
 
-    def turn_at(self, position: int) -> int:
+    def find_turn(self, position: int) -> int:
         """The turn that a character belongs to."""
         return next(turn for start, turn in reversed(self.turns) if start <= position)
 
-    def place_at(self, position: int) -> str:
+    def describe_place(self, position: int) -> str:
         """Where a character is, in the words of a reason."""
-        return f"turn {self.turn_at(position)}{self.agent}"
+        return f"turn {self.find_turn(position)}{self.agent}"
 
     @property
     def place(self) -> str:
@@ -62,7 +62,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """A tool call and its answer."""
 
     name: str
@@ -88,7 +88,7 @@ class Call:
         return f"turn {self.turn}{self.agent}"
 
 
-class Reading:
+class ConversationView:
     """One sample's conversation, read once for all checks, with those of its subagents."""
 
     def __init__(self, sample: Sample) -> None:
@@ -99,10 +99,10 @@ class Reading:
         self.main_turn: int | None = None
         """The turn of the main conversation in which this one was started, where it is known."""
         self.thoughts: list[Passage] = []
-        self._merged = Turns({})
+        self._merged = EvalTurns({})
         self._asked: list[ToolCall] = []
         for index, message in enumerate(sample.messages):
-            self._merged.take(_marked(message), f"messages[{index}]")
+            self._merged.take(_add_status(message), f"messages[{index}]")
             if message.role != "assistant":
                 continue
             self._asked += message.tool_calls
@@ -111,33 +111,33 @@ class Reading:
                 self.thoughts.append(Passage(message.reasoning, ((0, turn),), "reasoning"))
 
     @property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[EvalTurn]:
         return self._merged.turns
 
     @cached_property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[RecordedCall]:
         """Every tool call, in the order in which they were asked for."""
         events = zip(self._merged.events, self._asked, strict=True)
-        calls = (_call(event, asked) for event, asked in events)
+        calls = (_build_recorded_call(event, asked) for event, asked in events)
         if not self.agent:
             return [replace(call, main_turn=call.turn) for call in calls]
         return [replace(call, agent=self.agent, main_turn=self.main_turn) for call in calls]
 
-    def conversations(self, agents: Agents) -> list["Reading"]:
+    def list_conversations(self, agents: AgentScope) -> list["ConversationView"]:
         """The conversations of these agents, the main one first."""
-        inner = [] if agents == "main" else [each for each, _ in self._inner[0]]
+        inner = [] if agents == "main" else [each for each, _ in self._subagents[0]]
         return inner if agents == "subagents" else [self, *inner]
 
-    def calls_by(self, agents: Agents) -> list[Call]:
+    def list_calls(self, agents: AgentScope) -> list[RecordedCall]:
         """The calls of these agents; those of a subagent follow the call that started it."""
-        if agents == "main" or not self._inner[0]:
+        if agents == "main" or not self._subagents[0]:
             return [] if agents == "subagents" else self.calls
-        calls = list(self._all_calls())
+        calls = list(self._iterate_calls())
         return [call for call in calls if call.agent] if agents == "subagents" else calls
 
-    def _all_calls(self) -> Iterator[Call]:
-        by_call: dict[int | None, list[Reading]] = {}
-        for inner, place in self._inner[0]:
+    def _iterate_calls(self) -> Iterator[RecordedCall]:
+        by_call: dict[int | None, list[ConversationView]] = {}
+        for inner, place in self._subagents[0]:
             by_call.setdefault(place, []).append(inner)
         for place, call in enumerate(self.calls):
             yield call
@@ -147,29 +147,31 @@ class Reading:
             yield from inner.calls
 
     @cached_property
-    def _inner(self) -> tuple[list[tuple["Reading", int | None]], str | None]:
+    def _subagents(self) -> tuple[list[tuple["ConversationView", int | None]], str | None]:
         """Every subagent's conversation with the place of the call of `calls` that led to it.
 
         Beside them, why one could not be read, or None.
         """
-        found: list[tuple[Reading, int | None]] = []
+        found: list[tuple[ConversationView, int | None]] = []
         try:
-            self._gather(found)
+            self._gather_subagents(found)
         except UnreadableSubagent as error:
             return found, str(error)
         return found, None
 
-    def _gather(self, found: list[tuple["Reading", int | None]]) -> None:
+    def _gather_subagents(self, found: list[tuple["ConversationView", int | None]]) -> None:
         """Walk through subagents of subagents, each after the one that started it."""
-        waiting: list[tuple[Reading, int | None, int]] = [(self, None, 0)]
+        waiting: list[tuple[ConversationView, int | None, int]] = [(self, None, 0)]
         while waiting:
             above, place, depth = waiting.pop()
             if depth:
                 found.append((above, place))
             children = []
-            for inner, own_place in above._started():
-                if depth >= _DEEPEST:
-                    raise UnreadableSubagent(f"subagents are nested more than {_DEEPEST} deep")
+            for inner, own_place in above._read_started():
+                if depth >= _MAX_CHECKED_DEPTH:
+                    raise UnreadableSubagent(
+                        f"subagents are nested more than {_MAX_CHECKED_DEPTH} deep"
+                    )
                 if depth == 0 and own_place is not None:
                     inner.main_turn = self.calls[own_place].turn
                 elif depth:
@@ -177,24 +179,24 @@ class Reading:
                 children.append((inner, own_place if depth == 0 else place, depth + 1))
             waiting.extend(reversed(children))
 
-    def _started(self) -> Iterator[tuple["Reading", int | None]]:
+    def _read_started(self) -> Iterator[tuple["ConversationView", int | None]]:
         """The subagents that this agent started itself, each with the place of the call."""
         children = list(read_subagents(self.sample))
         if not children:
             return
-        started = list_started(self.sample)
+        started = map_started_subagents(self.sample)
         places = {started.get(asked.id or ""): n for n, asked in enumerate(self._asked)}
         for child in children:
-            inner = Reading(child)
+            inner = ConversationView(child)
             inner.agent = f" of subagent {child.id!r:.80}"
             yield inner, places.get(child.id)
 
-    def why_unjudgeable(self, agents: Agents) -> str | None:
+    def explain_unscored(self, agents: AgentScope) -> str | None:
         """Why nothing can be said of what these agents did, or None."""
-        return self.unjudgeable or (None if agents == "main" else self._inner[1])
+        return self.unscored_reason or (None if agents == "main" else self._subagents[1])
 
     @property
-    def unjudgeable(self) -> str | None:
+    def unscored_reason(self) -> str | None:
         """Why nothing can be said of what the agent did, or None."""
         failure = self.sample.failure
         if failure is not None and failure.boundary is not Boundary.SCORER:
@@ -212,11 +214,11 @@ class Reading:
         said = last.after_tools or last.texts or [""]
         return Passage(said[-1], ((0, len(self.turns)),), "response", agent=self.agent)
 
-    def said_in(self, number: int, what: str) -> Passage:
+    def read_turn(self, number: int, what: str) -> Passage:
         """The whole text of a turn."""
         return Passage(self.turns[number - 1].text, ((0, number),), what, agent=self.agent)
 
-    def joined(self, role: str, what: str) -> Passage | None:
+    def join_turns(self, role: str, what: str) -> Passage | None:
         """All turns of one side as one text."""
         starts: list[tuple[int, int]] = []
         texts: list[str] = []
@@ -225,26 +227,26 @@ class Reading:
             if turn.role == role and turn.text:
                 starts.append((position, number))
                 texts.append(turn.text)
-                position += len(turn.text) + len(SEPARATOR)
+                position += len(turn.text) + len(TEXT_SEPARATOR)
         if not starts:
             return None
-        return Passage(SEPARATOR.join(texts), tuple(starts), what, agent=self.agent)
+        return Passage(TEXT_SEPARATOR.join(texts), tuple(starts), what, agent=self.agent)
 
 
-def _marked(message: Message) -> Message:
+def _add_status(message: Message) -> Message:
     """A tool's message with a status, also where it does not say whether the tool failed."""
     details = message.details or {}
-    if message.role not in ("tool", "function") or not _MARKS.isdisjoint(details):
+    if message.role not in ("tool", "function") or not _STATUS_KEYS.isdisjoint(details):
         return message
     return message.model_copy(update={"details": {**details, "status": _UNMARKED}})
 
 
-def _call(event: dict[str, Any], asked: ToolCall) -> Call:
+def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> RecordedCall:
     answer = event["function_response"]["response"]
     failed = bool(event["is_error"]) or event["status"] == "error"
-    text = _text(answer)
+    text = _format_answer(answer)
     told = "error" in answer and "output" not in answer
-    return Call(
+    return RecordedCall(
         name=event["function_call"]["name"],
         asked=asked,
         turn=event["turn"],
@@ -255,7 +257,7 @@ def _call(event: dict[str, Any], asked: ToolCall) -> Call:
     )
 
 
-def _text(answer: dict[str, Any]) -> str:
+def _format_answer(answer: dict[str, Any]) -> str:
     if len(answer) == 1:
         (only,) = answer.values()
         if isinstance(only, str):

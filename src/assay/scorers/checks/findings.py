@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .conversation import Passage, Reading
-from .yaml_node import brief
+from .conversation import ConversationView, Passage
+from .yaml_node import shorten_text
 
-_AROUND = 30
-_LONGEST = 120
+_EXCERPT_CONTEXT = 30
+_MAX_CHECK_EXCERPT = 120
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """Whether a check passed, and why, in words that can be held against the transcript."""
 
     passed: bool | None
@@ -22,23 +22,23 @@ class Finding:
     """Only of a rule that gives more than yes and no."""
 
 
-Rule = Callable[[Reading], Finding]
+Rule = Callable[[ConversationView], CheckFinding]
 
 
-def not_judged(reason: str) -> Finding:
-    return Finding(None, reason)
+def mark_unscored(reason: str) -> CheckFinding:
+    return CheckFinding(None, reason)
 
 
-def excerpt(text: str, start: int = 0, length: int = _LONGEST) -> str:
+def cut_excerpt(text: str, start: int = 0, length: int = _MAX_CHECK_EXCERPT) -> str:
     """A piece of a text, escaped, with `…` where it was cut."""
-    length = min(length, _LONGEST)
-    first = max(start - _AROUND, 0) if start else 0
-    last = min(start + length + _AROUND, len(text))
+    length = min(length, _MAX_CHECK_EXCERPT)
+    first = max(start - _EXCERPT_CONTEXT, 0) if start else 0
+    last = min(start + length + _EXCERPT_CONTEXT, len(text))
     piece = repr(text[first:last])
-    return f"{'…' if first else ''}{brief(piece, 4 * _LONGEST)}{'…' if last < len(text) else ''}"
+    return f"{'…' if first else ''}{shorten_text(piece, 4 * _MAX_CHECK_EXCERPT)}{'…' if last < len(text) else ''}"
 
 
-def beginning(passage: Passage) -> str:
+def describe_beginning(passage: Passage) -> str:
     """Where a passage stands and how it begins."""
-    said = excerpt(passage.text) if passage.text else "empty"
+    said = cut_excerpt(passage.text) if passage.text else "empty"
     return f"{passage.what} in {passage.place}: {said}"

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from assay.types import error_message
 
-from ..call_spec import wanted
+from ..call_spec import read_call_spec
 from ..outcome import read_outcome
-from ..user_modules import import_path
-from .conversation import Reading
-from .findings import Finding, Rule, not_judged
-from .yaml_node import Located, brief
+from ..user_modules import build_import_path
+from .conversation import ConversationView
+from .findings import CheckFinding, Rule, mark_unscored
+from .yaml_node import Node, shorten_text
 
-_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_FUNCTION_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def read_function_rule(check: Located) -> Rule:
+def read_function_rule(check: Node) -> Rule:
     """Passes when the function gives a score of at least 1, or of `at_least`.
 
     It is called with what its parameters name: `sample`, `messages`, `response`, a field of the
@@ -34,33 +34,33 @@ def read_function_rule(check: Located) -> Rule:
             raise given.wrong("has no `function`", hint="such as function: my_checks:polite")
         least = at.number() if (at := given.get("at_least")) else 1.0
         given = given.at("function")
-    function = _resolved(given)
-    parameters = wanted(function)
+    function = _import_function(given)
+    parameters = read_call_spec(function)
 
-    def rule(reading: Reading) -> Finding:
+    def rule(reading: ConversationView) -> CheckFinding:
         sample = reading.sample
         try:
             result = read_outcome(function(**parameters.of(sample)), sample)
         except Exception as error:
             # Somebody's code: the other checks and samples go on.
             said = " ".join(error_message(error).split())
-            return not_judged(f"{type(error).__name__}: {brief(said, 200)}")
+            return mark_unscored(f"{type(error).__name__}: {shorten_text(said, 200)}")
         if result.reward is None:
-            return not_judged(result.reason or "the function gave no valid score")
+            return mark_unscored(result.reason or "the function gave no valid score")
         reason = result.reason or f"{given.value} gave {result.reward:g}"
-        return Finding(result.reward >= least, reason, result.reward)
+        return CheckFinding(result.reward >= least, reason, result.reward)
 
     return rule
 
 
-def _resolved(given: Located) -> Callable[..., object]:
+def _import_function(given: Node) -> Callable[..., object]:
     name = given.text()
-    if not _NAME.fullmatch(name):
+    if not _FUNCTION_REFERENCE.fullmatch(name):
         raise given.wrong(
             f"{name!r} is not of the form module:function", hint="such as my_checks:polite"
         )
     # A module beside the check file is found, as one beside an evaluation file is.
-    sys.path[:] = import_path([Path(given.file).absolute().parent])
+    sys.path[:] = build_import_path([Path(given.file).absolute().parent])
     try:
         function = pkgutil.resolve_name(name)
     except (Exception, SystemExit) as error:

@@ -4,20 +4,20 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from assay.types import shown
+from assay.types import quote_value
 
-from .yaml_node import Located
+from .yaml_node import Node
 
-_STEP = re.compile(
+_PATH_STEP = re.compile(
     r"""\.(?P<name>[^\W\d][\w-]*|\*)
       | \[\s*(?P<index>-?\d{1,9}|\*)\s*\]
       | \[\s*'(?P<single>(?:[^'\\]|\\['\\])*)'\s*\]
       | \[\s*"(?P<double>(?:[^"\\]|\\["\\])*)"\s*\]""",
     re.VERBOSE,
 )
-_MOST_FOUND = 10_000
-_EVERY = "*"
-_ESCAPED = re.compile(r"\\(.)")
+_MAX_MATCHES = 10_000
+_WILDCARD = "*"
+_PATH_ESCAPE = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True)
@@ -36,59 +36,61 @@ class JsonPath:
             found = [
                 (place + suffix, member)
                 for place, each in found
-                for suffix, member in (_members(each) if every else _member(each, step))
-            ][:_MOST_FOUND]
+                for suffix, member in (_list_members(each) if every else _find_member(each, step))
+            ][:_MAX_MATCHES]
         return found
 
 
-def parse_json_path(given: Located) -> JsonPath:
+def parse_json_path(given: Node) -> JsonPath:
     """The path that a check file holds. Raises `ConfigError` for what is none."""
     source = given.text()
     if not source.startswith("$"):
-        raise given.wrong(f"{shown(source)} does not begin with `$`", hint=f"write $.{source}")
+        raise given.wrong(
+            f"{quote_value(source)} does not begin with `$`", hint=f"write $.{source}"
+        )
     steps: list[str | int] = []
     every: list[bool] = []
     position = 1
     while position < len(source):
-        match = _STEP.match(source, position)
+        match = _PATH_STEP.match(source, position)
         if match is None:
             raise given.wrong(
-                f"{shown(source)} is not a path, from {shown(source[position:])} on",
+                f"{quote_value(source)} is not a path, from {quote_value(source[position:])} on",
                 hint="steps are .name, ['name'], [0], [-1], [*] and .*",
             )
-        step, all_of_them = _step(match)
+        step, all_of_them = _parse_step(match)
         steps.append(step)
         every.append(all_of_them)
         position = match.end()
     return JsonPath(source, tuple(steps), tuple(every))
 
 
-def _step(match: re.Match[str]) -> tuple[str | int, bool]:
+def _parse_step(match: re.Match[str]) -> tuple[str | int, bool]:
     if (name := match["name"]) is not None:
-        return name, name == _EVERY
+        return name, name == _WILDCARD
     if (index := match["index"]) is not None:
-        return (index, True) if index == _EVERY else (int(index), False)
+        return (index, True) if index == _WILDCARD else (int(index), False)
     quoted = match["single"] if match["single"] is not None else match["double"]
-    return _ESCAPED.sub(r"\1", quoted), False
+    return _PATH_ESCAPE.sub(r"\1", quoted), False
 
 
-def _member(value: Any, step: str | int) -> list[tuple[str, Any]]:
+def _find_member(value: Any, step: str | int) -> list[tuple[str, Any]]:
     if isinstance(step, str):
         if isinstance(value, dict) and step in value:
-            return [(_key(step), value[step])]
+            return [(_format_key(step), value[step])]
         return []
     if isinstance(value, list) and -len(value) <= step < len(value):
         return [(f"[{step % len(value)}]", value[step])]
     return []
 
 
-def _members(value: Any) -> list[tuple[str, Any]]:
+def _list_members(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, dict):
-        return [(_key(key), member) for key, member in value.items()]
+        return [(_format_key(key), member) for key, member in value.items()]
     if isinstance(value, list):
         return [(f"[{at}]", member) for at, member in enumerate(value)]
     return []
 
 
-def _key(name: str) -> str:
+def _format_key(name: str) -> str:
     return f".{name}" if name.isidentifier() else f"[{name!r:.80}]"

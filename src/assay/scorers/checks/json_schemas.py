@@ -6,15 +6,15 @@ from importlib.util import find_spec
 from typing import Any
 
 from assay.errors import MissingExtra
-from assay.types import shown
+from assay.types import quote_value
 
 from .patterns import Pattern, compile_pattern
-from .yaml_node import Located, brief
+from .yaml_node import Node, shorten_text
 
 _SUBSCHEMAS_BY_NAME = ("$defs", "definitions", "properties", "dependentSchemas")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_NOT_HERE = ("unevaluatedProperties", "unevaluatedItems", "$id", "$schema")
-_DATA = ("const", "enum", "default", "examples", "dependentRequired", "required", "type")
+_UNSUPPORTED_KEYWORDS = ("unevaluatedProperties", "unevaluatedItems", "$id", "$schema")
+_DATA_KEYWORDS = ("const", "enum", "default", "examples", "dependentRequired", "required", "type")
 """Keywords whose values are no schemas, whatever they look like."""
 
 
@@ -29,10 +29,10 @@ class Schema:
         error = next(self._errors(value), None)
         if error is None:
             return None
-        return f"{error.json_path}: {brief(error.message, 200)}"
+        return f"{error.json_path}: {shorten_text(error.message, 200)}"
 
 
-def compile_schema(given: Located) -> Schema:
+def compile_schema(given: Node) -> Schema:
     """The JSON Schema (2020-12) that a check file holds. Raises `ConfigError` for a wrong one."""
     if find_spec("jsonschema") is None:
         raise MissingExtra.needed("checks", by="`json_schema` in a check", package="jsonschema")
@@ -47,20 +47,20 @@ def compile_schema(given: Located) -> Schema:
         place = given
         for part in error.absolute_path:
             place = place.at(part)
-        raise place.wrong(f"is not JSON Schema: {brief(error.message, 160)}") from None
-    patterns = {pattern.source: pattern for pattern in _patterns(given, given.value)}
+        raise place.wrong(f"is not JSON Schema: {shorten_text(error.message, 160)}") from None
+    patterns = {pattern.source: pattern for pattern in _compile_patterns(given, given.value)}
     extend: Any = jsonschema.validators.extend  # its stub is not typed
-    validator = extend(jsonschema.Draft202012Validator, _safe_keywords(patterns))
+    validator = extend(jsonschema.Draft202012Validator, _build_safe_keywords(patterns))
     return Schema(validator(given.value, registry=Registry()).iter_errors)
 
 
-def _patterns(given: Located, whole: Any) -> Iterator[Pattern]:
+def _compile_patterns(given: Node, whole: Any) -> Iterator[Pattern]:
     """Every pattern of a schema, compiled. Raises for what could reach out or run wild."""
     if not isinstance(given.value, dict):
         return
     for key in given.value:
         below = given.at(key)
-        if key in _NOT_HERE:
+        if key in _UNSUPPORTED_KEYWORDS:
             raise below.wrong(f"`{key}` is not supported in a check", hint="leave it out")
         if key in _REFERENCES:
             _check_reference(below, whole)
@@ -68,35 +68,35 @@ def _patterns(given: Located, whole: Any) -> Iterator[Pattern]:
             yield compile_pattern(below)
         elif key == "patternProperties":
             for source in below.value:
-                named = Located(source, below.file, (*below.place, source), below.lines)
+                named = Node(source, below.file, (*below.place, source), below.lines)
                 yield compile_pattern(named)
-                yield from _patterns(below.at(source), whole)
+                yield from _compile_patterns(below.at(source), whole)
         elif key in _SUBSCHEMAS_BY_NAME:
             for name in below.value:
-                yield from _patterns(below.at(name), whole)
-        elif key not in _DATA:
+                yield from _compile_patterns(below.at(name), whole)
+        elif key not in _DATA_KEYWORDS:
             members = list(below.items()) if isinstance(below.value, list) and below.value else []
             for each in members or [below]:
-                yield from _patterns(each, whole)
+                yield from _compile_patterns(each, whole)
 
 
-def _check_reference(given: Located, whole: Any) -> None:
+def _check_reference(given: Node, whole: Any) -> None:
     reference = given.text()
     parts = reference.split("/")
     target = whole
     if parts[0] != "#":
         raise given.wrong(
-            f"{shown(reference)} leads out of the schema; nothing is fetched",
+            f"{quote_value(reference)} leads out of the schema; nothing is fetched",
             hint="refer to #/$defs/NAME",
         )
     for part in parts[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(target, dict) or name not in target:
-            raise given.wrong(f"{shown(reference)} leads nowhere in the schema")
+            raise given.wrong(f"{quote_value(reference)} leads nowhere in the schema")
         target = target[name]
 
 
-def _safe_keywords(patterns: dict[str, Pattern]) -> dict[str, Any]:
+def _build_safe_keywords(patterns: dict[str, Pattern]) -> dict[str, Any]:
     """The keywords whose own implementations would use Python's `re` on foreign text."""
     from jsonschema import ValidationError
 

@@ -7,16 +7,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from assay.errors import MissingExtra
-from assay.types import shown, well_formed
+from assay.types import quote_value, replace_lone_surrogates
 
-from .yaml_node import Located
+from .yaml_node import Node
 
-_LONGEST = 2000
-_MEMORY_BYTES = 8 * 1024 * 1024
+_MAX_PATTERN_LENGTH = 2000
+_MAX_MEMORY_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Found:
+class PatternMatch:
     """Where a pattern matched."""
 
     start: int
@@ -32,36 +32,36 @@ class Pattern:
     source: str
     _search: Callable[[str], Any] = field(repr=False, compare=False)
 
-    def search(self, text: str) -> Found | None:
+    def search(self, text: str) -> PatternMatch | None:
         """The first match in `text`, anywhere in it."""
         try:
             match = self._search(text)
         except UnicodeEncodeError:
-            match = self._search(well_formed(text))
+            match = self._search(replace_lone_surrogates(text))
         if match is None:
             return None
         group = match.group(1) if match.re.groups else None
-        return Found(match.start(), match.group(), group)
+        return PatternMatch(match.start(), match.group(), group)
 
 
-def compile_pattern(given: Located) -> Pattern:
+def compile_pattern(given: Node) -> Pattern:
     """The pattern that a check file holds. Raises `ConfigError` for what RE2 cannot run."""
     source = given.text()
     if find_spec("re2") is None:
         raise MissingExtra.needed("checks", by="a pattern in a check", package="google-re2")
-    if len(source) > _LONGEST:
-        raise given.wrong(f"is a pattern of over {_LONGEST} characters")
+    if len(source) > _MAX_PATTERN_LENGTH:
+        raise given.wrong(f"is a pattern of over {_MAX_PATTERN_LENGTH} characters")
     re2 = import_module("re2")
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = _MEMORY_BYTES
+    options.max_mem = _MAX_MEMORY_BYTES
     try:
         compiled = re2.compile(source, options)
     except re2.error as error:
         said = error.args[0] if error.args else ""
         problem = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         raise given.wrong(
-            f"{shown(source)} is not a pattern of RE2: {problem}",
+            f"{quote_value(source)} is not a pattern of RE2: {problem}",
             hint="RE2 has no look-around and no backreferences; write \\ before a literal ( or *",
         ) from None
     except UnicodeEncodeError:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from assay.types import near_miss
+from assay.types import suggest_name
 
 from .findings import Rule
 from .function_rule import read_function_rule
@@ -18,23 +18,23 @@ from .tool_rules import (
     read_tool_not_called,
     read_tool_order,
 )
-from .yaml_node import Located
+from .yaml_node import Node
 
-_MOST_CHECKS = 1000
-_LONGEST_NAME = 100
-_OWN_KEYS = ("name", "weight")
-_SCOPE = ("turn", "scope")
+_MAX_CHECKS = 1000
+_MAX_CHECK_NAME = 100
+_CHECK_KEYS = ("name", "weight")
+_SCOPE_KEYS = ("turn", "scope")
 
-RuleReader = Callable[[Located], Rule]
+RuleReader = Callable[[Node], Rule]
 
 RULES: dict[str, tuple[RuleReader, tuple[str, ...]]] = {
     **{name: (partial(read_text_rule, name), TEXT_KEYS) for name in TEXT_RULES},
-    "tool_called": (read_tool_called, _SCOPE),
-    "tool_not_called": (read_tool_not_called, _SCOPE),
-    "tool_order": (read_tool_order, _SCOPE),
-    "tool_args_match": (read_tool_args_match, _SCOPE),
-    "max_tools": (read_max_tools, ("tool", *_SCOPE)),
-    "no_tool_errors": (read_no_tool_errors, ("tool", *_SCOPE)),
+    "tool_called": (read_tool_called, _SCOPE_KEYS),
+    "tool_not_called": (read_tool_not_called, _SCOPE_KEYS),
+    "tool_order": (read_tool_order, _SCOPE_KEYS),
+    "tool_args_match": (read_tool_args_match, _SCOPE_KEYS),
+    "max_tools": (read_max_tools, ("tool", *_SCOPE_KEYS)),
+    "no_tool_errors": (read_no_tool_errors, ("tool", *_SCOPE_KEYS)),
     "max_turns": (read_max_turns, ()),
     "max_tokens": (read_max_tokens, ("scope",)),
     "max_cost": (read_max_cost, ("scope",)),
@@ -44,7 +44,7 @@ RULES: dict[str, tuple[RuleReader, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Check:
+class WeightedRule:
     """One rule with its name and its share in the score."""
 
     name: str
@@ -57,16 +57,16 @@ class Check:
         return self.weight != 0
 
 
-def read_checks(given: Located) -> tuple[Check, ...]:
+def read_checks(given: Node) -> tuple[WeightedRule, ...]:
     """Every check of a file. Raises `ConfigError` at the first that is wrong."""
     given.mapping(("checks",))
     if "checks" not in given.value:
         raise given.wrong("has no key `checks`", hint="it holds the list of checks")
     entries = list(given.at("checks").items())
-    if len(entries) > _MOST_CHECKS:
-        raise given.at("checks").wrong(f"holds more than {_MOST_CHECKS} checks")
+    if len(entries) > _MAX_CHECKS:
+        raise given.at("checks").wrong(f"holds more than {_MAX_CHECKS} checks")
     weighted = any(isinstance(each.value, dict) and "weight" in each.value for each in entries)
-    checks: dict[str, Check] = {}
+    checks: dict[str, WeightedRule] = {}
     for entry in entries:
         check = _read_check(entry, weighted=weighted)
         if check.name in checks:
@@ -78,27 +78,27 @@ def read_checks(given: Located) -> tuple[Check, ...]:
     return tuple(checks.values())
 
 
-def _read_check(entry: Located, *, weighted: bool) -> Check:
+def _read_check(entry: Node, *, weighted: bool) -> WeightedRule:
     entry.mapping()
-    rule = _rule_of(entry)
+    rule = _find_rule_name(entry)
     read, beside = RULES[rule]
-    allowed = (rule, *_OWN_KEYS, *beside)
+    allowed = (rule, *_CHECK_KEYS, *beside)
     for key in entry.value:
         if key not in allowed:
             raise entry.at(key).wrong(
-                f"`{key}` does not stand beside `{rule}`", hint=near_miss(key, allowed)
+                f"`{key}` does not stand beside `{rule}`", hint=suggest_name(key, allowed)
             )
     name = entry.get("name")
-    text = _made_name(rule, entry) if name is None else name.text()
-    if name is not None and len(text) > _LONGEST_NAME:
-        raise name.wrong(f"is longer than {_LONGEST_NAME} characters")
+    text = _build_check_name(rule, entry) if name is None else name.text()
+    if name is not None and len(text) > _MAX_CHECK_NAME:
+        raise name.wrong(f"is longer than {_MAX_CHECK_NAME} characters")
     weight = entry.get("weight")
     # Beside weighted checks one without a weight would be tracked only, which nobody asked for.
     share = weight.number(lowest=0) if weight is not None else 1.0 if weighted else None
-    return Check(text, read(entry), share)
+    return WeightedRule(text, read(entry), share)
 
 
-def _rule_of(entry: Located) -> str:
+def _find_rule_name(entry: Node) -> str:
     named: list[str] = [key for key in entry.value if key in RULES]
     if len(named) > 1:
         raise entry.at(named[1]).wrong(
@@ -107,18 +107,18 @@ def _rule_of(entry: Located) -> str:
         )
     if named:
         return named[0]
-    known = (*RULES, *_OWN_KEYS, *TEXT_KEYS)
+    known = (*RULES, *_CHECK_KEYS, *TEXT_KEYS)
     for key in entry.value:
         if key not in known:
-            raise entry.at(key).wrong(f"there is no rule {key!r}", hint=near_miss(key, known))
+            raise entry.at(key).wrong(f"there is no rule {key!r}", hint=suggest_name(key, known))
     raise entry.wrong("has no rule", hint=f"rules are {', '.join(RULES)}")
 
 
-def _made_name(rule: str, entry: Located) -> str:
+def _build_check_name(rule: str, entry: Node) -> str:
     """A name for a check that was given none: what it is about."""
     about = entry.value[rule]
     if rule in TEXT_RULES:
         return f"{entry.value.get('target', 'response')} {rule}"
     if rule.startswith("tool_") and isinstance(about, str):
-        return f"{rule} {about}"[:_LONGEST_NAME]
+        return f"{rule} {about}"[:_MAX_CHECK_NAME]
     return rule

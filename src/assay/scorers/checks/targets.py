@@ -4,23 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from .conversation import Agents, Call, Passage, Reading
-from .yaml_node import Located
+from .conversation import AgentScope, ConversationView, Passage, RecordedCall
+from .yaml_node import Node
 
-_SIDES = {
+_TARGET_ROLES = {
     "prompt": "user",
     "prompt_concat": "user",
     "response": "model",
     "response_concat": "model",
 }
-_PARTS: dict[str, Callable[[Call], Passage | None]] = {
-    "tool.name": lambda call: _part(call, call.name, "name"),
-    "tool.args": lambda call: _arguments(call),
-    "tool.output": lambda call: _part(call, call.output, "output"),
-    "tool.error": lambda call: _part(call, call.error, "error"),
+_CALL_PARTS: dict[str, Callable[[RecordedCall], Passage | None]] = {
+    "tool.name": lambda call: _build_part_passage(call, call.name, "name"),
+    "tool.args": lambda call: _build_arguments_passage(call),
+    "tool.output": lambda call: _build_part_passage(call, call.output, "output"),
+    "tool.error": lambda call: _build_part_passage(call, call.error, "error"),
 }
-TARGETS = (*_SIDES, "reasoning", *_PARTS)
-_OF_MAIN = ("prompt", "prompt_concat", "response")
+TARGETS = (*_TARGET_ROLES, "reasoning", *_CALL_PARTS)
+_MAIN_TARGETS = ("prompt", "prompt_concat", "response")
 """Targets that mean the main conversation: a subagent is asked by an agent, and answers to it."""
 
 
@@ -33,9 +33,9 @@ class Scope:
     belongs to the turn that started it."""
 
     tool: str | None = None
-    agents: Agents = "all"
+    agents: AgentScope = "all"
 
-    def turn_of(self, reading: Reading) -> int | None:
+    def resolve_turn(self, reading: ConversationView) -> int | None:
         """The number of the turn, or None where the conversation has no such turn."""
         if self.turn is None:
             return None
@@ -43,14 +43,14 @@ class Scope:
         number = self.turn if self.turn > 0 else count + 1 + self.turn
         return number if 1 <= number <= count else None
 
-    def calls(self, reading: Reading) -> list[Call]:
+    def calls(self, reading: ConversationView) -> list[RecordedCall]:
         """The calls that the check is about."""
-        turn = self.turn_of(reading)
+        turn = self.resolve_turn(reading)
         if self.turn is not None and turn is None:
             return []
         return [
             call
-            for call in reading.calls_by(self.agents)
+            for call in reading.list_calls(self.agents)
             if (turn is None or call.main_turn == turn)
             and (self.tool is None or call.name == self.tool)
         ]
@@ -64,7 +64,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Target:
+class TextTarget:
     """A named text of the conversation, or one part of its tool calls."""
 
     name: str
@@ -73,65 +73,69 @@ class Target:
     @property
     def of_agent(self) -> bool:
         """Whether it is something that the agent did."""
-        return _SIDES.get(self.name) != "user"
+        return _TARGET_ROLES.get(self.name) != "user"
 
     @property
     def words(self) -> str:
         return f"`{self.name}`{self.scope.words}"
 
-    def passages(self, reading: Reading) -> list[Passage]:
+    def list_passages(self, reading: ConversationView) -> list[Passage]:
         """What there is to read."""
-        if part := _PARTS.get(self.name):
+        if part := _CALL_PARTS.get(self.name):
             parts = map(part, self.scope.calls(reading))
             return [passage for passage in parts if passage is not None]
-        turn = self.scope.turn_of(reading)
+        turn = self.scope.resolve_turn(reading)
         if self.scope.turn is not None and turn is None:
             return []
         return [
             passage
-            for each in reading.conversations(self.scope.agents)
-            for passage in self._passages_of(each, turn)
+            for each in reading.list_conversations(self.scope.agents)
+            for passage in self._list_conversation_passages(each, turn)
         ]
 
-    def _passages_of(self, reading: Reading, turn: int | None) -> list[Passage]:
+    def _list_conversation_passages(
+        self, reading: ConversationView, turn: int | None
+    ) -> list[Passage]:
         """The passages of one conversation; `turn` is one of the main conversation."""
         if reading.agent and turn is not None:
             if reading.main_turn != turn:
                 return []
             turn = None
         if self.name == "reasoning":
-            thoughts = (each for each in reading.thoughts if turn in (None, each.turn_at(0)))
+            thoughts = (each for each in reading.thoughts if turn in (None, each.find_turn(0)))
             return [replace(each, agent=reading.agent) for each in thoughts]
-        found = self._said(reading) if turn is None else self._said_in(reading, turn)
+        found = (
+            self._find_passage(reading) if turn is None else self._find_turn_passage(reading, turn)
+        )
         return [] if found is None else [found]
 
-    def _said(self, reading: Reading) -> Passage | None:
+    def _find_passage(self, reading: ConversationView) -> Passage | None:
         if self.name == "response":
             return reading.response
         if self.name != "prompt":
-            return reading.joined(_SIDES[self.name], self.name)
+            return reading.join_turns(_TARGET_ROLES[self.name], self.name)
         asked = [n for n, turn in enumerate(reading.turns, start=1) if turn.role == "user"]
-        return reading.said_in(asked[-1], self.name) if asked else None
+        return reading.read_turn(asked[-1], self.name) if asked else None
 
-    def _said_in(self, reading: Reading, turn: int) -> Passage | None:
-        if reading.turns[turn - 1].role != _SIDES[self.name]:
+    def _find_turn_passage(self, reading: ConversationView, turn: int) -> Passage | None:
+        if reading.turns[turn - 1].role != _TARGET_ROLES[self.name]:
             return None
-        return reading.said_in(turn, self.name)
+        return reading.read_turn(turn, self.name)
 
 
-def read_target(check: Located) -> Target:
+def read_target(check: Node) -> TextTarget:
     """The target that a check names, with its scope. `response` where it names none."""
     given = check.get("target")
     name = "response" if given is None else given.one_of(TARGETS)
-    scope = read_scope(check, default="main" if name in _OF_MAIN else "all")
-    if scope.tool is not None and name not in _PARTS:
+    scope = read_scope(check, default="main" if name in _MAIN_TARGETS else "all")
+    if scope.tool is not None and name not in _CALL_PARTS:
         raise check.at("tool").wrong(
-            f"`{name}` is not a part of a tool call", hint=f"targets with a tool: {[*_PARTS]}"
+            f"`{name}` is not a part of a tool call", hint=f"targets with a tool: {[*_CALL_PARTS]}"
         )
-    return Target(name, scope)
+    return TextTarget(name, scope)
 
 
-def read_scope(check: Located, *, default: Agents = "all") -> Scope:
+def read_scope(check: Node, *, default: AgentScope = "all") -> Scope:
     """The turn, the tool and the agents that a check is bounded to."""
     turn = check.get("turn")
     number = None if turn is None else turn.whole_number()
@@ -141,23 +145,23 @@ def read_scope(check: Located, *, default: Agents = "all") -> Scope:
     return Scope(number, None if tool is None else tool.text(), read_agents(check, default))
 
 
-def read_agents(check: Located, default: Agents = "all") -> Agents:
+def read_agents(check: Node, default: AgentScope = "all") -> AgentScope:
     """Whose conversations a check reads."""
     given = check.get("scope")
     if given is None:
         return default
-    name = given.one_of(get_args(Agents))
-    return next(each for each in get_args(Agents) if each == name)
+    name = given.one_of(get_args(AgentScope))
+    return next(each for each in get_args(AgentScope) if each == name)
 
 
-def _arguments(call: Call) -> Passage | None:
-    passage = _part(call, call.asked.arguments_text, "arguments")
+def _build_arguments_passage(call: RecordedCall) -> Passage | None:
+    passage = _build_part_passage(call, call.asked.arguments_text, "arguments")
     if passage is None or call.asked.malformed:
         return passage
     return replace(passage, value=call.asked.arguments)
 
 
-def _part(call: Call, text: str | None, part: str) -> Passage | None:
+def _build_part_passage(call: RecordedCall, text: str | None, part: str) -> Passage | None:
     if text is None:
         return None
     what = "name of a tool" if part == "name" else f"{part} of {call.name!r:.80}"

@@ -3,63 +3,63 @@
 from dataclasses import replace
 from typing import Any
 
-from .conditions import Condition, quoted, read_condition
-from .conversation import Call, Reading
-from .findings import Finding, Rule, excerpt, not_judged
+from .conditions import Condition, quote_json, read_condition
+from .conversation import ConversationView, RecordedCall
+from .findings import CheckFinding, Rule, cut_excerpt, mark_unscored
 from .json_paths import JsonPath, parse_json_path
 from .targets import read_scope
-from .yaml_node import Located
+from .yaml_node import Node
 
-_SHOWN = 12
+_MAX_CALLS_SHOWN = 12
 
 
-def read_tool_called(check: Located) -> Rule:
+def read_tool_called(check: Node) -> Rule:
     """Passes when each named tool was called, as often as asked."""
     given = check.at("tool_called")
     least, most = 1, None
     if isinstance(given.value, dict):
         given.mapping(("tool", "at_least", "at_most"))
-        names = _named(given)
+        names = _read_tool_names(given)
         least = at.whole_number(lowest=1) if (at := given.get("at_least")) else 1
         most = at.whole_number(lowest=least) if (at := given.get("at_most")) else None
     else:
         names = given.texts()
     scope = read_scope(check)
 
-    def rule(reading: Reading) -> Finding:
-        if why := reading.why_unjudgeable(scope.agents):
-            return not_judged(why)
+    def rule(reading: ConversationView) -> CheckFinding:
+        if why := reading.explain_unscored(scope.agents):
+            return mark_unscored(why)
         reasons = []
         for name in names:
             calls = replace(scope, tool=name).calls(reading)
-            reason = _times(name, calls)
+            reason = _describe_times(name, calls)
             if len(calls) < least or (most is not None and len(calls) > most):
                 wanted = f"at least {least}" if len(calls) < least else f"at most {most}"
-                others = "" if calls else f"; {_called(scope.calls(reading))}"
-                return Finding(False, f"{reason}, {wanted} wanted{others}")
+                others = "" if calls else f"; {_describe_calls(scope.calls(reading))}"
+                return CheckFinding(False, f"{reason}, {wanted} wanted{others}")
             reasons.append(reason)
-        return Finding(True, "; ".join(reasons))
+        return CheckFinding(True, "; ".join(reasons))
 
     return rule
 
 
-def read_tool_not_called(check: Located) -> Rule:
+def read_tool_not_called(check: Node) -> Rule:
     """Passes when none of the named tools was called."""
     names = check.at("tool_not_called").texts()
     scope = read_scope(check)
 
-    def rule(reading: Reading) -> Finding:
-        if why := reading.why_unjudgeable(scope.agents):
-            return not_judged(why)
+    def rule(reading: ConversationView) -> CheckFinding:
+        if why := reading.explain_unscored(scope.agents):
+            return mark_unscored(why)
         for call in scope.calls(reading):
             if call.name in names:
-                return Finding(False, f"{call.place} calls {_asked(call)}")
-        return Finding(True, f"none of {len(scope.calls(reading))} calls is of it")
+                return CheckFinding(False, f"{call.place} calls {_describe_call(call)}")
+        return CheckFinding(True, f"none of {len(scope.calls(reading))} calls is of it")
 
     return rule
 
 
-def read_tool_order(check: Located) -> Rule:
+def read_tool_order(check: Node) -> Rule:
     """Passes when the tools were called in this order; `exact` allows no call besides."""
     given = check.at("tool_order")
     exact = False
@@ -73,37 +73,39 @@ def read_tool_order(check: Located) -> Rule:
     names = [each.text() for each in listed.items()]
     scope = read_scope(check)
 
-    def rule(reading: Reading) -> Finding:
-        if why := reading.why_unjudgeable(scope.agents):
-            return not_judged(why)
+    def rule(reading: ConversationView) -> CheckFinding:
+        if why := reading.explain_unscored(scope.agents):
+            return mark_unscored(why)
         calls = scope.calls(reading)
         if exact:
-            return _exact_order(names, calls)
-        return _order(names, calls)
+            return _check_exact_order(names, calls)
+        return _check_order(names, calls)
 
     return rule
 
 
-def _order(names: list[str], calls: list[Call]) -> Finding:
+def _check_order(names: list[str], calls: list[RecordedCall]) -> CheckFinding:
     places: list[str] = []
     remaining = iter(calls)
     for name in names:
         found = next((call for call in remaining if call.name == name), None)
         if found is None:
             after = f" after {names[len(places) - 1]!r} in {places[-1]}" if places else ""
-            return Finding(False, f"no call of {name!r}{after}; {_called(calls)}")
+            return CheckFinding(False, f"no call of {name!r}{after}; {_describe_calls(calls)}")
         places.append(found.place)
     steps = ", ".join(f"{name!r} in {place}" for name, place in zip(names, places, strict=True))
-    return Finding(True, steps)
+    return CheckFinding(True, steps)
 
 
-def _exact_order(names: list[str], calls: list[Call]) -> Finding:
+def _check_exact_order(names: list[str], calls: list[RecordedCall]) -> CheckFinding:
     if [call.name for call in calls] == names:
-        return Finding(True, f"exactly these {len(names)} calls were made")
-    return Finding(False, f"not exactly {', '.join(map(repr, names))}; {_called(calls)}")
+        return CheckFinding(True, f"exactly these {len(names)} calls were made")
+    return CheckFinding(
+        False, f"not exactly {', '.join(map(repr, names))}; {_describe_calls(calls)}"
+    )
 
 
-def read_tool_args_match(check: Located) -> Rule:
+def read_tool_args_match(check: Node) -> Rule:
     """Passes when a call of the tool has arguments that meet all conditions."""
     given = check.at("tool_args_match")
     given.mapping(("tool", "args", "of"))
@@ -111,46 +113,51 @@ def read_tool_args_match(check: Located) -> Rule:
         if key not in given.value:
             raise given.wrong(f"has no `{key}`", hint="such as {tool: bash, args: {command: ls}}")
     name = given.at("tool").text()
-    conditions = _conditions(given.at("args"))
+    conditions = _read_argument_conditions(given.at("args"))
     every = (of := given.get("of")) is not None and of.one_of(("any", "every")) == "every"
     scope = replace(read_scope(check), tool=name)
 
-    def rule(reading: Reading) -> Finding:
-        if why := reading.why_unjudgeable(scope.agents):
-            return not_judged(why)
+    def rule(reading: ConversationView) -> CheckFinding:
+        if why := reading.explain_unscored(scope.agents):
+            return mark_unscored(why)
         calls = scope.calls(reading)
         if not calls:
-            return Finding(
-                False, f"no call{scope.words}; {_called(reading.calls_by(scope.agents))}"
+            return CheckFinding(
+                False, f"no call{scope.words}; {_describe_calls(reading.list_calls(scope.agents))}"
             )
         first: tuple[bool, str] | None = None
         for call in calls:
-            problem = _problem(call, conditions)
-            held = problem is None, f"{call.place} calls {_asked(call)}: {problem or 'meets'}"
+            problem = _find_argument_problem(call, conditions)
+            held = (
+                problem is None,
+                f"{call.place} calls {_describe_call(call)}: {problem or 'meets'}",
+            )
             if held[0] is not every:
-                return Finding(*held)
+                return CheckFinding(*held)
             first = first or held
         assert first is not None  # there is a call
         more = f"; the same of {len(calls) - 1} more" if len(calls) > 1 else ""
-        return Finding(first[0], first[1] + more)
+        return CheckFinding(first[0], first[1] + more)
 
     return rule
 
 
-def _conditions(given: Located) -> list[tuple[JsonPath, Condition]]:
+def _read_argument_conditions(given: Node) -> list[tuple[JsonPath, Condition]]:
     if not given.mapping():
         raise given.wrong("asks for nothing", hint="such as {command: {matches: ^ls}}")
     found = []
     for name in given.value:
         if name.startswith("$"):
-            path = parse_json_path(Located(name, given.file, (*given.place, name), given.lines))
+            path = parse_json_path(Node(name, given.file, (*given.place, name), given.lines))
         else:
             path = JsonPath(name, (name,), (False,))
         found.append((path, read_condition(given.at(name))))
     return found
 
 
-def _problem(call: Call, conditions: list[tuple[JsonPath, Condition]]) -> str | None:
+def _find_argument_problem(
+    call: RecordedCall, conditions: list[tuple[JsonPath, Condition]]
+) -> str | None:
     if call.asked.malformed:
         return "its arguments are not a JSON object"
     for path, condition in conditions:
@@ -163,22 +170,28 @@ def _problem(call: Call, conditions: list[tuple[JsonPath, Condition]]) -> str | 
     return None
 
 
-def read_max_tools(check: Located) -> Rule:
+def read_max_tools(check: Node) -> Rule:
     """Passes when at most so many calls were made, of any tool or of one."""
     most = check.at("max_tools").whole_number(lowest=0)
     scope = read_scope(check)
 
-    def rule(reading: Reading) -> Finding:
-        if why := reading.why_unjudgeable(scope.agents):
-            return not_judged(why)
+    def rule(reading: ConversationView) -> CheckFinding:
+        if why := reading.explain_unscored(scope.agents):
+            return mark_unscored(why)
         calls = scope.calls(reading)
-        over = "" if len(calls) <= most else f"; number {most + 1} is {_in_turn(calls[most])}"
-        return Finding(len(calls) <= most, f"{_count(calls)}, at most {most} allowed{over}")
+        over = (
+            ""
+            if len(calls) <= most
+            else f"; number {most + 1} is {_describe_call_place(calls[most])}"
+        )
+        return CheckFinding(
+            len(calls) <= most, f"{_format_tool_calls(calls)}, at most {most} allowed{over}"
+        )
 
     return rule
 
 
-def read_no_tool_errors(check: Located) -> Rule:
+def read_no_tool_errors(check: Node) -> Rule:
     """Passes when every call was answered and no answer is marked as an error.
 
     Answers that do not say whether the tool failed are not judged, unless `unmarked` is `pass`.
@@ -193,31 +206,33 @@ def read_no_tool_errors(check: Located) -> Rule:
         raise given.wrong("is false, which asks for nothing", hint="leave the check out")
     scope = read_scope(check)
 
-    def rule(reading: Reading) -> Finding:
-        if why := reading.why_unjudgeable(scope.agents):
-            return not_judged(why)
+    def rule(reading: ConversationView) -> CheckFinding:
+        if why := reading.explain_unscored(scope.agents):
+            return mark_unscored(why)
         calls = scope.calls(reading)
         failed = [call for call in calls if call.failed]
         if failed:
             more = f"; and {len(failed) - 1} more" if len(failed) > 1 else ""
-            first = f"{_in_turn(failed[0])} failed: {excerpt(failed[0].error or '')}"
-            return Finding(False, first + more)
+            first = (
+                f"{_describe_call_place(failed[0])} failed: {cut_excerpt(failed[0].error or '')}"
+            )
+            return CheckFinding(False, first + more)
         unmarked = [call for call in calls if not call.marked]
         if unmarked and not lenient:
-            where = f"{len(unmarked)} of {_count(calls)}, the first {_in_turn(unmarked[0])}"
-            return not_judged(f"it is not recorded whether tools failed: {where}")
-        return Finding(True, f"{_count(calls)}, none failed")
+            where = f"{len(unmarked)} of {_format_tool_calls(calls)}, the first {_describe_call_place(unmarked[0])}"
+            return mark_unscored(f"it is not recorded whether tools failed: {where}")
+        return CheckFinding(True, f"{_format_tool_calls(calls)}, none failed")
 
     return rule
 
 
-def _named(given: Located) -> tuple[str, ...]:
+def _read_tool_names(given: Node) -> tuple[str, ...]:
     if "tool" not in given.value:
         raise given.wrong("has no `tool`", hint="such as {tool: read, at_least: 2}")
     return given.at("tool").texts()
 
 
-def _times(name: str, calls: list[Call]) -> str:
+def _describe_times(name: str, calls: list[RecordedCall]) -> str:
     if not calls:
         return f"{name!r} was not called"
     if len(calls) == 1:
@@ -225,21 +240,21 @@ def _times(name: str, calls: list[Call]) -> str:
     return f"{name!r} was called {len(calls)} times, first in {calls[0].place}"
 
 
-def _count(calls: list[Call]) -> str:
+def _format_tool_calls(calls: list[RecordedCall]) -> str:
     return "1 call" if len(calls) == 1 else f"{len(calls)} calls"
 
 
-def _in_turn(call: Call) -> str:
+def _describe_call_place(call: RecordedCall) -> str:
     return f"{call.name!r:.80} in {call.place}"
 
 
-def _asked(call: Call) -> str:
-    return f"{call.name!r:.80} with {quoted(call.asked.arguments_text)}"
+def _describe_call(call: RecordedCall) -> str:
+    return f"{call.name!r:.80} with {quote_json(call.asked.arguments_text)}"
 
 
-def _called(calls: list[Call]) -> str:
+def _describe_calls(calls: list[RecordedCall]) -> str:
     if not calls:
         return "no tool was called"
-    names = ", ".join(f"{call.name!r:.80}" for call in calls[:_SHOWN])
-    more = f" and {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else ""
+    names = ", ".join(f"{call.name!r:.80}" for call in calls[:_MAX_CALLS_SHOWN])
+    more = f" and {len(calls) - _MAX_CALLS_SHOWN} more" if len(calls) > _MAX_CALLS_SHOWN else ""
     return f"called were {names}{more}"

@@ -6,47 +6,56 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.errors import ConfigError
-from assay.types import Place, Problem, near_miss, nearest_line, refusal, shown
+from assay.types import (
+    FileProblem,
+    ValuePath,
+    build_problems_error,
+    find_nearest_line,
+    quote_value,
+    suggest_name,
+)
 
 
 @dataclass(frozen=True)
-class Located:
+class Node:
     """One value of a check file: plain data, the file it came from, and its place there."""
 
     value: Any
     file: str
-    place: Place = ()
-    lines: Mapping[Place, int] = field(default_factory=dict, repr=False)
+    place: ValuePath = ()
+    lines: Mapping[ValuePath, int] = field(default_factory=dict, repr=False)
     """The line of each value, counted from 1; empty for what came from memory."""
 
     def wrong(self, message: str, *, hint: str | None = None) -> ConfigError:
         """The error that says this value is wrong, with file, line and key."""
-        line = nearest_line(self.lines, self.place)
-        return refusal(ConfigError, [Problem(self.file, line, self.place, message, hint)])
+        line = find_nearest_line(self.lines, self.place)
+        return build_problems_error(
+            ConfigError, [FileProblem(self.file, line, self.place, message, hint)]
+        )
 
-    def at(self, key: str | int) -> "Located":
+    def at(self, key: str | int) -> "Node":
         """The value under a key or at a position that is known to be there."""
-        return Located(self.value[key], self.file, (*self.place, key), self.lines)
+        return Node(self.value[key], self.file, (*self.place, key), self.lines)
 
-    def get(self, key: str) -> "Located | None":
+    def get(self, key: str) -> "Node | None":
         """The value under a key of a mapping, or None where there is none."""
         return self.at(key) if key in self.value else None
 
     def mapping(self, known: Collection[str] | None = None) -> Mapping[str, Any]:
         """The mapping that this is, with no keys but `known` ones."""
         if not isinstance(self.value, dict):
-            raise self.wrong(f"is {shown(self.value)}, not a mapping")
+            raise self.wrong(f"is {quote_value(self.value)}, not a mapping")
         for key in self.value:
             if known is not None and key not in known:
                 raise self.at(key).wrong(
-                    f"there is no key {key!r} here", hint=near_miss(key, known)
+                    f"there is no key {key!r} here", hint=suggest_name(key, known)
                 )
         return self.value
 
-    def items(self) -> Iterator["Located"]:
+    def items(self) -> Iterator["Node"]:
         """The members of the list that this is; at least one."""
         if not isinstance(self.value, list):
-            raise self.wrong(f"is {shown(self.value)}, not a list")
+            raise self.wrong(f"is {quote_value(self.value)}, not a list")
         if not self.value:
             raise self.wrong("is empty")
         return (self.at(position) for position in range(len(self.value)))
@@ -55,7 +64,7 @@ class Located:
         """The text that this is; not an empty one."""
         if not isinstance(self.value, str):
             hint = None if isinstance(self.value, dict | list) else "put it in quotes"
-            raise self.wrong(f"is {shown(self.value)}, not text", hint=hint)
+            raise self.wrong(f"is {quote_value(self.value)}, not text", hint=hint)
         if not self.value:
             raise self.wrong("is empty")
         return self.value
@@ -70,14 +79,14 @@ class Located:
         """The text that this is, when it is one of those known."""
         text = self.text()
         if text not in known:
-            raise self.wrong(f"{text!r} is not known here", hint=near_miss(text, known))
+            raise self.wrong(f"{text!r} is not known here", hint=suggest_name(text, known))
         return text
 
     def number(self, *, lowest: float | None = None) -> float:
         """The finite number that this is."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(f"is {shown(value)}, not a number")
+            raise self.wrong(f"is {quote_value(value)}, not a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise self.wrong(f"{value} is not a finite number")
         if lowest is not None and value < lowest:
@@ -94,10 +103,10 @@ class Located:
     def flag(self) -> bool:
         """The bool that this is."""
         if not isinstance(self.value, bool):
-            raise self.wrong(f"is {shown(self.value)}, neither true nor false")
+            raise self.wrong(f"is {quote_value(self.value)}, neither true nor false")
         return self.value
 
 
-def brief(text: str, longest: int) -> str:
+def shorten_text(text: str, longest: int) -> str:
     """`text`, marked where it was cut."""
     return text if len(text) <= longest else f"{text[:longest]}…"

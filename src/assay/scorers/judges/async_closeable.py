@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 
-class ClosedAfterUse(ABC):
+class AsyncCloseable(ABC):
     """A context manager that closes itself."""
 
     @abstractmethod

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 from assay.errors import ConfigError
 from assay.types import EvaluateResult, Sample
 
-_WORDS = {
+_LABEL_WORDS = {
     **dict.fromkeys(("pass", "yes", "true", "good", "correct"), 1.0),
     **dict.fromkeys(("fail", "no", "false", "bad", "incorrect"), 0.0),
 }
-_LARGEST_LINE = 100_000
+_MAX_LABEL_LINE = 100_000
 _Z = 1.959964
 
 
@@ -121,15 +121,15 @@ class Calibrator:
             return
         self._seen.add(sample.id)
         for criterion, value in labels.items():
-            self._pairs[criterion].append((value, _score(sample.score, criterion)))
+            self._pairs[criterion].append((value, _read_criterion_score(sample.score, criterion)))
 
-    def calibrations(self) -> list[Calibration]:
+    def compute_calibrations(self) -> list[Calibration]:
         """One for the whole score where there are labels of it, and one for each criterion."""
         order = sorted(self._pairs, key=lambda name: (name is not None, name or ""))
         return [calibrate(self._pairs[name], self._threshold, criterion=name) for name in order]
 
 
-def _score(result: EvaluateResult | None, criterion: str | None) -> float | None:
+def _read_criterion_score(result: EvaluateResult | None, criterion: str | None) -> float | None:
     if result is None:
         return None
     if criterion is None:
@@ -159,8 +159,8 @@ def calibrate(
     for label, score in judged:
         cells[label >= threshold, score >= threshold] += 1
     n, same = len(judged), cells[True, True] + cells[False, False]
-    kappa, kappa_low, kappa_high = _kappa(cells)
-    low, high = _share_interval(same, n)
+    kappa, kappa_low, kappa_high = _compute_kappa(cells)
+    low, high = _compute_wilson_interval(same, n)
     return Calibration(
         criterion=criterion,
         threshold=threshold,
@@ -180,7 +180,7 @@ def calibrate(
     )
 
 
-def _share_interval(hits: int, n: int) -> tuple[float | None, float | None]:
+def _compute_wilson_interval(hits: int, n: int) -> tuple[float | None, float | None]:
     """Wilson's 95 % interval of a share, which is honest for few samples and for shares of 1."""
     if not n:
         return None, None
@@ -190,7 +190,7 @@ def _share_interval(hits: int, n: int) -> tuple[float | None, float | None]:
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
-def _kappa(
+def _compute_kappa(
     cells: dict[tuple[bool, bool], int],
 ) -> tuple[float | None, float | None, float | None]:
     """Kappa with its 95 % interval; None when one side gave a single verdict throughout."""
@@ -203,13 +203,13 @@ def _kappa(
         return None, None, None
     same = cells[True, True] + cells[False, False]
     by_chance = people * judge + (1 - people) * (1 - judge)
-    low, high = _exact_share_interval(same, n)
+    low, high = _compute_exact_interval(same, n)
     kappas = ((share - by_chance) / (1 - by_chance) for share in (same / n, low, high))
     kappa, kappa_low, kappa_high = (min(max(each, -1.0), 1.0) for each in kappas)
     return kappa, kappa_low, kappa_high
 
 
-def _exact_share_interval(hits: int, n: int) -> tuple[float, float]:
+def _compute_exact_interval(hits: int, n: int) -> tuple[float, float]:
     """Clopper and Pearson's 95 % interval of a share.
 
     Wider than Wilson's, which leaves room for what kappa's agreement by chance varies. Simulated
@@ -237,7 +237,7 @@ def read_labels(path: Path) -> list[Label]:
     labels: dict[tuple[str, str | None], Label] = {}
     for number, line in lines:
         if line.strip():
-            label = _label(line, f"{path}:{number}")
+            label = _parse_label(line, f"{path}:{number}")
             if (label.sample_id, label.criterion) in labels:
                 raise ConfigError(
                     f"a second label of {label.sample_id!r}", where=f"{path}:{number}"
@@ -248,17 +248,17 @@ def read_labels(path: Path) -> list[Label]:
     return list(labels.values())
 
 
-def _label(line: str, where: str) -> Label:
+def _parse_label(line: str, where: str) -> Label:
     hint = 'such as {"id": "ses_1", "label": "pass"}, or a label from 0 to 1'
     try:
-        data: Any = json.loads(line) if len(line) <= _LARGEST_LINE else None
+        data: Any = json.loads(line) if len(line) <= _MAX_LABEL_LINE else None
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
         raise ConfigError("is not a JSON object", where=where, hint=hint)
     unknown = sorted(data.keys() - {"id", "label", "criterion"})
     name, criterion = data.get("id"), data.get("criterion")
-    value = _value(data.get("label"))
+    value = _parse_label_value(data.get("label"))
     if not isinstance(name, str) or not name:
         raise ConfigError("has no `id`", where=where, hint=hint)
     if value is None:
@@ -270,9 +270,9 @@ def _label(line: str, where: str) -> Label:
     return Label(name, value, criterion)
 
 
-def _value(label: Any) -> float | None:
+def _parse_label_value(label: Any) -> float | None:
     if isinstance(label, str):
-        return _WORDS.get(label.strip().lower())
+        return _LABEL_WORDS.get(label.strip().lower())
     if isinstance(label, bool | int | float) and 0 <= label <= 1:
         return float(label)
     return None

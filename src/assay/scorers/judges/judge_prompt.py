@@ -26,13 +26,13 @@ What you grade is called the material. It stands between two marker lines which 
 
 Grade what was done, not how sure it sounds. A longer answer is no better for being longer."""
 
-_FORMAT = """\
+_MATERIAL_FORMAT = """\
 Each line is one JSON object: a message with its number as "turn". A message with "subagent" is
 part of the session of a subagent, which the assistant started and answers for. "failed" and
 "exit_code" are what was recorded of a tool call. Characters that cannot be seen are written as
 \\u and their number."""
 
-_FORM = """\
+_GRADE_FORM = """\
 Answer with one JSON object and nothing around it, in exactly this form:
 
 {form}
@@ -55,7 +55,7 @@ Answer with one JSON object and nothing around it, in exactly this form:
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgePrompt:
     """One question to a judge: its messages, and the codes drawn for it."""
 
     messages: tuple[Message, ...]
@@ -65,11 +65,11 @@ class Asked:
     key: str
     """An answer that has it was made for this question."""
 
-    def again(self, said: str, problem: str) -> tuple[Message, ...]:
+    def build_retry(self, said: str, problem: str) -> tuple[Message, ...]:
         """The same question after an answer that could not be used."""
         return (
             *self.messages,
-            Message(role="assistant", content=said[:_LONGEST_REPEATED] or "(empty)"),
+            Message(role="assistant", content=said[:_MAX_REPEATED_REPLY] or "(empty)"),
             Message(
                 role="user",
                 content=f"That cannot be used: {problem}. Answer again, with the one JSON object "
@@ -78,42 +78,49 @@ class Asked:
         )
 
 
-_LONGEST_REPEATED = 4000
+_MAX_REPEATED_REPLY = 4000
 
 
-def ask_to_grade(rubric: Rubric, lines: Sequence[str]) -> Asked:
+def build_grading_prompt(rubric: Rubric, lines: Sequence[str]) -> JudgePrompt:
     """The question how good one transcript is."""
-    code, key = _codes(lines)
+    code, key = _draw_codes(lines)
     # The form is no JSON itself: copied back, it must not be read as an answer.
     criteria = ", ".join(
         f'"{each.name}": {{"reason": "...", "evidence": ["..."], "score": <0 to 1>}}'
         for each in rubric.criteria
     )
-    form = _FORM.format(form=f'{{"key": "{key}", "criteria": {{{criteria}}}}}')
-    parts = (_FORMAT, _enclosed("material", lines, code), _rubric_words(rubric), form)
-    return _asked(parts, code, key)
-
-
-def ask_to_compare(rubric: Rubric, first: Sequence[str], second: Sequence[str]) -> Asked:
-    """The question which of two transcripts is better."""
-    code, key = _codes([*first, *second])
-    form = _PAIR_FORM.format(form=f'{{"key": "{key}", "reason": "...", "winner": <one of three>}}')
+    form = _GRADE_FORM.format(form=f'{{"key": "{key}", "criteria": {{{criteria}}}}}')
     parts = (
-        _FORMAT,
-        _enclosed("first material", first, code),
-        _enclosed("second material", second, code),
-        _rubric_words(rubric),
+        _MATERIAL_FORMAT,
+        _enclose_material("material", lines, code),
+        _format_rubric(rubric),
         form,
     )
-    return _asked(parts, code, key)
+    return _build_judge_prompt(parts, code, key)
 
 
-def _asked(parts: Sequence[str], code: str, key: str) -> Asked:
+def build_comparison_prompt(
+    rubric: Rubric, first: Sequence[str], second: Sequence[str]
+) -> JudgePrompt:
+    """The question which of two transcripts is better."""
+    code, key = _draw_codes([*first, *second])
+    form = _PAIR_FORM.format(form=f'{{"key": "{key}", "reason": "...", "winner": <one of three>}}')
+    parts = (
+        _MATERIAL_FORMAT,
+        _enclose_material("first material", first, code),
+        _enclose_material("second material", second, code),
+        _format_rubric(rubric),
+        form,
+    )
+    return _build_judge_prompt(parts, code, key)
+
+
+def _build_judge_prompt(parts: Sequence[str], code: str, key: str) -> JudgePrompt:
     system = Message(role="system", content=_RULES.format(code=code))
-    return Asked((system, Message(role="user", content="\n\n".join(parts))), code, key)
+    return JudgePrompt((system, Message(role="user", content="\n\n".join(parts))), code, key)
 
 
-def _codes(lines: Sequence[str]) -> tuple[str, str]:
+def _draw_codes(lines: Sequence[str]) -> tuple[str, str]:
     """Two codes that do not stand in the material. It cannot guess them either."""
     while True:
         code, key = secrets.token_hex(16), secrets.token_hex(6)
@@ -121,20 +128,20 @@ def _codes(lines: Sequence[str]) -> tuple[str, str]:
             return code, key
 
 
-def _enclosed(what: str, lines: Sequence[str], code: str) -> str:
+def _enclose_material(what: str, lines: Sequence[str], code: str) -> str:
     body = "\n".join(lines) if lines else '{"note": "the transcript is empty"}'
     return f"===== {what} begins {code} =====\n{body}\n===== {what} ends {code} ====="
 
 
-def _rubric_words(rubric: Rubric) -> str:
+def _format_rubric(rubric: Rubric) -> str:
     parts = [f"The rubric is: {rubric.description.strip()}"]
     if rubric.guidance.strip():
         parts.append(rubric.guidance.strip())
     parts.append("Its criteria:")
-    return "\n".join([*parts, *(_criterion_words(each) for each in rubric.criteria)])
+    return "\n".join([*parts, *(_format_criterion(each) for each in rubric.criteria)])
 
 
-def _criterion_words(criterion: Criterion) -> str:
+def _format_criterion(criterion: Criterion) -> str:
     lines = [f"- {criterion.name}: {' '.join(criterion.description.split())}"]
     lines += [
         f"    {level:g} means: {' '.join(meaning.split())}"

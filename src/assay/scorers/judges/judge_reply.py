@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .evidence import Quotable
+from .evidence import QuoteIndex
 
-_LONGEST = 200_000
-_MOST_TRIES = 200
-_LONGEST_TEXT = 4000
+_MAX_REPLY = 200_000
+_MAX_DECODE_TRIES = 200
+_MAX_REPLY_TEXT = 4000
 _THOUGHTS_END = ("</think>", "</thinking>")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-_NUMBER = re.compile(r"[01](?:\.\d+)?|\.\d+")
+_SCORE_NUMBER = re.compile(r"[01](?:\.\d+)?|\.\d+")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Opinion:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JudgeReply:
     """An answer as far as it could be read."""
 
     opinions: dict[str, Opinion] = field(default_factory=dict)
@@ -39,73 +39,73 @@ class Answer:
     """Why it is not whole."""
 
 
-class Unusable(Exception):
+class UnusableReply(Exception):
     """An answer, or a part of it, that is not in the form that was asked for."""
 
 
-def read_answer(
-    text: str, names: Sequence[str], *, key: str, material: Quotable, require_key: bool = False
-) -> Answer:
+def parse_reply(
+    text: str, names: Sequence[str], *, key: str, material: QuoteIndex, require_key: bool = False
+) -> JudgeReply:
     """The opinions on the criteria `names`; those that could not be read are missing."""
     try:
-        found = answer_object(
+        found = find_reply_object(
             text, key=key, material=material, has=("criteria",), require_key=require_key
         )
-        criteria = _by_name(found["criteria"])
-    except Unusable as error:
-        return Answer(problem=str(error))
+        criteria = _index_criteria(found["criteria"])
+    except UnusableReply as error:
+        return JudgeReply(problem=str(error))
     opinions: dict[str, Opinion] = {}
     problems = []
     for name in names:
         try:
-            opinions[name] = _opinion(criteria, name)
-        except Unusable as error:
+            opinions[name] = _parse_opinion(criteria, name)
+        except UnusableReply as error:
             problems.append(str(error))
-    return Answer(opinions, "; ".join(problems) or None)
+    return JudgeReply(opinions, "; ".join(problems) or None)
 
 
-def answer_object(
+def find_reply_object(
     text: str,
     *,
     key: str,
-    material: Quotable,
+    material: QuoteIndex,
     has: Sequence[str],
     require_key: bool = False,
 ) -> dict[str, Any]:
-    """The one object of a reply that answers the question. Raises `Unusable`.
+    """The one object of a reply that answers the question. Raises `UnusableReply`.
 
     An object with the key of the question is the answer. Without the key it is taken only when it
     is alone and does not stand in the material: what a judge quotes is no verdict. With
     `require_key` it is not taken then either.
     """
-    candidates = _candidates(text, has)
+    candidates = _find_reply_candidates(text, has)
     if not candidates:
-        raise Unusable(f"there is no JSON object with {', '.join(map(repr, has))} in it")
+        raise UnusableReply(f"there is no JSON object with {', '.join(map(repr, has))} in it")
     keyed = [value for _, value in candidates if value.get("key") == key]
     if keyed:
         return keyed[-1]
     bare = [(raw, value) for raw, value in candidates if value.get("key") is None]
     if not bare:
-        raise Unusable('the "key" is not the one that was given')
+        raise UnusableReply('the "key" is not the one that was given')
     if require_key:
-        raise Unusable('the "key" is missing')
+        raise UnusableReply('the "key" is missing')
     if len(bare) > 1:
-        raise Unusable("there is more than one answer, and none has the key")
+        raise UnusableReply("there is more than one answer, and none has the key")
     raw, value = bare[0]
     if material.holds(raw):
-        raise Unusable("the answer is copied from the material, and has no key")
+        raise UnusableReply("the answer is copied from the material, and has no key")
     return value
 
 
-def _candidates(text: str, has: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+def _find_reply_candidates(text: str, has: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """Objects with these fields: of strict JSON, else of what can be repaired to it."""
-    text = text[:_LONGEST]
+    text = text[:_MAX_REPLY]
     for end in _THOUGHTS_END:
         text = text.rpartition(end)[2]
     for read, repaired in (
-        (_decoded, text),
-        (_decoded, _TRAILING_COMMA.sub(r"\1", text)),
-        (_python_literal, text),
+        (_decode_objects, text),
+        (_decode_objects, _TRAILING_COMMA.sub(r"\1", text)),
+        (_parse_python_literal, text),
     ):
         found = [each for each in read(repaired) if all(name in each[1] for name in has)]
         if found:
@@ -113,10 +113,10 @@ def _candidates(text: str, has: Sequence[str]) -> list[tuple[str, dict[str, Any]
     return []
 
 
-def _decoded(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
+def _decode_objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse_reply_constant)
     place = text.find("{")
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_DECODE_TRIES):
         if place < 0:
             return
         try:
@@ -127,7 +127,7 @@ def _decoded(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         place = text.find("{", end)
 
 
-def _python_literal(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parse_python_literal(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """An object in Python's spelling, as some models write it."""
     raw = text[text.find("{") : text.rfind("}") + 1]
     try:
@@ -140,53 +140,55 @@ def _python_literal(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield raw, value
 
 
-def _refuse(constant: str) -> None:
+def _refuse_reply_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _by_name(criteria: Any) -> dict[str, Any]:
+def _index_criteria(criteria: Any) -> dict[str, Any]:
     """The criteria by name; some models write a list of them."""
     if isinstance(criteria, list):
         named = [each for each in criteria if isinstance(each, dict) and "name" in each]
         if len({str(each["name"]) for each in named}) == len(criteria):
             return {str(each["name"]): each for each in named}
     if not isinstance(criteria, dict):
-        raise Unusable('"criteria" is not an object with the names of the criteria')
+        raise UnusableReply('"criteria" is not an object with the names of the criteria')
     return criteria
 
 
-def _opinion(criteria: dict[str, Any], name: str) -> Opinion:
+def _parse_opinion(criteria: dict[str, Any], name: str) -> Opinion:
     given = criteria.get(name)
     if not isinstance(given, dict):
-        raise Unusable(f'the criterion "{name}" is missing')
+        raise UnusableReply(f'the criterion "{name}" is missing')
     if "score" not in given:
-        raise Unusable(f'"{name}" has no "score"')
+        raise UnusableReply(f'"{name}" has no "score"')
     reason = given.get("reason")
     if not isinstance(reason, str) or not reason.strip():
-        raise Unusable(f'"{name}" has no "reason"')
-    score = _score(given["score"], name)
-    return Opinion(score, _kept(reason.strip()), _quotes(given.get("evidence")))
+        raise UnusableReply(f'"{name}" has no "reason"')
+    score = _parse_criterion_score(given["score"], name)
+    return Opinion(
+        score, _truncate_reply_text(reason.strip()), _parse_quotes(given.get("evidence"))
+    )
 
 
-def _score(value: Any, name: str) -> float | None:
+def _parse_criterion_score(value: Any, name: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+    if isinstance(value, str) and _SCORE_NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Unusable(f'the "score" of "{name}" is not a number from 0 to 1')
+        raise UnusableReply(f'the "score" of "{name}" is not a number from 0 to 1')
     if not 0 <= value <= 1:
-        raise Unusable(f'the "score" of "{name}" is {value:g}, not from 0 to 1')
+        raise UnusableReply(f'the "score" of "{name}" is {value:g}, not from 0 to 1')
     return float(value)
 
 
-def _quotes(evidence: Any) -> tuple[str, ...]:
+def _parse_quotes(evidence: Any) -> tuple[str, ...]:
     """The quotes, also where a model gave a single one, or objects with a `quote` in them."""
     given = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
     texts = [each.get("quote", each) if isinstance(each, dict) else each for each in given]
-    return tuple(_kept(str(text)) for text in texts)
+    return tuple(_truncate_reply_text(str(text)) for text in texts)
 
 
-def _kept(text: str) -> str:
+def _truncate_reply_text(text: str) -> str:
     """`text` as far as it is worth keeping, with `…` where it was cut."""
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return text if len(text) <= _MAX_REPLY_TEXT else f"{text[:_MAX_REPLY_TEXT]}…"

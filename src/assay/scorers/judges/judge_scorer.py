@@ -6,25 +6,25 @@ from typing import Any
 
 from assay.types import EvaluateResult, Sample
 
-from .async_closeable import ClosedAfterUse
-from .evidence import Quotable
+from .async_closeable import AsyncCloseable
+from .evidence import QuoteIndex
 from .judge_cost import Spending
-from .judge_prompt import Asked, ask_to_grade
-from .judge_reply import Answer, read_answer
-from .judged_transcript import TooLong, show
-from .panel import Bench, Judged, JudgeSettings, Vote
+from .judge_prompt import JudgePrompt, build_grading_prompt
+from .judge_reply import JudgeReply, parse_reply
+from .judged_transcript import TranscriptTooLong, render_transcript
+from .panel import JudgeRef, JudgeSettings, Panel, Vote
 from .rubric import Rubric
 from .rubric_file import read_rubric
-from .votes import result_of
+from .votes import build_judge_result
 
 JUDGEMENT = "judgement"
 """The field of a result that says who judged it, and what that cost."""
 
 
-class Judge(ClosedAfterUse):
+class Judge(AsyncCloseable):
     """Scores samples by asking models: an async scorer, and a context manager."""
 
-    def __init__(self, rubric: Rubric, bench: Bench, settings: JudgeSettings) -> None:
+    def __init__(self, rubric: Rubric, bench: Panel, settings: JudgeSettings) -> None:
         self.rubric = rubric
         self.spending = Spending()
         """What all calls of this judge came to."""
@@ -59,22 +59,22 @@ class Judge(ClosedAfterUse):
         if not any(message.role == "assistant" for message in sample.messages):
             return EvaluateResult(error="the transcript has no assistant message to judge")
         try:
-            shown = show(
+            shown = render_transcript(
                 sample,
                 longest=self._settings.longest_transcript,
                 reasoning=self.rubric.reasoning,
                 reference=self.rubric.reference,
                 subagents=self.rubric.subagents,
             )
-        except TooLong:
+        except TranscriptTooLong:
             limit = self._settings.longest_transcript
             return EvaluateResult(
                 error=f"the transcript has too many messages to be shown in {limit} characters"
             )
-        material = Quotable(shown)
+        material = QuoteIndex(shown)
 
-        def read(text: str, asked: Asked) -> tuple[Answer, str | None]:
-            answer = read_answer(
+        def read(text: str, asked: JudgePrompt) -> tuple[JudgeReply, str | None]:
+            answer = parse_reply(
                 text,
                 self._names,
                 key=asked.key,
@@ -86,19 +86,21 @@ class Judge(ClosedAfterUse):
         spent = Spending()
         try:
             ballots = await self._bench.ask(
-                lambda: ask_to_grade(self.rubric, shown.lines), read, spent
+                lambda: build_grading_prompt(self.rubric, shown.lines), read, spent
             )
         finally:
             self.spending.include(spent)
-        result = result_of(self.rubric, ballots, material)
+        result = build_judge_result(self.rubric, ballots, material)
         if result.error is not None:
-            _raise_if_out_of_reach(ballots)
-        about = {**self._about(ballots, spent), "left_out": shown.left_out}
+            _raise_endpoint_failure(ballots)
+        about = {**self._describe_judgement(ballots, spent), "left_out": shown.left_out}
         if shown.subagents_left_out:
             about["subagents_left_out"] = shown.subagents_left_out
         return result.model_copy(update={JUDGEMENT: about})
 
-    def _about(self, ballots: Sequence[Vote[Answer]], spent: Spending) -> dict[str, Any]:
+    def _describe_judgement(
+        self, ballots: Sequence[Vote[JudgeReply]], spent: Spending
+    ) -> dict[str, Any]:
         return {
             "rubric": self.rubric.name,
             "digest": self.rubric.digest,
@@ -120,7 +122,7 @@ class Judge(ClosedAfterUse):
 
 def judge(
     rubric: Rubric | str | Path | Mapping[str, Any],
-    endpoint: Judged | Sequence[Judged],
+    endpoint: JudgeRef | Sequence[JudgeRef],
     *,
     votes: int = 1,
     settings: JudgeSettings | None = None,
@@ -131,10 +133,10 @@ def judge(
     is wrong with either is refused here, before anything is asked.
     """
     settings = settings or JudgeSettings()
-    return Judge(read_rubric(rubric), Bench(endpoint, votes, settings), settings)
+    return Judge(read_rubric(rubric), Panel(endpoint, votes, settings), settings)
 
 
-def _raise_if_out_of_reach(ballots: Sequence[Vote[Answer]]) -> None:
+def _raise_endpoint_failure(ballots: Sequence[Vote[JudgeReply]]) -> None:
     """Raise why a judge could not be asked: trying again later may help."""
     for vote in ballots:
         if vote.failure is not None:

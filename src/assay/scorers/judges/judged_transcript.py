@@ -5,32 +5,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from assay.types import DataBlock, Message, Sample, well_formed
+from assay.types import DataBlock, Message, Sample, replace_lone_surrogates
 
 from ..subagents import find_subagents
 
-_BLANK = frozenset(
+_INVISIBLE_CHARACTERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\ufffd"
     + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
 """What counts as printable and is not seen, or is seen as something else."""
 
-_LEAST = 200
+_MIN_TEXT_LENGTH = 200
 """A text is not cut shorter than this."""
 
-_OVERHEAD = 60
+_LINE_OVERHEAD = 60
 """Characters of a line beside what was said."""
 
-_DEEPEST = 8
+_MAX_SHOWN_DEPTH = 8
 """Subagents of subagents that are shown."""
 
 
-class TooLong(Exception):
+class TranscriptTooLong(Exception):
     """A transcript has too many messages to be shown, however short each is cut."""
 
 
 @dataclass(frozen=True)
-class Turn:
+class TranscriptTurn:
     """One message of a transcript, numbered from 1; those of subagents after all others."""
 
     number: int
@@ -60,11 +60,11 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Shown:
+class JudgedTranscript:
     """The lines that a judge is shown, and what they were made from."""
 
     lines: tuple[str, ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[TranscriptTurn, ...]
     reference: str | None
     left_out: int
     """Characters that were cut from the middle of long texts."""
@@ -73,35 +73,37 @@ class Shown:
     """Sessions of subagents that did not fit, or cannot be read; a line of its own says so."""
 
 
-def show(
+def render_transcript(
     sample: Sample,
     *,
     longest: int,
     reasoning: bool = False,
     reference: bool = False,
     subagents: bool = True,
-) -> Shown:
+) -> JudgedTranscript:
     """The transcript of a sample in about `longest` characters at most.
 
     The longest texts are cut first, and each says how much is missing. Where there are too many
-    messages, those of subagents are left out; raises `TooLong` when even that does not help.
+    messages, those of subagents are left out; raises `TranscriptTooLong` when even that does not help.
     """
-    truth = _reference(sample.ground_truth) if reference else None
-    main = list(_turns(sample.messages, reasoning=reasoning))
-    inner, unreadable = _read_inner(sample) if subagents else ([], 0)
+    truth = _format_reference(sample.ground_truth) if reference else None
+    main = list(_build_transcript_turns(sample.messages, reasoning=reasoning))
+    inner, unreadable = _read_subagent_sessions(sample) if subagents else ([], 0)
     turns = list(main)
     for child in inner:
         first = len(turns) + 1
-        turns += _turns(child.messages, reasoning=reasoning, agent=child.id, first=first)
+        turns += _build_transcript_turns(
+            child.messages, reasoning=reasoning, agent=child.id, first=first
+        )
     try:
-        return _lay_out(turns, truth, longest, unreadable)
-    except TooLong:
+        return _render_lines(turns, truth, longest, unreadable)
+    except TranscriptTooLong:
         if not inner:
             raise
-        return _lay_out(main, truth, longest, unreadable + len(inner))
+        return _render_lines(main, truth, longest, unreadable + len(inner))
 
 
-def _read_inner(sample: Sample) -> tuple[list[Sample], int]:
+def _read_subagent_sessions(sample: Sample) -> tuple[list[Sample], int]:
     """The sessions of all subagents, each before those that it started; how many are unreadable."""
     found: list[Sample] = []
     unreadable = 0
@@ -113,33 +115,37 @@ def _read_inner(sample: Sample) -> tuple[list[Sample], int]:
         entries = list(find_subagents(above))
         children = [each for each in entries if isinstance(each, Sample)]
         unreadable += len(entries) - len(children)
-        if depth >= _DEEPEST:
+        if depth >= _MAX_SHOWN_DEPTH:
             unreadable += len(children)
             continue
         waiting += [(child, depth + 1) for child in reversed(children)]
     return found, unreadable
 
 
-def _lay_out(turns: list[Turn], truth: str | None, longest: int, subagents_left_out: int) -> Shown:
+def _render_lines(
+    turns: list[TranscriptTurn], truth: str | None, longest: int, subagents_left_out: int
+) -> JudgedTranscript:
     lengths = [len(text) for turn in turns for text in turn.texts]
-    room = longest - _OVERHEAD * len(turns)
-    cutter = _Cutter(_cap([*lengths, len(truth or "")], room))
-    lines = [] if truth is None else [_line({"reference": cutter.cut(truth)})]
-    lines += [_line(_fields(turn, cutter)) for turn in turns]
+    room = longest - _LINE_OVERHEAD * len(turns)
+    cutter = _TextCutter(_compute_text_limit([*lengths, len(truth or "")], room))
+    lines = [] if truth is None else [_encode_visible_line({"reference": cutter.cut(truth)})]
+    lines += [_encode_visible_line(_build_turn_fields(turn, cutter)) for turn in turns]
     if subagents_left_out:
-        lines.append(_line({"not_shown": f"sessions of {subagents_left_out} subagents"}))
-    return Shown(tuple(lines), tuple(turns), truth, cutter.left_out, subagents_left_out)
+        lines.append(
+            _encode_visible_line({"not_shown": f"sessions of {subagents_left_out} subagents"})
+        )
+    return JudgedTranscript(tuple(lines), tuple(turns), truth, cutter.left_out, subagents_left_out)
 
 
-def _turns(
+def _build_transcript_turns(
     messages: list[Message], *, reasoning: bool, agent: str | None = None, first: int = 1
-) -> Iterator[Turn]:
+) -> Iterator[TranscriptTurn]:
     names: dict[str, str] = {}
     for number, message in enumerate(messages, start=first):
-        failed, exit_code = _outcome(message)
+        failed, exit_code = _read_tool_outcome(message)
         names.update((call.id, call.name) for call in message.tool_calls if call.id is not None)
         blocks = message.content if isinstance(message.content, tuple) else ()
-        yield Turn(
+        yield TranscriptTurn(
             number=number,
             role=message.role,
             text=message.text,
@@ -153,7 +159,7 @@ def _turns(
         )
 
 
-def _outcome(message: Message) -> tuple[bool | None, int | None]:
+def _read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
     """Whether a tool's message records a failure, and its exit code, where it records them."""
     if message.role not in ("tool", "function") or not message.details:
         return None, None
@@ -165,7 +171,7 @@ def _outcome(message: Message) -> tuple[bool | None, int | None]:
     return any(marks) if marks else None, code if type(code) is int else None
 
 
-def _reference(truth: Any) -> str | None:
+def _format_reference(truth: Any) -> str | None:
     if truth is None:
         return None
     if isinstance(truth, str):
@@ -173,7 +179,7 @@ def _reference(truth: Any) -> str | None:
     return json.dumps(truth, ensure_ascii=False, default=str)
 
 
-def _fields(turn: Turn, cutter: "_Cutter") -> dict[str, Any]:
+def _build_turn_fields(turn: TranscriptTurn, cutter: "_TextCutter") -> dict[str, Any]:
     fields: dict[str, Any] = {"turn": turn.number, "role": cutter.cut(turn.role)}
     if turn.agent is not None:
         fields["subagent"] = cutter.cut(turn.agent)
@@ -197,34 +203,34 @@ def _fields(turn: Turn, cutter: "_Cutter") -> dict[str, Any]:
     return fields
 
 
-def _line(fields: dict[str, Any]) -> str:
+def _encode_visible_line(fields: dict[str, Any]) -> str:
     """One line of JSON in which everything that is there can be seen."""
-    text = well_formed(json.dumps(fields, ensure_ascii=False))
-    unseen = [each for each in set(text) if not each.isprintable() or each in _BLANK]
-    return text.translate({ord(each): _numbered(each) for each in unseen})
+    text = replace_lone_surrogates(json.dumps(fields, ensure_ascii=False))
+    unseen = [each for each in set(text) if not each.isprintable() or each in _INVISIBLE_CHARACTERS]
+    return text.translate({ord(each): _escape_character(each) for each in unseen})
 
 
-def _numbered(character: str) -> str:
+def _escape_character(character: str) -> str:
     # As JSON spells it, in two halves beyond the first 65,536 characters.
     return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
-def _cap(lengths: list[int], room: int) -> int | None:
+def _compute_text_limit(lengths: list[int], room: int) -> int | None:
     """The longest a text may be so that all fit; None when they do."""
     left = room
     for place, length in enumerate(sorted(lengths)):
         share = left // (len(lengths) - place)
         if length > share:
-            if share < _LEAST:
-                raise TooLong
+            if share < _MIN_TEXT_LENGTH:
+                raise TranscriptTooLong
             return share
         left -= length
     if left < 0:
-        raise TooLong
+        raise TranscriptTooLong
     return None
 
 
-class _Cutter:
+class _TextCutter:
     """Cuts texts in the middle, and counts what is missing."""
 
     def __init__(self, cap: int | None) -> None:

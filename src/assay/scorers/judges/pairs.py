@@ -8,18 +8,18 @@ from typing import Any, Literal
 
 from assay.types import Sample
 
-from .async_closeable import ClosedAfterUse
-from .evidence import Quotable
+from .async_closeable import AsyncCloseable
+from .evidence import QuoteIndex
 from .judge_cost import Spending
-from .judge_prompt import Asked, ask_to_compare
-from .judge_reply import Unusable, answer_object
-from .judged_transcript import Shown, TooLong, show
-from .panel import Bench, Judged, JudgeSettings, Vote
+from .judge_prompt import JudgePrompt, build_comparison_prompt
+from .judge_reply import UnusableReply, find_reply_object
+from .judged_transcript import JudgedTranscript, TranscriptTooLong, render_transcript
+from .panel import JudgeRef, JudgeSettings, Panel, Vote
 from .rubric import Rubric
 from .rubric_file import read_rubric
 
 Winner = Literal["a", "b", "tie"]
-_PLACES = ("first", "second", "tie")
+_WINNER_VALUES = ("first", "second", "tie")
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ class PairTally:
 
 
 @dataclass(frozen=True)
-class _Verdict:
+class _PairVerdict:
     place: str
     reason: str
 
 
-class PairJudge(ClosedAfterUse):
+class PairJudge(AsyncCloseable):
     """Prefers one of two samples. A context manager that closes itself."""
 
-    def __init__(self, rubric: Rubric, bench: Bench, settings: JudgeSettings) -> None:
+    def __init__(self, rubric: Rubric, bench: Panel, settings: JudgeSettings) -> None:
         self.rubric = rubric
         self.spending = Spending()
         self._bench = bench
@@ -77,15 +77,15 @@ class PairJudge(ClosedAfterUse):
     async def __call__(self, a: Sample, b: Sample) -> Preference:
         """Which is better. Raises `EndpointError` when judges were out of reach."""
         try:
-            one, other = self._shown(a), self._shown(b)
-        except TooLong:
+            one, other = self._render(a), self._render(b)
+        except TranscriptTooLong:
             return Preference(None, error="a transcript has too many messages to be shown")
         forward = await self._ask(one, other)
         backward = await self._ask(other, one)
-        return _preference(forward, backward)
+        return _combine_orders(forward, backward)
 
-    def _shown(self, sample: Sample) -> Shown:
-        return show(
+    def _render(self, sample: Sample) -> JudgedTranscript:
+        return render_transcript(
             sample,
             longest=self._longest,
             reasoning=self.rubric.reasoning,
@@ -93,14 +93,18 @@ class PairJudge(ClosedAfterUse):
             subagents=self.rubric.subagents,
         )
 
-    async def _ask(self, first: Shown, second: Shown) -> list[Vote[_Verdict]]:
-        materials = (Quotable(first), Quotable(second))
+    async def _ask(
+        self, first: JudgedTranscript, second: JudgedTranscript
+    ) -> list[Vote[_PairVerdict]]:
+        materials = (QuoteIndex(first), QuoteIndex(second))
 
-        def read(text: str, asked: Asked) -> tuple[_Verdict | None, str | None]:
-            return _read(text, asked, materials)
+        def read(text: str, asked: JudgePrompt) -> tuple[_PairVerdict | None, str | None]:
+            return _parse_pair_verdict(text, asked, materials)
 
         return await self._bench.ask(
-            lambda: ask_to_compare(self.rubric, first.lines, second.lines), read, self.spending
+            lambda: build_comparison_prompt(self.rubric, first.lines, second.lines),
+            read,
+            self.spending,
         )
 
     async def close(self) -> None:
@@ -110,7 +114,7 @@ class PairJudge(ClosedAfterUse):
 
 def prefer(
     rubric: Rubric | str | Path | Mapping[str, Any],
-    endpoint: Judged | Sequence[Judged],
+    endpoint: JudgeRef | Sequence[JudgeRef],
     *,
     votes: int = 1,
     settings: JudgeSettings | None = None,
@@ -121,25 +125,25 @@ def prefer(
     a tie, and counted.
     """
     settings = settings or JudgeSettings()
-    return PairJudge(read_rubric(rubric), Bench(endpoint, votes, settings), settings)
+    return PairJudge(read_rubric(rubric), Panel(endpoint, votes, settings), settings)
 
 
-def _read(
-    text: str, asked: Asked, materials: Sequence[Quotable]
-) -> tuple[_Verdict | None, str | None]:
+def _parse_pair_verdict(
+    text: str, asked: JudgePrompt, materials: Sequence[QuoteIndex]
+) -> tuple[_PairVerdict | None, str | None]:
     try:
         for material in materials:
-            found = answer_object(text, key=asked.key, material=material, has=("winner",))
+            found = find_reply_object(text, key=asked.key, material=material, has=("winner",))
         place = str(found["winner"]).strip().lower()
-        if place not in _PLACES:
-            raise Unusable('"winner" is not "first", "second" or "tie"')
-    except Unusable as error:
+        if place not in _WINNER_VALUES:
+            raise UnusableReply('"winner" is not "first", "second" or "tie"')
+    except UnusableReply as error:
         return None, str(error)
-    return _Verdict(place, str(found.get("reason") or "")), None
+    return _PairVerdict(place, str(found.get("reason") or "")), None
 
 
-def _preference(
-    forward: Sequence[Vote[_Verdict]], backward: Sequence[Vote[_Verdict]]
+def _combine_orders(
+    forward: Sequence[Vote[_PairVerdict]], backward: Sequence[Vote[_PairVerdict]]
 ) -> Preference:
     votes: list[Winner | None] = []
     inconsistent = 0
@@ -148,13 +152,13 @@ def _preference(
             votes.append(None)
             continue
         seen: tuple[Winner, Winner] = (
-            _winner(one.given.place, first="a", second="b"),
-            _winner(other.given.place, first="b", second="a"),
+            _resolve_winner(one.given.place, first="a", second="b"),
+            _resolve_winner(other.given.place, first="b", second="a"),
         )
         same = seen[0] == seen[1]
         inconsistent += not same
         votes.append(seen[0] if same else "tie")
-    winner = _majority(votes)
+    winner = _find_majority(votes)
     asked = [*forward, *backward]
     if winner is None:
         for vote in asked:
@@ -166,11 +170,11 @@ def _preference(
     return Preference(winner, inconsistent, tuple(votes), reasons, error)
 
 
-def _winner(place: str, *, first: Winner, second: Winner) -> Winner:
+def _resolve_winner(place: str, *, first: Winner, second: Winner) -> Winner:
     return {"first": first, "second": second}.get(place, "tie")
 
 
-def _majority(votes: Sequence[Winner | None]) -> Winner | None:
+def _find_majority(votes: Sequence[Winner | None]) -> Winner | None:
     """The side that more votes are for; None unless more than half of the votes are usable."""
     given = [vote for vote in votes if vote is not None]
     if 2 * len(given) <= len(votes):

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from assay.errors import AccessDenied, ConfigError, EndpointError
-from assay.providers import ClientSettings, ModelClient, connect, parse_model, shown_name
+from assay.providers import ClientSettings, ModelClient, connect, format_endpoint_name, parse_model
 from assay.types import Endpoint, describe_endpoint, stable_id
 
 from .judge_cost import Spending
-from .judge_prompt import Asked
+from .judge_prompt import JudgePrompt
 
-Judged = str | Endpoint | ModelClient
+JudgeRef = str | Endpoint | ModelClient
 """Who judges: `provider:model`, an endpoint, or a client."""
 
-_Read = TypeVar("_Read")
+_ReplyT = TypeVar("_ReplyT")
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class JudgeSettings:
 
 
 @dataclass(frozen=True)
-class Vote(Generic[_Read]):
+class Vote(Generic[_ReplyT]):
     """What came of asking one judge once."""
 
     judge: str
-    given: _Read | None
+    given: _ReplyT | None
     """The answer as far as it could be read."""
 
     problem: str | None = None
@@ -58,19 +58,21 @@ class Vote(Generic[_Read]):
     """Why the judge could not be asked."""
 
 
-class Bench:
+class Panel:
     """One judge or a panel, each asked a number of times."""
 
     def __init__(
-        self, judges: Judged | Sequence[Judged], votes: int, settings: JudgeSettings
+        self, judges: JudgeRef | Sequence[JudgeRef], votes: int, settings: JudgeSettings
     ) -> None:
         listed = [judges] if isinstance(judges, str) or not isinstance(judges, Sequence) else judges
         if not listed:
             raise ConfigError("no judge is given", where="judge()")
         if isinstance(votes, bool) or not isinstance(votes, int) or votes < 1:
             raise ConfigError(f"votes={votes!r} is not a number above 0", where="judge()")
-        self._seats = [_Seat(each, settings.client) for each in listed]
-        self.names = tuple(_told_apart([shown_name(each.endpoint) for each in self._seats]))
+        self._seats = [_PanelMember(each, settings.client) for each in listed]
+        self.names = tuple(
+            _number_duplicates([format_endpoint_name(each.endpoint) for each in self._seats])
+        )
         self.votes = votes
         self._retries = settings.retries
 
@@ -86,17 +88,19 @@ class Bench:
 
     async def ask(
         self,
-        question: Callable[[], Asked],
-        read: Callable[[str, Asked], tuple[_Read | None, str | None]],
+        question: Callable[[], JudgePrompt],
+        read: Callable[[str, JudgePrompt], tuple[_ReplyT | None, str | None]],
         spending: Spending,
-    ) -> list[Vote[_Read]]:
+    ) -> list[Vote[_ReplyT]]:
         """Ask every judge as often as agreed, each time a question of its own.
 
         `read` gives what an answer says and why it is not whole. Raises `AccessDenied` when a
         judge refuses the key; other failures are votes without an answer.
         """
         ballots = [
-            _Ballot(name, client, _seed(client.endpoint, number), self._retries, spending)
+            _VoteRequest(
+                name, client, _derive_vote_seed(client.endpoint, number), self._retries, spending
+            )
             for name, seat in zip(self.names, self._seats, strict=True)
             for client in [await seat.client()]
             for number in range(self.votes)
@@ -108,13 +112,13 @@ class Bench:
         return votes
 
 
-class _Seat:
+class _PanelMember:
     """One judge, connected to anew in each event loop: a scorer outlives them.
 
     A client that was given is used as it is, and left open: it belongs to whoever made it.
     """
 
-    def __init__(self, judge: Judged, settings: ClientSettings) -> None:
+    def __init__(self, judge: JudgeRef, settings: ClientSettings) -> None:
         if isinstance(judge, str):
             judge = parse_model(judge)
         self._settings = settings
@@ -134,7 +138,7 @@ class _Seat:
         if not self._given and self._loop is not loop:
             if self._loop is not None:
                 self._client = connect(self.endpoint, self._settings)
-            self._loop, self._lease = loop, _closed_with_its_loop(self._client)
+            self._loop, self._lease = loop, _close_with_loop(self._client)
             await anext(self._lease)
         return self._client
 
@@ -146,7 +150,7 @@ class _Seat:
             self._loop = None
 
 
-async def _closed_with_its_loop(client: ModelClient) -> AsyncGenerator[None, None]:
+async def _close_with_loop(client: ModelClient) -> AsyncGenerator[None, None]:
     """Held open while a client is in use. Ending it, as the loop does at its end, hangs up."""
     try:
         yield
@@ -155,7 +159,7 @@ async def _closed_with_its_loop(client: ModelClient) -> AsyncGenerator[None, Non
 
 
 @dataclass(frozen=True)
-class _Ballot:
+class _VoteRequest:
     """One vote to be got from one judge."""
 
     judge: str
@@ -165,10 +169,12 @@ class _Ballot:
     spending: Spending
 
     async def cast(
-        self, asked: Asked, read: Callable[[str, Asked], tuple[_Read | None, str | None]]
-    ) -> Vote[_Read]:
+        self,
+        asked: JudgePrompt,
+        read: Callable[[str, JudgePrompt], tuple[_ReplyT | None, str | None]],
+    ) -> Vote[_ReplyT]:
         messages = asked.messages
-        given: _Read | None = None
+        given: _ReplyT | None = None
         problem: str | None = None
         for attempt in range(1 + self.retries):
             try:
@@ -183,11 +189,11 @@ class _Ballot:
                 break
             if reply.call.finish_reason == "length":
                 problem += " (the answer was cut off at its token limit)"
-            messages = asked.again(said, problem)
+            messages = asked.build_retry(said, problem)
         return Vote(self.judge, given, problem)
 
 
-def _told_apart(names: list[str]) -> list[str]:
+def _number_duplicates(names: list[str]) -> list[str]:
     """The names, numbered where one model is on the panel more than once."""
     return [
         name if names.count(name) == 1 else f"{name} #{names[: place + 1].count(name)}"
@@ -195,6 +201,6 @@ def _told_apart(names: list[str]) -> list[str]:
     ]
 
 
-def _seed(endpoint: Endpoint, number: int) -> int | None:
+def _derive_vote_seed(endpoint: Endpoint, number: int) -> int | None:
     """Votes with one seed would be the same vote."""
     return None if endpoint.seed is None else endpoint.seed + number

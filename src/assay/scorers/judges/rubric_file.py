@@ -8,11 +8,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.errors import ConfigError
-from assay.types import YamlDocument, complaints, parse_yaml, read_text, refusal, shown
+from assay.types import (
+    YamlDocument,
+    build_problems_error,
+    find_model_problems,
+    parse_yaml,
+    quote_value,
+    read_limited_text,
+)
 
 from .rubric import Rubric
 
-_SUFFIXES = (".yaml", ".yml", ".json")
+_RUBRIC_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def rubric_names() -> list[str]:
@@ -29,16 +36,16 @@ def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
     if isinstance(source, Rubric):
         return source
     if isinstance(source, Mapping):
-        return _validated(YamlDocument(dict(source), "rubric", {}))
+        return _validate_rubric(YamlDocument(dict(source), "rubric", {}))
     path = Path(source)
     name = str(source).lower()
     if isinstance(source, str) and name in rubric_names():
         text = files("assay.scorers.judges").joinpath(f"rubrics/{name}.yaml").read_text("utf-8")
         return parse_rubric(text, where=name)
-    if path.suffix.lower() in _SUFFIXES:
-        return parse_rubric(read_text(path), where=str(path))
+    if path.suffix.lower() in _RUBRIC_SUFFIXES:
+        return parse_rubric(read_limited_text(path), where=str(path))
     raise ConfigError(
-        f"{str(source)!r} is neither a rubric of assay's nor a {'/'.join(_SUFFIXES)} file",
+        f"{str(source)!r} is neither a rubric of assay's nor a {'/'.join(_RUBRIC_SUFFIXES)} file",
         where="rubric",
         hint=f"the rubrics are: {', '.join(rubric_names())}",
     )
@@ -49,16 +56,16 @@ def parse_rubric(text: str, *, where: str) -> Rubric:
     document = parse_yaml(text, file=where)
     if not isinstance(document.value, dict):
         raise ConfigError(
-            f"is {shown(document.value)}, not a mapping",
+            f"is {quote_value(document.value)}, not a mapping",
             where=where,
             hint="it has `name`, `description` and a list of `criteria`",
         )
-    return _validated(document)
+    return _validate_rubric(document)
 
 
-def _validated(document: YamlDocument) -> Rubric:
+def _validate_rubric(document: YamlDocument) -> Rubric:
     try:
         return Rubric.model_validate(document.value)
     except ValidationError as error:
-        found = [document.problem(*complaint) for complaint in complaints(error, Rubric)]
-    raise refusal(ConfigError, found)
+        found = [document.problem(*complaint) for complaint in find_model_problems(error, Rubric)]
+    raise build_problems_error(ConfigError, found)

@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.errors import ConfigError
 
-_VERSIONS: Mapping[str, tuple[int, ...]] = {
+_METRIC_VERSIONS: Mapping[str, tuple[int, ...]] = {
     "general_quality": (1, 2),
     "text_quality": (1, 2),
     "instruction_following": (1, 2),
@@ -43,7 +43,7 @@ class VertexMetric:
     spec: str
     """As the service calls it, with its version."""
 
-    def unfit(self, row: Mapping[str, Any]) -> str | None:
+    def find_unfit_reason(self, row: Mapping[str, Any]) -> str | None:
         """Why this metric says nothing about a row, or None: then it is not asked for."""
         if "tool_use_quality" in self.spec and not row["metadata"]["total_tools"]:
             return "no tool was called"
@@ -52,10 +52,10 @@ class VertexMetric:
         return None
 
 
-def metrics_named(names: str | Sequence[str]) -> tuple[VertexMetric, ...]:
+def parse_vertex_metrics(names: str | Sequence[str]) -> tuple[VertexMetric, ...]:
     """The metrics that are named, of `task_success,safety_v3` too. Raises `ConfigError`."""
     listed = names.split(",") if isinstance(names, str) else names
-    metrics = tuple(_metric(each.strip().lower()) for each in listed)
+    metrics = tuple(_parse_vertex_metric(each.strip().lower()) for each in listed)
     if not metrics:
         raise ConfigError("no metric is named", where="vertex_judge()")
     specs = [each.spec for each in metrics]
@@ -65,16 +65,16 @@ def metrics_named(names: str | Sequence[str]) -> tuple[VertexMetric, ...]:
     return metrics
 
 
-def _metric(name: str) -> VertexMetric:
+def _parse_vertex_metric(name: str) -> VertexMetric:
     versioned = re.fullmatch(r"(.+)_v(\d+)", name)
     base, version = (versioned[1], int(versioned[2])) if versioned else (name, None)
     base = _BUILT_IN.get(base, base)
-    known = _VERSIONS.get(base)
+    known = _METRIC_VERSIONS.get(base)
     if known is None:
         raise ConfigError(
             f"Vertex has no rubric {name!r}",
             where="vertex_judge()",
-            hint=f"its rubrics are: {', '.join([*_BUILT_IN, *_VERSIONS])}; a version may follow, "
+            hint=f"its rubrics are: {', '.join([*_BUILT_IN, *_METRIC_VERSIONS])}; a version may follow, "
             "as in general_quality_v2",
         )
     if version is not None and version not in known:

@@ -10,17 +10,17 @@ from assay.errors import WireError
 from assay.formats import to_vertex
 from assay.types import EvaluateResult, Metric, Sample
 
-from .async_closeable import ClosedAfterUse
+from .async_closeable import AsyncCloseable
 from .judge_cost import Spending
 from .judge_scorer import JUDGEMENT
 from .rubric import Criterion, Rubric
-from .vertex_metrics import VertexMetric, metrics_named
+from .vertex_metrics import VertexMetric, parse_vertex_metrics
 from .vertex_service import VertexAnswer, VertexService
 
-_MOST_AT_ONCE = 64
+_MAX_VERTEX_CALLS = 64
 
 
-class VertexJudge(ClosedAfterUse):
+class VertexJudge(AsyncCloseable):
     """Scores samples by asking Vertex: an async scorer, and a context manager.
 
     Each metric that is asked for is a metric of the result, and all weigh the same. A metric
@@ -30,14 +30,14 @@ class VertexJudge(ClosedAfterUse):
     votes = 1
 
     def __init__(self, metrics: Sequence[VertexMetric], service: VertexService) -> None:
-        self.rubric = _rubric(metrics)
+        self.rubric = _build_vertex_rubric(metrics)
         self.spending = Spending()
         """Calls to the service. It does not say what they cost."""
 
         self.judges = (service.name,)
         self._metrics = tuple(metrics)
         self._service = service
-        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="vertex")
+        self._threads = ThreadPoolExecutor(_MAX_VERTEX_CALLS, thread_name_prefix="vertex")
         asked = ", ".join(each.spec for each in metrics)
         self.__qualname__ = f"vertex_judge({asked}, {service.name})"
 
@@ -54,21 +54,23 @@ class VertexJudge(ClosedAfterUse):
             row = to_vertex(sample)
         except WireError as error:
             return EvaluateResult(error=error.message)
-        fitting = [each for each in self._metrics if each.unfit(row.value) is None]
+        fitting = [each for each in self._metrics if each.find_unfit_reason(row.value) is None]
         specs = [each.spec for each in fitting]
         self.spending.include(
             Spending(calls=len(specs), tokens_unknown=len(specs), cost_unknown=len(specs))
         )
         answers = await self._ask(row.value, specs) if specs else {}
-        result = _result(self._metrics, row.value, answers)
-        return result.model_copy(update={JUDGEMENT: self._about(len(specs), len(row.lost))})
+        result = _build_vertex_result(self._metrics, row.value, answers)
+        return result.model_copy(
+            update={JUDGEMENT: self._describe_judgement(len(specs), len(row.lost))}
+        )
 
     async def _ask(self, row: dict[str, Any], specs: list[str]) -> dict[str, VertexAnswer]:
         # The SDK's client blocks; a thread of its own keeps the others going.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._service.evaluate, row, specs)
 
-    def _about(self, asked: int, lost: int) -> dict[str, Any]:
+    def _describe_judgement(self, asked: int, lost: int) -> dict[str, Any]:
         return {
             "rubric": self.rubric.name,
             "digest": self.rubric.digest,
@@ -97,11 +99,11 @@ def vertex_judge(
     not at Google's public address. Raises `MissingExtra` without the SDK and `ConfigError` for
     what is wrong with the request; credentials are those that the SDK finds on this machine.
     """
-    metrics = metrics_named(rubrics)
+    metrics = parse_vertex_metrics(rubrics)
     return VertexJudge(metrics, VertexService(project, location, address=address))
 
 
-def _rubric(metrics: Sequence[VertexMetric]) -> Rubric:
+def _build_vertex_rubric(metrics: Sequence[VertexMetric]) -> Rubric:
     """What is asked, described like any other rubric."""
     return Rubric(
         name=", ".join(each.name for each in metrics)[:100],
@@ -113,32 +115,32 @@ def _rubric(metrics: Sequence[VertexMetric]) -> Rubric:
     )
 
 
-def _result(
+def _build_vertex_result(
     metrics: Sequence[VertexMetric], row: dict[str, Any], answers: dict[str, VertexAnswer]
 ) -> EvaluateResult:
     missing = VertexAnswer(problem="the service gave no answer")
     given: list[Metric] = []
     problems: list[str] = []
     for each in metrics:
-        unfit = each.unfit(row)
+        unfit = each.find_unfit_reason(row)
         if unfit is not None:
             given.append(Metric(name=each.name, weight=0.0, reason=unfit, vertex_metric=each.spec))
             continue
         answer = answers.get(each.spec, missing)
-        given.append(_metric(each, answer))
+        given.append(_build_vertex_metric(each, answer))
         if given[-1].score is None:
             problems.append(f"{each.name}: {answer.problem or 'no score was given'}")
-    fields: dict[str, Any] = {"metrics": given, "reason": _reason(given)}
+    fields: dict[str, Any] = {"metrics": given, "reason": _summarise_vertex_metrics(given)}
     if problems:
         fields |= {"is_score_valid": False, "error": "; ".join(problems)}
     return EvaluateResult(**fields)
 
 
-def _metric(asked: VertexMetric, answer: VertexAnswer) -> Metric:
+def _build_vertex_metric(asked: VertexMetric, answer: VertexAnswer) -> Metric:
     fields: dict[str, Any] = {
         "name": asked.name,
         "weight": 1.0,
-        "reason": answer.problem or answer.explanation or _verdict_words(answer),
+        "reason": answer.problem or answer.explanation or _describe_verdicts(answer),
         "vertex_metric": asked.spec,
         "verdicts": [vars(verdict) for verdict in answer.verdicts],
     }
@@ -147,7 +149,7 @@ def _metric(asked: VertexMetric, answer: VertexAnswer) -> Metric:
     return Metric(**fields)
 
 
-def _verdict_words(answer: VertexAnswer) -> str:
+def _describe_verdicts(answer: VertexAnswer) -> str:
     """What was met, in a few words, where the service explains nothing itself."""
     if not answer.verdicts:
         return "the service gave no reason"
@@ -156,7 +158,7 @@ def _verdict_words(answer: VertexAnswer) -> str:
     return f"{words}; not met: {missed[0].rubric}: {missed[0].reason}" if missed else words
 
 
-def _reason(metrics: Sequence[Metric]) -> str:
+def _summarise_vertex_metrics(metrics: Sequence[Metric]) -> str:
     return "; ".join(
         f"{each.name} {'not judged' if each.score is None else f'{each.score:.2f}'}"
         for each in metrics

@@ -14,19 +14,19 @@ from urllib.parse import urlsplit
 from assay.errors import AccessDenied, ConfigError, EndpointError, MissingExtra
 from assay.types import Redactor
 
-_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_QUIET = {"TQDM_DISABLE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_OAUTH_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_QUIET_ENVIRONMENT = {"TQDM_DISABLE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """While the SDK is loaded: it would draw bars over the progress, and fetch a list of prices."""
 
-_OF_THE_ANSWER = ("Error in metric result", "Metric results missing")
+_ANSWER_ERROR_PREFIXES = ("Error in metric result", "Metric results missing")
 """How the SDK begins the errors that the service answered. All others are about the call."""
 
-_REFUSED = (401, 403)
-_WORTH_ANOTHER_TRY = (408, 409, 429, 499, 500, 502, 503, 504)
+_DENIED_STATUSES = (401, 403)
+_RETRYABLE_STATUSES = (408, 409, 429, 499, 500, 502, 503, 504)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RubricVerdict:
     """What the service said of one of the rubrics that it made up for a session."""
 
     rubric: str
@@ -40,7 +40,7 @@ class VertexAnswer:
 
     score: float | None = None
     explanation: str = ""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[RubricVerdict, ...] = ()
     problem: str | None = None
     """Why the service could not judge."""
 
@@ -55,12 +55,16 @@ class VertexService:
                     f"{name}={value!r} is not the name of one", where="vertex_judge()"
                 )
         self.name = f"vertex:{location}"
-        options = {} if address is None else {"http_options": {"base_url": _checked(address)}}
-        credentials = _credentials()
+        options = (
+            {}
+            if address is None
+            else {"http_options": {"base_url": _check_vertex_address(address)}}
+        )
+        credentials = _load_credentials()
         # Held, so that no failure of any part shows the token while the service is in use.
         self._redactor = Redactor([str(getattr(credentials, "token", None) or "")])
-        with _quietly():
-            platform = _platform()
+        with _silence_sdk():
+            platform = _import_sdk()
             self._types = platform.types
             self._client = platform.Client(
                 project=project, location=location, credentials=credentials, **options
@@ -71,7 +75,7 @@ class VertexService:
 
         Raises `EndpointError` when it could not be asked about one of them.
         """
-        dataset = self._types.EvaluationDataset(eval_cases=[case_of(self._types, row)])
+        dataset = self._types.EvaluationDataset(eval_cases=[build_eval_case(self._types, row)])
         metrics = [self._types.Metric(name=spec) for spec in specs]
         try:
             found = self._client.evals.evaluate(dataset=dataset, metrics=metrics)
@@ -79,21 +83,21 @@ class VertexService:
             # Whatever the SDK raises: the sample is not judged, and may be tried again.
             raise EndpointError(f"the SDK failed: {error}", where=self.name) from error
         return {
-            name: self._answer(result)
+            name: self._read_answer(result)
             for case in found.eval_case_results or ()
             for candidate in case.response_candidate_results or ()
             for name, result in (candidate.metric_results or {}).items()
         }
 
-    def _answer(self, result: Any) -> VertexAnswer:
+    def _read_answer(self, result: Any) -> VertexAnswer:
         problem = result.error_message
-        if problem and not problem.startswith(_OF_THE_ANSWER):
-            raise _failure(problem, self.name)
-        verdicts = tuple(_verdict(each) for each in result.rubric_verdicts or ())
+        if problem and not problem.startswith(_ANSWER_ERROR_PREFIXES):
+            raise _build_vertex_error(problem, self.name)
+        verdicts = tuple(_read_rubric_verdict(each) for each in result.rubric_verdicts or ())
         return VertexAnswer(result.score, result.explanation or "", verdicts, problem or None)
 
 
-def case_of(types: Any, row: Mapping[str, Any]) -> Any:
+def build_eval_case(types: Any, row: Mapping[str, Any]) -> Any:
     """The SDK's case of a row. Made field by field, since its loader drops what it dislikes."""
     fields: dict[str, Any] = {
         "eval_case_id": row["session_id"],
@@ -114,18 +118,18 @@ def case_of(types: Any, row: Mapping[str, Any]) -> Any:
     return types.EvalCase.model_validate(fields)
 
 
-def _verdict(said: Any) -> Verdict:
+def _read_rubric_verdict(said: Any) -> RubricVerdict:
     content = said.evaluated_rubric.content if said.evaluated_rubric else None
     described = content.property.description if content and content.property else None
-    return Verdict(described or "", said.verdict, said.reasoning or "")
+    return RubricVerdict(described or "", said.verdict, said.reasoning or "")
 
 
-def _failure(problem: str, where: str) -> EndpointError:
+def _build_vertex_error(problem: str, where: str) -> EndpointError:
     """The error behind a message: the SDK keeps nothing else of it."""
     coded = re.match(r"(\d{3}) ", problem)
     status = int(coded[1]) if coded else None
     shown = problem if len(problem) <= 500 else f"{problem[:500]}…"
-    if status in _REFUSED:
+    if status in _DENIED_STATUSES:
         return AccessDenied(
             shown,
             where=where,
@@ -133,18 +137,18 @@ def _failure(problem: str, where: str) -> EndpointError:
             retryable=False,
             hint="may these credentials use Vertex AI in this project?",
         )
-    again = status is None or status in _WORTH_ANOTHER_TRY
+    again = status is None or status in _RETRYABLE_STATUSES
     return EndpointError(shown, where=where, status=status, retryable=again)
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def _silence_sdk() -> Iterator[None]:
     """Inside of it the SDK is loaded without a word of its own."""
     for name in ("agentplatform", "google_genai"):
         # Nothing is hidden from those who listen: this only replaces stderr as the last resort.
         logging.getLogger(name).addHandler(logging.NullHandler())
-    before = {name: os.environ.get(name) for name in _QUIET}
-    os.environ.update(_QUIET)
+    before = {name: os.environ.get(name) for name in _QUIET_ENVIRONMENT}
+    os.environ.update(_QUIET_ENVIRONMENT)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -156,32 +160,32 @@ def _quietly() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _platform() -> Any:
+def _import_sdk() -> Any:
     """The SDK."""
     try:
         platform = importlib.import_module("agentplatform")
         # Loaded now rather than in the middle of the first sample: it takes seconds.
         importlib.import_module("agentplatform._genai.evals")
     except ImportError as error:
-        raise _missing() from error
+        raise _build_missing_sdk_error() from error
     return platform
 
 
-def _missing() -> MissingExtra:
+def _build_missing_sdk_error() -> MissingExtra:
     package = "google-cloud-aiplatform"
     return MissingExtra.needed("vertex", by="judging with Vertex", package=package)
 
 
-def _credentials() -> Any:
+def _load_credentials() -> Any:
     """Those that the SDK would find, proven to work before anything is asked."""
     try:
         auth: Any = importlib.import_module("google.auth")
         errors: Any = importlib.import_module("google.auth.exceptions")
         requests: Any = importlib.import_module("google.auth.transport.requests")
     except ImportError as error:
-        raise _missing() from error
+        raise _build_missing_sdk_error() from error
     try:
-        found, _ = auth.default(scopes=[_SCOPE])
+        found, _ = auth.default(scopes=[_OAUTH_SCOPE])
     except errors.DefaultCredentialsError as error:
         raise ConfigError(
             f"there are no Google Cloud credentials: {error}",
@@ -198,7 +202,7 @@ def _credentials() -> Any:
     return found
 
 
-def _checked(address: str) -> str:
+def _check_vertex_address(address: str) -> str:
     """The address, when an access token may be sent to it."""
     parts = urlsplit(address)
     local = parts.hostname in ("127.0.0.1", "localhost", "::1")

@@ -8,15 +8,15 @@ from typing import Any
 
 from assay.types import EvaluateResult, Metric
 
-from .evidence import Evidence, Quotable
-from .judge_reply import Answer, Opinion
+from .evidence import QuotedEvidence, QuoteIndex
+from .judge_reply import JudgeReply, Opinion
 from .panel import Vote
 from .rubric import Criterion, Rubric
 
-Ballots = Sequence[Vote[Answer]]
+JudgeVotes = Sequence[Vote[JudgeReply]]
 
 
-def agreement(scores: Sequence[float]) -> float | None:
+def compute_agreement(scores: Sequence[float]) -> float | None:
     """1 less the mean distance between any two scores; None of fewer than two.
 
     Of verdicts that are 0 or 1 it is the share of pairs that agree.
@@ -28,7 +28,7 @@ def agreement(scores: Sequence[float]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Tally:
+class CriterionVotes:
     """The votes on one criterion."""
 
     criterion: Criterion
@@ -63,11 +63,11 @@ class Tally:
         """Whether it has no score because the judges said so, rather than failed."""
         return self.score is None and 2 * self.abstained > self.asked
 
-    def split_at(self, threshold: float) -> bool:
+    def is_split_at(self, threshold: float) -> bool:
         """Whether some votes pass and others do not."""
         return len({score >= threshold for score in self.scored}) > 1
 
-    def spokesman(self) -> Opinion | None:
+    def find_representative(self) -> Opinion | None:
         """The opinion nearest to what came out; of those without a score, the first."""
         score = self.score
         if score is None:
@@ -76,38 +76,38 @@ class Tally:
         return min(having, key=lambda each: abs((each.score or 0.0) - score))
 
 
-def result_of(rubric: Rubric, ballots: Ballots, material: Quotable) -> EvaluateResult:
+def build_judge_result(rubric: Rubric, ballots: JudgeVotes, material: QuoteIndex) -> EvaluateResult:
     """One result for a sample. Without a majority of usable votes it is not judged, never 0."""
-    tallies = [_tally(each, ballots) for each in rubric.criteria]
-    metrics = [_metric(tally, rubric, material) for tally in tallies]
+    tallies = [_collect_votes(each, ballots) for each in rubric.criteria]
+    metrics = [_build_criterion_metric(tally, rubric, material) for tally in tallies]
     failed = [tally for tally in tallies if tally.score is None and not tally.not_applicable]
-    fields: dict[str, Any] = {"metrics": metrics, "reason": _reason(tallies)}
+    fields: dict[str, Any] = {"metrics": metrics, "reason": _summarise_votes(tallies)}
     if failed or all(tally.score is None for tally in tallies):
         fields["is_score_valid"] = False
     if failed:
-        fields["error"] = _failure(failed, ballots)
+        fields["error"] = _describe_failed_criteria(failed, ballots)
     return EvaluateResult(**fields)
 
 
-def _tally(criterion: Criterion, ballots: Ballots) -> Tally:
+def _collect_votes(criterion: Criterion, ballots: JudgeVotes) -> CriterionVotes:
     opinions = tuple(
         (vote.judge, vote.given.opinions[criterion.name])
         for vote in ballots
         if vote.given is not None and criterion.name in vote.given.opinions
     )
-    return Tally(criterion, opinions, len(ballots))
+    return CriterionVotes(criterion, opinions, len(ballots))
 
 
-def _metric(tally: Tally, rubric: Rubric, material: Quotable) -> Metric:
-    spoken = tally.spokesman()
-    evidence = _evidence(tally, material)
+def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: QuoteIndex) -> Metric:
+    spoken = tally.find_representative()
+    evidence = _find_evidence(tally, material)
     missing = sum(not each.found for each in evidence)
     reason = "no judge gave a usable answer" if spoken is None else spoken.reason
     if missing:
         reason += f" [{missing} of {len(evidence)} quotes not found in the transcript]"
     fields: dict[str, Any] = {
         "name": tally.criterion.name,
-        "weight": _weight(tally),
+        "weight": _choose_criterion_weight(tally),
         "reason": reason,
         "evidence": [{"quote": each.quote, "turns": list(each.turns)} for each in evidence],
     }
@@ -115,8 +115,8 @@ def _metric(tally: Tally, rubric: Rubric, material: Quotable) -> Metric:
         fields["score"] = tally.score
     if tally.asked > 1:
         fields |= {
-            "agreement": agreement(tally.scored),
-            "split": tally.split_at(rubric.threshold),
+            "agreement": compute_agreement(tally.scored),
+            "split": tally.is_split_at(rubric.threshold),
             "opinions": [
                 {"judge": judge, "score": each.score, "reason": each.reason}
                 for judge, each in tally.opinions
@@ -125,17 +125,17 @@ def _metric(tally: Tally, rubric: Rubric, material: Quotable) -> Metric:
     return Metric(**fields)
 
 
-def _weight(tally: Tally) -> float:
+def _choose_criterion_weight(tally: CriterionVotes) -> float:
     left_out = tally.criterion.optional and tally.not_applicable
     return 0.0 if left_out else tally.criterion.weight
 
 
-def _evidence(tally: Tally, material: Quotable) -> list[Evidence]:
+def _find_evidence(tally: CriterionVotes, material: QuoteIndex) -> list[QuotedEvidence]:
     quotes = dict.fromkeys(quote for _, opinion in tally.opinions for quote in opinion.quotes)
     return [material.find(quote) for quote in quotes]
 
 
-def _reason(tallies: Sequence[Tally]) -> str:
+def _summarise_votes(tallies: Sequence[CriterionVotes]) -> str:
     """Each criterion in a few words: a result without its metrics still says why."""
     return "; ".join(
         f"{tally.criterion.name} {'not judged' if tally.score is None else f'{tally.score:.2f}'}"
@@ -143,7 +143,7 @@ def _reason(tallies: Sequence[Tally]) -> str:
     )
 
 
-def _failure(failed: Sequence[Tally], ballots: Ballots) -> str:
+def _describe_failed_criteria(failed: Sequence[CriterionVotes], ballots: JudgeVotes) -> str:
     names = ", ".join(tally.criterion.name for tally in failed)
     problems = dict.fromkeys(
         str(vote.failure or vote.problem) for vote in ballots if vote.failure or vote.problem

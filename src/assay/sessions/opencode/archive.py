@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..session_meta import Head, Unreadable
+from ..session_meta import SessionMeta, UnreadableSession
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Archive(Protocol):
     notes: list[str]
     """What a reader should know about what was not read."""
 
-    def heads(self) -> Iterator[Head | Unreadable]:
+    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
         """Every session, oldest first."""
 
     def children_of(self, session_id: str) -> list[str]:
@@ -47,26 +47,26 @@ class Archive(Protocol):
     def close(self) -> None: ...
 
 
-def head_of(info: dict[str, Any], session_id: str) -> Head:
+def read_session_meta(info: dict[str, Any], session_id: str) -> SessionMeta:
     """The head of a session with this info. What has a wrong type is unknown."""
     time = info.get("time")
     time = time if isinstance(time, dict) else {}
-    return Head(
+    return SessionMeta(
         id=session_id,
-        title=_text(info.get("title")) or "",
-        parent_id=_text(info.get("parentID")),
-        created=millis(time.get("created")),
-        updated=millis(time.get("updated")),
-        project=_text(info.get("projectID")),
-        directory=_text(info.get("directory")),
+        title=_to_str_or_none(info.get("title")) or "",
+        parent_id=_to_str_or_none(info.get("parentID")),
+        created=parse_epoch_ms(time.get("created")),
+        updated=parse_epoch_ms(time.get("updated")),
+        project=_to_str_or_none(info.get("projectID")),
+        directory=_to_str_or_none(info.get("directory")),
     )
 
 
-def _text(value: object) -> str | None:
+def _to_str_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def millis(value: object) -> int | None:
+def parse_epoch_ms(value: object) -> int | None:
     """A point in time as OpenCode writes it, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -74,12 +74,12 @@ def millis(value: object) -> int | None:
     return int(value) if 0 <= value < 253_402_300_800_000 else None
 
 
-def in_order(messages: list[StoredMessage]) -> list[StoredMessage]:
+def sort_messages(messages: list[StoredMessage]) -> list[StoredMessage]:
     """Messages by time, then id. Ids alone run backwards once in 795 days, when they wrap."""
-    return sorted(messages, key=_moment)
+    return sorted(messages, key=_message_sort_key)
 
 
-def _moment(message: StoredMessage) -> tuple[int, str]:
+def _message_sort_key(message: StoredMessage) -> tuple[int, str]:
     time = message.info.get("time")
-    created = millis(time.get("created")) if isinstance(time, dict) else None
+    created = parse_epoch_ms(time.get("created")) if isinstance(time, dict) else None
     return (created or 0, str(message.info.get("id", "")))

@@ -13,36 +13,36 @@ from assay.types import (
     Trajectory,
 )
 
-from ..content_ids import content_id
+from ..content_ids import compute_content_id
 from ..sample_options import SampleOptions
-from .archive import StoredMessage, StoredSession, millis
-from .reverts import without_reverted
-from .step_parts import StepParts, steps_of, without_places
+from .archive import StoredMessage, StoredSession, parse_epoch_ms
+from .reverts import split_reverted
+from .step_parts import StepParts, drop_container_ids, split_steps
 from .stored_info import (
-    created_at,
-    error_text,
-    input_of,
-    rest_of_info,
-    system_text,
-    without_headers,
-    without_secrets,
+    build_session_input,
+    collect_extra_info,
+    drop_headers,
+    drop_share_secret,
+    format_stored_error,
+    read_created_at,
+    read_system_prompt,
 )
-from .tool_parts import ToolUse, read_tool
+from .tool_parts import ToolUse, read_tool_part
 from .unknown_kinds import count_unknown_kinds
 from .usage import read_usage
 
 
-def assemble(session: StoredSession, options: SampleOptions) -> Sample:
+def convert_session(session: StoredSession, options: SampleOptions) -> Sample:
     """The sample of a session.
 
     `trajectory` holds the conversation; what is not part of it stands in `metadata`: messages
     without words of the user, compaction summaries, shell commands that the user ran.
     """
-    return _Assembly(session, options).sample()
+    return _SampleBuilder(session, options).sample()
 
 
 @dataclass
-class _Assembly:
+class _SampleBuilder:
     session: StoredSession
     options: SampleOptions
     messages: list[Message] = field(default_factory=list)
@@ -55,33 +55,35 @@ class _Assembly:
     _system: str | None = None
 
     def sample(self) -> Sample:
-        kept, reverted = without_reverted(self.session)
+        kept, reverted = split_reverted(self.session)
         if self.options.keep_reverted:
             kept = self.session.messages
-        by_id = {_word(message.info.get("id")): message for message in kept}
+        by_id = {_read_text_field(message.info.get("id")): message for message in kept}
         asked: StoredMessage | None = None
         for message in kept:
             if message.info.get("role") == "user":
                 asked = message
                 self._take_user(message)
             elif message.info.get("role") == "assistant":
-                parent = by_id.get(_word(message.info.get("parentID")), asked)
+                parent = by_id.get(_read_text_field(message.info.get("parentID")), asked)
                 self._take_assistant(message, parent)
             else:
                 self._skip(message, "neither of the user nor of the assistant")
-        return self._finished(reverted)
+        return self._build_sample(reverted)
 
     def _skip(self, message: StoredMessage, why: str) -> None:
-        parts = [without_places(part) for part in message.parts]
-        self.skipped.append({"id": _word(message.info.get("id")), "why": why, "parts": parts})
+        parts = [drop_container_ids(part) for part in message.parts]
+        self.skipped.append(
+            {"id": _read_text_field(message.info.get("id")), "why": why, "parts": parts}
+        )
 
     def _take_user(self, message: StoredMessage) -> None:
         said: list[TextBlock | DataBlock] = []
         others = []
         for part in message.parts:
-            block = _user_block(part, synthetic=self.options.synthetic)
+            block = _to_user_block(part, synthetic=self.options.synthetic)
             if block is None:
-                others.append(without_places(part))
+                others.append(drop_container_ids(part))
             else:
                 said.append(block)
         if not said:
@@ -89,16 +91,16 @@ class _Assembly:
             self._skip(message, "compaction" if compaction else "nothing in it was typed")
             return
         info = message.info
-        details: dict[str, Any] = {"id": _word(info.get("id"))}
-        if rest := rest_of_info(info):
+        details: dict[str, Any] = {"id": _read_text_field(info.get("id"))}
+        if rest := collect_extra_info(info):
             details["info"] = rest
         if others:
             details["parts"] = others
         self.messages.append(
             Message(
                 role="user",
-                content=_content(said),
-                timestamp=created_at(info),
+                content=_join_opencode_content(said),
+                timestamp=read_created_at(info),
                 details=details,
             )
         )
@@ -109,17 +111,17 @@ class _Assembly:
             self.compactions += 1
             self._skip(message, "compaction summary")
             return
-        steps = steps_of(message.parts)
-        if _ran_by_user(info, steps, asked):
-            self.user_shell += [self._shell(part) for part in steps[0].tools]
+        steps = split_steps(message.parts)
+        if _is_user_shell(info, steps, asked):
+            self.user_shell += [self._convert_shell(part) for part in steps[0].tools]
             return
         self._note_system(info)
         self._add_time(info)
         for number, step in enumerate(steps):
             self._take_step(info, step, number=number, of=len(steps))
 
-    def _shell(self, part: dict[str, Any]) -> dict[str, Any]:
-        use = read_tool(part, call_id="", agent_message="")
+    def _convert_shell(self, part: dict[str, Any]) -> dict[str, Any]:
+        use = read_tool_part(part, call_id="", agent_message="")
         found = {"tool": use.call.name, "args": use.call.arguments, "output": use.answer.text}
         details = use.answer.details or {}
         kept = ("status", "exit_code", "started", "ended", "part_id")
@@ -127,7 +129,7 @@ class _Assembly:
 
     def _note_system(self, info: dict[str, Any]) -> None:
         """Put the first stored system prompt before everything. Since 1.0 none is stored."""
-        text = system_text(info)
+        text = read_system_prompt(info)
         if text and self._system is None:
             self._system = text
             self.messages.insert(0, Message(role="system", content=text))
@@ -139,7 +141,7 @@ class _Assembly:
     def _add_time(self, info: dict[str, Any]) -> None:
         time = info.get("time")
         time = time if isinstance(time, dict) else {}
-        start, end = millis(time.get("created")), millis(time.get("completed"))
+        start, end = parse_epoch_ms(time.get("created")), parse_epoch_ms(time.get("completed"))
         if start is None or end is None:
             self.duration = None
         elif self.duration is not None:
@@ -147,52 +149,54 @@ class _Assembly:
 
     def _take_step(self, info: dict[str, Any], step: StepParts, *, number: int, of: int) -> None:
         last = number == of - 1
-        uses = [self._use(part, _word(info.get("id"))) for part in step.tools]
-        details = self._details(info, step, number, last=last)
-        self.calls.append(self._call(info, step, whole=of == 1, last=last))
+        uses = [self._read_tool_use(part, _read_text_field(info.get("id"))) for part in step.tools]
+        details = self._build_details(info, step, number, last=last)
+        self.calls.append(self._build_model_call(info, step, whole=of == 1, last=last))
         self.messages.append(
             Message(
                 role="assistant",
-                content=_spoken(step, calls=bool(uses)),
+                content=_build_step_content(step, calls=bool(uses)),
                 tool_calls=tuple(use.call for use in uses),
                 reasoning="\n\n".join(step.reasoning) if step.reasoning else None,
-                provider=_word(info.get("providerID")),
-                model=_word(info.get("modelID")),
-                timestamp=created_at(info),
+                provider=_read_text_field(info.get("providerID")),
+                model=_read_text_field(info.get("modelID")),
+                timestamp=read_created_at(info),
                 details=details,
             )
         )
         self.messages += [use.answer for use in uses]
 
-    def _use(self, part: dict[str, Any], message_id: str | None) -> ToolUse:
+    def _read_tool_use(self, part: dict[str, Any], message_id: str | None) -> ToolUse:
         given = part.get("callID")
         call_id = given if isinstance(given, str) and given else str(part.get("id"))
         if call_id in self._call_ids:
             # Some providers number their calls anew in each answer.
             call_id = str(part.get("id"))
         self._call_ids.add(call_id)
-        return read_tool(part, call_id=call_id, agent_message=message_id)
+        return read_tool_part(part, call_id=call_id, agent_message=message_id)
 
-    def _details(
+    def _build_details(
         self, info: dict[str, Any], step: StepParts, number: int, *, last: bool
     ) -> dict[str, Any]:
-        details: dict[str, Any] = {"id": _word(info.get("id"))}
+        details: dict[str, Any] = {"id": _read_text_field(info.get("id"))}
         if number:
             details["step"] = number
         if agent := info.get("agent") or info.get("mode"):
             details["agent"] = agent
         if number == 0:
-            if rest := rest_of_info(info):
+            if rest := collect_extra_info(info):
                 details["info"] = rest
-            if (text := system_text(info)) and text != self._system:
+            if (text := read_system_prompt(info)) and text != self._system:
                 details["system"] = text
         if last and "error" in info:
-            details["error"] = without_headers(info["error"])
+            details["error"] = drop_headers(info["error"])
         if step.others:
             details["parts"] = step.others
         return details
 
-    def _call(self, info: dict[str, Any], step: StepParts, *, whole: bool, last: bool) -> ModelCall:
+    def _build_model_call(
+        self, info: dict[str, Any], step: StepParts, *, whole: bool, last: bool
+    ) -> ModelCall:
         version = str(self.session.info.get("version", ""))
         finish = step.finish or {}
         if step.finish is not None:
@@ -204,17 +208,17 @@ class _Assembly:
         else:
             usage = None
         return ModelCall(
-            model=_word(info.get("modelID")),
+            model=_read_text_field(info.get("modelID")),
             message_index=len(self.messages),
-            finish_reason=_word(info.get("finish") if last else None)
-            or _word(finish.get("reason")),
+            finish_reason=_read_text_field(info.get("finish") if last else None)
+            or _read_text_field(finish.get("reason")),
             usage=usage,
-            error=error_text(info.get("error")) if last else None,
+            error=format_stored_error(info.get("error")) if last else None,
         )
 
-    def _finished(self, reverted: list[Any]) -> Sample:
+    def _build_sample(self, reverted: list[Any]) -> Sample:
         info = self.session.info
-        metadata: dict[str, Any] = {"source": "opencode", "info": without_secrets(info)}
+        metadata: dict[str, Any] = {"source": "opencode", "info": drop_share_secret(info)}
         compactions = sum(each["why"] == "compaction" for each in self.skipped)
         found = {
             "parent_id": info.get("parentID"),
@@ -223,44 +227,44 @@ class _Assembly:
             "user_shell": self.user_shell,
             "reverted_messages": reverted,
             "todo": self.session.todo,
-            "stray_parts": [without_places(part) for part in self.session.stray_parts],
+            "stray_parts": [drop_container_ids(part) for part in self.session.stray_parts],
             "unknown_records": dict(count_unknown_kinds(self.session)),
         }
         metadata |= {key: value for key, value in found.items() if value}
-        metadata["content_id"] = content_id(self.messages)
+        metadata["content_id"] = compute_content_id(self.messages)
         opening = next(
             (n for n, each in enumerate(self.messages) if each.role == "assistant"),
             len(self.messages),
         )
         return Sample(
             id=str(info["id"]),
-            input=input_of(info),
+            input=build_session_input(info),
             prompt=list(self.messages[:opening]),
-            trajectory=self._trajectory(),
-            status=self._status(),
+            trajectory=self._build_trajectory(),
+            status=self._compute_status(),
             metadata=metadata,
         )
 
-    def _trajectory(self) -> Trajectory:
-        reason = self._ending()
+    def _build_trajectory(self) -> Trajectory:
+        reason = self._find_end_reason()
         return Trajectory(
             messages=self.messages,
             calls=self.calls,
             steps=len(self.calls),
             duration=self.duration,
-            terminated=self._status() is Status.COMPLETED,
-            truncated=self._status() is Status.TRUNCATED,
+            terminated=self._compute_status() is Status.COMPLETED,
+            truncated=self._compute_status() is Status.TRUNCATED,
             termination_reason=reason,
         )
 
-    def _ending(self) -> str | None:
+    def _find_end_reason(self) -> str | None:
         """In OpenCode's words, how the last turn ended."""
         if not self.messages or self.messages[-1].role == "user":
             return None
         last = self.calls[-1] if self.calls else None
         return (last.error or last.finish_reason) if last is not None else None
 
-    def _status(self) -> Status:
+    def _compute_status(self) -> Status:
         if not self.calls or not self.messages or self.messages[-1].role == "user":
             return Status.ABORTED
         last = self.calls[-1]
@@ -269,11 +273,11 @@ class _Assembly:
         return Status.TRUNCATED if last.finish_reason == "length" else Status.COMPLETED
 
 
-def _user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlock | None:
+def _to_user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlock | None:
     """What a part of a user message says, or None when it says nothing of the user's."""
     kind, text = part.get("type"), part.get("text")
     if kind in ("file", "subtask"):
-        return DataBlock.model_validate(without_places(part))
+        return DataBlock.model_validate(drop_container_ids(part))
     if kind != "text" or not isinstance(text, str) or part.get("ignored"):
         return None
     if part.get("synthetic") and not synthetic:
@@ -281,25 +285,25 @@ def _user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlo
     return TextBlock(type="text", text=text) if text.strip() else None
 
 
-Blocks = list[TextBlock | DataBlock]
+OpenCodeBlocks = list[TextBlock | DataBlock]
 
 
-def _content(said: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
+def _join_opencode_content(said: OpenCodeBlocks) -> str | tuple[TextBlock | DataBlock, ...]:
     """Blocks in their order. Texts without a file between them are one text."""
-    joined: Blocks = []
+    joined: OpenCodeBlocks = []
     texts: list[str] = []
     for block in said:
         if isinstance(block, TextBlock):
             texts.append(block.text)
             continue
-        joined += _paragraphs(texts)
+        joined += _join_paragraphs(texts)
         joined.append(block)
         texts = []
-    joined += _paragraphs(texts)
-    return _trimmed(joined)
+    joined += _join_paragraphs(texts)
+    return _unwrap_single_text(joined)
 
 
-def _paragraphs(texts: list[str]) -> Blocks:
+def _join_paragraphs(texts: list[str]) -> OpenCodeBlocks:
     """Texts as one; the spaces around all of them stay."""
     if len(texts) > 1:
         inner = [text.strip() for text in texts[1:-1] if text.strip()]
@@ -307,7 +311,7 @@ def _paragraphs(texts: list[str]) -> Blocks:
     return [TextBlock(type="text", text=text) for text in texts]
 
 
-def _trimmed(joined: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
+def _unwrap_single_text(joined: OpenCodeBlocks) -> str | tuple[TextBlock | DataBlock, ...]:
     """The blocks, or the text where there is nothing else."""
     texts = [block for block in joined if isinstance(block, TextBlock)]
     if len(texts) == 1:
@@ -319,21 +323,25 @@ def _trimmed(joined: Blocks) -> str | tuple[TextBlock | DataBlock, ...]:
     return tuple(joined)
 
 
-def _spoken(step: StepParts, *, calls: bool) -> str | tuple[TextBlock | DataBlock, ...] | None:
+def _build_step_content(
+    step: StepParts, *, calls: bool
+) -> str | tuple[TextBlock | DataBlock, ...] | None:
     if len(step.texts) == len(step.said):
         text = "\n\n".join(each for each in step.texts if each)
         return None if calls and not text else text
-    blocks: Blocks = [
+    blocks: OpenCodeBlocks = [
         TextBlock(type="text", text=each)
         if isinstance(each, str)
-        else DataBlock.model_validate(without_places(each))
+        else DataBlock.model_validate(drop_container_ids(each))
         for each in step.said
         if each
     ]
-    return _content(blocks)
+    return _join_opencode_content(blocks)
 
 
-def _ran_by_user(info: dict[str, Any], steps: list[StepParts], asked: StoredMessage | None) -> bool:
+def _is_user_shell(
+    info: dict[str, Any], steps: list[StepParts], asked: StoredMessage | None
+) -> bool:
     """Whether a message is a shell command that the user ran, which is stored as the agent's."""
     if asked is None or len(steps) > 1 or steps[0].started or not steps[0].tools:
         return False
@@ -344,5 +352,5 @@ def _ran_by_user(info: dict[str, Any], steps: list[StepParts], asked: StoredMess
     )
 
 
-def _word(value: Any) -> str | None:
+def _read_text_field(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None

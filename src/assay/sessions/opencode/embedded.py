@@ -6,7 +6,7 @@ from assay.errors import BadRow
 
 from .archive import StoredMessage
 
-_NEVER_RAN = "request was aborted"
+_ABORTED_REQUEST = "request was aborted"
 """What was recorded as the result of a call to a tool that did not exist."""
 
 
@@ -15,7 +15,7 @@ def is_embedded(message: dict[str, Any]) -> bool:
     return isinstance(message.get("parts"), list) and isinstance(message.get("metadata"), dict)
 
 
-def with_parts_apart(message: dict[str, Any], *, where: str) -> StoredMessage:
+def extract_parts(message: dict[str, Any], *, where: str) -> StoredMessage:
     """The message as later versions keep it. Keys that are not known are kept."""
     metadata: dict[str, Any] = message["metadata"]
     info = {key: value for key, value in message.items() if key not in ("parts", "metadata")}
@@ -30,25 +30,25 @@ def with_parts_apart(message: dict[str, Any], *, where: str) -> StoredMessage:
     for number, part in enumerate(message["parts"]):
         if not isinstance(part, dict):
             raise BadRow(f"part {number} is not an object", where=where)
-        own = {"id": f"{info['id']}:{number:05}", **_part(part, tools)}
+        own = {"id": f"{info['id']}:{number:05}", **_convert_embedded_part(part, tools)}
         if parts and own.get("type") == parts[-1].get("type") == "text":
             # A text was stored in the pieces in which it was streamed.
             pieces.append(str(own.get("text", "")))
         else:
-            _close_text(parts, pieces)
+            _join_pieces(parts, pieces)
             pieces = [str(own.get("text", ""))]
             parts.append(own)
-    _close_text(parts, pieces)
+    _join_pieces(parts, pieces)
     return StoredMessage(info, parts)
 
 
-def _close_text(parts: list[dict[str, Any]], pieces: list[str]) -> None:
+def _join_pieces(parts: list[dict[str, Any]], pieces: list[str]) -> None:
     """Put the pieces of a text into its part, the last one."""
     if len(pieces) > 1:
         parts[-1]["text"] = "".join(pieces)
 
 
-def _part(part: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
+def _convert_embedded_part(part: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
     call = part.get("toolInvocation")
     if part.get("type") != "tool-invocation" or not isinstance(call, dict):
         return part
@@ -57,11 +57,11 @@ def _part(part: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
         "type": "tool",
         "callID": call.get("toolCallId"),
         "tool": call.get("toolName"),
-        "state": _state(call, details if isinstance(details, dict) else None),
+        "state": _build_tool_state(call, details if isinstance(details, dict) else None),
     }
 
 
-def _state(call: dict[str, Any], details: dict[str, Any] | None) -> dict[str, Any]:
+def _build_tool_state(call: dict[str, Any], details: dict[str, Any] | None) -> dict[str, Any]:
     """The state of a call. That it failed is only written among the details."""
     state: dict[str, Any] = {"input": call.get("args") or {}}
     if details is not None:
@@ -70,7 +70,7 @@ def _state(call: dict[str, Any], details: dict[str, Any] | None) -> dict[str, An
     result = call.get("result")
     if call.get("state") != "result":
         state["status"] = "running" if call.get("state") == "call" else "pending"
-    elif (details or {}).get("error") is True or (details is None and result == _NEVER_RAN):
+    elif (details or {}).get("error") is True or (details is None and result == _ABORTED_REQUEST):
         state |= {"status": "error", "error": str(result)}
     else:
         state |= {"status": "completed", "output": result}

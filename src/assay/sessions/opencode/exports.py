@@ -7,11 +7,11 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from ..session_meta import Head, Unreadable
-from ..stored_json import parse_object, read_bytes
-from .archive import StoredMessage, StoredSession, head_of
+from ..session_meta import SessionMeta, UnreadableSession
+from ..stored_json import parse_stored_object, read_stored_bytes
+from .archive import StoredMessage, StoredSession, read_session_meta
 
-_ANNOUNCEMENT = re.compile(rb"\s*Exporting session:[^{\n]*\n?")
+_EXPORT_ANNOUNCEMENT = re.compile(rb"\s*Exporting session:[^{\n]*\n?")
 """Goes to stderr, and so into the file when both were sent there."""
 
 
@@ -23,22 +23,24 @@ class ExportFiles:
         self.notes: list[str] = []
         # A file that is named after its session goes before other files with the same session.
         self._files = sorted(files, key=lambda path: (not path.name.startswith("ses_"), path.name))
-        self._found: dict[str, tuple[Head, Path]] = {}
-        self._children: dict[str, list[Head]] = {}
-        self._unreadable: list[Unreadable] = []
+        self._found: dict[str, tuple[SessionMeta, Path]] = {}
+        self._children: dict[str, list[SessionMeta]] = {}
+        self._unreadable: list[UnreadableSession] = []
         self._indexed = False
 
     def close(self) -> None:
         """Nothing stays open."""
 
-    def heads(self) -> Iterator[Head | Unreadable]:
+    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
         self._index()
         yield from self._unreadable
-        yield from sorted((head for head, _ in self._found.values()), key=_moment)
+        yield from sorted((head for head, _ in self._found.values()), key=_session_sort_key)
 
     def children_of(self, session_id: str) -> list[str]:
         self._index()
-        return [head.id for head in sorted(self._children.get(session_id, ()), key=_moment)]
+        return [
+            head.id for head in sorted(self._children.get(session_id, ()), key=_session_sort_key)
+        ]
 
     def has(self, session_id: str) -> bool:
         self._index()
@@ -56,9 +58,9 @@ class ExportFiles:
         self._indexed = True
         for path in self._files:
             try:
-                head = _head(read_export(path))
+                head = _read_export_meta(read_export(path))
             except BadRow as problem:
-                self._unreadable.append(Unreadable(path.stem, problem.with_traceback(None)))
+                self._unreadable.append(UnreadableSession(path.stem, problem.with_traceback(None)))
                 continue
             if head.id in self._found:
                 read = self._found[head.id][1].name
@@ -69,12 +71,12 @@ class ExportFiles:
                 self._children.setdefault(head.parent_id, []).append(head)
 
 
-def _moment(head: Head) -> tuple[int, str]:
+def _session_sort_key(head: SessionMeta) -> tuple[int, str]:
     return (head.created or 0, head.id)
 
 
-def _head(session: StoredSession) -> Head:
-    return head_of(session.info, str(session.info["id"]))
+def _read_export_meta(session: StoredSession) -> SessionMeta:
+    return read_session_meta(session.info, str(session.info["id"]))
 
 
 def is_export(path: Path) -> bool:
@@ -86,16 +88,19 @@ def is_export(path: Path) -> bool:
             start = file.read(4096)
     except OSError:
         return False
-    return re.match(rb'\s*\{\s*"(info|messages)"\s*:', _ANNOUNCEMENT.sub(b"", start)) is not None
+    return (
+        re.match(rb'\s*\{\s*"(info|messages)"\s*:', _EXPORT_ANNOUNCEMENT.sub(b"", start))
+        is not None
+    )
 
 
 def read_export(path: Path) -> StoredSession:
     """The session in a file, or `BadRow`."""
     where = str(path)
-    data = read_bytes(path)
-    if announced := _ANNOUNCEMENT.match(data):
+    data = read_stored_bytes(path)
+    if announced := _EXPORT_ANNOUNCEMENT.match(data):
         data = data[announced.end() :]
-    exported = parse_object(data, where=where)
+    exported = parse_stored_object(data, where=where)
     info = exported.get("info")
     if not isinstance(info, dict) or not isinstance(info.get("id"), str):
         raise BadRow("has no session under `info`", where=where, hint="see `opencode export`")
@@ -103,10 +108,10 @@ def read_export(path: Path) -> StoredSession:
     if not isinstance(messages, list):
         raise BadRow("has no list of `messages`", where=where, hint="see `opencode export`")
     # In the order of the file, which is OpenCode's own.
-    return StoredSession(info, [_message(each, where) for each in messages])
+    return StoredSession(info, [_parse_exported_message(each, where) for each in messages])
 
 
-def _message(value: Any, where: str) -> StoredMessage:
+def _parse_exported_message(value: Any, where: str) -> StoredMessage:
     info = value.get("info") if isinstance(value, dict) else None
     parts = value.get("parts") if isinstance(value, dict) else None
     if not isinstance(info, dict) or not isinstance(parts, list):

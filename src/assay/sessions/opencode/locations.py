@@ -6,11 +6,13 @@ from assay.errors import DatasetError
 
 from .archive import Archive
 from .exports import ExportFiles, is_export
-from .session_database import Database
+from .session_database import OpenCodeDatabase
 from .trees import GlobalTree, ProjectTrees
 
-_SQLITE = b"SQLite format 3\x00"
-_HINT = "give OpenCode's data folder, an opencode.db, or a file or folder of `opencode export`"
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_LOCATION_HINT = (
+    "give OpenCode's data folder, an opencode.db, or a file or folder of `opencode export`"
+)
 
 
 def open_archive(path: Path) -> Archive:
@@ -20,48 +22,48 @@ def open_archive(path: Path) -> Archive:
     those into it and left them where they were.
     """
     if path.is_file():
-        return _of_file(path)
+        return _open_single_file(path)
     if not path.is_dir():
-        raise DatasetError("there is no such file or folder", where=str(path), hint=_HINT)
-    if databases := _databases(path):
-        return _of_databases(path, databases)
-    if storage := _global_storage(path):
+        raise DatasetError("there is no such file or folder", where=str(path), hint=_LOCATION_HINT)
+    if databases := _find_databases(path):
+        return _open_first_database(path, databases)
+    if storage := _find_global_storage(path):
         archive = GlobalTree(storage)
-        _note_projects(archive, path)
+        _note_project_trees(archive, path)
         return archive
-    if storages := _project_storages(path):
+    if storages := _find_project_storages(path):
         return ProjectTrees(path, storages)
     files = [file for file in sorted(path.glob("*.json")) if file.is_file()]
     if any(map(is_export, files)):
         # One that is named like an export and does not begin like one is reported, not passed over.
         exported = [file for file in files if file.name.startswith("ses_") or is_export(file)]
         return ExportFiles(path, exported)
-    raise DatasetError("holds no sessions of OpenCode's", where=str(path), hint=_HINT)
+    raise DatasetError("holds no sessions of OpenCode's", where=str(path), hint=_LOCATION_HINT)
 
 
-def _of_file(path: Path) -> Archive:
+def _open_single_file(path: Path) -> Archive:
     try:
         with path.open("rb") as file:
-            start = file.read(len(_SQLITE))
+            start = file.read(len(_SQLITE_MAGIC))
     except OSError as error:
         raise DatasetError(f"cannot be opened: {error.strerror}", where=str(path)) from None
-    if start == _SQLITE or path.suffix == ".db":
-        return Database(path)
+    if start == _SQLITE_MAGIC or path.suffix == ".db":
+        return OpenCodeDatabase(path)
     return ExportFiles(path, [path])
 
 
-def _databases(path: Path) -> list[Path]:
+def _find_databases(path: Path) -> list[Path]:
     """The release's database first, then those of channel builds."""
     own = path / "opencode.db"
     channels = sorted(path.glob("opencode-*.db"))
     return ([own] if own.is_file() else []) + channels
 
 
-def _of_databases(path: Path, databases: list[Path]) -> Archive:
-    archive = Database(databases[0])
+def _open_first_database(path: Path, databases: list[Path]) -> Archive:
+    archive = OpenCodeDatabase(databases[0])
     for other in databases[1:]:
         archive.notes.append(f"{other} is another channel's database; name it to read it")
-    if _global_storage(path) or _project_storages(path):
+    if _find_global_storage(path) or _find_project_storages(path):
         archive.notes.append(
             f"{path} also holds a tree of an older version, which OpenCode imported into "
             f"{databases[0].name}; the tree was not read"
@@ -69,7 +71,7 @@ def _of_databases(path: Path, databases: list[Path]) -> Archive:
     return archive
 
 
-def _global_storage(path: Path) -> Path | None:
+def _find_global_storage(path: Path) -> Path | None:
     # `storage/` alone says nothing: later versions keep other things there.
     for storage in (path / "storage", path):
         if any(storage.glob("session/*/ses_*.json")) and not (storage / "session/info").is_dir():
@@ -77,7 +79,7 @@ def _global_storage(path: Path) -> Path | None:
     return None
 
 
-def _project_storages(path: Path) -> list[Path]:
+def _find_project_storages(path: Path) -> list[Path]:
     found = [
         info.parents[1]
         for pattern in ("project/*/storage", "*/storage", "storage", ".")
@@ -86,8 +88,8 @@ def _project_storages(path: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _note_projects(archive: Archive, path: Path) -> None:
-    if _project_storages(path):
+def _note_project_trees(archive: Archive, path: Path) -> None:
+    if _find_project_storages(path):
         archive.notes.append(
             f"{path} also holds trees of OpenCode before 0.6, which were moved into `storage/`; "
             "they were not read"

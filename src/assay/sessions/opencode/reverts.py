@@ -5,7 +5,7 @@ from typing import Any
 from .archive import StoredMessage, StoredSession
 
 
-def without_reverted(session: StoredSession) -> tuple[list[StoredMessage], list[Any]]:
+def split_reverted(session: StoredSession) -> tuple[list[StoredMessage], list[Any]]:
     """The messages that the user has not undone, and the ids of those that were, whole or in part.
 
     By place, as OpenCode does it: ids do not tell what came later.

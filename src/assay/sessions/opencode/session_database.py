@@ -13,35 +13,35 @@ from typing import Any
 
 from assay.errors import BadRow, DatasetError
 
-from ..session_meta import Head, Unreadable
-from ..stored_json import LARGEST_FILE, parse_json, parse_object
-from .archive import StoredMessage, StoredSession, millis
+from ..session_meta import SessionMeta, UnreadableSession
+from ..stored_json import LARGEST_FILE, parse_json, parse_stored_object
+from .archive import StoredMessage, StoredSession, parse_epoch_ms
 
-READABLE = frozenset(
+READABLE_TABLES = frozenset(
     "session message part todo session_message sqlite_master sqlite_schema".split()
 )
-_NEEDED = {
+_REQUIRED_COLUMNS = {
     "session": {"id", "time_created"},
     "message": {"id", "session_id", "time_created", "data"},
     "part": {"id", "message_id", "session_id", "data"},
 }
-_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION)
-_BUSY_S = 10.0
-_ANSWER_S = 60.0
+_ALLOWED_ACTIONS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION)
+_BUSY_TIMEOUT_S = 10.0
+_QUERY_TIMEOUT_S = 60.0
 """A query that takes longer for its next row is aborted: the tree of a damaged table can be as
 good as endless."""
 
-_OPERATIONS = 50_000
+_OPERATIONS_PER_CHECK = 50_000
 """Of SQLite's virtual machine, between two looks at the clock."""
 
-_ORDINARY = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
+_CREATE_TABLE = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
 _JSON_COLUMNS = ("summary_diffs", "metadata", "revert", "permission", "model")
-_RENAMED = {
+_RENAMED_COLUMNS = {
     "project_id": "projectID",
     "workspace_id": "workspaceID",
     "parent_id": "parentID",
 }
-_NESTED = {
+_NESTED_COLUMNS = {
     "share_url": ("share", "url"),
     "summary_additions": ("summary", "additions"),
     "summary_deletions": ("summary", "deletions"),
@@ -60,24 +60,26 @@ _NESTED = {
 """Columns of the table `session` that stand inside an object of the exported one."""
 
 
-class Database:
+class OpenCodeDatabase:
     """The sessions of one database. Sees what a running OpenCode has not checkpointed yet."""
 
     def __init__(self, path: Path) -> None:
         self.where = str(path)
         self.notes: list[str] = []
-        self._connection = _opened(path)
+        self._connection = _open_read_only(path)
         self._deadline = float("inf")
-        self._connection.set_progress_handler(self._is_late, _OPERATIONS)
+        self._connection.set_progress_handler(self._is_past_deadline, _OPERATIONS_PER_CHECK)
         try:
-            self._deadline = time.monotonic() + _ANSWER_S
+            self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
             # Before anything else: even the columns of a view may take forever to find.
-            _refuse_views(self._connection, self.where)
-            self._columns = {name: _columns(self._connection, name) for name in READABLE}
+            _check_no_views(self._connection, self.where)
+            self._columns = {
+                name: _read_column_names(self._connection, name) for name in READABLE_TABLES
+            }
             _check_columns(self._columns, self.where)
         except sqlite3.Error as error:
             self._connection.close()
-            raise self._broken(error) from None
+            raise self._build_error(error) from None
         except DatasetError:
             self._connection.close()
             raise
@@ -85,111 +87,113 @@ class Database:
     def close(self) -> None:
         self._connection.close()
 
-    def heads(self) -> Iterator[Head | Unreadable]:
+    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
         wanted = "id title parent_id time_created time_updated project_id directory".split()
         present = [name for name in wanted if name in self._columns["session"]]
         # With `+` no index is used: one that is damaged may have no end.
-        query = f"SELECT {_named(present)} FROM session ORDER BY +time_created, +id"
+        query = f"SELECT {_quote_columns(present)} FROM session ORDER BY +time_created, +id"
         try:
-            self._deadline = time.monotonic() + _ANSWER_S
+            self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
             rows = self._connection.execute(query)
             while row := rows.fetchone():
-                yield _head(dict(zip(present, row, strict=True)))
-                self._deadline = time.monotonic() + _ANSWER_S
+                yield _parse_meta_row(dict(zip(present, row, strict=True)))
+                self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
         except sqlite3.Error as error:
-            raise self._broken(error) from None
+            raise self._build_error(error) from None
 
     def has(self, session_id: str) -> bool:
-        return bool(self._rows("SELECT 1 FROM session WHERE id = ?", session_id))
+        return bool(self._fetch_rows("SELECT 1 FROM session WHERE id = ?", session_id))
 
     def children_of(self, session_id: str) -> list[str]:
         if "parent_id" not in self._columns["session"]:
             return []
         query = "SELECT id FROM session WHERE parent_id = ? ORDER BY time_created, id"
-        return [str(row[0]) for row in self._rows(query, session_id)]
+        return [str(row[0]) for row in self._fetch_rows(query, session_id)]
 
     def load(self, session_id: str) -> StoredSession:
         columns = sorted(self._columns["session"])
-        found = self._rows(f"SELECT {_named(columns)} FROM session WHERE id = ?", session_id)
+        found = self._fetch_rows(
+            f"SELECT {_quote_columns(columns)} FROM session WHERE id = ?", session_id
+        )
         where = f"session {session_id}"
         if not found:
             raise BadRow("is not in the database any more", where=where)
-        info = _info(dict(zip(columns, found[0], strict=True)), where)
-        parts = self._parts(session_id)
+        info = _build_session_info(dict(zip(columns, found[0], strict=True)), where)
+        parts = self._read_parts(session_id)
         messages = []
         query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
-        for message_id, data in self._rows(query, session_id):
-            own = _object(data, f"message {message_id}")
+        for message_id, data in self._fetch_rows(query, session_id):
+            own = _parse_cell(data, f"message {message_id}")
             message = {**own, "id": message_id, "sessionID": session_id}
             messages.append(StoredMessage(message, parts.pop(message_id, [])))
         if not messages:
-            self._refuse_second_layout(session_id, where)
+            self._check_layout(session_id, where)
         stray = [part for left in parts.values() for part in left]
-        return StoredSession(info, messages, self._todo(session_id), stray)
+        return StoredSession(info, messages, self._read_todo(session_id), stray)
 
-    def _parts(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
+    def _read_parts(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
         """The parts of each message. OpenCode itself orders them by id."""
         found: dict[str, list[dict[str, Any]]] = {}
         query = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"
-        for part_id, message_id, data in self._rows(query, session_id):
-            part = _object(data, f"part {part_id}")
+        for part_id, message_id, data in self._fetch_rows(query, session_id):
+            part = _parse_cell(data, f"part {part_id}")
             part |= {"id": part_id, "sessionID": session_id, "messageID": message_id}
             found.setdefault(message_id, []).append(part)
         return found
 
-    def _todo(self, session_id: str) -> list[Any]:
+    def _read_todo(self, session_id: str) -> list[Any]:
         wanted = ("content", "status", "priority")
         if not set(wanted) <= self._columns["todo"]:
             return []
         query = "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position"
-        rows = self._rows(query, session_id)
+        rows = self._fetch_rows(query, session_id)
         return [dict(zip(wanted, row, strict=True)) for row in rows]
 
-    def _refuse_second_layout(self, session_id: str, where: str) -> None:
+    def _check_layout(self, session_id: str, where: str) -> None:
         if not self._columns["session_message"]:
             return
         query = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
-        if self._rows(query, session_id):
+        if self._fetch_rows(query, session_id):
             raise BadRow(
                 "its messages are in the table `session_message`, which is not read",
                 where=where,
                 hint="write it with `opencode export` and read the file",
             )
 
-    def _rows(self, query: str, session_id: str) -> list[Any]:
-        self._deadline = time.monotonic() + _ANSWER_S
+    def _fetch_rows(self, query: str, session_id: str) -> list[Any]:
+        self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
         try:
             return self._connection.execute(query, (session_id,)).fetchall()
         except sqlite3.Error as error:
-            if _was_aborted(error):
-                raise self._broken(error) from None
+            if _is_abort(error):
+                raise self._build_error(error) from None
             raise BadRow(
                 f"cannot be read from the database: {error}", where=f"session {session_id}"
             ) from None
 
-    def _is_late(self) -> bool:
+    def _is_past_deadline(self) -> bool:
         return time.monotonic() > self._deadline
 
-    def _broken(self, error: sqlite3.Error) -> DatasetError:
-        if _was_aborted(error):
+    def _build_error(self, error: sqlite3.Error) -> DatasetError:
+        if _is_abort(error):
             return DatasetError(
-                f"a query took longer than {_ANSWER_S:g} s and was aborted",
+                f"a query took longer than {_QUERY_TIMEOUT_S:g} s and was aborted",
                 where=self.where,
                 hint="the database is damaged, or made to keep its readers busy",
             )
-        return _broken(error, self.where)
+        return _build_database_error(error, self.where)
 
 
-def _was_aborted(error: sqlite3.Error) -> bool:
+def _is_abort(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
 
 
-def _refuse_views(connection: sqlite3.Connection, where: str) -> None:
+def _check_no_views(connection: sqlite3.Connection, where: str) -> None:
     """Raise where a view or a virtual table has the name of a table that is read."""
     query = "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
     for name, kind, statement in connection.execute(query):
-        ordinary = kind == "table" and _ORDINARY.match(str(statement))
-        if str(name).lower() in READABLE and not ordinary:
+        ordinary = kind == "table" and _CREATE_TABLE.match(str(statement))
+        if str(name).lower() in READABLE_TABLES and not ordinary:
             found = "a view" if kind == "view" else "a virtual table"
             raise DatasetError(
                 f"`{name}` is {found}, not a table: it is not a database of OpenCode's",
@@ -199,12 +203,12 @@ def _refuse_views(connection: sqlite3.Connection, where: str) -> None:
 
 
 def _check_columns(columns: dict[str, set[str]], where: str) -> None:
-    absent = [table for table in _NEEDED if not columns[table]]
+    absent = [table for table in _REQUIRED_COLUMNS if not columns[table]]
     if absent:
         raise DatasetError(
             f"has no table `{absent[0]}`: it is not a database of OpenCode's", where=where
         )
-    for table, needed in _NEEDED.items():
+    for table, needed in _REQUIRED_COLUMNS.items():
         # Columns that SQLite computes are not listed.
         if missing := sorted(needed - columns[table]):
             raise DatasetError(
@@ -214,12 +218,12 @@ def _check_columns(columns: dict[str, set[str]], where: str) -> None:
             )
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_read_only(path: Path) -> sqlite3.Connection:
     if not path.is_file():
         raise DatasetError("there is no such file", where=str(path))
     address = path.absolute().as_uri()
     try:
-        connection = _connected(f"{address}?mode=ro")
+        connection = _connect_uri(f"{address}?mode=ro")
     except sqlite3.Error as error:
         log = path.with_name(f"{path.name}-wal")
         # A database in write-ahead mode needs a file beside it, which a folder that cannot be
@@ -227,17 +231,17 @@ def _opened(path: Path) -> sqlite3.Connection:
         if not isinstance(error, sqlite3.OperationalError) or (
             log.exists() and log.stat().st_size > 0
         ):
-            raise _broken(error, str(path)) from None
+            raise _build_database_error(error, str(path)) from None
         try:
-            connection = _connected(f"{address}?mode=ro&immutable=1")
+            connection = _connect_uri(f"{address}?mode=ro&immutable=1")
         except sqlite3.Error as second:
-            raise _broken(second, str(path)) from None
+            raise _build_database_error(second, str(path)) from None
     connection.set_authorizer(_authorize)
     return connection
 
 
-def _connected(address: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(address, uri=True, timeout=_BUSY_S)
+def _connect_uri(address: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S)
     # Cut outputs may end inside a character.
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     # No cell is larger than a file may be, and what the schema calls must be harmless.
@@ -255,25 +259,25 @@ def _connected(address: str) -> sqlite3.Connection:
 
 def _authorize(action: int, first: str | None, *_: str | None) -> int:
     """Allow reading the tables that hold sessions, and nothing else."""
-    if action in _ALLOWED:
+    if action in _ALLOWED_ACTIONS:
         return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_READ and first in READABLE:
+    if action == sqlite3.SQLITE_READ and first in READABLE_TABLES:
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_PRAGMA and first == "table_info":
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+def _read_column_names(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
-def _named(columns: list[str]) -> str:
+def _quote_columns(columns: list[str]) -> str:
     """Columns for a query. Those of a later version may have the names of keywords."""
     return ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
 
 
-def _broken(error: sqlite3.Error, where: str) -> DatasetError:
+def _build_database_error(error: sqlite3.Error, where: str) -> DatasetError:
     return DatasetError(
         f"cannot be read as a database: {error}",
         where=where,
@@ -281,30 +285,30 @@ def _broken(error: sqlite3.Error, where: str) -> DatasetError:
     )
 
 
-def _head(row: dict[str, Any]) -> Head:
-    return Head(
+def _parse_meta_row(row: dict[str, Any]) -> SessionMeta:
+    return SessionMeta(
         id=str(row["id"]),
-        title=_text(row.get("title")) or "",
-        parent_id=_text(row.get("parent_id")),
-        created=millis(row.get("time_created")),
-        updated=millis(row.get("time_updated")),
-        project=_text(row.get("project_id")),
-        directory=_text(row.get("directory")),
+        title=_to_column_str(row.get("title")) or "",
+        parent_id=_to_column_str(row.get("parent_id")),
+        created=parse_epoch_ms(row.get("time_created")),
+        updated=parse_epoch_ms(row.get("time_updated")),
+        project=_to_column_str(row.get("project_id")),
+        directory=_to_column_str(row.get("directory")),
     )
 
 
-def _text(value: object) -> str | None:
+def _to_column_str(value: object) -> str | None:
     """Text of a column. SQLite keeps values of any type in any column."""
     return value if isinstance(value, str) else None
 
 
-def _object(data: object, where: str) -> dict[str, Any]:
+def _parse_cell(data: object, where: str) -> dict[str, Any]:
     if not isinstance(data, str | bytes):
         raise BadRow(f"is {type(data).__name__}, not JSON text", where=where)
-    return parse_object(data, where=where)
+    return parse_stored_object(data, where=where)
 
 
-def _info(row: dict[str, Any], where: str) -> dict[str, Any]:
+def _build_session_info(row: dict[str, Any], where: str) -> dict[str, Any]:
     """The row as OpenCode exports it. Columns of a later version keep their names."""
     info: dict[str, Any] = {}
     for column, value in row.items():
@@ -314,7 +318,7 @@ def _info(row: dict[str, Any], where: str) -> dict[str, Any]:
             value = parse_json(value, where=f"{where}, column `{column}`")
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
-        *outer, name = _NESTED.get(column, (_RENAMED.get(column, column),))
+        *outer, name = _NESTED_COLUMNS.get(column, (_RENAMED_COLUMNS.get(column, column),))
         place = info
         for key in outer:
             place = place.setdefault(key, {})

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-_STUB = frozenset("id type text time sessionID messageID synthetic ignored".split())
+_STUB_KEYS = frozenset("id type text time sessionID messageID synthetic ignored".split())
 """What is known of a text part once its text is in the message."""
 
 
@@ -31,17 +31,17 @@ class StepParts:
         return bool(self.said or self.reasoning or self.tools)
 
 
-def steps_of(parts: list[dict[str, Any]]) -> list[StepParts]:
+def split_steps(parts: list[dict[str, Any]]) -> list[StepParts]:
     """At least one step. Since 1.0 there is exactly one in a message."""
     steps = [StepParts()]
     for part in parts:
         if part.get("type") == "step-start" and (steps[-1].says_something or steps[-1].finish):
             steps.append(StepParts())
-        _take(steps[-1], part)
+        _add_part(steps[-1], part)
     return steps
 
 
-def _take(step: StepParts, part: dict[str, Any]) -> None:
+def _add_part(step: StepParts, part: dict[str, Any]) -> None:
     kind, text = part.get("type"), part.get("text")
     if kind == "tool":
         step.tools.append(part)
@@ -57,15 +57,15 @@ def _take(step: StepParts, part: dict[str, Any]) -> None:
         step.started |= kind == "step-start"
         if kind == "step-finish":
             step.finish = part
-        step.others.append(without_places(part))
+        step.others.append(drop_container_ids(part))
 
 
 def _keep_stub(step: StepParts, part: dict[str, Any]) -> None:
     """Keep what a provider attached to a text, such as a signature."""
-    if not part.keys() <= _STUB:
+    if not part.keys() <= _STUB_KEYS:
         step.others.append({key: value for key, value in part.items() if key != "text"})
 
 
-def without_places(part: dict[str, Any]) -> dict[str, Any]:
+def drop_container_ids(part: dict[str, Any]) -> dict[str, Any]:
     """A part without the ids of what it stands in."""
     return {key: value for key, value in part.items() if key not in ("sessionID", "messageID")}

@@ -2,25 +2,25 @@
 
 from typing import Any
 
-from .archive import millis
-from .timestamps import iso_time
+from .archive import parse_epoch_ms
+from .timestamps import format_iso_time
 
-_OF_MESSAGE = frozenset("id sessionID role modelID providerID system error agent finish".split())
+_MESSAGE_KEYS = frozenset("id sessionID role modelID providerID system error agent finish".split())
 
 
-def system_text(info: dict[str, Any]) -> str:
+def read_system_prompt(info: dict[str, Any]) -> str:
     """The system prompt that a message was answered with, or ""."""
     system = info.get("system")
     texts = system if isinstance(system, list) else [system]
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def rest_of_info(info: dict[str, Any]) -> dict[str, Any]:
+def collect_extra_info(info: dict[str, Any]) -> dict[str, Any]:
     """What a message has no field for."""
-    return {key: value for key, value in info.items() if key not in _OF_MESSAGE}
+    return {key: value for key, value in info.items() if key not in _MESSAGE_KEYS}
 
 
-def without_headers(error: Any) -> Any:
+def drop_headers(error: Any) -> Any:
     """An error without the headers of the server's answer, which may carry cookies."""
     if not isinstance(error, dict) or not isinstance(error.get("data"), dict):
         return error
@@ -28,7 +28,7 @@ def without_headers(error: Any) -> Any:
     return {**error, "data": data}
 
 
-def error_text(error: Any) -> str | None:
+def format_stored_error(error: Any) -> str | None:
     """A stored error in one line."""
     if not isinstance(error, dict):
         return None if error is None else str(error)
@@ -38,7 +38,7 @@ def error_text(error: Any) -> str | None:
     return f"{name}: {message}" if message else name
 
 
-def without_secrets(info: dict[str, Any]) -> dict[str, Any]:
+def drop_share_secret(info: dict[str, Any]) -> dict[str, Any]:
     """The session's info. The secret of a share, which some versions kept there, is left out."""
     share = info.get("share")
     if not isinstance(share, dict) or "secret" not in share:
@@ -46,15 +46,15 @@ def without_secrets(info: dict[str, Any]) -> dict[str, Any]:
     return {**info, "share": {key: value for key, value in share.items() if key != "secret"}}
 
 
-def input_of(info: dict[str, Any]) -> dict[str, Any]:
+def build_session_input(info: dict[str, Any]) -> dict[str, Any]:
     """What a session is, in few words."""
     time = info.get("time")
     time = time if isinstance(time, dict) else {}
-    created, updated = millis(time.get("created")), millis(time.get("updated"))
+    created, updated = parse_epoch_ms(time.get("created")), parse_epoch_ms(time.get("updated"))
     found = {
         "title": info.get("title"),
-        "created": None if created is None else iso_time(created),
-        "updated": None if updated is None else iso_time(updated),
+        "created": None if created is None else format_iso_time(created),
+        "updated": None if updated is None else format_iso_time(updated),
         "version": info.get("version"),
         "project": info.get("projectID"),
         "directory": info.get("directory"),
@@ -62,8 +62,8 @@ def input_of(info: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def created_at(info: dict[str, Any]) -> str | None:
+def read_created_at(info: dict[str, Any]) -> str | None:
     """When a message was made."""
     time = info.get("time")
-    created = millis(time.get("created")) if isinstance(time, dict) else None
-    return None if created is None else iso_time(created)
+    created = parse_epoch_ms(time.get("created")) if isinstance(time, dict) else None
+    return None if created is None else format_iso_time(created)

@@ -9,16 +9,16 @@ from assay.types import Sample
 
 from ..sample_options import SampleOptions
 from ..session_choice import SessionChoice
-from ..session_meta import Head, Unreadable
-from ..session_reading import UNSUITABLE, Children, SessionReading
+from ..session_meta import SessionMeta, UnreadableSession
+from ..session_reading import CONVERSION_ERRORS, Children, SessionReading
 from .archive import Archive
-from .convert import assemble
+from .convert import convert_session
 from .locations import open_archive
 
-NEWEST_TESTED = "1.18.33"
+NEWEST_TESTED_OPENCODE = "1.18.33"
 """The newest version of OpenCode whose sessions the tests read."""
 
-_DEEPEST = 8
+_MAX_OPENCODE_DEPTH = 8
 """Subagents of subagents. OpenCode itself allows one level."""
 
 
@@ -48,31 +48,31 @@ class SessionStream:
     def __iter__(self) -> Iterator[Sample]:
         self.reading = SessionReading()
         self._left_to_parents = 0
-        return self._pass(self.reading)
+        return self._iterate_samples(self.reading)
 
-    def _pass(self, reading: SessionReading) -> Iterator[Sample]:
+    def _iterate_samples(self, reading: SessionReading) -> Iterator[Sample]:
         archive = open_archive(self.path)
         missing = set(self._choice.sessions)
         try:
             for head in archive.heads():
-                if isinstance(head, Unreadable):
+                if isinstance(head, UnreadableSession):
                     self._note_unreadable(head, reading, missing)
                     continue
                 missing.discard(head.id)
-                sample = self._sample(archive, head, reading)
+                sample = self._read_if_chosen(archive, head, reading)
                 if sample is not None:
                     reading.read += 1
                     yield sample
             reading.missing = sorted(missing)
             reading.notes += archive.notes
-            reading.note_versions(NEWEST_TESTED)
+            reading.note_versions(NEWEST_TESTED_OPENCODE)
             # Those whose parent is not asked for either.
             reading.not_chosen += max(self._left_to_parents - reading.inlined, 0)
         finally:
             archive.close()
 
     def _note_unreadable(
-        self, found: Unreadable, reading: SessionReading, missing: set[str]
+        self, found: UnreadableSession, reading: SessionReading, missing: set[str]
     ) -> None:
         if self._choice.sessions and found.session_id not in self._choice.sessions:
             reading.not_chosen += 1
@@ -80,7 +80,9 @@ class SessionStream:
         missing.discard(found.session_id)
         reading.skipped.append(found)
 
-    def _sample(self, archive: Archive, head: Head, reading: SessionReading) -> Sample | None:
+    def _read_if_chosen(
+        self, archive: Archive, head: SessionMeta, reading: SessionReading
+    ) -> Sample | None:
         if self._is_left_to_parent(archive, head):
             if self._children == "drop":
                 reading.dropped += 1
@@ -94,7 +96,7 @@ class SessionStream:
             return self._read(archive, head.id, reading)
         except BadRow as problem:
             # The traceback would keep the session in memory.
-            reading.skipped.append(Unreadable(head.id, problem.with_traceback(None)))
+            reading.skipped.append(UnreadableSession(head.id, problem.with_traceback(None)))
             self._note_lost_children(archive, head.id, reading)
             return None
 
@@ -109,7 +111,7 @@ class SessionStream:
                 f"it: {', '.join(children)}; children='separate' reads them"
             )
 
-    def _is_left_to_parent(self, archive: Archive, head: Head) -> bool:
+    def _is_left_to_parent(self, archive: Archive, head: SessionMeta) -> bool:
         """Whether a subagent's session is no sample of its own.
 
         It is one when it was asked for by name, and when its parent is not there to hold it.
@@ -119,30 +121,30 @@ class SessionStream:
         return head.id not in self._choice.sessions and archive.has(head.parent_id)
 
     def _read(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample | None:
-        sample = self._assembled(archive, session_id, reading)
+        sample = self._build_sample(archive, session_id, reading)
         assert sample.trajectory is not None
         if not sample.trajectory.messages and not sample.metadata.get("skipped"):
             reading.empty += 1
             return None
-        found = self._subagents(archive, session_id, reading, (session_id,))
+        found = self._read_subagents(archive, session_id, reading, (session_id,))
         if found:
             sample.metadata["subagents"] = found
         return self._redact(sample) if self._redact is not None else sample
 
-    def _assembled(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample:
+    def _build_sample(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample:
         try:
-            sample = assemble(archive.load(session_id), self._options)
+            sample = convert_session(archive.load(session_id), self._options)
         except BadRow:
             raise
-        except UNSUITABLE as error:
+        except CONVERSION_ERRORS as error:
             raise BadRow(
                 f"holds values that make no sample: {error}", where=f"session {session_id}"
             ) from error
         reading.count_unknown(sample)
-        reading.check_version(sample.input.get("version"), newest=NEWEST_TESTED)
+        reading.check_version(sample.input.get("version"), newest=NEWEST_TESTED_OPENCODE)
         return sample
 
-    def _subagents(
+    def _read_subagents(
         self,
         archive: Archive,
         session_id: str,
@@ -154,15 +156,15 @@ class SessionStream:
         if self._children != "inline":
             return found
         for child in archive.children_of(session_id):
-            if child in above or len(above) > _DEEPEST:
+            if child in above or len(above) > _MAX_OPENCODE_DEPTH:
                 raise BadRow(f"session {child} is its own subagent", where=f"session {session_id}")
             try:
-                sample = self._assembled(archive, child, reading)
+                sample = self._build_sample(archive, child, reading)
             except BadRow as problem:
-                reading.skipped.append(Unreadable(child, problem.with_traceback(None)))
+                reading.skipped.append(UnreadableSession(child, problem.with_traceback(None)))
                 self._left_to_parents -= 1
                 continue
-            inner = self._subagents(archive, child, reading, (*above, child))
+            inner = self._read_subagents(archive, child, reading, (*above, child))
             if inner:
                 sample.metadata["subagents"] = inner
             found.append(sample.to_dict())

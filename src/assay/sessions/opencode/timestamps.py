@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 
-def iso_time(milliseconds: int) -> str:
+def format_iso_time(milliseconds: int) -> str:
     """Such as `2026-02-14T09:30:00.125Z`."""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -5,10 +5,10 @@ from typing import Any
 
 from assay.types import Message, ToolCall
 
-from .archive import millis
-from .timestamps import iso_time
+from .archive import parse_epoch_ms
+from .timestamps import format_iso_time
 
-INTERRUPTED = "[Tool execution was interrupted]"
+INTERRUPTED_RESULT = "[Tool execution was interrupted]"
 """OpenCode's own words to the model for a call without a result."""
 
 
@@ -20,23 +20,23 @@ class ToolUse:
     answer: Message
 
 
-def read_tool(part: dict[str, Any], *, call_id: str, agent_message: str | None) -> ToolUse:
+def read_tool_part(part: dict[str, Any], *, call_id: str, agent_message: str | None) -> ToolUse:
     """The call in a part. Whatever has a wrong type is kept, as text where text is needed.
 
     `call_id` is unique in the session, which the id in the part need not be.
     """
     state = part.get("state")
     state = state if isinstance(state, dict) else {}
-    call, text, details = _asked(part, state, call_id)
+    call, text, details = _read_opencode_call(part, state, call_id)
     details["message_id"] = agent_message
-    metadata = _metadata(state, text)
+    metadata = _read_tool_metadata(state, text)
     exit_code = metadata.get("exit")
     details["failed"] = "raw_tool" in details or details["status"] != "completed"
     details["is_error"] = details["failed"]
     if type(exit_code) is int:
         details["exit_code"] = exit_code
         details["is_error"] |= exit_code != 0
-    details |= _timing(state) | _rest(state, part, metadata)
+    details |= _read_timing(state) | _collect_extra_state(state, part, metadata)
     answer = Message(
         role="tool",
         name=call.name,
@@ -48,7 +48,7 @@ def read_tool(part: dict[str, Any], *, call_id: str, agent_message: str | None) 
     return ToolUse(call, answer)
 
 
-def _asked(
+def _read_opencode_call(
     part: dict[str, Any], state: dict[str, Any], call_id: str
 ) -> tuple[ToolCall, str, dict[str, Any]]:
     """The call, what the model was told, and the first details of both."""
@@ -69,17 +69,21 @@ def _asked(
         return call, str(arguments.get("error", "")), details
     if given is not None and not isinstance(given, dict):
         details["raw_input"] = given
-    return ToolCall(id=call_id, name=name, arguments=arguments), _text(state, status), details
+    return (
+        ToolCall(id=call_id, name=name, arguments=arguments),
+        _read_tool_output(state, status),
+        details,
+    )
 
 
-def _text(state: dict[str, Any], status: str) -> str:
+def _read_tool_output(state: dict[str, Any], status: str) -> str:
     if status in ("pending", "running"):
-        return INTERRUPTED
+        return INTERRUPTED_RESULT
     text = state.get("error") if status == "error" else state.get("output")
     return text if isinstance(text, str) else "" if text is None else str(text)
 
 
-def _metadata(state: dict[str, Any], text: str) -> dict[str, Any]:
+def _read_tool_metadata(state: dict[str, Any], text: str) -> dict[str, Any]:
     """What the tool noted, without a second copy of its output."""
     metadata = state.get("metadata")
     if not isinstance(metadata, dict):
@@ -87,25 +91,27 @@ def _metadata(state: dict[str, Any], text: str) -> dict[str, Any]:
     return {k: v for k, v in metadata.items() if not (k == "output" and v == text)}
 
 
-def _timing(state: dict[str, Any]) -> dict[str, Any]:
+def _read_timing(state: dict[str, Any]) -> dict[str, Any]:
     time = state.get("time")
     if not isinstance(time, dict):
         return {}
-    start, end = millis(time.get("start")), millis(time.get("end"))
+    start, end = parse_epoch_ms(time.get("start")), parse_epoch_ms(time.get("end"))
     found: dict[str, Any] = {}
     if start is not None:
-        found["started"] = iso_time(start)
+        found["started"] = format_iso_time(start)
     if end is not None:
-        found["ended"] = iso_time(end)
+        found["ended"] = format_iso_time(end)
     if start is not None and end is not None:
         found["duration_s"] = (end - start) / 1000
-    if (compacted := millis(time.get("compacted"))) is not None:
+    if (compacted := parse_epoch_ms(time.get("compacted"))) is not None:
         # Later calls of the model did not see this output any more.
-        found["compacted"] = iso_time(compacted)
+        found["compacted"] = format_iso_time(compacted)
     return found
 
 
-def _rest(state: dict[str, Any], part: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+def _collect_extra_state(
+    state: dict[str, Any], part: dict[str, Any], metadata: dict[str, Any]
+) -> dict[str, Any]:
     """Everything else that was stored."""
     known = ("status", "input", "output", "error", "metadata", "time")
     rest = {key: value for key, value in state.items() if key not in known}
@@ -115,12 +121,12 @@ def _rest(state: dict[str, Any], part: dict[str, Any], metadata: dict[str, Any])
     beside = {key: value for key, value in part.items() if key not in named}
     if beside:
         rest["part"] = beside
-    if child := child_session(metadata):
+    if child := find_child_session(metadata):
         rest["subagent"] = child
     return rest
 
 
-def child_session(metadata: dict[str, Any]) -> str | None:
+def find_child_session(metadata: dict[str, Any]) -> str | None:
     """The session of the subagent that a call started."""
     if isinstance(metadata.get("sessionId"), str):
         return str(metadata["sessionId"])

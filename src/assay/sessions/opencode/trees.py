@@ -11,10 +11,10 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from ..session_meta import Head, Unreadable
-from ..stored_json import parse_json, read_bytes, read_object
-from .archive import StoredMessage, StoredSession, head_of, in_order
-from .embedded import is_embedded, with_parts_apart
+from ..session_meta import SessionMeta, UnreadableSession
+from ..stored_json import parse_json, read_stored_bytes, read_stored_object
+from .archive import StoredMessage, StoredSession, read_session_meta, sort_messages
+from .embedded import extract_parts, is_embedded
 
 
 class JsonTree(ABC):
@@ -26,20 +26,22 @@ class JsonTree(ABC):
         # The folder of each session, oldest first. A path for each would take far more memory.
         self._folders: dict[str, Path] = {}
         self._children: dict[str, list[str]] = {}
-        self._unreadable: list[Unreadable] = []
+        self._unreadable: list[UnreadableSession] = []
         self._indexed = False
 
     def close(self) -> None:  # noqa: B027  # not abstract: no tree has anything to close
         """Nothing stays open."""
 
-    def heads(self) -> Iterator[Head | Unreadable]:
+    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
         self._index()
         yield from self._unreadable
         for session_id in self._folders:
             try:
-                yield head_of(self.described(self._file(session_id)), session_id)
+                yield read_session_meta(
+                    self.described(self._get_session_path(session_id)), session_id
+                )
             except BadRow as problem:
-                yield Unreadable(session_id, problem)
+                yield UnreadableSession(session_id, problem)
 
     def children_of(self, session_id: str) -> list[str]:
         self._index()
@@ -53,12 +55,12 @@ class JsonTree(ABC):
         self._index()
         if session_id not in self._folders:
             raise BadRow("is not there", where=f"session {session_id}")
-        path = self._file(session_id)
+        path = self._get_session_path(session_id)
         return self.session(path, {"id": session_id, **self.described(path)})
 
     def described(self, path: Path) -> dict[str, Any]:
         """What a file says of its session. Raises `BadRow`."""
-        return read_object(path)
+        return read_stored_object(path)
 
     @abstractmethod
     def session_folders(self) -> list[Path]:
@@ -68,7 +70,7 @@ class JsonTree(ABC):
     def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
         """The session that a file describes."""
 
-    def _file(self, session_id: str) -> Path:
+    def _get_session_path(self, session_id: str) -> Path:
         return self._folders[session_id] / f"{session_id}.json"
 
     def _index(self) -> None:
@@ -78,22 +80,22 @@ class JsonTree(ABC):
         self._indexed = True
         found: dict[str, tuple[int, Path]] = {}
         for folder in self.session_folders():
-            for path in _json_files(folder, start="ses_"):
-                self._add(path, folder, found)
+            for path in _list_json_files(folder, start="ses_"):
+                self._index_file(path, folder, found)
         in_time = sorted(found, key=lambda session_id: (found[session_id][0], session_id))
         self._folders = {session_id: found[session_id][1] for session_id in in_time}
         for children in self._children.values():
             children.sort(key=lambda session_id: (found[session_id][0], session_id))
 
-    def _add(self, path: Path, folder: Path, found: dict[str, tuple[int, Path]]) -> None:
+    def _index_file(self, path: Path, folder: Path, found: dict[str, tuple[int, Path]]) -> None:
         session_id = path.stem
         if session_id in found:
             self.notes.append(f"{path}: session {session_id} stands elsewhere too; not read")
             return
         try:
-            head = head_of(self.described(path), session_id)
+            head = read_session_meta(self.described(path), session_id)
         except BadRow as problem:
-            self._unreadable.append(Unreadable(session_id, problem.with_traceback(None)))
+            self._unreadable.append(UnreadableSession(session_id, problem.with_traceback(None)))
             return
         found[session_id] = (head.created or 0, folder)
         if head.parent_id is not None:
@@ -112,12 +114,15 @@ class GlobalTree(JsonTree):
 
     def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
         messages = []
-        for file in _json_files(self._storage / "message" / path.stem):
-            message = {"id": file.stem, "sessionID": path.stem, **read_object(file)}
-            parts = [read_object(part) for part in _json_files(self._storage / "part" / file.stem)]
-            messages.append(StoredMessage(message, _by_id(parts)))
-        todo = _list_in(self._storage / "todo" / path.name)
-        return StoredSession(info, in_order(messages), todo)
+        for file in _list_json_files(self._storage / "message" / path.stem):
+            message = {"id": file.stem, "sessionID": path.stem, **read_stored_object(file)}
+            parts = [
+                read_stored_object(part)
+                for part in _list_json_files(self._storage / "part" / file.stem)
+            ]
+            messages.append(StoredMessage(message, _sort_by_id(parts)))
+        todo = _read_list(self._storage / "todo" / path.name)
+        return StoredSession(info, sort_messages(messages), todo)
 
 
 class ProjectTrees(JsonTree):
@@ -132,24 +137,24 @@ class ProjectTrees(JsonTree):
 
     def described(self, path: Path) -> dict[str, Any]:
         # The folder of a project is named after where the project is.
-        return {"projectID": path.parents[3].name, **read_object(path)}
+        return {"projectID": path.parents[3].name, **read_stored_object(path)}
 
     def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
         session = path.parents[1]
         messages = []
-        for file in _json_files(session / "message" / path.stem):
-            message = {"id": file.stem, "sessionID": path.stem, **read_object(file)}
+        for file in _list_json_files(session / "message" / path.stem):
+            message = {"id": file.stem, "sessionID": path.stem, **read_stored_object(file)}
             if is_embedded(message):
-                messages.append(with_parts_apart(message, where=str(file)))
+                messages.append(extract_parts(message, where=str(file)))
                 continue
             folder = session / "part" / path.stem / file.stem
-            parts = [read_object(part) for part in _json_files(folder)]
-            messages.append(StoredMessage(message, _by_id(parts)))
-        todo = _list_in(session / "todo" / path.name)
-        return StoredSession(info, in_order(messages), todo)
+            parts = [read_stored_object(part) for part in _list_json_files(folder)]
+            messages.append(StoredMessage(message, _sort_by_id(parts)))
+        todo = _read_list(session / "todo" / path.name)
+        return StoredSession(info, sort_messages(messages), todo)
 
 
-def _json_files(folder: Path, *, start: str = "") -> list[Path]:
+def _list_json_files(folder: Path, *, start: str = "") -> list[Path]:
     """The JSON files of a folder by name; none where there is no folder."""
     try:
         names = os.listdir(folder)
@@ -162,12 +167,12 @@ def _json_files(folder: Path, *, start: str = "") -> list[Path]:
     ]
 
 
-def _by_id(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sort_by_id(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(parts, key=lambda part: str(part.get("id", "")))
 
 
-def _list_in(path: Path) -> list[Any]:
+def _read_list(path: Path) -> list[Any]:
     if not path.is_file():
         return []
-    value = parse_json(read_bytes(path), where=str(path))
+    value = parse_json(read_stored_bytes(path), where=str(path))
     return value if isinstance(value, list) else []

@@ -15,9 +15,15 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
         return None
     cache = tokens.get("cache")
     cache = cache if isinstance(cache, dict) else {}
-    given, answer = _count(tokens.get("input")), _count(tokens.get("output"))
-    read, written = _count(cache.get("read")), _count(cache.get("write"))
-    thought, total = _count(tokens.get("reasoning")), _count(tokens.get("total"))
+    given, answer = (
+        _parse_usage_count(tokens.get("input")),
+        _parse_usage_count(tokens.get("output")),
+    )
+    read, written = _parse_usage_count(cache.get("read")), _parse_usage_count(cache.get("write"))
+    thought, total = (
+        _parse_usage_count(tokens.get("reasoning")),
+        _parse_usage_count(tokens.get("total")),
+    )
     if not any((given, answer, read, written, thought, total)):
         # A call that failed is stored with zeros. They are not a measurement.
         return None
@@ -33,18 +39,18 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
         output_tokens=answer,
         cached_tokens=read,
         reasoning_tokens=thought,
-        cost_usd=_cost(cost),
+        cost_usd=_parse_cost(cost),
         stored=tokens,
     )
 
 
-def _count(value: Any) -> int | None:
+def _parse_usage_count(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         return None
     return int(value)
 
 
-def _cost(value: Any) -> float | None:
+def _parse_cost(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         return None
     try:
