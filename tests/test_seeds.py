@@ -72,7 +72,7 @@ def surroundings() -> dict[str, Any]:
     return {
         **vars(typing),
         **vars(pydantic),
-        **{name: getattr(models, name) for name in models.__all__},
+        **{name: getattr(models, name) for name in dir(models)},
         "dataclass": dataclasses.dataclass,
         "field": dataclasses.field,
         "asdict": dataclasses.asdict,

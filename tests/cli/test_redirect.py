@@ -10,10 +10,10 @@ from assay.cli.redirect import redirect_output_to_stderr
 
 SCRIPT = """
 import os, subprocess, sys
-from assay.cli.redirect import users_output_on_stderr
+from assay.cli.redirect import redirect_output_to_stderr
 
 print("before")
-with users_output_on_stderr():
+with redirect_output_to_stderr():
     print("printed")
     subprocess.run(["echo", "by a child"])
     os.write(1, b"by number\\n")
@@ -21,18 +21,18 @@ with users_output_on_stderr():
 print("after")
 """
 FAILING = """
-from assay.cli.redirect import users_output_on_stderr
+from assay.cli.redirect import redirect_output_to_stderr
 
 try:
-    with users_output_on_stderr():
+    with redirect_output_to_stderr():
         raise KeyError
 except KeyError:
     print("restored")
 """
 SHORT = """
-from assay.cli.redirect import users_output_on_stderr
+from assay.cli.redirect import redirect_output_to_stderr
 
-with users_output_on_stderr():
+with redirect_output_to_stderr():
     print("inside")
 print("outside")
 """

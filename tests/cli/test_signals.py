@@ -182,13 +182,13 @@ def test_outside_the_main_thread_signals_are_left_alone() -> None:
 
 FORKED = """
 import asyncio, os, signal, sys, time
-from assay.cli.signals import stopping_on_signals
-from assay.cli.progress_bar import Silence
+from assay.cli.signals import stop_on_signals
+from assay.cli.progress_bar import SilentDisplay
 from assay.runner import Stop
 
 async def forked():
     stop = Stop()
-    with stopping_on_signals(stop, Silence()):
+    with stop_on_signals(stop, SilentDisplay()):
         child = os.fork()
         if not child:
             try:

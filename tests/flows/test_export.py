@@ -118,7 +118,7 @@ import sys
 
 import assay.cli.export as export
 from assay.cli import main
-from assay.cli.export_input import Input
+from assay.cli.export_input import ExportInput
 from assay.types import EvaluateResult, Message, Sample, Trajectory
 
 
@@ -130,7 +130,7 @@ def samples():
         print("under way", flush=True)
 
 
-export.open_input = lambda args, stack: Input("endless", samples())
+export.open_export_input = lambda args, stack: ExportInput("endless", samples())
 sys.exit(main(["export", "trl-sft", "endless", "-o", "o.jsonl"]))
 """
 

@@ -79,8 +79,8 @@ def test_a_thread_that_never_ends_does_not_keep_the_process() -> None:
     code = (
         "from assay.providers import daemon_threads as background\n"
         "from threading import Event\n"
-        "background._FAREWELL_S = 0.05\n"
-        "background.FAREWELL.start(Event().wait)\n"
+        "background._JOIN_TIMEOUT_S = 0.05\n"
+        "background.EXIT_GROUP.start(Event().wait)\n"
         "raise SystemExit(7)\n"
     )
 

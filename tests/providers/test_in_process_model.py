@@ -153,7 +153,7 @@ import sys
 from threading import Event
 from types import SimpleNamespace
 import torch
-from assay.providers.daemon_threads import FAREWELL
+from assay.providers.daemon_threads import EXIT_GROUP
 from assay.providers.in_process import NEVER, LocalModel, Sampling
 
 class Endless(torch.nn.Module):
@@ -171,10 +171,10 @@ local, began = LocalModel(Endless(), None), Event()
 
 def ended(row, ids):
     began.set()
-    return FAREWELL.asked
+    return EXIT_GROUP.asked
 
 sampling = Sampling(max_tokens=1_000_000, stop_ids=(NEVER,))
-FAREWELL.start(lambda: local.generate([[1]], sampling, seeds=[0], should_stop=ended))
+EXIT_GROUP.start(lambda: local.generate([[1]], sampling, seeds=[0], should_stop=ended))
 assert began.wait(60)
 sys.exit(7)
 """

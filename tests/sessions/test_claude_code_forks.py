@@ -105,7 +105,7 @@ def test_each_of_many_forks_is_read_a_fixed_number_of_times(
     write(tmp_path, "origin", turn("1", 1))
     for number in range(forks):
         write(tmp_path, f"f{number}", turn("1", 1), turn(f"own {number}", 2))
-    monkeypatch.setattr("assay.sessions.claude_code_forks.numbered_lines", counted)
+    monkeypatch.setattr("assay.sessions.claude_code_forks.iterate_numbered_lines", counted)
 
     assert len(origins(tmp_path)) == forks
     # For its first id, for all its ids, and once more as one of several that share some.

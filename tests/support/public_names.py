@@ -9,14 +9,15 @@ PUBLIC = {
     """,
     "assay.agents": "Limits RolloutFailed run_agent",
     "assay.certify": """
-        Bar BrokeOff Certification CertificationPlan CertificationResult CertificationVerdict
+        CertificateFinding CertificateRequirements Certification CertificationAborted
+        CertificationInterrupted CertificationPlan CertificationResult CertificationVerdict
         CertifiedAgent CertifiedDataset CertifiedJudge CertifiedManifest CertifySettings Cost
-        CriterionOutcome CriterionStatus Demands Evidence Expected Finding GradedBy Interrupted
-        Issuing KeyPair LatencyFigures ManifestChange Notice PlanReport PlannedCriterion Resource
-        SigningKey Statement Verification VerifyingKey card_markdown certify check_certificate
-        compare_manifests generate_key junit_xml plan_certifications read_certificate
-        read_signing_key read_verifying_key refuse_hopeless report_plan state summary_markdown
-        verdict_of verify_certificate write_reports
+        CriterionOutcome CriterionStatus EvidenceLevel GradedBy IssueOptions KeyPair
+        LatencyFigures ManifestChange Notice PlanReport PlannedCriterion ResolvedCriterion
+        Resource SigningKey Statement Verification VerifyPolicy VerifyingKey build_statement
+        card_markdown certify check_certificate check_provable compare_manifests generate_key
+        junit_xml plan_certifications read_certificate read_signing_key read_verifying_key
+        report_plan summary_markdown verdict_of verify_certificate write_reports
     """,
     "assay.cli": "main",
     "assay.compat": "install",
@@ -25,9 +26,10 @@ PUBLIC = {
         fetch_golden load_samples read_golden
     """,
     "assay.environments": """
-        BasicEnvironment CalculatorEnvironment Environment EnvironmentServer GymEnvironment Kind
-        Launched MakeEnvironment RemoteEnvironments ServerSettings Step ToolEnvironment ToolError
-        environment_by_name is_loopback launched tool wait_until_ready
+        BasicEnvironment CalculatorEnvironment Environment EnvironmentServer GymEnvironment
+        MakeEnvironment RemoteEnvironments ServerKind ServerProcess ServerSettings Step
+        ToolEnvironment ToolError environment_by_name is_loopback launch_server tool
+        wait_until_ready
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
@@ -39,7 +41,7 @@ PUBLIC = {
         Selection Split Tokenise export_samples format_named load_tokenizer
     """,
     "assay.formats": """
-        AnthropicChat Converted GeminiChat Lost attach_result attach_trajectory_result
+        AnthropicChat Converted Dropped GeminiChat attach_result attach_trajectory_result
         eval_record_schema from_anthropic from_atif from_eval_record from_gemini from_huggingface
         from_openai_chat from_vertex read_result read_trajectory_result to_anthropic to_atif
         to_eval_record to_gemini to_huggingface to_openai_chat to_vertex
@@ -50,35 +52,37 @@ PUBLIC = {
     """,
     "assay.pytest_plugin": "evaluation_test",
     "assay.runner": """
-        EvalConfig EvalReport Progress Rescoring Resume RunSamples Stop evaluate rescore
+        EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Stop evaluate rescore
     """,
     "assay.scorers": """
-        Calibration Calibrator Checks Criterion Judge JudgeSettings Label METRICS PairJudge
-        PairTally Preference RegisteredMetric Rubric ScoreCaller ScoreFunction Scorer Spending
-        VertexJudge Wanted calibrate checks_from exact_answer judge prefer read_labels
-        read_outcome read_rubric registered_metric reward_function rubric_names vertex_judge
-        wanted
+        Calibration Calibrator CallSpec Checks Criterion Judge JudgeSettings Label METRICS
+        PairJudge PairTally Preference RegisteredMetric Rubric ScoreCaller ScoreFunction Scorer
+        Spending VertexJudge calibrate checks_from exact_answer judge prefer read_call_spec
+        read_labels read_outcome read_rubric registered_metric reward_function rubric_names
+        vertex_judge
     """,
     "assay.sessions": """
-        Children SampleOptions SessionChoice SessionReading SessionStream Unreadable read_atif
-        read_claude_code read_codex read_inspect read_opencode
+        Children SampleOptions SessionChoice SessionReading SessionStream UnreadableSession
+        read_atif read_claude_code read_codex read_inspect read_opencode
     """,
     "assay.stats": """
-        Check Comparison Conclusion Distribution GateRule Interval Latency Listed Outcome Pair
-        PassRate ResultLike RunSummary RunningPercentiles RunningStats SampleMean ScoreStatistics
-        SignFlipTest Total Verdict compare detectable_difference difference_interval judge_gate
-        mean_interval pass_at_k pass_hat_k per_sample_means percentile percentile_bounds
-        rows_for_percentile rows_to_prove samples_to_prove score_bounds sign_flip_test summarise
+        Check Comparison Conclusion Distribution GateRule Interval Latency Outcome Pair PassRate
+        ResultLike RunSummary RunningPercentiles RunningStats SampleMean ScoreStatistics
+        SignFlipTest Total UnpairedSamples Verdict compare detectable_difference
+        difference_interval judge_gate mean_interval pass_at_k pass_hat_k per_sample_means
+        percentile percentile_bounds rows_for_percentile rows_to_prove samples_to_prove
+        score_bounds sign_flip_test summarise
     """,
     "assay.store": """
-        AttemptRow DoneKeys Holder ResultRow Retried Run RunRow RunSpec SessionRow StepRow Store
-        StoreSettings Totals Writer WriterSettings sample_key
+        AttemptRow DoneKeys Holder ResultRow RetriedAttempts Run RunRow RunSpec SessionRow StepRow
+        Store StoreSettings Totals Writer WriterSettings sample_key
     """,
     "assay.train": """
         ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
         Retokeniser SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
-        agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens demonstrated
-        estimate_memory grpo_train grpo_train_async retokenised sft_train token_source tokenised
+        agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens
+        estimate_memory grpo_train grpo_train_async retokenize_sample sft_train to_demonstration
+        token_source tokenize_sample
     """,
     "assay.types": """
         AgentDefinition AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult

@@ -142,8 +142,8 @@ async def _broken(fault: str) -> web.StreamResponse | None:
 class BreakingServer(EnvironmentServer):
     """Answers most steps as it should."""
 
-    def _application(self) -> web.Application:
-        application = super()._application()
+    def _build_application(self) -> web.Application:
+        application = super()._build_application()
         application.middlewares.append(breaking(self))
         return application
 

@@ -140,9 +140,9 @@ def test_where_there_are_no_locks_a_folder_is_used_without(
 
 CLAIMS = """
 import os, pathlib, sys
-from assay.train.output_folder import Output
+from assay.train.output_folder import OutputFolder
 
-with Output(pathlib.Path(sys.argv[1])).claimed(resume=False):
+with OutputFolder(pathlib.Path(sys.argv[1])).claim(resume=False):
     print("claimed", flush=True)
     if sys.argv[2] == "forks" and os.fork() == 0:
         sys.stdin.read()

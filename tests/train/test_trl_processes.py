@@ -27,9 +27,9 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 PLACE = """
 from assay.train.grpo_config import GRPOConfig
-from assay.train.trl_processes import place
+from assay.train.trl_processes import find_process_rank
 
-here = place(GRPOConfig(model_name="none", backend="trl"))
+here = find_process_rank(GRPOConfig(model_name="none", backend="trl"))
 print(f"[{here.number}, {here.count}]")
 """
 

@@ -189,7 +189,7 @@ class _Rollout:
 
     _terminated = False
     _truncated = False
-    _spent: RolloutBudget | None = None
+    _budget: RolloutBudget | None = None
     _close_error: str | None = None
 
     def __init__(

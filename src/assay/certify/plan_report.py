@@ -20,7 +20,7 @@ _TOKENS_PER_PRICE = 1_000_000
 class PlannedCriterion(ResolvedCriterion):
     """One criterion, and how many samples it takes to prove it."""
 
-    compute_samples_needed: int | None
+    rows_needed: int | None
     """Samples that prove it if every one is perfect; None when no number of them can."""
 
     provable: bool

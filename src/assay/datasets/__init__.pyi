@@ -1,4 +1,3 @@
-# ?? {'g'}
 from .bundle_archive import CODE as CODE
 from .bundle_archive import DATASET_FILE as DATASET_FILE
 from .bundle_archive import MANIFEST as MANIFEST

@@ -73,7 +73,7 @@ class Splitter:
     """Puts samples that were asked the same into the same part, whatever their ids."""
 
     split: Split
-    _asked: DigestTable = field(default_factory=DigestTable)
+    _prompts: DigestTable = field(default_factory=DigestTable)
 
     def part_of(self, sample: Sample) -> str:
         asked = get_prompt_messages(sample)

@@ -29,7 +29,7 @@ class ActiveTimer:
     _stopped_at = 0.0
     _timers: tuple[asyncio.Timeout, ...] = ()
     _names: tuple[str, ...] = ()
-    _off: tuple[tuple[asyncio.Timeout, float], ...] = ()
+    _paused_timers: tuple[tuple[asyncio.Timeout, float], ...] = ()
 
     def __init__(self) -> None:
         self.began_at = time.perf_counter()

@@ -54,7 +54,7 @@ class Record:
     results: int = 0
     judged: int = 0
     invalid: int = 0
-    mark_failed: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
     skipped: str = ""
     """Rows of the dataset that were left out, and why."""
 

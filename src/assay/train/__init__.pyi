@@ -1,4 +1,3 @@
-# ?? {'loop'}
 from .chat_template import ChatTokenizer as ChatTokenizer
 from .demonstration import to_demonstration as to_demonstration
 from .events import CheckpointSaved as CheckpointSaved

@@ -86,9 +86,9 @@ class RolloutCollector:
     watch: Callable[[int, int], None] | None = None
     """Told how many rollouts of how many are done."""
 
-    _found: int = field(default=0, init=False)
+    _reused: int = field(default=0, init=False)
     _succeeded: bool = field(default=False, init=False)
-    _lost: int = field(default=0, init=False)
+    _failed_steps: int = field(default=0, init=False)
     """Steps in a row of which no rollout succeeded."""
 
     async def collect(self, step: int, position: int) -> StepRollouts:

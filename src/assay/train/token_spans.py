@@ -20,7 +20,7 @@ FORK, FORKS = "fork", "forks"
 """Keys of `Sample.metadata`: which of how many samples of one rollout, where there are several."""
 
 _RETOKENIZE_HINT = (
-    "for SFT, `retokenised()` makes tokens of the text; RL needs what the engine sampled"
+    "for SFT, `retokenize_sample()` makes tokens of the text; RL needs what the engine sampled"
 )
 
 

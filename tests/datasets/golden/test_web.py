@@ -236,4 +236,4 @@ def test_going_on_from_https_to_http_is_refused(web: WebServer) -> None:
     response = SimpleNamespace(headers={"Location": "http://golden.example/b"})
 
     with pytest.raises(DatasetError, match="leads on from https to http"):
-        download._next("https://golden.example/a", response)  # type: ignore[arg-type]  # a part
+        download._resolve_redirect("https://golden.example/a", response)  # type: ignore[arg-type]  # a part

@@ -145,15 +145,15 @@ def test_cancellation_ends_the_server() -> None:
 
 USER = """
 import asyncio, json, os, sys, threading
-from assay.environments import launched
+from assay.environments import launch_server
 async def main():
-    async with launched(json.loads(sys.argv[1]), "http://127.0.0.1:{port}") as server:
+    async with launch_server(json.loads(sys.argv[1]), "http://127.0.0.1:{port}") as server:
         print(server.pid, next(l.split()[1] for l in server.log if l[:6] == "child "), flush=True)
         if sys.argv[2] == "exit":
             asyncio.get_running_loop().call_soon(sys.exit, 3)
         await asyncio.Event().wait()
 if sys.argv[2] == "abandon":
-    server = launched(json.loads(sys.argv[1]), "http://127.0.0.1:{port}")
+    server = launch_server(json.loads(sys.argv[1]), "http://127.0.0.1:{port}")
     loop = asyncio.new_event_loop()
     child = loop.run_until_complete(server.__aenter__())
     print(child.pid, next(l.split()[1] for l in child.log if l[:6] == "child "), flush=True)

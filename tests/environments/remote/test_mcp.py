@@ -706,11 +706,11 @@ def test_images_and_links_in_a_result_are_kept() -> None:
         {"type": "resource_link", "uri": "a:b"},
     ]
 
-    content = environment._content({"content": blocks})
+    content = environment._convert_content({"content": blocks})
     message = Message(role="tool", content=content)
 
     assert message.text == 'Look:words{"type":"resource_link","uri":"a:b"}'
     assert content[1]["image_url"]["url"] == "data:image/png;base64,AAAA"
-    assert environment._content({"content": [], "structuredContent": {"a": 1}}) == '{"a":1}'
+    assert environment._convert_content({"content": [], "structuredContent": {"a": 1}}) == '{"a":1}'
     with pytest.raises(InvalidResponse, match="no list `content`"):
-        environment._content({"content": "text"})
+        environment._convert_content({"content": "text"})

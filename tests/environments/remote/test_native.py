@@ -294,8 +294,8 @@ def test_a_step_whose_answer_is_lost_is_not_done_twice(monkeypatch: pytest.Monke
     class Losing(EnvironmentServer):
         """Does what it is asked to, and hangs up before its first two answers to each request."""
 
-        def _application(self) -> web.Application:
-            application = super()._application()
+        def _build_application(self) -> web.Application:
+            application = super()._build_application()
             losses: dict[str, int] = {}
 
             @web.middleware

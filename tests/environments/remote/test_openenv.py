@@ -386,7 +386,7 @@ def test_a_server_without_a_schema_is_a_fault(server: Started) -> None:
 def test_a_server_without_a_socket_is_a_fault(server: Started) -> None:
     async def play(link: EnvironmentClient) -> None:
         environment = OpenEnvEnvironment(EnvironmentClient(link.url + "/nowhere", link.http))
-        await environment._connected()
+        await environment._connect()
 
     with pytest.raises(EnvironmentFault, match="refuses a WebSocket: HTTP 404"):
         at(server, play)

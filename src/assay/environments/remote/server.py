@@ -218,7 +218,7 @@ class _TokenGuard:
 
         return guard
 
-    def _find_refusal(self, request: "web.RequestModel") -> "web.Response | None":
+    def _find_refusal(self, request: "web.Request") -> "web.Response | None":
         if self._expected is not None:
             shown = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
             if request.path != "/health" and not hmac.compare_digest(shown, self._expected):
@@ -254,7 +254,7 @@ class _Handlers:
             web.delete("/sessions/{id}", self.close),
         ]
 
-    async def health(self, request: "web.RequestModel") -> "web.Response":
+    async def health(self, request: "web.Request") -> "web.Response":
         health = Health(
             status="ok",
             protocol=PROTOCOL,
@@ -265,7 +265,7 @@ class _Handlers:
         )
         return _build_wire_response(200, health)
 
-    async def open(self, request: "web.RequestModel") -> "web.Response":
+    async def open(self, request: "web.Request") -> "web.Response":
         asked = await _read_request_model(request, OpenRequest)
         session = await self._sessions.open(
             seed=asked.seed, task=asked.task, episode_id=asked.episode_id
@@ -276,7 +276,7 @@ class _Handlers:
             await self._sessions.close(session.id)
             raise EnvironmentFault(f"what it shows first cannot be sent: {error}") from error
 
-    async def step(self, request: "web.RequestModel") -> "web.Response":
+    async def step(self, request: "web.Request") -> "web.Response":
         session = self._find_session(request)
         asked = await _read_request_model(request, StepRequest)
         stored = await self._sessions.step(session.id, asked.action, asked.step_index)
@@ -287,16 +287,16 @@ class _Handlers:
                 f"what it answers cannot be sent: {error}", where=f"step {stored.step_index}"
             ) from error
 
-    async def state(self, request: "web.RequestModel") -> "web.Response":
+    async def state(self, request: "web.Request") -> "web.Response":
         return _build_wire_response(200, State.of(self._find_session(request)))
 
-    async def close(self, request: "web.RequestModel") -> "web.Response":
+    async def close(self, request: "web.Request") -> "web.Response":
         from aiohttp import web
 
         await self._sessions.close(self._find_session(request).id)
         return web.Response(status=204)
 
-    def _find_session(self, request: "web.RequestModel") -> Session:
+    def _find_session(self, request: "web.Request") -> Session:
         session = self._sessions.find(request.match_info["id"])
         shown = request.headers.get(SESSION_HEADER, "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(shown, session.token.encode()):
@@ -324,7 +324,7 @@ _HTTP_STATUSES: dict[type[SessionRefused], int] = {
 }
 
 
-async def _answer_errors(request: "web.RequestModel", handler: "Handler") -> "web.StreamResponse":
+async def _answer_errors(request: "web.Request", handler: "Handler") -> "web.StreamResponse":
     """Middleware: everything that is raised becomes an answer in the protocol's own words."""
     from aiohttp import web
 
@@ -350,9 +350,7 @@ async def _answer_errors(request: "web.RequestModel", handler: "Handler") -> "we
         return _build_error_response(500, "server", describe_error(error))
 
 
-async def _read_request_model(
-    request: "web.RequestModel", model: type[RequestModel]
-) -> RequestModel:
+async def _read_request_model(request: "web.Request", model: type[RequestModel]) -> RequestModel:
     # A browser asks before it sends JSON to another site, and is not allowed to.
     if request.content_type != "application/json":
         raise _SessionRequestError(415, "request", "the body must be sent as application/json")

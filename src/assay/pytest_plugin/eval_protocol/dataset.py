@@ -71,7 +71,7 @@ class AdaptedFiles:
     folder: Path
     """Of the test file: where a path that does not exist is looked for next."""
 
-    _read: list[dict[str, Any]] | None = field(default=None, init=False)
+    _cached_rows: list[dict[str, Any]] | None = field(default=None, init=False)
 
     def __call__(self, most: int | None) -> list[Sample]:
         if self._cached_rows is None:
