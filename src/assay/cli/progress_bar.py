@@ -5,6 +5,12 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
 from assay.runner import Progress
 
 from .terminal import cut
@@ -138,9 +144,6 @@ class LiveDisplay(SilentDisplay):
     """A bar and a line that change in place and are gone in the end."""
 
     def __init__(self, console: "Console | None" = None) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
         self._console = console or Console(stderr=True, highlight=False)
         self._progress: Progress | None = None
         self._started = time.monotonic()
@@ -170,10 +173,6 @@ class LiveDisplay(SilentDisplay):
         self._console.print(text, soft_wrap=True, markup=False)
 
     def _render(self) -> "RenderableType":
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
         progress = self._progress
         if progress is None:
             return Text(f"starting  {format_duration(time.monotonic() - self._started)}")

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from assay.types import DataBlock, EvaluateResult, Message, Sample, ToolCall
 
 from .labels import build_session_label
@@ -162,8 +164,6 @@ def _format_sample_score(result: EvaluateResult) -> str:
 
 
 def _style_text(text: str, *, style: str = "") -> "Text":
-    from rich.text import Text
-
     # `Text`, not `str`: rich reads square brackets in a string as markup.
     return Text(text, style=style, overflow="fold")
 

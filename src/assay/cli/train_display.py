@@ -9,6 +9,12 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
 from assay.runner import Stop
 from assay.train import WeightsUnchanged
 
@@ -35,9 +41,6 @@ class TrainDisplay:
     def __enter__(self) -> Self:
         self._stack.enter_context(_print_warnings_as_lines())
         if self._live:
-            from rich.console import Console
-            from rich.live import Live
-
             console = Console(stderr=True, highlight=False)
             live = Live(
                 console=console,
@@ -72,10 +75,6 @@ class TrainDisplay:
             print(sanitize_to_line(text), file=sys.stderr, flush=True)
 
     def _render(self) -> "RenderableType":
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
         if self._shown is None:
             return Text("reading samples and weights")
         done, of, words = self._shown

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from aiohappyeyeballs import start_connection
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
@@ -129,8 +132,6 @@ class Pool:
         return connection
 
     async def _open_connection(self, place: Origin) -> "Connection":
-        from aiohappyeyeballs import start_connection
-
         addresses = await self._addresses(place)
         plug = await start_connection(
             addresses, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY_S, loop=self._loop
@@ -175,8 +176,6 @@ class Connection(asyncio.Protocol):
     """One connection: a request is written, and its answer put together as it comes."""
 
     def __init__(self, pool: Pool, place: Origin, loop: "AbstractEventLoop") -> None:
-        from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
-
         self.place = place
         self.usable = False
         self.rests_since = 0.0

@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import aiohttp
+from yarl import URL
+
 from .attempt_errors import AttemptError, ErrorKind
 from .pool import BodyLimit, ConnectionBroken, ConnectTimeout, RawResponse
 from .proxies import CREDENTIALS_HINT, Proxy
@@ -34,8 +37,6 @@ class ProxySession:
     """Connections through proxies, kept open and shared by all clients of one event loop."""
 
     def __init__(self, trusted: Callable[[], ssl.SSLContext]) -> None:
-        import aiohttp
-
         # Nothing else of the environment and of servers changes a request: no cookies, no
         # password files, no redirects. How many requests are in flight is for callers to limit.
         self._http = aiohttp.ClientSession(
@@ -59,8 +60,6 @@ class ProxySession:
         Raises `TimeoutError`, `OSError` or `ConnectionBroken` as a direct connection does, and `AttemptError` for
         what the proxy itself refuses.
         """
-        import aiohttp
-
         try:
             return await self._exchange(proxy, request, timeout_s, longest)
         except aiohttp.ConnectionTimeoutError:
@@ -85,9 +84,6 @@ class ProxySession:
     async def _exchange(
         self, proxy: Proxy, request: ProxyRequest, timeout_s: float, longest: BodyLimit
     ) -> RawResponse:
-        import aiohttp
-        from yarl import URL
-
         tunnel = request.url.startswith("https:")
         shown = proxy.credentials
         limit_s = _PROXY_CONNECT_TIMEOUT_S if timeout_s > _PROXY_CONNECT_TIMEOUT_S else None
@@ -111,8 +107,6 @@ def _wrap_body(body: bytes | None) -> bytes | BytesIO | None:
 
 
 async def _read_proxy_response(response: "ClientResponse", most: int) -> RawResponse:
-    import aiohttp
-
     headers = {name.lower(): value for name, value in response.raw_headers}
     pieces: list[bytes] = []
     size = 0
@@ -144,8 +138,6 @@ def _build_proxy_refusal(proxy: Proxy, status: int) -> AttemptError:
 
 def _convert_aiohttp_error(error: Exception) -> Exception:
     """The exception of a direct connection for one of aiohttp's."""
-    import aiohttp
-
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return ssl.SSLCertVerificationError("the certificate is not valid")
     cause: Any = getattr(error, "os_error", error)

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from .decorator import ENDPOINT_ARGUMENT, EvalOptions
 
 if TYPE_CHECKING:
@@ -18,8 +20,6 @@ def build_visible_signature(
     asked: EvalOptions, collector: "pytest.Collector", name: str
 ) -> inspect.Signature:
     """The parameters of the function that pytest fills: fixtures and parametrised arguments."""
-    import pytest
-
     marks = [*getattr(asked.function, "pytestmark", ()), *collector.iter_markers("parametrize")]
     parametrised = set(_list_parametrised_names(marks))
     parameters = list(asked.signature.parameters.values())
@@ -42,8 +42,6 @@ def mark_for_asyncio(
 
     In the loop of its fixtures, as far as they share one: where some live longer, in theirs.
     """
-    import pytest
-
     marks = [*getattr(function, "pytestmark", ()), *collector.iter_markers()]
     if any(mark.name in ("asyncio", "anyio") for mark in marks):
         return
@@ -117,8 +115,6 @@ def name_endpoints(endpoints: Sequence[Any]) -> list[str]:
 
 def check_item(item: "pytest.Item") -> None:
     """Raise `pytest.UsageError` for an evaluation that pytest would not run as one."""
-    import pytest
-
     unittest = sys.modules.get("unittest")
     owner = getattr(item, "cls", None)
     if unittest is not None and owner is not None and issubclass(owner, unittest.TestCase):

@@ -8,6 +8,11 @@ cache) sees one outcome of each test, the final one.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import pytest
+
+# Not public, but the way in which plugins that rerun tests do the same.
+from _pytest.runner import runtestprotocol
+
 from .worker_files import SessionFiles
 
 if TYPE_CHECKING:
@@ -25,9 +30,6 @@ class PendingReports:
 
     def run(self, item: "pytest.Item", nextitem: "pytest.Item | None") -> None:
         """Run a test as pytest does, but keep its reports back if it passed."""
-        # Not public, but the way in which plugins that rerun tests do the same.
-        from _pytest.runner import runtestprotocol
-
         hook = item.ihook
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -88,8 +90,6 @@ def _fail_report(report: "pytest.TestReport", text: str) -> None:
 
 def _render_failure(text: str) -> "TerminalRepr":
     """What pytest shows of `pytest.fail(text, pytrace=False)`."""
-    import pytest
-
     try:
         pytest.fail(text, pytrace=False)
     except pytest.fail.Exception as error:
@@ -97,7 +97,5 @@ def _render_failure(text: str) -> "TerminalRepr":
 
 
 def _build_failed_report(nodeid: str, text: str) -> "pytest.TestReport":
-    import pytest
-
     location = (nodeid.partition("::")[0], None, nodeid.partition("::")[2])
     return pytest.TestReport(nodeid, location, {}, "failed", _render_failure(text), "call")

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+import pytest
+
 from assay.errors import ScorerFault
 from assay.scorers import CallSpec, read_call_spec
 from assay.types import Sample
@@ -73,8 +75,6 @@ class UserFunction:
 @contextmanager
 def _convert_to_faults(assertions: FailedAssertions) -> Iterator[None]:
     """Keep one sample's `pytest.fail()` or `sys.exit()` from ending all the others."""
-    import pytest
-
     try:
         yield
     except Exception as error:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from assay.errors import AssayError
 from assay.stats import WIDTH, clean_text, format_plural, join_wrapped
 from assay.types import Sample
@@ -240,15 +242,11 @@ def _escape_workflow_command(line: str) -> str:
 
 
 def _fail_session(session: "pytest.Session") -> None:
-    import pytest
-
     # What ended the session otherwise says more.
     if session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _has_ended_early(session: "pytest.Session") -> bool:
-    import pytest
-
     early = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
     return bool(session.shouldstop or session.shouldfail or session.exitstatus in early)

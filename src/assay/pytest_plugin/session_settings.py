@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pytest
+
 from assay.errors import AssayError
 
 from .summary_file import check_rows, read_summary, rows_path_of
@@ -121,6 +123,4 @@ def _check_baseline(baseline: Path, settings: Settings) -> None:
 
 
 def _raise_usage_error(problem: str) -> NoReturn:
-    import pytest
-
     raise pytest.UsageError(problem)

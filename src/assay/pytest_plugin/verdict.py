@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from assay.errors import AssayError, RunStopped
 from assay.stats import (
     GateRule,
@@ -62,8 +64,6 @@ async def run_test_in_loop(
 
 def fail_test(item: "pytest.Function", verdict: "TestVerdict") -> None:
     """Fail the test if its verdict says so; with --pdb, where its function raised."""
-    import pytest
-
     if verdict.problem is None:
         return
     if verdict.error is not None and item.config.getoption("usepdb"):
@@ -122,8 +122,6 @@ def record_setup(
     item: "pytest.Item", asked: EvalOptions, error: BaseException, evaluations: Evaluations
 ) -> None:
     """Record a test that never ran because a fixture failed; one that is skipped is no test."""
-    import pytest
-
     if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
         reason = f"setup: {describe_error(error)}"
         evaluations.add(mark_failed(build_blank_record(item, asked), reason), ())

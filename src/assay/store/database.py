@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
 from assay.errors import ConfigError, MissingExtra, StoreError
 from assay.types import Redactor
 
@@ -82,13 +86,13 @@ class Database:
         return "%s" if self.is_postgresql else "?"
 
     @contextmanager
-    def reading(self) -> "Iterator[Connection]":
+    def read_transaction(self) -> "Iterator[Connection]":
         """A transaction that only reads."""
         with self._open_transaction(writes=False) as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> "Iterator[Connection]":
+    def write_transaction(self) -> "Iterator[Connection]":
         """A transaction that has the right to write from its start: it cannot deadlock later."""
         with self._open_transaction(writes=True) as connection:
             yield connection
@@ -103,8 +107,6 @@ class Database:
 
     @contextmanager
     def _open_transaction(self, *, writes: bool) -> "Iterator[Connection]":
-        from sqlalchemy.exc import SQLAlchemyError
-
         self._check_usable()
         try:
             with self._engine.connect() as connection:
@@ -144,8 +146,6 @@ class Database:
 
     def insert(self, table: "Table") -> "postgresql.Insert | sqlite.Insert":
         """An insert that can say what to do on a conflict."""
-        from sqlalchemy.dialects import postgresql, sqlite
-
         return postgresql.insert(table) if self.is_postgresql else sqlite.insert(table)
 
     def now(self, connection: "Connection") -> float:
@@ -166,8 +166,6 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
 
     Made if absent. Unless `create`, a file that is no store is refused and left as it is.
     """
-    import sqlalchemy as sa
-
     if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
         raise ConfigError(
             f"SQLite {sqlite3.sqlite_version} is too old for a store; 3.35 or newer is needed",
@@ -201,7 +199,7 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
 def _check_is_store(database: Database, what: str) -> None:
     """Raise `StoreError` where no store was made, before anything is written there."""
     try:
-        with database.reading() as connection:
+        with database.read_transaction() as connection:
             if not database.has_table(connection, VERSION_TABLE):
                 raise StoreError(what, where=database.where, hint="choose another place")
     except BaseException:
@@ -241,8 +239,6 @@ def _enable_wal(database: Database, *, deadline: float) -> None:
 
 def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -> Database:
     """A database that exists already; its tables are made if absent, unless `create` is False."""
-    import sqlalchemy as sa
-
     parsed = _parse_postgresql_url(url)
     where = f"postgresql://{parsed.host or 'local'}/{parsed.database or ''}"
     wanted = {
@@ -264,8 +260,6 @@ def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -
 
 
 def _parse_postgresql_url(url: str) -> "URL":
-    import sqlalchemy as sa
-
     try:
         parsed = sa.make_url(url).set(drivername="postgresql+psycopg")
     except (sa.exc.ArgumentError, ValueError):

@@ -42,7 +42,7 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) ->
     """Write and commit. For each entry, whether it was inserted: False if it was there already."""
     results = [entry for entry in batch if not entry.failed]
     attempts = [entry for entry in batch if entry.failed] if len(results) < len(batch) else []
-    with database.writing() as connection:
+    with database.write_transaction() as connection:
         inserted = _insert_results(database, connection, run_no, results)
         _insert_attempts(database, connection, run_no, attempts)
         _update_tally(database, connection, run_no, inserted, len(attempts))

@@ -50,13 +50,13 @@ class Lease:
         # A claim that was dropped without a word must not count as held.
         weakref.finalize(self, _unregister_claim, token)
 
-    def writing(self, is_open: bool) -> None:
+    def mark_writing(self, is_open: bool) -> None:
         """Note that a writer works under this claim, or does no longer."""
         _register_claim(self.token, writing=is_open)
 
-    def beat(self) -> None:
+    def renew(self) -> None:
         """Say that the holder is alive. Does nothing once another process has taken over."""
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             self._database.execute(
                 connection,
                 "UPDATE assay_lease SET heartbeat_at = ? WHERE run_no = ? AND token = ?",

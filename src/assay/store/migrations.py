@@ -28,7 +28,7 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
     steps = MIGRATIONS if steps is None else steps
     version = _read_version(database)
     if version < len(steps):
-        with database.writing() as connection:
+        with database.write_transaction() as connection:
             if database.is_postgresql:
                 _check_encoding(connection, database.where)
             # Another process may have migrated while this one waited for its turn.
@@ -50,7 +50,7 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
 
 def _read_version(database: Database) -> int:
     """The version of a store that has one, without waiting for those who write to it."""
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         return _select_version(connection) if database.has_table(connection, VERSION_TABLE) else 0
 
 

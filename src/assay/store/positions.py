@@ -38,7 +38,7 @@ class SamplePositions:
         return index
 
     def _find_position(self, condition: str, *values: object) -> int | None:
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             for table in ("result", "attempt"):
                 query = f"SELECT position FROM assay_{table} WHERE run_no = ? AND {condition}"
                 found = self._database.execute(

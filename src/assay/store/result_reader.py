@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from pydantic import ValidationError
 
 from assay.errors import StoreError
@@ -129,8 +130,6 @@ def parse_body(codec: str, blob: bytes, *, where: str) -> Sample:
 
 def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterator[AttemptRow]:
     """Failed attempts, oldest first."""
-    import sqlalchemy as sa
-
     attempt = get_tables().attempt
     columns = [column for column in attempt.c if column.name not in ("codec", "blob")]
     last = 0
@@ -138,7 +137,7 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
         query = sa.select(*columns).where(attempt.c.run_no == run_no, attempt.c.attempt_no > last)
         if key is not None:
             query = query.where(attempt.c.key == key)
-        with database.reading() as connection:
+        with database.read_transaction() as connection:
             page = connection.execute(query.order_by(attempt.c.attempt_no).limit(_ROWS_PER_PAGE))
             rows = page.all()
         for row in rows:
@@ -159,21 +158,17 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
 
 
 def read_retried_attempts(database: Database, run_no: int) -> RetriedAttempts:
-    import sqlalchemy as sa
-
     attempt = get_tables().attempt
     # A rollout whose scorer failed is scored again: its cost is that of the later attempt.
     cost_usd = sa.case((attempt.c.boundary == str(Boundary.SCORER), 0.0), else_=attempt.c.cost_usd)
     counts = sa.func.count(), sa.func.sum(cost_usd), sa.func.count(cost_usd)
     query = sa.select(*counts).where(attempt.c.run_no == run_no, ~_is_final_failure(run_no))
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         attempts, total_usd, known = connection.execute(query).one()
     return RetriedAttempts(attempts, total_usd, known)
 
 
 def read_failure_groups(database: Database, run_no: int, limit: int) -> list[FailureGroup]:
-    import sqlalchemy as sa
-
     attempt = get_tables().attempt
     reason = attempt.c.boundary, attempt.c.kind, attempt.c.message
     samples = sa.func.count()
@@ -184,25 +179,21 @@ def read_failure_groups(database: Database, run_no: int, limit: int) -> list[Fai
         .order_by(samples.desc(), *reason)
         .limit(limit)
     )
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         return [FailureGroup(*row) for row in connection.execute(query)]
 
 
 def read_attempts_cost(database: Database, run_no: int) -> float:
-    import sqlalchemy as sa
-
     attempt = get_tables().attempt
     # A rollout whose scorer failed has one cost, however often it is scored again.
     counts = sa.or_(attempt.c.boundary != str(Boundary.SCORER), _is_final_failure(run_no))
     query = sa.select(sa.func.sum(attempt.c.cost_usd)).where(attempt.c.run_no == run_no, counts)
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         return float(connection.execute(query).scalar_one() or 0.0)
 
 
 def read_keys(database: Database, run_no: int) -> Iterator[str]:
     """The keys of all results."""
-    import sqlalchemy as sa
-
     result = get_tables().result
     last = ""
     while True:
@@ -212,7 +203,7 @@ def read_keys(database: Database, run_no: int) -> Iterator[str]:
             .order_by(result.c.key)
             .limit(10 * _ROWS_PER_PAGE)
         )
-        with database.reading() as connection:
+        with database.read_transaction() as connection:
             keys = list(connection.execute(query).scalars())
         yield from keys
         if len(keys) < 10 * _ROWS_PER_PAGE:
@@ -238,7 +229,7 @@ def _merge_rows(
 
 def _has_attempts(database: Database, run_no: int) -> bool:
     query = "SELECT attempts FROM assay_tally WHERE run_no = ?"
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         return bool(database.execute(connection, query, run_no).scalar())
 
 
@@ -260,8 +251,6 @@ def _drop_repeated_keys(rows: "Iterator[Row[Any]]") -> "Iterator[Row[Any]]":
 
 
 def _build_result_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> Any:
-    import sqlalchemy as sa
-
     t = get_tables()
     result = t.result
     nothing = {"boundary": sa.null()}
@@ -277,8 +266,6 @@ def _build_result_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> A
 
 
 def _build_failure_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> Any:
-    import sqlalchemy as sa
-
     attempt = get_tables().attempt
     nothing = {"score": sa.null(), "valid": sa.false(), "metrics": sa.null()}
     columns = _select_columns(attempt, nothing, number=attempt.c.attempt_no)
@@ -290,8 +277,6 @@ def _build_failure_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> 
 
 def _is_final_failure(run_no: int) -> Any:
     """Whether an attempt is the last one of a sample that has no result."""
-    import sqlalchemy as sa
-
     attempt, result = get_tables().attempt, get_tables().result
     later = attempt.alias()
     return sa.and_(
@@ -321,8 +306,6 @@ def _filter_query(query: Any, table: "Table", run_no: int, chosen: ResultFilter)
 
 def _iterate_pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any]]":
     """All rows of a query in dataset order; no transaction is open while they are used."""
-    import sqlalchemy as sa
-
     selected, table = query
     number = table.c.result_no if "result_no" in table.c else table.c.attempt_no
     order = (table.c.position, table.c.sample_id, table.c.repeat, number)
@@ -333,7 +316,7 @@ def _iterate_pages(database: Database, query: Any, *, bodies: bool) -> "Iterator
         if last is not None:
             after = (last.position, last.sample_id, last.repeat, last.number)
             page = page.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
-        with database.reading() as connection:
+        with database.read_transaction() as connection:
             rows = connection.execute(page).all()
         yield from rows
         if len(rows) < size:

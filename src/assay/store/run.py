@@ -72,7 +72,7 @@ class Run:
 
     def row(self) -> RunRow:
         """What a list of runs shows of this one, as of now."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             query = build_run_query().where(get_tables().run.c.run_no == self._run_no)
             holder = find_live_holder(self._database, connection, self._run_no)
             return parse_run_row(connection.execute(query).one(), holder)
@@ -155,12 +155,12 @@ class Run:
     def writer(self, settings: WriterSettings | None = None) -> Writer:
         """Start a thread that records samples of this run. Close it before `finish`."""
         lease = self._require_lease("writer()")
-        lease.writing(True)
+        lease.mark_writing(True)
         write = partial(insert_batch, self._database, self._run_no)
         return Writer(
             write,
-            beat=lease.beat,
-            closed=partial(lease.writing, False),
+            renew=lease.renew,
+            closed=partial(lease.mark_writing, False),
             settings=settings or WriterSettings(),
             where=self._database.where,
         )
@@ -192,7 +192,7 @@ class Run:
             raise ConfigError(
                 f"a run ends completed, interrupted or failed, not {status!r}", where="finish()"
             )
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             if lease.release(connection):
                 self._set_status(connection, status)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+import sqlalchemy as sa
 from pydantic_core import PydanticSerializationError, to_json
 
 from assay.errors import ConfigError
@@ -177,8 +178,6 @@ def _compute_run_mean(row: "Row[Any]") -> float | None:
 
 def build_run_query() -> Any:
     """Runs beside what they add up to, newest first."""
-    import sqlalchemy as sa
-
     t = get_tables()
     done = (
         sa.select(t.result.c.run_no)
@@ -201,8 +200,6 @@ def build_run_query() -> Any:
 
 def _build_sample_mean() -> Any:
     """The mean of a run with repeats. Without them the tally knows it, and no result is read."""
-    import sqlalchemy as sa
-
     run, result = get_tables().run, get_tables().result
     means = (
         sa.select(sa.func.avg(result.c.score).label("mean"))
@@ -218,8 +215,6 @@ def _build_sample_mean() -> Any:
 
 def find_run_no(database: Database, connection: "Connection", wanted: str) -> int:
     """The number of the run with this id, this beginning of one id, or the newest."""
-    import sqlalchemy as sa
-
     if not wanted:
         # Every id begins with it: an unset variable would name whatever run there is.
         raise ConfigError("no run is named: the id is empty", where=database.where)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 if TYPE_CHECKING:
     from sqlalchemy import Table
 
@@ -78,8 +80,6 @@ _TABLE_COLUMNS = {
 @cache
 def get_tables() -> Tables:
     """The tables, built when a store is first opened: SQLAlchemy is heavy to import."""
-    import sqlalchemy as sa
-
     types = {
         "int": sa.BigInteger,
         "float": sa.Double,

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import sqlalchemy as sa
+
 from assay.errors import ConfigError, StoreError
 from assay.types import (
     FILE_MODE,
@@ -103,7 +105,7 @@ class Store(SessionStore):
         database = self._database
         columns = {**_build_run_columns(spec), "status": "running", "dataset_changed": False}
         marks = ", ".join("?" * len(columns))
-        with database.writing() as connection:
+        with database.write_transaction() as connection:
             run_no = database.execute(
                 connection,
                 f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "
@@ -146,7 +148,7 @@ class Store(SessionStore):
         and that is not allowed, or when a live process works on the run and is not taken over.
         `allow_changed_scorer`: a run without a single result takes the scorer of `spec`.
         """
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             row = self._find_run_row(connection, run_id, lock=True)
             stored = parse_run_spec(row)
             changed = check_resume_spec(
@@ -170,14 +172,14 @@ class Store(SessionStore):
 
     def runs(self, *, limit: int | None = None) -> list[RunRow]:
         """All runs, or the newest `limit`, newest first."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             holders = find_live_holders(self._database, connection)
             rows = connection.execute(build_run_query().limit(limit)).all()
         return [parse_run_row(row, holders.get(row.run_no)) for row in rows]
 
     def run(self, wanted: str = "latest") -> Run:
         """The run with this id, with this beginning of exactly one id, or the newest, to read."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             row = self._find_run_row(connection, wanted)
         return Run(self._database, row.run_no, parse_run_spec(row))
 
@@ -186,10 +188,8 @@ class Store(SessionStore):
 
         Newest first, whatever became of them.
         """
-        import sqlalchemy as sa
-
         run = get_tables().run
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             this = self._find_run_row(connection, run_id)
             query = sa.select(run.c.id).where(
                 run.c.name == this.name,
@@ -204,7 +204,7 @@ class Store(SessionStore):
         Raises `ConfigError` when a live process works on the run. The space is used again for
         later runs; `compact` gives it back to the disk.
         """
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             row = self._find_run_row(connection, run_id, lock=True)
             return delete_run_rows(self._database, connection, row.run_no, row.id)
 

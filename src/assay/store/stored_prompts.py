@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from assay.types import Boundary, Trajectory
 
 from .database import Database
@@ -33,8 +35,6 @@ def read_prompts(
     database: Database, run_no: int, *, kept: bool
 ) -> Iterator[tuple[str, str | None]]:
     """Key and prompt digest of each result or, if `kept`, of each attempt whose scorer failed."""
-    import sqlalchemy as sa
-
     table = get_tables().attempt if kept else get_tables().result
     number = table.c.attempt_no if kept else table.c.result_no
     chosen = sa.select(number, table.c.key, table.c.prompt_digest).where(table.c.run_no == run_no)
@@ -48,7 +48,7 @@ def read_prompts(
         )
     while True:
         query = chosen.where(number > last)
-        with database.reading() as connection:
+        with database.read_transaction() as connection:
             rows = connection.execute(query.order_by(number).limit(_PAGE)).all()
         for _, key, digest in rows:
             yield key, digest
@@ -59,8 +59,6 @@ def read_prompts(
 
 def read_kept_rollout(database: Database, run_no: int, key: str) -> KeptRollout | None:
     """The rollout of a result or, where there is none, of the last attempt whose scorer failed."""
-    import sqlalchemy as sa
-
     t = get_tables()
     result = sa.select(t.body.c.codec, t.body.c.blob, t.result.c.prompt_digest).join_from(
         t.result, t.body, t.result.c.result_no == t.body.c.result_no
@@ -71,7 +69,7 @@ def read_kept_rollout(database: Database, run_no: int, key: str) -> KeptRollout 
         .order_by(t.attempt.c.attempt_no.desc())
         .limit(1)
     )
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         row: Any = connection.execute(_filter_by_key(result, t.result, run_no, key)).first()
         if row is None:
             row = connection.execute(_filter_by_key(attempt, t.attempt, run_no, key)).first()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from pydantic import ValidationError
 
 from assay.errors import ConfigError, StoreError
@@ -48,7 +49,7 @@ class SessionStore:
         t = get_tables()
         values = _build_session_columns(session, moment)
         blobs = [message.to_json().encode() for message in session.messages]
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute(
                 self._database.insert(t.session)
                 .values(id=session.id, created_at=session.created_at or moment, **values)
@@ -59,16 +60,14 @@ class SessionStore:
 
     def load_session(self, session_id: str) -> AgentSession:
         """A session as it was saved and continued. `with_secrets` makes its endpoint callable."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             row = self._find_session_row(connection, session_id)
             return self._read_session(connection, row)
 
     def has_session(self, session_id: str) -> bool:
         """Whether a session of this id is stored."""
-        import sqlalchemy as sa
-
         session = get_tables().session
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             found = connection.execute(sa.select(session.c.id).where(session.c.id == session_id))
             return found.first() is not None
 
@@ -80,8 +79,6 @@ class SessionStore:
         limit: int | None = None,
     ) -> list[SessionRow]:
         """Sessions, the last changed first: all, of one status, or the branches of one."""
-        import sqlalchemy as sa
-
         session = get_tables().session
         columns = [column for column in session.c if column.name != "blob"]
         query = sa.select(*columns).order_by(session.c.updated_at.desc(), session.c.id).limit(limit)
@@ -89,7 +86,7 @@ class SessionStore:
             query = query.where(session.c.status == str(status))
         if parent_id is not None:
             query = query.where(session.c.parent_id == parent_id)
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             return [SessionRow(**row._mapping) for row in connection.execute(query)]
 
     def continue_session(
@@ -107,7 +104,7 @@ class SessionStore:
         """
         blobs = [message.to_json().encode() for message in messages]
         session = get_tables().session
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             row = self._find_session_row(connection, session_id, lock=True)
             if after is not None and after != row.messages:
                 raise ConfigError(
@@ -128,7 +125,7 @@ class SessionStore:
     ) -> AgentSession:
         """Store a new session that begins with the first `at` messages of this one, or with all."""
         _check_session_id(new_id)
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             row = self._find_session_row(connection, session_id)
             parent = self._read_session(connection, row)
             point = row.messages if at is None else at
@@ -191,8 +188,6 @@ class SessionStore:
         return row
 
     def _read_session(self, connection: "Connection", row: "Row[Any]") -> AgentSession:
-        import sqlalchemy as sa
-
         message = get_tables().message
         query = (
             sa.select(message.c.blob)

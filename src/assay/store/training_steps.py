@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from assay.errors import ConfigError, StoreError
 
 from .database import Database
@@ -38,7 +40,7 @@ def write_step(
     if step < 1:
         raise ConfigError(f"steps are counted from 1, not {step!r}", where=_RECORD_STEP)
     text = _encode_step_metrics(metrics)
-    with database.writing() as connection:
+    with database.write_transaction() as connection:
         _check_lease(database, connection, run_no, lease)
         values = {"metrics": text, "recorded_at": database.now(connection)}
         connection.execute(
@@ -51,7 +53,7 @@ def write_step(
 def delete_steps(database: Database, run_no: int, lease: Lease, *, after: int) -> None:
     """Forget the steps after this one."""
     table = get_tables().step
-    with database.writing() as connection:
+    with database.write_transaction() as connection:
         _check_lease(database, connection, run_no, lease)
         connection.execute(table.delete().where(table.c.run_no == run_no, table.c.step > after))
 
@@ -60,7 +62,7 @@ def read_steps(database: Database, run_no: int) -> list[StepRow]:
     """All steps in their order."""
     table = get_tables().step
     query = table.select().where(table.c.run_no == run_no).order_by(table.c.step)
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         rows = connection.execute(query).all()
     return [
         StepRow(row.step, _parse_step_metrics(row, database.where), row.recorded_at) for row in rows
@@ -73,8 +75,6 @@ def _check_lease(database: Database, connection: "Connection", run_no: int, leas
     Samples of two processes can stand beside each other, as their keys differ. Steps cannot: the
     numbers of one training would replace those of the other.
     """
-    import sqlalchemy as sa
-
     table = get_tables().lease
     held = sa.select(table.c.token).where(table.c.run_no == run_no).with_for_update()
     if connection.execute(held).scalar() != lease.token:

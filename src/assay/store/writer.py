@@ -60,13 +60,13 @@ class Writer:
         self,
         write: Callable[[Sequence[InsertRow]], list[bool]],
         *,
-        beat: Callable[[], None],
+        renew: Callable[[], None],
         closed: Callable[[], None],
         settings: WriterSettings,
         where: str,
     ) -> None:
         self._write = write
-        self._beat = beat
+        self._renew = renew
         self._on_close = closed
         self._settings = settings
         self._where = where
@@ -280,7 +280,7 @@ class Writer:
     def _try_heartbeat(self) -> None:
         if self._error is None:
             try:
-                self._beat()
+                self._renew()
             except Exception as error:
                 self._fail(error)
 

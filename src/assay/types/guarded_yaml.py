@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from assay.errors import ConfigError
 
 from .file_problems import FileProblem, ValuePath, build_problems_error, find_nearest_line
@@ -90,8 +92,6 @@ def _join_surrogate_pair(pair: re.Match[str]) -> str:
 
 
 def _parse_yaml_events(text: str, file: str, kind: type[ConfigError]) -> Iterator["yaml.Event"]:
-    import yaml
-
     try:
         yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
@@ -109,7 +109,6 @@ _UNUSUAL_LINE_BREAKS = "\r\x85\u2028\u2029"
 
 def write_yaml(data: Any) -> str:
     """Plain data as YAML that `parse_yaml` reads back to the same values."""
-    import yaml
 
     class Dumper(yaml.SafeDumper):
         """Writes nothing by reference, and quotes text that this reader takes for a number."""

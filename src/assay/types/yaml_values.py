@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import yaml
+from yaml.resolver import Resolver
+
 from .file_problems import FileProblem, ValuePath, quote_value
 
 if TYPE_CHECKING:
@@ -51,8 +54,6 @@ class YamlReader:
     """Reads one document. Aliases are counted, with all they stand for, wherever they are used."""
 
     def __init__(self, events: Iterator["yaml.Event"], file: str, *, yes_and_no: bool) -> None:
-        from yaml.resolver import Resolver
-
         self.lines: dict[ValuePath, int] = {}
         self.problems: list[FileProblem] = []
         self._events = events
@@ -66,8 +67,6 @@ class YamlReader:
 
     def document(self) -> Any:
         """The document's value; not to be used when there are `problems`."""
-        import yaml
-
         found: list[Any] = []
         try:
             for event in self._events:
@@ -84,8 +83,6 @@ class YamlReader:
         return found[0] if found else None
 
     def _read_value(self, event: "yaml.Event", place: ValuePath) -> _MeasuredValue:
-        import yaml
-
         self.lines.setdefault(place, _get_event_line(event))
         if isinstance(event, yaml.AliasEvent):
             return self._read_alias(event, place)
@@ -121,8 +118,6 @@ class YamlReader:
         return anchored
 
     def _read_sequence(self, event: "yaml.Event", place: ValuePath) -> tuple[list[Any], int]:
-        import yaml
-
         self._refuse_tag(event, place, "seq")
         found: list[_MeasuredValue] = []
         while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
@@ -131,8 +126,6 @@ class YamlReader:
         return [each.value for each in found], height
 
     def _read_mapping(self, event: "yaml.Event", place: ValuePath) -> tuple[dict[str, Any], int]:
-        import yaml
-
         self._refuse_tag(event, place, "map")
         found: dict[str, Any] = {}
         height = 0
@@ -149,8 +142,6 @@ class YamlReader:
 
     def _read_key(self, event: "yaml.Event", place: ValuePath) -> str:
         """A key as the text it is written with."""
-        import yaml
-
         if not isinstance(event, yaml.ScalarEvent):
             self._refuse(event, place, "has a key that is not text")
             self._read_value(event, place)
@@ -167,8 +158,6 @@ class YamlReader:
         return key
 
     def _read_scalar(self, event: Any, place: ValuePath) -> Any:
-        import yaml
-
         text, plain = str(event.value), _is_plain_scalar(event)
         tag = event.tag or f"{_STANDARD_TAG_PREFIX}str"
         if plain:

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+import aiohttp
+
 from assay.errors import DatasetError, DatasetOutOfReach
 
 from .access_rules import FetchRules, FileVersion
@@ -57,8 +59,6 @@ class HttpFetch:
 
     async def run(self) -> FileVersion:
         """Fetch it, and say in our words why that fails."""
-        import aiohttp
-
         try:
             return await self._fetch()
         except DatasetError:
@@ -70,8 +70,6 @@ class HttpFetch:
             raise self._explain_error(error) from error
 
     async def _fetch(self) -> FileVersion:
-        import aiohttp
-
         connector = aiohttp.TCPConnector(
             socket_factory=self._guard.create_socket,
             resolver=self._resolver,

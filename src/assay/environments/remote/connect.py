@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, get_args
 
+import aiohttp
+
 from assay.errors import ConfigError
 
 from ..environment import Environment
@@ -59,8 +61,6 @@ class RemoteEnvironments:
         return self._kind
 
     async def __aenter__(self) -> Self:
-        import aiohttp
-
         # No limit of its own, no cookies, no proxy or password files: what a server or a home
         # folder holds must not change a request.
         http = aiohttp.ClientSession(

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Middleware
@@ -39,7 +41,6 @@ class Connections:
 
     def middleware(self) -> "Middleware":
         """Reads the body of each request, and notes which connections have one under way."""
-        from aiohttp import web
 
         @web.middleware
         async def note(request: web.Request, handler: "Handler") -> web.StreamResponse:
@@ -109,8 +110,6 @@ class Connections:
 
 async def read_body(request: "web.Request") -> bytes:
     """The body of a request. One that does not come in time is answered with 408."""
-    from aiohttp import web
-
     try:
         async with asyncio.timeout(_BODY_TIMEOUT_S):
             return await request.read()

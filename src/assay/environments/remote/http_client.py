@@ -12,6 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, unquote_plus, urlsplit, urlunsplit
 
+import aiohttp
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, EnvironmentFault
@@ -140,8 +141,6 @@ class EnvironmentClient:
 
         Raises `ConnectionFailed`, `TimedOut` or `InvalidResponse`; a bad status is for the caller to judge.
         """
-        import aiohttp
-
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         data = (
             None

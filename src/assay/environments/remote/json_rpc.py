@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+import aiohttp
 from pydantic_core import from_json, to_json
 
 from assay.errors import EnvironmentFault
@@ -111,8 +112,6 @@ class JsonRpc:
 
     async def _post(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> ServerResponse:
         """Post it and read until the answer is there."""
-        import aiohttp
-
         try:
             return await self._exchange(message, headers)
         except TimeoutError:
@@ -129,8 +128,6 @@ class JsonRpc:
     async def _exchange(
         self, message: Mapping[str, Any], headers: Mapping[str, str]
     ) -> ServerResponse:
-        import aiohttp
-
         for _ in range(2):
             async with self.link.http.post(
                 self.url,

@@ -17,6 +17,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+import aiohttp
+
 from assay.errors import ConfigError, EnvironmentFault
 
 from .http_client import normalize_server_url
@@ -78,8 +80,6 @@ async def wait_until_ready(
     A server that has no such page is ready when it says so. Raises `EnvironmentFault` after the
     deadline, and as soon as it is not `alive`.
     """
-    import aiohttp
-
     page = _build_health_url(url)
     deadline = time.monotonic() + deadline_s
     pause_s = _FIRST_POLL_S
@@ -103,8 +103,6 @@ def _build_health_url(url: str) -> str:
 
 async def _probe_health(http: "ClientSession", page: str, deadline: float) -> str | None:
     """What keeps the server from being ready; None when nothing does."""
-    import aiohttp
-
     left_s = max(deadline - time.monotonic(), _FIRST_POLL_S)
     timeout = aiohttp.ClientTimeout(total=min(_POLL_TIMEOUT_S, left_s))
     try:

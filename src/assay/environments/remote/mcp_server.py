@@ -8,6 +8,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from assay import __version__
@@ -53,8 +54,6 @@ def build_mcp_routes(
     sessions: SessionPool, tools: Sequence[ToolSpec], name: str
 ) -> "list[web.RouteDef]":
     """The routes that let MCP clients of both eras act in the sessions."""
-    from aiohttp import web
-
     episodes = Episodes(sessions)
     data, control = _DataPlane(episodes, tools, name), _ControlPlane(episodes)
     return [
@@ -382,14 +381,10 @@ def _to_mcp_block(block: Any) -> dict[str, Any]:
 def _build_json_response(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> "web.Response":
-    from aiohttp import web
-
     return web.Response(
         body=to_json(value), status=status, headers=headers, content_type="application/json"
     )
 
 
 def _build_empty_response(status: int) -> "web.Response":
-    from aiohttp import web
-
     return web.Response(status=status)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+import aiohttp
+from aiohttp import WSMsgType
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, EnvironmentFault
@@ -152,8 +154,6 @@ class OpenEnvEnvironment:
     async def _exchange(
         self, socket: "ClientWebSocketResponse", text: str, kind: str
     ) -> dict[str, Any]:
-        import aiohttp
-
         try:
             # A server that is full may hang up while this is sent; what it said is still there.
             if not socket.closed:
@@ -173,8 +173,6 @@ class OpenEnvEnvironment:
         raise fault
 
     def _parse_message(self, message: "WSMessage", kind: str) -> dict[str, Any]:
-        from aiohttp import WSMsgType
-
         if message.type is WSMsgType.ERROR and getattr(message.data, "code", None) == 1009:
             raise InvalidResponse(
                 f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",
@@ -245,8 +243,6 @@ class OpenEnvEnvironment:
         )
 
     async def _connect(self) -> "ClientWebSocketResponse":
-        import aiohttp
-
         try:
             return await self._link.http.ws_connect(
                 build_socket_url(self._link.url),

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from aiohttp import web
 from pydantic import ValidationError
 
 from assay.errors import AssayError, ConfigError, EnvironmentFault, WireError
@@ -138,8 +139,6 @@ class EnvironmentServer:
         return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
 
     async def __aenter__(self) -> Self:
-        from aiohttp import web
-
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.sessions)
             runner = web.AppRunner(
@@ -167,8 +166,6 @@ class EnvironmentServer:
         await self._stack.aclose()
 
     def _build_application(self) -> "web.Application":
-        from aiohttp import web
-
         application = web.Application(
             client_max_size=MAX_BODY_BYTES,
             # The guard comes before the body is read: nothing is awaited of those it refuses.
@@ -186,8 +183,6 @@ class EnvironmentServer:
         return application
 
     async def _listen(self, runner: "web.AppRunner") -> None:
-        from aiohttp import web
-
         host, port = self.settings.host, self.settings.port
         try:
             await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
@@ -210,8 +205,6 @@ class _TokenGuard:
         self._names = _LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host}
 
     def middleware(self) -> "Middleware":
-        from aiohttp import web
-
         @web.middleware
         async def guard(request: web.Request, handler: "Handler") -> web.StreamResponse:
             return self._find_refusal(request) or await handler(request)
@@ -244,8 +237,6 @@ class _Handlers:
         )
 
     def routes(self) -> "list[web.RouteDef]":
-        from aiohttp import web
-
         return [
             web.get("/health", self.health),
             web.post("/sessions", self.open),
@@ -291,8 +282,6 @@ class _Handlers:
         return _build_wire_response(200, State.of(self._find_session(request)))
 
     async def close(self, request: "web.Request") -> "web.Response":
-        from aiohttp import web
-
         await self._sessions.close(self._find_session(request).id)
         return web.Response(status=204)
 
@@ -326,8 +315,6 @@ _HTTP_STATUSES: dict[type[SessionRefused], int] = {
 
 async def _answer_errors(request: "web.Request", handler: "Handler") -> "web.StreamResponse":
     """Middleware: everything that is raised becomes an answer in the protocol's own words."""
-    from aiohttp import web
-
     try:
         return await handler(request)
     except _SessionRequestError as refused:
@@ -362,8 +349,6 @@ async def _read_request_model(request: "web.Request", model: type[RequestModel])
 
 
 def _build_wire_response(status: int, answer: JsonModel) -> "web.Response":
-    from aiohttp import web
-
     body = answer.to_json().encode()
     return web.Response(status=status, body=body, content_type="application/json")
 
