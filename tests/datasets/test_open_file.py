@@ -125,7 +125,7 @@ def test_without_the_zstandard_package_the_error_names_the_extra(
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(b"hello"))
     monkeypatch.setattr("assay.datasets.open_file.find_spec", lambda name: None)
 
-    with pytest.raises(DatasetError, match=r"needs the package `zstandard`\n.*assay\[zstd\]"):
+    with pytest.raises(DatasetError, match=r"needs the package `zstandard`\n.*assay-eval\[zstd\]"):
         read(tmp_path / "a.jsonl.zst")
 
 

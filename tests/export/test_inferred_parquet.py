@@ -100,5 +100,5 @@ def test_without_pyarrow_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
-    with pytest.raises(MissingExtra, match=r"assay\[parquet\]"):
+    with pytest.raises(MissingExtra, match=r"assay-eval\[parquet\]"):
         InferredParquetFile(tmp_path / "a.parquet", COLUMNS)

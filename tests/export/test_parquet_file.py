@@ -51,5 +51,5 @@ def test_a_row_of_another_type_is_refused_and_the_file_goes_on(tmp_path: Path) -
 def test_without_pyarrow_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
-    with pytest.raises(MissingExtra, match=r"assay\[parquet\]"):
+    with pytest.raises(MissingExtra, match=r"assay-eval\[parquet\]"):
         build_parquet_schema(COLUMNS)

@@ -21,7 +21,7 @@ def test_sqlite_writes_ahead_and_syncs_as_asked(
     settings = StoreSettings(synchronous=synchronous)  # type: ignore[arg-type]  # one of two words
     database = open_sqlite(tmp_path / "assay.db", settings)
 
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         found = [
             connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "busy_timeout")
@@ -35,20 +35,20 @@ def test_a_transaction_that_raises_leaves_nothing(store: Store) -> None:
     database = store._database
 
     def interrupted() -> None:
-        with database.writing() as connection:
+        with database.write_transaction() as connection:
             connection.exec_driver_sql("DELETE FROM assay_schema_version")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
 
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         found = connection.exec_driver_sql("SELECT version FROM assay_schema_version").scalar()
     assert found == len(MIGRATIONS)
 
 
 def test_a_reader_is_not_kept_waiting_by_a_writer(store: Store) -> None:
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.exec_driver_sql("DELETE FROM assay_tally")
 
         assert store.runs() == []
@@ -121,7 +121,7 @@ def test_a_lock_of_another_session_is_waited_for_so_long(postgresql_server: str)
 
 def test_a_server_that_is_gone_without_a_word_is_not_waited_for_hours(postgresql_url: str) -> None:
     def parameters(url: str) -> dict[str, str]:
-        with Store.open(url) as store, store._database.reading() as connection:
+        with Store.open(url) as store, store._database.read_transaction() as connection:
             driver: Any = connection.connection.dbapi_connection
             found: dict[str, str] = driver.info.get_parameters()
             return found
@@ -138,7 +138,7 @@ def test_a_number_or_text_that_no_database_holds_is_told(store: Store) -> None:
     database = store._database
 
     def read(value: object) -> None:
-        with database.reading() as connection:
+        with database.read_transaction() as connection:
             database.execute(connection, "SELECT * FROM assay_run WHERE id = ?", value)
 
     with pytest.raises(StoreError, match="half of a surrogate pair"):

@@ -26,7 +26,7 @@ sys.stdin.read()
 
 
 def change_lease(store: Store, **values: Any) -> None:
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(get_tables().lease.update().values(**values))
 
 
@@ -76,7 +76,7 @@ def test_a_holder_elsewhere_is_believed_until_it_falls_silent(store: Store) -> N
 
     with pytest.raises(ConfigError, match="process 1 on another-machine"):
         store.resume_run("run-1", spec())
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         now = store._database.now(connection)
     change_lease(store, heartbeat_at=now - STALE_AFTER_S - 1)
     assert store.runs()[0].status == "interrupted"
@@ -92,7 +92,7 @@ def test_the_heartbeat_keeps_the_run(store: Store) -> None:
     assert run.row().status == "interrupted"
     assert run._lease is not None
 
-    run._lease.beat()
+    run._lease.renew()
 
     assert run.status == "running"
 
@@ -126,7 +126,7 @@ def test_the_one_taken_over_does_not_say_how_the_run_ended(store: Store) -> None
 
     assert second.status == "running"
     assert first._lease is not None
-    first._lease.beat()
+    first._lease.renew()
     assert record(first, [scored(0)]) == [True]
     assert record(second, [scored(0)]) == [False]
     second.finish("completed")

@@ -42,7 +42,7 @@ STEPS: tuple[Step, ...] = (*MIGRATIONS, adding("one"), adding("two"))
 
 
 def columns(database: Database, table: str = "assay_run") -> set[str]:
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         return {column["name"] for column in sa.inspect(connection).get_columns(table)}
 
 
@@ -89,7 +89,7 @@ def test_a_step_that_fails_leaves_the_version_before_it(database: Database) -> N
     with pytest.raises(StoreError, match="already exists"):
         migrate(database, (*STEPS[:2], half))
 
-    with database.reading() as connection:
+    with database.read_transaction() as connection:
         assert not sa.inspect(connection).has_table("assay_half")
     assert migrate(database, STEPS) == len(STEPS)
 

@@ -220,7 +220,7 @@ def test_reading_holds_a_page_in_memory_not_the_run(store: Store) -> None:
 def test_a_stored_sample_that_cannot_be_read_is_told(store: Store) -> None:
     run = store.start_run(spec())
     record(run, [scored(0)])
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(get_tables().body.update().values(blob=b'{"index": "canary"}'))
 
     with pytest.raises(StoreError, match="a stored sample cannot be read") as refused:

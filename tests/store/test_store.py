@@ -80,7 +80,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, str]) -> No
 def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
-    with pytest.raises(MissingExtra, match=r"assay\[postgres\]"):
+    with pytest.raises(MissingExtra, match=r"assay-eval\[postgres\]"):
         Store.open("postgresql://host/db")
 
 

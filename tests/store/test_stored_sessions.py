@@ -85,7 +85,7 @@ def test_no_secret_reaches_the_server(postgresql_url: str) -> None:
             store.start_run(spec(config={"endpoint": SECRETIVE})),
             [Sample(id="s", trajectory=Trajectory(session=session()))],
         )
-        with store._database.reading() as connection:
+        with store._database.read_transaction() as connection:
             rows = [
                 tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
                 for table in vars(get_tables()).values()
@@ -159,7 +159,7 @@ def test_a_branch_that_cannot_be_is_refused(store: Store) -> None:
 def test_sessions_are_listed_by_their_last_change(store: Store) -> None:
     for name in ("a", "b", "c"):
         store.save_session(session(name, updated_at="ignored"))
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         table = get_tables().session
         connection.execute(table.update().where(table.c.id == "b").values(updated_at="2999"))
     store.save_session(session("d", status=Status.COMPLETED))
@@ -188,7 +188,7 @@ def test_an_id_that_a_column_cannot_hold_is_refused(store: Store, session_id: st
 
 def test_a_damaged_session_is_told_without_what_it_holds(store: Store) -> None:
     store.save_session(session())
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(
             get_tables().message.update().values(blob=b'{"role": "", "content": "x9"}')
         )

@@ -122,7 +122,7 @@ def test_there_is_no_step_before_the_first(store: Store) -> None:
 def test_a_stored_step_that_cannot_be_read_is_told(damaged: str, store: Store) -> None:
     run = store.start_run(spec())
     run.record_step(3, {"loss": 1.0})
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(get_tables().step.update().values(metrics=damaged))
 
     with pytest.raises(StoreError, match="the stored step 3 cannot be read"):

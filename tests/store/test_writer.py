@@ -267,7 +267,7 @@ class Recorder:
 
     def writer(self, settings: WriterSettings = QUICK) -> Writer:
         return Writer(
-            self.write, beat=self.beat, closed=self.close, settings=settings, where="here"
+            self.write, renew=self.beat, closed=self.close, settings=settings, where="here"
         )
 
 

@@ -332,7 +332,7 @@ def test_without_torch_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
 
-    with pytest.raises(MissingExtra, match=r"`torch`\n  hint: pip install 'assay\[train\]'"):
+    with pytest.raises(MissingExtra, match=r"`torch`\n  hint: pip install 'assay-eval\[train\]'"):
         grpo_train(lamp_config(tmp_path, backend=backend), PROMPTS, looked_and_said, Lamp)
 
     assert not (tmp_path / "out").exists()

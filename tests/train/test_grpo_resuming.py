@@ -233,7 +233,7 @@ def test_a_store_that_takes_no_step_ends_the_training_and_a_checkpoint_is_kept(
 
 def test_a_run_from_before_steps_were_recorded_gets_them_when_it_goes_on(tmp_path: Path) -> None:
     trained(tmp_path, num_steps=1)
-    with Store.open(tmp_path / "store.db") as store, store._database.writing() as connection:
+    with Store.open(tmp_path / "store.db") as store, store._database.write_transaction() as connection:
         connection.exec_driver_sql("DELETE FROM assay_step")
 
     trained(

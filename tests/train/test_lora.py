@@ -22,5 +22,5 @@ def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.Monk
     model = word_model(["red"]).model
     monkeypatch.setitem(sys.modules, "peft", None)
 
-    with pytest.raises(MissingExtra, match=r"needs the package `peft`(?s:.*)assay\[train\]"):
+    with pytest.raises(MissingExtra, match=r"needs the package `peft`(?s:.*)assay-eval\[train\]"):
         add_lora(model, Lora())

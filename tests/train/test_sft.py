@@ -269,7 +269,7 @@ def test_without_torch_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
 
-    with pytest.raises(MissingExtra, match=r"`torch`\n  hint: pip install 'assay\[train\]'"):
+    with pytest.raises(MissingExtra, match=r"`torch`\n  hint: pip install 'assay-eval\[train\]'"):
         sft_train(SFTConfig(model_name="none", output=tmp_path / "out"), rows())
 
 

@@ -97,5 +97,5 @@ def test_a_width_that_its_heads_cannot_share_is_refused(hidden: int) -> None:
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
 
-    with pytest.raises(MissingExtra, match=r"assay\[train\]"):
+    with pytest.raises(MissingExtra, match=r"assay-eval\[train\]"):
         character_model("01")

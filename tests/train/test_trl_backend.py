@@ -293,7 +293,7 @@ def test_a_training_that_is_cancelled_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("package", "fields", "told"),
     [
-        ("trl", {}, r"backend='trl' needs the package `trl`\n.*assay\[trl\]"),
+        ("trl", {}, r"backend='trl' needs the package `trl`\n.*assay-eval\[trl\]"),
         ("vllm", {"trl": {"use_vllm": True}}, "trl.use_vllm needs the package `vllm`"),
     ],
 )

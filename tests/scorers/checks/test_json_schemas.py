@@ -94,5 +94,5 @@ def test_names_in_data_are_not_taken_for_keywords() -> None:
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.scorers.checks.json_schemas.find_spec", lambda name: None)
 
-    with pytest.raises(MissingExtra, match=r"jsonschema.*\n.*assay\[checks\]"):
+    with pytest.raises(MissingExtra, match=r"jsonschema.*\n.*assay-eval\[checks\]"):
         schema({})

@@ -49,5 +49,5 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         lambda name: None if name == "re2" else found(name),
     )
 
-    with pytest.raises(MissingExtra, match=r"google-re2.*\n.*assay\[checks\]"):
+    with pytest.raises(MissingExtra, match=r"google-re2.*\n.*assay-eval\[checks\]"):
         pattern("a")

@@ -23,7 +23,7 @@ def test_a_missing_sdk_is_named(
 
     with serving(lambda request: scored(1.0)) as service:
         monkeypatch.setenv(CREDENTIALS, str(service.credentials(tmp_path / "account.json")))
-        with pytest.raises(MissingExtra, match=r"google-cloud-aiplatform(.|\n)*assay\[vertex\]"):
+        with pytest.raises(MissingExtra, match=r"google-cloud-aiplatform(.|\n)*assay-eval\[vertex\]"):
             vertex_judge("safety", project="shop")
 
     assert "TQDM_DISABLE" not in os.environ
