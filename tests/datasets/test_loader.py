@@ -134,7 +134,7 @@ def test_a_missing_library_is_named_at_the_call(
     (tmp_path / "data.parquet").touch()
     monkeypatch.setattr(load, "find_spec", lambda name: spec)
 
-    with pytest.raises(MissingExtra, match=rf"pip install 'assay\[{extra}\]'"):
+    with pytest.raises(MissingExtra, match=rf"pip install 'assay-eval\[{extra}\]'"):
         load_samples(source)
 
 

@@ -163,7 +163,7 @@ def test_a_missing_package_is_named_with_its_extra(
     there = {"fsspec": "spec"}
     monkeypatch.setattr("assay.datasets.golden.object_store.find_spec", there.get)
 
-    with pytest.raises(MissingExtra, match=rf"`{package}`\n.*assay\[{extra}\]"):
+    with pytest.raises(MissingExtra, match=rf"`{package}`\n.*assay-eval\[{extra}\]"):
         fetched(uri, tmp_path, None)
 
 
