@@ -36,7 +36,7 @@ def test_without_a_runner_it_is_the_manifests_own_model(tmp_path: Path) -> None:
     chosen = choose(tmp_path)
 
     assert chosen.agent.name == "own model mock:echo"
-    assert chosen.rehearsal == ()
+    assert chosen.deviations == ()
 
 
 def test_an_address_is_asked_for_the_manifests_model(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_the_same_model_on_another_endpoint_is_no_rehearsal_but_another_model_is
 ) -> None:
     moved = Endpoint(provider="vllm", model="echo", api_base="http://127.0.0.1:1/v1")
 
-    assert choose(tmp_path, runner=moved).rehearsal == ()
-    assert choose(tmp_path, runner="vllm:other").rehearsal == (
+    assert choose(tmp_path, runner=moved).deviations == ()
+    assert choose(tmp_path, runner="vllm:other").deviations == (
         "the agent's model is other, not mock:echo",
     )
 

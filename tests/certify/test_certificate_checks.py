@@ -27,7 +27,7 @@ JUDGE = {"asked": "openai:gpt-4 at api.openai.com", "returned": ["gpt-4"], "call
 EXPECTED = CertificateRequirements(
     agent="helper",
     definition_sha256=SHA,
-    bars=(score_bar(), score_bar(**POLITE), latency_bar()),
+    criteria=(score_bar(), score_bar(**POLITE), latency_bar()),
     repeats=1,
     dataset_uri="golden.jsonl",
     dataset_sha256=SHA,
@@ -121,14 +121,14 @@ BARS: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
 def test_a_criterion_that_was_changed_is_named(
     fields: dict[str, Any], named: tuple[str, str, str]
 ) -> None:
-    bars = (score_bar(**fields), *EXPECTED.bars[1:])
+    criteria = (score_bar(**fields), *EXPECTED.criteria[1:])
 
-    assert mismatches(replace(EXPECTED, bars=bars)) == [named]
+    assert mismatches(replace(EXPECTED, criteria=criteria)) == [named]
 
 
 def test_a_stronger_condition_than_the_manifests_is_no_mismatch() -> None:
     outcomes = (outcome(gate="proven", confidence=0.955),)
-    bare = replace(EXPECTED, bars=(score_bar(),), judge="gpt-4")
+    bare = replace(EXPECTED, criteria=(score_bar(),), judge="gpt-4")
 
     assert mismatches(bare, outcomes=outcomes, repeats=5) == []
 
@@ -137,22 +137,24 @@ def test_code_without_a_digest_is_not_taken_to_be_the_same() -> None:
     bar = score_bar(graded_by={"by": "metric", "name": "exact_answer"})
     blind = outcome(graded_by={"by": "metric", "name": "exact_answer"})
 
-    assert mismatches(replace(EXPECTED, bars=(bar,)), outcomes=(blind,)) == [
+    assert mismatches(replace(EXPECTED, criteria=(bar,)), outcomes=(blind,)) == [
         ("exact_answer: metric code", "not known", "not known")
     ]
 
 
 def test_another_statistic_of_times_is_named() -> None:
     late = latency_bar(statistic="p99").model_copy(update={"name": "latency_p95_ms"})
-    bars = (*EXPECTED.bars[:2], late)
+    criteria = (*EXPECTED.criteria[:2], late)
 
-    assert mismatches(replace(EXPECTED, bars=bars)) == [("latency_p95_ms: statistic", "p99", "p95")]
+    assert mismatches(replace(EXPECTED, criteria=criteria)) == [
+        ("latency_p95_ms: statistic", "p99", "p95")
+    ]
 
 
 def test_a_criterion_on_one_side_only_is_named() -> None:
-    bars = (score_bar("new"), *EXPECTED.bars[1:])
+    criteria = (score_bar("new"), *EXPECTED.criteria[1:])
 
-    assert mismatches(replace(EXPECTED, bars=bars)) == [
+    assert mismatches(replace(EXPECTED, criteria=criteria)) == [
         ("new", "among the criteria", "nothing"),
         ("exact_answer", "nothing", "among the criteria"),
     ]

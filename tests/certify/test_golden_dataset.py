@@ -35,7 +35,7 @@ def test_a_dataset_is_read_whole_before_anything_is_run(tmp_path: Path) -> None:
     assert found.characters == 5 * len("Say 0")
     assert [sample.id for sample in found.samples] == ["q0", "q1", "q2", "q3", "q4"]
     assert found.samples.name == "golden.jsonl"
-    assert found.rehearsal == ()
+    assert found.deviations == ()
 
 
 def test_the_first_samples_come_again_where_there_are_too_few(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_fewer_samples_or_another_dataset_are_a_rehearsal(
     monkeypatch.chdir(tmp_path)
     other = golden(tmp_path, rows=2, name="other.jsonl")
 
-    assert opened(tmp_path, limit=2).rehearsal == ("only 2 samples of the dataset were run",)
+    assert opened(tmp_path, limit=2).deviations == ("only 2 samples of the dataset were run",)
     assert opened(tmp_path, limit=2).rows == 2
-    assert len(opened(tmp_path, dataset=str(other)).rehearsal) == 1
+    assert len(opened(tmp_path, dataset=str(other)).deviations) == 1
     assert opened(tmp_path, {"golden_dataset_uri": None}, dataset="other.jsonl").rows == 2
 
 

@@ -46,10 +46,10 @@ def test_a_registered_metric_comes_before_the_judge(tmp_path: Path) -> None:
         criterion(name="json_valid", metric="judge"),
     )
 
-    assert [each.bar.graded_by.by for each in (by_name, by_metric)] == ["metric", "metric"]
-    assert by_metric.bar.graded_by.name == "conciseness"
-    assert by_name.bar.graded_by.sha256 is not None
-    assert by_judge.bar.graded_by.name == forced.bar.graded_by.name == "mock:script"
+    assert [each.criterion.graded_by.by for each in (by_name, by_metric)] == ["metric", "metric"]
+    assert by_metric.criterion.graded_by.name == "conciseness"
+    assert by_name.criterion.graded_by.sha256 is not None
+    assert by_judge.criterion.graded_by.name == forced.criterion.graded_by.name == "mock:script"
     assert [each.asks_model for each in (by_name, by_judge, forced)] == [False, True, True]
 
 
@@ -61,7 +61,11 @@ def test_a_function_beside_the_manifest_is_a_metric(tmp_path: Path) -> None:
     )
 
     assert grader.score(sample(asked("?"), said("four"))) == 4
-    assert (grader.bar.range, grader.bar.direction, grader.bar.worst) == ((0, 10), "min", 10)
+    assert (grader.criterion.range, grader.criterion.direction, grader.criterion.worst) == (
+        (0, 10),
+        "min",
+        10,
+    )
 
 
 def test_a_check_file_or_one_of_its_checks_is_a_metric(tmp_path: Path) -> None:
@@ -78,7 +82,7 @@ def test_a_check_file_or_one_of_its_checks_is_a_metric(tmp_path: Path) -> None:
     results: list[Any] = [grader.score(said_it) for grader in (every, one)]
 
     assert [result.reward for result in results] == [0.5, 0.0]
-    assert every.bar.graded_by.by == "check"
+    assert every.criterion.graded_by.by == "check"
 
 
 MISTAKES = {
@@ -129,7 +133,7 @@ def test_a_name_that_sounds_bad_needs_a_direction(tmp_path: Path, name: str) -> 
         settled(tmp_path, criterion(name=name))
 
     (grader,) = settled(tmp_path, criterion(name=name, direction="min", threshold=0.02))
-    assert grader.bar.direction == "min"
+    assert grader.criterion.direction == "min"
 
 
 def test_a_metric_whose_function_sounds_bad_needs_a_direction_too(tmp_path: Path) -> None:
@@ -144,7 +148,7 @@ def test_a_metric_whose_function_sounds_bad_needs_a_direction_too(tmp_path: Path
     "name", ["factuality", "answer_relevance", "error_handling", "success_rate"]
 )
 def test_other_names_are_better_when_higher(tmp_path: Path, name: str) -> None:
-    assert settled(tmp_path, criterion(name=name))[0].bar.direction == "max"
+    assert settled(tmp_path, criterion(name=name))[0].criterion.direction == "max"
 
 
 def test_a_metric_knows_its_own_direction(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_a_metric_knows_its_own_direction(tmp_path: Path) -> None:
     (own,) = settled(tmp_path, rate)
     (given,) = settled(tmp_path, {**rate, "direction": "max"})
 
-    assert (own.bar.direction, given.bar.direction) == ("min", "max")
+    assert (own.criterion.direction, given.criterion.direction) == ("min", "max")
 
 
 def test_without_a_judge_all_criteria_that_need_one_are_named(tmp_path: Path) -> None:
@@ -199,11 +203,11 @@ def test_confidence_is_more_than_a_coin_toss(tmp_path: Path) -> None:
 def test_a_limit_on_times_is_a_criterion_like_the_others(tmp_path: Path) -> None:
     made = EvaluationProfile.model_validate(profile(expected_latency_ms=2000))
 
-    bar = resolve_latency_criterion(made, where="x")
+    limit = resolve_latency_criterion(made, where="x")
 
-    assert bar is not None
-    assert (bar.name, bar.strict, bar.direction) == ("latency_p95_ms", True, "min")
-    assert compute_samples_needed(bar) == 59
+    assert limit is not None
+    assert (limit.name, limit.strict, limit.direction) == ("latency_p95_ms", True, "min")
+    assert compute_samples_needed(limit) == 59
     unlimited = EvaluationProfile.model_validate(profile())
     assert resolve_latency_criterion(unlimited, where="x") is None
 
@@ -212,7 +216,7 @@ def test_a_mean_of_times_needs_no_number_of_rows(tmp_path: Path) -> None:
     made = EvaluationProfile.model_validate(
         profile(expected_latency_ms=5, latency_statistic="mean")
     )
-    bar = resolve_latency_criterion(made, where="x")
+    limit = resolve_latency_criterion(made, where="x")
 
-    assert bar is not None
-    assert compute_samples_needed(bar) is None
+    assert limit is not None
+    assert compute_samples_needed(limit) is None

@@ -71,7 +71,7 @@ def test_a_judge_without_a_key_is_refused_before_it_is_asked(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    with pytest.raises(ConfigError, match="no key for openai"):
+    with pytest.raises(ConfigError, match="the API key for openai is missing"):
         JudgeModel(Endpoint(provider="openai", model="gpt-4"))
 
 

@@ -69,7 +69,11 @@ def test_calls_are_counted_before_they_are_made(tmp_path: Path) -> None:
     )
 
     assert (plan.agent_calls, plan.judge_calls, plan.warmup, plan.slots) == (12, 12, 1, 1)
-    assert [bar.name for bar in plan.bars] == ["exact_answer", "polite", "latency_p95_ms"]
+    assert [criterion.name for criterion in plan.criteria] == [
+        "exact_answer",
+        "polite",
+        "latency_p95_ms",
+    ]
 
 
 def test_without_a_limit_on_times_calls_are_made_at_once(tmp_path: Path) -> None:
@@ -82,13 +86,13 @@ def test_without_a_limit_on_times_calls_are_made_at_once(tmp_path: Path) -> None
 def test_the_judges_address_may_change_but_not_its_model(tmp_path: Path) -> None:
     evaluation = profile(JUDGED, evaluator_model=SCRIPT)
 
-    assert planned(tmp_path, evaluation, judge=judge(1.0)).rehearsal == ()
+    assert planned(tmp_path, evaluation, judge=judge(1.0)).deviations == ()
     other = Endpoint(provider="mock", model="fixed", extra_params={"text": "x"})
-    assert planned(tmp_path, evaluation, judge=other).rehearsal == (
+    assert planned(tmp_path, evaluation, judge=other).deviations == (
         "the judge is fixed, not mock:script",
     )
     unnamed = planned(tmp_path, profile(JUDGED), judge=other)
-    assert unnamed.rehearsal == ("the judge is fixed, not None",)
+    assert unnamed.deviations == ("the judge is fixed, not None",)
 
 
 def test_a_judge_that_is_not_needed_is_not_asked_for(tmp_path: Path) -> None:

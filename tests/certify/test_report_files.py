@@ -28,9 +28,9 @@ def test_the_result_is_written_as_json_that_reads_back(tmp_path: Path) -> None:
 
 def test_a_result_has_a_card_junit_and_a_certificate_beside_it(tmp_path: Path) -> None:
     image = Resource(name="image", digest={"sha256": "ef" * 32})
-    issuing = IssueOptions(valid_days=7, subjects=(image,))
+    options = IssueOptions(valid_days=7, subjects=(image,))
 
-    written = write_reports(certification(), tmp_path, issuing=issuing)
+    written = write_reports(certification(), tmp_path, options=options)
 
     assert names(written) == ["result.json", "card.md", "junit.xml", "certificate.json"]
     assert sorted(names(written)) == sorted(each.name for each in tmp_path.iterdir())
@@ -42,7 +42,7 @@ def test_a_result_has_a_card_junit_and_a_certificate_beside_it(tmp_path: Path) -
 def test_with_a_key_the_same_certificate_is_also_there_signed(tmp_path: Path) -> None:
     key = read_signing_key(generate_key(tmp_path / "key.pem").private)
 
-    written = write_reports(certification(), tmp_path / "out", issuing=IssueOptions(key=key))
+    written = write_reports(certification(), tmp_path / "out", options=IssueOptions(key=key))
 
     assert names(written)[-2:] == ["certificate.json", "certificate.dsse.json"]
     (signature,) = json.loads(written[-1].read_text())["signatures"]
@@ -64,9 +64,9 @@ def test_where_there_is_no_certificate_an_older_one_does_not_stay(
     result: CertificationResult, tmp_path: Path
 ) -> None:
     key = read_signing_key(generate_key(tmp_path / "key.pem").private)
-    write_reports(certification(), tmp_path / "out", issuing=IssueOptions(key=key))
+    write_reports(certification(), tmp_path / "out", options=IssueOptions(key=key))
 
-    written = write_reports(result, tmp_path / "out", issuing=IssueOptions(key=key))
+    written = write_reports(result, tmp_path / "out", options=IssueOptions(key=key))
 
     assert names(written) == ["result.json", "card.md", "junit.xml"]
     assert len(list((tmp_path / "out").iterdir())) == 3
@@ -74,7 +74,7 @@ def test_where_there_is_no_certificate_an_older_one_does_not_stay(
 
 def test_an_unsigned_certificate_does_not_stand_beside_an_older_signed_one(tmp_path: Path) -> None:
     key = read_signing_key(generate_key(tmp_path / "key.pem").private)
-    write_reports(certification(), tmp_path / "out", issuing=IssueOptions(key=key))
+    write_reports(certification(), tmp_path / "out", options=IssueOptions(key=key))
 
     write_reports(certification(), tmp_path / "out")
 

@@ -39,10 +39,10 @@ def keys(folder: Path) -> tuple[VerifyingKey, ...]:
     return (read_verifying_key(folder / "key.pub.pem"),)
 
 
-def verified(certificate: Path, **demands: Any) -> Verification:
+def verified(certificate: Path, **policy: Any) -> Verification:
     folder = certificate.parents[1]
-    given = {"keys": keys(folder), **demands}
-    return verify_certificate(certificate, folder / "agent.yaml", demands=VerifyPolicy(**given))
+    given = {"keys": keys(folder), **policy}
+    return verify_certificate(certificate, folder / "agent.yaml", policy=VerifyPolicy(**given))
 
 
 def named(found: Verification) -> list[str]:
@@ -150,12 +150,10 @@ def test_a_changed_metric_is_named(certificate: Path) -> None:
 
 def test_a_certificate_runs_out(certificate: Path) -> None:
     folder = certificate.parents[1]
-    demands = VerifyPolicy(keys=keys(folder))
+    policy = VerifyPolicy(keys=keys(folder))
     late = datetime.now(UTC) + timedelta(days=91)
 
-    found = verify_certificate(
-        certificate, folder / "agent.yaml", demands=demands, now=lambda: late
-    )
+    found = verify_certificate(certificate, folder / "agent.yaml", policy=policy, now=lambda: late)
 
     assert named(found) == ["validity"]
 
@@ -241,16 +239,16 @@ def test_the_agent_is_named_where_there_are_several(certificate: Path) -> None:
     agents = json.loads(path.read_text())["definitions"]
     easy = agent(profile({**RIGHT, "threshold": 0.1}), id="easy")
     path.write_text(json.dumps({"definitions": {**agents, "easy": easy}}))
-    demands = VerifyPolicy(keys=keys(folder))
+    policy = VerifyPolicy(keys=keys(folder))
 
     with pytest.raises(ConfigError, match="say which agent with --agent"):
-        verify_certificate(certificate, path, demands=demands)
+        verify_certificate(certificate, path, policy=policy)
 
-    assert verify_certificate(certificate, path, agent="helper", demands=demands).verified
-    other = verify_certificate(certificate, path, agent="easy", demands=demands)
+    assert verify_certificate(certificate, path, agent="helper", policy=policy).verified
+    other = verify_certificate(certificate, path, agent="easy", policy=policy)
     assert named(other)[:2] == ["agent", "definition"]
     with pytest.raises(ConfigError, match="no agent 'nobody' has an `evaluation`"):
-        verify_certificate(certificate, path, agent="nobody", demands=demands)
+        verify_certificate(certificate, path, agent="nobody", policy=policy)
 
 
 @pytest.mark.parametrize("evaluation", [None, {"grading_rubric": [RIGHT]}])
@@ -272,7 +270,7 @@ def test_files_that_are_not_there_or_no_certificate_are_refused(certificate: Pat
         verified(certificate.with_name("result.json"))
     with pytest.raises(ManifestError):
         verify_certificate(
-            certificate, folder / "none.yaml", demands=VerifyPolicy(keys=keys(folder))
+            certificate, folder / "none.yaml", policy=VerifyPolicy(keys=keys(folder))
         )
 
 

@@ -53,10 +53,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def verified(folder: Path, **demands: Any) -> Verification:
-    given = {"keys": (read_verifying_key(folder / "key.pub.pem"),), **demands}
+def verified(folder: Path, **policy: Any) -> Verification:
+    given = {"keys": (read_verifying_key(folder / "key.pub.pem"),), **policy}
     return verify_certificate(
-        folder / "out/certificate.dsse.json", folder / "agent.yaml", demands=VerifyPolicy(**given)
+        folder / "out/certificate.dsse.json", folder / "agent.yaml", policy=VerifyPolicy(**given)
     )
 
 
@@ -244,7 +244,7 @@ def certify_again(folder: Path, **settings_: Any) -> None:
     (plan,) = plan_certifications(folder / "agent.yaml", settings, folder=folder / "fetched")
     result = asyncio.run(certify(plan, store=folder / "store.db"))
     key = read_signing_key(generate_key(folder / "key.pem").private)
-    write_reports(result, folder / "out", issuing=IssueOptions(key=key))
+    write_reports(result, folder / "out", options=IssueOptions(key=key))
 
 
 def test_the_settings_of_an_endpoint_can_be_demanded(folder: Path) -> None:

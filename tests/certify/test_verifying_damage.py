@@ -56,9 +56,9 @@ def verify(folder: Path, data: bytes) -> bool:
     """Whether a file with this content verifies; False where it is refused."""
     path = folder / "damaged.json"
     path.write_bytes(data)
-    demands = VerifyPolicy(allow_unsigned=True)
+    policy = VerifyPolicy(allow_unsigned=True)
     try:
-        return verify_certificate(path, folder / "agent.yaml", demands=demands).verified
+        return verify_certificate(path, folder / "agent.yaml", policy=policy).verified
     except AssayError:
         return False
 

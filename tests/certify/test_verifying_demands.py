@@ -31,12 +31,12 @@ def certified(folder: Path, *, runs: int = 1, **settings: Any) -> Path:
     return write_reports(result, folder / "out")[-1]
 
 
-def verified(certificate: Path, *, days: float = 0, **demands: Any) -> Verification:
+def verified(certificate: Path, *, days: float = 0, **policy: Any) -> Verification:
     now = datetime.now(UTC) + timedelta(days=days)
     return verify_certificate(
         certificate,
         certificate.parents[1] / "agent.yaml",
-        demands=VerifyPolicy(allow_unsigned=True, **demands),
+        policy=VerifyPolicy(allow_unsigned=True, **policy),
         now=lambda: now,
     )
 

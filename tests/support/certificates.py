@@ -23,7 +23,7 @@ def issued(
     key = read_signing_key(generate_key(folder / "key.pem").private) if sign else None
     commit = Resource(name="git", digest={"gitCommit": "0123abcd" * 5})
     written = write_reports(
-        result, folder / "out", issuing=IssueOptions(subjects=(commit,), key=key)
+        result, folder / "out", options=IssueOptions(subjects=(commit,), key=key)
     )
     return written[-1]
 

@@ -25,7 +25,7 @@ class ChosenAgent:
     """The agent under test."""
 
     agent: Agent
-    rehearsal: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
     """What differs from the manifest."""
 
     endpoint: Endpoint | None = None
@@ -119,7 +119,7 @@ def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
 
 def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> ChosenAgent:
     """The manifest's own agent: its model, its words, its tools."""
-    rehearsal: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
     model = case.definition.model
     if endpoint is None:
         if model is None:
@@ -130,13 +130,13 @@ def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> Ch
             )
         endpoint = resolve_manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
     elif model is None or strip_provider(model) != endpoint.model:
-        rehearsal = (f"the agent's model is {endpoint.model}, not {model}",)
+        deviations = (f"the agent's model is {endpoint.model}, not {model}",)
     named = case.settings.tools
     code = None if named is None else case.code.runner(named)
     agent = EndpointAgent(
         endpoint, definition=case.definition, tools=_load_manifest_tools(case), settings=case.client
     )
-    return ChosenAgent(agent, rehearsal, endpoint, code)
+    return ChosenAgent(agent, deviations, endpoint, code)
 
 
 def _load_manifest_tools(case: _AgentRequest) -> ToolCode | None:

@@ -68,7 +68,7 @@ class RunAggregate:
         self._times: dict[str, list[float]] = {}
         self._places: dict[tuple[str, str | None], tuple[int, int]] = {}
 
-    def add(self, calls: list[RecordedAgentCall], bars: Iterable[ResolvedCriterion]) -> None:
+    def add(self, calls: list[RecordedAgentCall], criteria: Iterable[ResolvedCriterion]) -> None:
         """Count the repeats of one sample."""
         self.samples += 1
         known = [call.measured for call in calls if call.measured is not None]
@@ -82,8 +82,8 @@ class RunAggregate:
         question = self._find_shared_question(calls)
         if times:
             self._add_times(times, question)
-        for bar in bars:
-            self._add_score(bar, calls, question)
+        for criterion in criteria:
+            self._add_score(criterion, calls, question)
         self._add_models(known, calls)
 
     def _find_shared_question(self, calls: list[RecordedAgentCall]) -> str | None:
@@ -112,21 +112,21 @@ class RunAggregate:
             self._places[name, question] = (place, before + 1)
 
     def _add_score(
-        self, bar: ResolvedCriterion, calls: list[RecordedAgentCall], question: str | None
+        self, criterion: ResolvedCriterion, calls: list[RecordedAgentCall], question: str | None
     ) -> None:
-        if bar.kind != "score":
+        if criterion.kind != "score":
             return
         scores = [
-            call.measured.scores[bar.name]
+            call.measured.scores[criterion.name]
             for call in calls
-            if call.measured is not None and bar.name in call.measured.scores
+            if call.measured is not None and criterion.name in call.measured.scores
         ]
         mean = average(scores)
         if mean is not None and len(scores) == self.repeats:
-            self._add_mean(bar.name, mean, question)
+            self._add_mean(criterion.name, mean, question)
             return
-        self.unscored[bar.name] = self.unscored.get(bar.name, 0) + 1
-        self.why.setdefault(bar.name, _find_unscored_reason(bar.name, calls))
+        self.unscored[criterion.name] = self.unscored.get(criterion.name, 0) + 1
+        self.why.setdefault(criterion.name, _find_unscored_reason(criterion.name, calls))
 
     def _add_models(self, known: list[Measurement], calls: list[RecordedAgentCall]) -> None:
         agent, judge = self.cost.agent_usd, self.cost.judge_usd
@@ -143,21 +143,21 @@ class RunAggregate:
             judge = None if judge is None or spent is None else judge + spent
         self.cost = Cost(agent_usd=agent, judge_usd=judge)
 
-    def outcome(self, bar: ResolvedCriterion, timings: Timings) -> CriterionOutcome:
+    def outcome(self, criterion: ResolvedCriterion, timings: Timings) -> CriterionOutcome:
         """What one criterion came to."""
-        if bar.kind == "latency":
-            return decide_latency(bar, timings, agent_errors=self.agent_errors)
+        if criterion.kind == "latency":
+            return decide_latency(criterion, timings, agent_errors=self.agent_errors)
         counts = Counts(
-            unscored=self.unscored.get(bar.name, 0),
+            unscored=self.unscored.get(criterion.name, 0),
             agent_errors=self.agent_errors,
-            why_unscored=self.why.get(bar.name),
+            why_unscored=self.why.get(criterion.name),
         )
-        return decide_score(bar, self.scores.get(bar.name, []), counts)
+        return decide_score(criterion, self.scores.get(criterion.name, []), counts)
 
 
 def aggregate_run(
     run: Run,
-    bars: tuple[ResolvedCriterion, ...],
+    criteria: tuple[ResolvedCriterion, ...],
     *,
     repeats: int,
     rows: int,
@@ -166,9 +166,9 @@ def aggregate_run(
     """Count a run. Samples of the plan that it does not have are unscored."""
     counted = RunAggregate(repeats, same_as=same_as or {})
     for _, group in groupby(_read_recorded_calls(run), key=lambda call: call.sample_id):
-        counted.add(list(group), bars)
+        counted.add(list(group), criteria)
     while counted.samples < rows:
-        counted.add([], bars)
+        counted.add([], criteria)
     return counted
 
 

@@ -32,7 +32,7 @@ class CertificateRequirements:
 
     agent: str
     definition_sha256: str
-    bars: tuple[ResolvedCriterion, ...]
+    criteria: tuple[ResolvedCriterion, ...]
     repeats: int
     dataset_uri: str
     dataset_sha256: str | None
@@ -288,57 +288,62 @@ def _check_certified_criteria(
     ok = repeats >= expected.repeats
     yield _build_finding("repeats", f"at least {expected.repeats}", str(repeats), ok=ok)
     outcomes = {outcome.name: outcome for outcome in certification.outcomes}
-    for bar in expected.bars:
-        outcome = outcomes.pop(bar.name, None)
+    for criterion in expected.criteria:
+        outcome = outcomes.pop(criterion.name, None)
         if outcome is None:
-            yield _build_finding(bar.name, "among the criteria", NO_VALUE, ok=False)
+            yield _build_finding(criterion.name, "among the criteria", NO_VALUE, ok=False)
         else:
-            yield from _check_certified_criterion(bar, outcome, certification.unpinned)
+            yield from _check_certified_criterion(criterion, outcome, certification.unpinned)
     for name in outcomes:
         yield _build_finding(name, NO_VALUE, "among the criteria", ok=False)
 
 
 def _check_certified_criterion(
-    bar: ResolvedCriterion, outcome: CriterionOutcome, unpinned: tuple[str, ...]
+    criterion: ResolvedCriterion, outcome: CriterionOutcome, unpinned: tuple[str, ...]
 ) -> Iterator[CertificateFinding]:
     passed = outcome.status is CriterionStatus.PASSED
-    if bar.strict:
-        yield _build_finding(bar.name, "passed", outcome.status.value, ok=passed)
+    if criterion.strict:
+        yield _build_finding(criterion.name, "passed", outcome.status.value, ok=passed)
     else:
-        yield _build_finding(bar.name, "passed or warned", outcome.status.value, ok=True)
+        yield _build_finding(criterion.name, "passed or warned", outcome.status.value, ok=True)
     for name in ("kind", "direction", "threshold", "strict", "range"):
-        old, new = getattr(bar, name), getattr(outcome, name)
+        old, new = getattr(criterion, name), getattr(outcome, name)
         yield from _report_difference(
-            f"{bar.name}: {name}", _format_criterion_field(old), _format_criterion_field(new)
+            f"{criterion.name}: {name}", _format_criterion_field(old), _format_criterion_field(new)
         )
-    stronger = outcome.gate == "proven" or bar.gate == "point"
+    stronger = outcome.gate == "proven" or criterion.gate == "point"
     if not stronger:
-        yield _build_finding(f"{bar.name}: gate", bar.gate, outcome.gate, ok=False)
-    if outcome.confidence < bar.confidence:
-        least = f"at least {bar.confidence:g}"
-        yield _build_finding(f"{bar.name}: confidence", least, f"{outcome.confidence:g}", ok=False)
-    yield from _check_grading(bar, outcome, unpinned)
+        yield _build_finding(f"{criterion.name}: gate", criterion.gate, outcome.gate, ok=False)
+    if outcome.confidence < criterion.confidence:
+        least = f"at least {criterion.confidence:g}"
+        yield _build_finding(
+            f"{criterion.name}: confidence", least, f"{outcome.confidence:g}", ok=False
+        )
+    yield from _check_grading(criterion, outcome, unpinned)
 
 
 def _check_grading(
-    bar: ResolvedCriterion, outcome: CriterionOutcome, unpinned: tuple[str, ...]
+    criterion: ResolvedCriterion, outcome: CriterionOutcome, unpinned: tuple[str, ...]
 ) -> Iterator[CertificateFinding]:
-    wanted, used = bar.graded_by, outcome.graded_by
-    yield from _report_difference(f"{bar.name}: graded by", wanted.by, used.by)
+    wanted, used = criterion.graded_by, outcome.graded_by
+    yield from _report_difference(f"{criterion.name}: graded by", wanted.by, used.by)
     if wanted.by == "clock":
-        yield from _report_difference(f"{bar.name}: statistic", wanted.name, used.name)
+        yield from _report_difference(f"{criterion.name}: statistic", wanted.name, used.name)
         return
     if wanted.by != "judge":
-        yield from _report_difference(f"{bar.name}: {wanted.by}", wanted.name, used.name)
+        yield from _report_difference(f"{criterion.name}: {wanted.by}", wanted.name, used.name)
     what = {"judge": "judge prompt", "check": "check file"}.get(wanted.by, "metric code")
     if wanted.files and used.files:
-        yield compare_files(f"{bar.name}: {what}", wanted.files, used.files, unpinned)
+        yield compare_files(f"{criterion.name}: {what}", wanted.files, used.files, unpinned)
         return
     # Without digests nothing is known about the code, which is not the same as knowing that it
     # is the same.
     known = wanted.sha256 is not None and wanted.sha256 == used.sha256
     yield _build_finding(
-        f"{bar.name}: {what}", _format_sha256(wanted.sha256), _format_sha256(used.sha256), ok=known
+        f"{criterion.name}: {what}",
+        _format_sha256(wanted.sha256),
+        _format_sha256(used.sha256),
+        ok=known,
     )
 
 

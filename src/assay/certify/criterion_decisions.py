@@ -53,15 +53,17 @@ class Timings:
 
 
 def decide_score(
-    bar: ResolvedCriterion, scores: Sequence[float], counts: Counts
+    criterion: ResolvedCriterion, scores: Sequence[float], counts: Counts
 ) -> CriterionOutcome:
     """Hold one score for each sample against a bar. Unscored samples make it an error."""
-    if bar.range is None:
-        raise ValueError(f"{bar.name} is not a score")
+    if criterion.range is None:
+        raise ValueError(f"{criterion.name} is not a score")
     common = {"samples": len(scores), **_list_counts(counts)}
     if not scores:
-        return _build_error_outcome(bar, counts.why_unscored or "no sample was scored", common)
-    bounds = score_bounds(scores, bounds=bar.range, confidence=bar.confidence)
+        return _build_error_outcome(
+            criterion, counts.why_unscored or "no sample was scored", common
+        )
+    bounds = score_bounds(scores, bounds=criterion.range, confidence=criterion.confidence)
     figures = {
         "value": bounds.mean,
         "lower": bounds.lower,
@@ -71,34 +73,38 @@ def decide_score(
     }
     if counts.unscored:
         return _build_error_outcome(
-            bar, _describe_unscored(counts, len(scores)), {**common, **figures}
+            criterion, _describe_unscored(counts, len(scores)), {**common, **figures}
         )
     good, bad = bounds.at_least, bounds.at_most
-    if bar.direction == "min":
+    if criterion.direction == "min":
         good, bad = bad, good
-    return _build_outcome(bar, bounds.mean, (good, bad), {**common, **figures})
+    return _build_outcome(criterion, bounds.mean, (good, bad), {**common, **figures})
 
 
 def decide_latency(
-    bar: ResolvedCriterion, timings: Timings, *, agent_errors: int
+    criterion: ResolvedCriterion, timings: Timings, *, agent_errors: int
 ) -> CriterionOutcome:
     """Hold a statistic of the times against a limit. Times from a cache make it an error."""
-    statistic = bar.graded_by.name
+    statistic = criterion.graded_by.name
     calls = [1000 * value for each in timings.seconds for value in each]
     counts = Counts(agent_errors=agent_errors)
     common = {"samples": len(timings.seconds), **_list_counts(counts)}
     if timings.cached or not calls:
         why = f"{format_plural(timings.cached, 'answer')} came from a cache, which is no time to measure"
         common["unscored"] = timings.cached
-        return _build_error_outcome(bar, why if timings.cached else "no call was measured", common)
+        return _build_error_outcome(
+            criterion, why if timings.cached else "no call was measured", common
+        )
     value = _compute_latency_statistic(calls, statistic)
-    lower, upper = _compute_latency_bounds(bar, timings, value)
+    lower, upper = _compute_latency_bounds(criterion, timings, value)
     figures = {"value": value, "at_least": lower, "at_most": upper}
     infinite = tuple(
         name for name, each in figures.items() if each is not None and each == math.inf
     )
     finite = {name: None if name in infinite else each for name, each in figures.items()}
-    return _build_outcome(bar, value, (upper, lower), {**common, **finite, "infinite": infinite})
+    return _build_outcome(
+        criterion, value, (upper, lower), {**common, **finite, "infinite": infinite}
+    )
 
 
 def compute_latency_figures(timings: Timings, statistic: LatencyStatistic) -> LatencyFigures:
@@ -119,12 +125,12 @@ def compute_latency_figures(timings: Timings, statistic: LatencyStatistic) -> La
     )
 
 
-def meets(bar: ResolvedCriterion, value: float) -> bool:
+def meets(criterion: ResolvedCriterion, value: float) -> bool:
     """Whether a value reaches the threshold, up to what adding floats can take off it."""
-    slack = FLOAT_TOLERANCE * max(1.0, abs(bar.threshold))
-    if bar.direction == "max":
-        return value >= bar.threshold - slack
-    return value <= bar.threshold + slack
+    slack = FLOAT_TOLERANCE * max(1.0, abs(criterion.threshold))
+    if criterion.direction == "max":
+        return value >= criterion.threshold - slack
+    return value <= criterion.threshold + slack
 
 
 def _compute_latency_statistic(calls: Sequence[float], name: str) -> float:
@@ -145,46 +151,46 @@ def _get_percent(name: str) -> float:
 
 
 def _compute_latency_bounds(
-    bar: ResolvedCriterion, timings: Timings, value: float
+    criterion: ResolvedCriterion, timings: Timings, value: float
 ) -> tuple[float | None, float | None]:
     """Lower and upper bound in milliseconds. The longest time there is, is no shorter than seen."""
-    statistic = bar.graded_by.name
+    statistic = criterion.graded_by.name
     if statistic in ("max", "mean"):
         return (value if statistic == "max" or value == math.inf else None), None
     # Calls of one sample are alike: the sample counts once, with what speaks against the bound.
     least = [1000 * min(each) for each in timings.seconds if each]
     most = [1000 * max(each) for each in timings.seconds if each]
     return percentile_bounds(
-        least, most, percent=_get_percent(statistic), confidence=bar.confidence
+        least, most, percent=_get_percent(statistic), confidence=criterion.confidence
     )
 
 
 def _assess_evidence(
-    bar: ResolvedCriterion, good: float | None, bad: float | None
+    criterion: ResolvedCriterion, good: float | None, bad: float | None
 ) -> EvidenceLevel:
     """`good` is the bound that can prove the criterion, `bad` the one that can refute it."""
-    if good is not None and meets(bar, good):
+    if good is not None and meets(criterion, good):
         return EvidenceLevel.PROVEN
-    if bad is not None and not meets(bar, bad):
+    if bad is not None and not meets(criterion, bad):
         return EvidenceLevel.REFUTED
     return EvidenceLevel.INCONCLUSIVE
 
 
 def _build_outcome(
-    bar: ResolvedCriterion,
+    criterion: ResolvedCriterion,
     value: float,
     bounds: tuple[float | None, float | None],
     fields: dict[str, Any],
 ) -> CriterionOutcome:
-    met, evidence = meets(bar, value), _assess_evidence(bar, *bounds)
-    passed = met and (bar.gate == "point" or evidence is EvidenceLevel.PROVEN)
-    words = _describe_comparison(bar, value, met=met)
+    met, evidence = meets(criterion, value), _assess_evidence(criterion, *bounds)
+    passed = met and (criterion.gate == "point" or evidence is EvidenceLevel.PROVEN)
+    words = _describe_comparison(criterion, value, met=met)
     if evidence is EvidenceLevel.INCONCLUSIVE:
-        words += f", which is not proven: {_describe_bound(bar, bounds[0])}"
+        words += f", which is not proven: {_describe_bound(criterion, bounds[0])}"
     else:
         words += f"; {evidence}"
     return CriterionOutcome(
-        **dict(bar),
+        **dict(criterion),
         **fields,
         evidence=evidence,
         status=CriterionStatus.PASSED if passed else CriterionStatus.FAILED,
@@ -193,10 +199,10 @@ def _build_outcome(
 
 
 def _build_error_outcome(
-    bar: ResolvedCriterion, reason: str, fields: dict[str, Any]
+    criterion: ResolvedCriterion, reason: str, fields: dict[str, Any]
 ) -> CriterionOutcome:
     return CriterionOutcome(
-        **dict(bar),
+        **dict(criterion),
         **{"value": None, **fields},
         evidence=None,
         status=CriterionStatus.ERROR,
@@ -214,30 +220,30 @@ def _describe_unscored(counts: Counts, scored: int) -> str:
     return f"{counts.unscored} of {format_plural(total, 'sample')} could not be scored{why}"
 
 
-def _describe_comparison(bar: ResolvedCriterion, value: float, *, met: bool) -> str:
+def _describe_comparison(criterion: ResolvedCriterion, value: float, *, met: bool) -> str:
     words = {
         ("max", True): "reaches",
         ("max", False): "is below",
         ("min", True): "is within",
         ("min", False): "is above",
-    }[bar.direction, met]
-    what = "mean" if bar.kind == "score" else bar.graded_by.name
+    }[criterion.direction, met]
+    what = "mean" if criterion.kind == "score" else criterion.graded_by.name
     first, second = (
-        _format_criterion_value(bar, value, bar.threshold),
-        _format_criterion_value(bar, bar.threshold, value),
+        _format_criterion_value(criterion, value, criterion.threshold),
+        _format_criterion_value(criterion, criterion.threshold, value),
     )
     return f"{what} {first} {words} {second}"
 
 
-def _describe_bound(bar: ResolvedCriterion, bound: float | None) -> str:
+def _describe_bound(criterion: ResolvedCriterion, bound: float | None) -> str:
     """What the samples show instead of what they were to prove."""
-    sure = f"with {format_percent(bar.confidence)} confidence"
+    sure = f"with {format_percent(criterion.confidence)} confidence"
     if bound is None:
         return f"there is no bound {sure}"
-    side = "at least" if bar.direction == "max" else "at most"
-    return f"{sure} it is {side} {_format_criterion_value(bar, bound, bar.threshold)}"
+    side = "at least" if criterion.direction == "max" else "at most"
+    return f"{sure} it is {side} {_format_criterion_value(criterion, bound, criterion.threshold)}"
 
 
-def _format_criterion_value(bar: ResolvedCriterion, value: float, beside: float) -> str:
-    unit = "" if bar.kind == "score" or math.isinf(value) else " ms"
+def _format_criterion_value(criterion: ResolvedCriterion, value: float, beside: float) -> str:
+    unit = "" if criterion.kind == "score" or math.isinf(value) else " ms"
     return f"{format_number(value, beside=beside)}{unit}"

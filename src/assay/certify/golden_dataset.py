@@ -34,7 +34,7 @@ class LoadedGoldenDataset:
     questions: Questions
     """Which samples ask the same."""
 
-    rehearsal: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
 
     def certified(self) -> CertifiedDataset:
         """The dataset as a certificate names it."""
@@ -65,11 +65,11 @@ def open_golden(
     where: str,
 ) -> LoadedGoldenDataset:
     """Fetch the dataset into `folder` and read all of it. Raises before the agent is called."""
-    rehearsal = []
+    deviations = []
     uri, sha256 = profile.golden_dataset_uri, profile.golden_dataset_sha256
     rules = settings.fetch
     if settings.dataset is not None:
-        rehearsal.append(f"the dataset is {settings.dataset}, not the manifest's")
+        deviations.append(f"the dataset is {settings.dataset}, not the manifest's")
         uri, sha256, root = settings.dataset, None, Path.cwd()
         # Named by whoever runs the command, not by a manifest.
         rules = replace(rules, allow_outside=True)
@@ -88,7 +88,7 @@ def open_golden(
     )
     found = read_golden(fetched)[: settings.limit]
     if settings.limit is not None:
-        rehearsal.append(f"only {format_plural(len(found), 'sample')} of the dataset were run")
+        deviations.append(f"only {format_plural(len(found), 'sample')} of the dataset were run")
     # Read again while it is run: the file has a digest, which a resumed run is held to.
     samples = load_samples(fetched.path, settings.limit)
     samples.name = fetched.uri
@@ -102,5 +102,5 @@ def open_golden(
         characters=sum(len(message.text) for sample in found for message in sample.messages),
         truth_characters=sum(len(str(truth)) for truth in truths),
         questions=find_duplicates(found),
-        rehearsal=tuple(rehearsal),
+        deviations=tuple(deviations),
     )

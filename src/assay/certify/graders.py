@@ -31,12 +31,12 @@ JUDGE_METRIC = "judge"
 class Grader:
     """One criterion, and what scores a sample for it."""
 
-    bar: ResolvedCriterion
+    criterion: ResolvedCriterion
     score: ScoreFunction
 
     @property
     def asks_model(self) -> bool:
-        return self.bar.graded_by.by == "judge"
+        return self.criterion.graded_by.by == "judge"
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class CriteriaContext:
         return self.code or CodeIndex(self.root)
 
 
-def resolve_criteria(profile: EvaluationProfile, settling: CriteriaContext) -> tuple[Grader, ...]:
+def resolve_criteria(profile: EvaluationProfile, context: CriteriaContext) -> tuple[Grader, ...]:
     """A grader for each criterion of the rubric. Raises `ConfigError` that names all mistakes."""
-    _check_criterion_names(profile, settling.where)
+    _check_criterion_names(profile, context.where)
     graders, mistakes = [], []
     unjudged: list[str] = []
     for criterion in profile.grading_rubric:
         try:
-            grader = _resolve_grader(_UnresolvedCriterion(criterion, profile, settling))
+            grader = _resolve_grader(_UnresolvedCriterion(criterion, profile, context))
         except ConfigError as error:
             mistakes.append(error)
         else:
@@ -79,7 +79,7 @@ def resolve_criteria(profile: EvaluationProfile, settling: CriteriaContext) -> t
             else:
                 graders.append(grader)
     if unjudged:
-        mistakes.append(_build_missing_judge_error(unjudged, settling.where))
+        mistakes.append(_build_missing_judge_error(unjudged, context.where))
     if len(mistakes) > 1:
         raise ConfigError("\n".join(map(str, mistakes)))
     if mistakes:
@@ -118,15 +118,18 @@ def build_latency_name(profile: EvaluationProfile) -> str:
     return f"latency_{profile.latency_statistic}_ms"
 
 
-def compute_samples_needed(bar: ResolvedCriterion) -> int | None:
-    """How many samples can prove a bar, if all of them are as good as can be; None if none can."""
-    if bar.range is not None:
+def compute_samples_needed(criterion: ResolvedCriterion) -> int | None:
+    """How many samples can prove a criterion, if all of them are as good as can be; None if none can."""
+    if criterion.range is not None:
         return rows_to_prove(
-            bar.threshold, direction=bar.direction, bounds=bar.range, confidence=bar.confidence
+            criterion.threshold,
+            direction=criterion.direction,
+            bounds=criterion.range,
+            confidence=criterion.confidence,
         )
     for statistic, percent in PERCENTILES.items():
-        if statistic == bar.graded_by.name:
-            return rows_for_percentile(percent, confidence=bar.confidence)
+        if statistic == criterion.graded_by.name:
+            return rows_for_percentile(percent, confidence=criterion.confidence)
     return None
 
 
@@ -136,11 +139,11 @@ class _UnresolvedCriterion:
 
     criterion: SuccessCriterion
     profile: EvaluationProfile
-    settling: CriteriaContext
+    context: CriteriaContext
 
     @property
     def where(self) -> str:
-        return f"{self.settling.where}: {self.criterion.name}"
+        return f"{self.context.where}: {self.criterion.name}"
 
 
 def _resolve_grader(case: _UnresolvedCriterion) -> Grader | None:
@@ -179,13 +182,13 @@ def _build_judge_grader(case: _UnresolvedCriterion) -> Grader | None:
     direction = _resolve_direction(case, None)
     if case.criterion.range not in (None, (0.0, 1.0)):
         raise ConfigError("a judge grades from 0 to 1", where=f"{case.where}: range")
-    judge = case.settling.judge()
+    judge = case.context.judge()
     digest = digest_judge_prompt(build_criterion_rubric(case.criterion, direction))
     name = "" if judge is None else judge.name
-    bar = _resolve_criterion(
+    resolved = _resolve_criterion(
         case, GradedBy(by="judge", name=name, sha256=digest), direction=direction
     )
-    return None if judge is None else Grader(bar, judge.scorer(case.criterion, direction))
+    return None if judge is None else Grader(resolved, judge.scorer(case.criterion, direction))
 
 
 def _load_user_metric(name: str, case: _UnresolvedCriterion) -> tuple[GradedBy, ScoreFunction]:
@@ -197,23 +200,23 @@ def _load_user_metric(name: str, case: _UnresolvedCriterion) -> tuple[GradedBy, 
             hint="a check is written check:FILE.yaml or check:FILE.yaml#NAME",
         )
     # Before the import, which could change what is digested.
-    graded_by = _build_code_grading("metric", name, case.settling.index.metric(name))
-    if not case.settling.load:
+    graded_by = _build_code_grading("metric", name, case.context.index.metric(name))
+    if not case.context.load:
         return graded_by, _refuse_unloaded_scorer
-    return graded_by, import_function(name, folders=(case.settling.root,), where=where)
+    return graded_by, import_function(name, folders=(case.context.root,), where=where)
 
 
 def _load_check_scorer(text: str, case: _UnresolvedCriterion) -> tuple[GradedBy, ScoreFunction]:
     """`FILE` for the score of all checks of a file, `FILE#NAME` for one of them."""
-    where, root = f"{case.where}: metric", case.settling.root
+    where, root = f"{case.where}: metric", case.context.root
     file, _, name = text.partition("#")
     path = (root / file).resolve()
     if not path.is_relative_to(root.resolve()):
         raise ConfigError(f"{file!r} is outside of the manifest's folder", where=where)
     if not path.is_file():
         raise ConfigError(f"there is no check file {file!r} beside the manifest", where=where)
-    graded_by = _build_code_grading("check", text, case.settling.index.check(text))
-    if not case.settling.load:
+    graded_by = _build_code_grading("check", text, case.context.index.check(text))
+    if not case.context.load:
         return graded_by, _refuse_unloaded_scorer
     checks = checks_from(path)
     if not name:
@@ -257,7 +260,7 @@ def _resolve_criterion(
 ) -> ResolvedCriterion:
     criterion = case.criterion
     bounds = criterion.range or bounds
-    bar = ResolvedCriterion(
+    resolved = ResolvedCriterion(
         name=criterion.name,
         description=criterion.description,
         kind="score",
@@ -269,12 +272,12 @@ def _resolve_criterion(
         gate=case.profile.gate,
         confidence=_check_confidence(case.profile, case.where),
     )
-    _check_threshold(bar, bounds, case.where)
-    return bar
+    _check_threshold(resolved, bounds, case.where)
+    return resolved
 
 
-def _check_threshold(bar: ResolvedCriterion, bounds: Bounds, where: str) -> None:
-    (low, high), threshold = bounds, bar.threshold
+def _check_threshold(criterion: ResolvedCriterion, bounds: Bounds, where: str) -> None:
+    (low, high), threshold = bounds, criterion.threshold
     where = f"{where}: threshold"
     if not low <= threshold <= high:
         share = threshold / 100
@@ -284,13 +287,17 @@ def _check_threshold(bar: ResolvedCriterion, bounds: Bounds, where: str) -> None
             where=where,
             hint=hint or "give the metric's own `range: [lowest, highest]`",
         )
-    if bar.strict and threshold == bar.worst:
+    if criterion.strict and threshold == criterion.worst:
         raise ConfigError(
             f"every agent reaches {threshold:g}, the worst value there is",
             where=where,
-            hint="raise the bar, say `direction: min` or `max`, or `strict: false` to only watch",
+            hint="raise the threshold, say `direction: min` or `max`, or `strict: false` to only watch",
         )
-    if bar.gate == "proven" and bar.strict and compute_samples_needed(bar) is None:
+    if (
+        criterion.gate == "proven"
+        and criterion.strict
+        and compute_samples_needed(criterion) is None
+    ):
         raise ConfigError(
             f"no number of samples can prove {threshold:g}, the best value there is", where=where
         )

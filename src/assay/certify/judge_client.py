@@ -4,7 +4,7 @@ import re
 
 import rfc8785
 
-from assay.providers import ClientSettings, ModelTrackingClient, connect, format_endpoint_name
+from assay.providers import ClientSettings, ModelNameRecorder, connect, format_endpoint_name
 from assay.scorers import Criterion, Judge, JudgeSettings, Rubric, build_grading_prompt, judge
 from assay.stats import Direction
 from assay.types import Endpoint, SuccessCriterion, compute_sha256
@@ -26,7 +26,7 @@ class JudgeModel:
         # Connected now: a missing key is found before the agent is called.
         self.endpoint = endpoint
         self.name = format_endpoint_name(endpoint)
-        self._client = ModelTrackingClient(connect(endpoint, ClientSettings()))
+        self._client = ModelNameRecorder(connect(endpoint, ClientSettings()))
 
     def scorer(self, criterion: SuccessCriterion, direction: Direction) -> Judge:
         """A scorer that grades one criterion by its description."""

@@ -102,7 +102,7 @@ class AgentScorer:
         self._data_sha256 = data_sha256
         self._agent = agent
         self._graders = graders
-        self._callers = {grader.bar.name: ScoreCaller(grader.score) for grader in graders}
+        self._callers = {grader.criterion.name: ScoreCaller(grader.score) for grader in graders}
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(slots)
         self._answered = False
@@ -154,9 +154,9 @@ class AgentScorer:
                     messages=list(sample.messages), termination_reason="error"
                 )
             worst = {
-                grader.bar.name: grader.bar.worst
+                grader.criterion.name: grader.criterion.worst
                 for grader in self._graders
-                if grader.bar.worst is not None
+                if grader.criterion.worst is not None
             }
             return Measurement(agent_error=problem, scores=worst, data_sha256=self._data_sha256)
         self._answered = True
@@ -202,7 +202,7 @@ class AgentScorer:
         todo = [
             grader
             for grader in self._graders
-            if grader.asks_model is ask_models and grader.bar.name not in measured.scores
+            if grader.asks_model is ask_models and grader.criterion.name not in measured.scores
         ]
         if not todo:
             return measured
@@ -214,12 +214,12 @@ class AgentScorer:
         scores, reasons = dict(measured.scores), dict(measured.reasons)
         problems = dict(measured.problems)
         for grader, (score, reason) in zip(todo, grades, strict=True):
-            problems.pop(grader.bar.name, None)
+            problems.pop(grader.criterion.name, None)
             if score is None:
-                problems[grader.bar.name] = reason
+                problems[grader.criterion.name] = reason
             else:
-                scores[grader.bar.name] = score
-                reasons[grader.bar.name] = reason
+                scores[grader.criterion.name] = score
+                reasons[grader.criterion.name] = reason
         return measured.model_copy(
             update={
                 "scores": scores,
@@ -236,7 +236,7 @@ class AgentScorer:
     ) -> tuple[float | None, str]:
         """A score and its reason, or None and why there is none."""
         try:
-            result = await self._callers[grader.bar.name](sample)
+            result = await self._callers[grader.criterion.name](sample)
         except AccessDenied:
             raise  # a refused key: nobody else would be judged either
         except (Exception, SystemExit) as error:
@@ -247,7 +247,7 @@ class AgentScorer:
             return None, (result.error or result.reason or "no score was given")[
                 :_MAX_MEASURED_REASON
             ]
-        low, high = grader.bar.range or (score, score)
+        low, high = grader.criterion.range or (score, score)
         if not low <= score <= high:
             return None, f"gave {score:g}, which is not within {low:g} to {high:g}"
         return score, (result.reason or "")[:_MAX_MEASURED_REASON]
@@ -257,7 +257,8 @@ class AgentScorer:
         good = [
             share
             for grader in self._graders
-            if (share := grader.bar.normalize_score(measured.scores[grader.bar.name])) is not None
+            if (share := grader.criterion.normalize_score(measured.scores[grader.criterion.name]))
+            is not None
         ]
         metrics = [
             Metric(name, score, reason=measured.reasons.get(name))

@@ -53,13 +53,13 @@ class CertificationPlan:
     definitions: Mapping[str, str]
     """The other definitions that the agent names, with their digests."""
 
-    rehearsal: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
 
     @property
-    def bars(self) -> tuple[ResolvedCriterion, ...]:
+    def criteria(self) -> tuple[ResolvedCriterion, ...]:
         """What the agent is held to, in the order of the rubric."""
-        scores = tuple(grader.bar for grader in self.graders)
+        scores = tuple(grader.criterion for grader in self.graders)
         return scores if self.latency is None else (*scores, self.latency)
 
     @property
@@ -154,17 +154,21 @@ def _index_code(
 
 def check_provable(plan: CertificationPlan) -> None:
     """Refuse to pay for what cannot be proven with so few samples. A rehearsal proves nothing."""
-    if plan.rehearsal:
+    if plan.deviations:
         return
-    for bar in plan.bars:
-        needed = compute_samples_needed(bar)
+    for criterion in plan.criteria:
+        needed = compute_samples_needed(criterion)
         questions = plan.golden.questions.distinct
-        if bar.gate == "proven" and bar.strict and (needed is None or needed > questions):
+        if (
+            criterion.gate == "proven"
+            and criterion.strict
+            and (needed is None or needed > questions)
+        ):
             copies = plan.golden.rows - questions
             raise ConfigError(
-                f"to prove {bar.threshold:g} takes at least {needed} samples, and the dataset has "
+                f"to prove {criterion.threshold:g} takes at least {needed} samples, and the dataset has "
                 f"{questions}{f' without {copies} copies of questions' if copies else ''}",
-                where=f"{_format_agent_location(plan.manifest, plan.definition)}: {bar.name}",
+                where=f"{_format_agent_location(plan.manifest, plan.definition)}: {criterion.name}",
                 hint="add samples, lower the threshold, or say gate: point",
             )
 
@@ -237,7 +241,7 @@ def _build_plan(
     slots = count_agent_slots(profile, settings)
     chosen = choose_agent(definition, settings, root=root, where=where, slots=slots, code=code)
     golden = open_golden(profile, settings, root=root, folder=source.folder, where=where)
-    rehearsal = (*judge.rehearsal, *chosen.rehearsal, *golden.rehearsal)
+    deviations = (*judge.deviations, *chosen.deviations, *golden.deviations)
     plan = CertificationPlan(
         definition=definition,
         profile=profile,
@@ -250,7 +254,7 @@ def _build_plan(
         golden=golden,
         code=code,
         definitions=digest_named_definitions(definition, source.manifest),
-        rehearsal=rehearsal,
+        deviations=deviations,
     )
     return _add_notices(plan)
 
@@ -275,7 +279,7 @@ class _LazyJudge:
 
     def __init__(self, profile: EvaluationProfile, settings: CertifySettings, where: str) -> None:
         self.made: JudgeModel | None = None
-        self.rehearsal: tuple[str, ...] = ()
+        self.deviations: tuple[str, ...] = ()
         self._profile = profile
         self._given = settings.judge
         self._where = f"{where}: evaluator_model"
@@ -293,7 +297,7 @@ class _LazyJudge:
                 return None
             return resolve_manifest_endpoint(named, where=self._where, option="--judge")
         if named is None or strip_provider(named) != self._given.model:
-            self.rehearsal = (f"the judge is {self._given.model}, not {named}",)
+            self.deviations = (f"the judge is {self._given.model}, not {named}",)
         return self._given
 
 
@@ -305,7 +309,7 @@ def _add_notices(plan: CertificationPlan) -> CertificationPlan:
     if plan.profile.golden_dataset_sha256 is None and plan.settings.dataset is None:
         text = "`golden_dataset_sha256` is not given: the dataset can change under its address"
         found.append(Notice(code="dataset_not_pinned", text=text))
-    if not any(bar.strict for bar in plan.bars):
+    if not any(criterion.strict for criterion in plan.criteria):
         text = "no criterion is strict: nothing can block"
         found.append(Notice(code="nothing_blocks", text=text))
     if plan.golden.without_truth:

@@ -63,7 +63,8 @@ def report_plan(plan: CertificationPlan) -> PlanReport:
         dataset=golden.certified(),
         judge=None if plan.judge is None else plan.judge.name,
         criteria=tuple(
-            _build_planned_criterion(bar, golden.questions.distinct) for bar in plan.bars
+            _build_planned_criterion(criterion, golden.questions.distinct)
+            for criterion in plan.criteria
         ),
         repeats=plan.profile.repeats,
         agent_calls=plan.agent_calls,
@@ -72,15 +73,15 @@ def report_plan(plan: CertificationPlan) -> PlanReport:
         judge_calls=plan.judge_calls,
         agent_usd_at_least=_estimate_agent_cost(plan),
         judge_usd_at_least=_estimate_judge_cost(plan),
-        rehearsal=plan.rehearsal,
+        rehearsal=plan.deviations,
         warnings=plan.notices,
     )
 
 
-def _build_planned_criterion(bar: ResolvedCriterion, rows: int) -> PlannedCriterion:
-    needed = compute_samples_needed(bar)
+def _build_planned_criterion(criterion: ResolvedCriterion, rows: int) -> PlannedCriterion:
+    needed = compute_samples_needed(criterion)
     return PlannedCriterion(
-        **dict(bar), rows_needed=needed, provable=needed is not None and needed <= rows
+        **dict(criterion), rows_needed=needed, provable=needed is not None and needed <= rows
     )
 
 

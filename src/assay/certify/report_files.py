@@ -47,7 +47,7 @@ def write_reports(
     out: Path,
     *,
     definition: AgentDefinition | None = None,
-    issuing: IssueOptions | None = None,
+    options: IssueOptions | None = None,
 ) -> tuple[Path, ...]:
     """Write what is reported of a result into the folder `out`; the files that were written.
 
@@ -61,7 +61,7 @@ def write_reports(
         RESULT_FILE: result.model_dump_json(indent=2) + "\n",
         CARD_FILE: card_markdown(result, definition),
         JUNIT_FILE: junit_xml(result),
-        **_render_certificate(result, issuing or IssueOptions()),
+        **_render_certificate(result, options or IssueOptions()),
     }
     for name, text in texts.items():
         write_atomically(out / name, text)
@@ -81,15 +81,15 @@ def back_up_reports(out: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _render_certificate(result: CertificationResult, issuing: IssueOptions) -> dict[str, str]:
+def _render_certificate(result: CertificationResult, options: IssueOptions) -> dict[str, str]:
     if not result.attestable:
         return {}
     statement = build_statement(
-        result, valid_days=issuing.valid_days, subjects=issuing.subjects
+        result, valid_days=options.valid_days, subjects=options.subjects
     ).to_json()
-    if issuing.key is None:
+    if options.key is None:
         return {CERTIFICATE_FILE: statement}
-    return {CERTIFICATE_FILE: statement, SIGNED_CERTIFICATE_FILE: issuing.key.sign(statement)}
+    return {CERTIFICATE_FILE: statement, SIGNED_CERTIFICATE_FILE: options.key.sign(statement)}
 
 
 def write_atomically(path: Path, text: str) -> None:

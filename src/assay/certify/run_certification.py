@@ -64,18 +64,18 @@ async def certify(
     check_provable(plan)
     await _check_endpoints_reachable(plan)
     opened = store if isinstance(store, Store) else Store.open(store)
-    measurer = _build_agent_scorer(plan)
+    scorer = _build_agent_scorer(plan)
     try:
         config = EvalConfig(
-            score_fn=measurer.scorer(),
+            score_fn=scorer.scorer(),
             name=f"certify {plan.definition.id}",
             repeats=plan.profile.repeats,
             concurrency=max(plan.settings.concurrency, plan.slots),
             seed=plan.settings.seed,
         )
-        measurer.seed_of = config.sampling_seed_of
-        _reuse_answers(measurer, opened, resume, config.fingerprint())
-        problem = await _warm_up(plan, measurer)
+        scorer.seed_of = config.sampling_seed_of
+        _reuse_answers(scorer, opened, resume, config.fingerprint())
+        problem = await _warm_up(plan, scorer)
         try:
             report = await evaluate(
                 plan.golden.samples, config, store=opened, resume=resume, watch=watch, stop=stop
@@ -87,7 +87,7 @@ async def certify(
             raise CertificationInterrupted(report.run_id)
         return _build_certification_result(plan, opened, report.run_id, warmup_problem=problem)
     finally:
-        measurer.close()
+        scorer.close()
         await plan.close()
         if opened is not store:
             opened.close()
@@ -105,10 +105,10 @@ def _raise_if_resumable(store: Store, fingerprint: str, error: AssayError) -> No
         raise CertificationAborted(str(error), newest.id) from error
 
 
-async def _warm_up(plan: CertificationPlan, measurer: AgentScorer) -> str | None:
+async def _warm_up(plan: CertificationPlan, scorer: AgentScorer) -> str | None:
     problem = None
     for sample in plan.golden.first(plan.warmup):
-        problem = await measurer.warm_up(sample) or problem
+        problem = await scorer.warm_up(sample) or problem
     return problem
 
 
@@ -138,7 +138,7 @@ def _build_agent_scorer(plan: CertificationPlan) -> AgentScorer:
     about = [
         plan.definition_sha256,
         [plan.chosen.agent.identity, plan.code.code_sha256(), dict(plan.definitions)],
-        [_describe_criterion(bar) for bar in plan.bars],
+        [_describe_criterion(criterion) for criterion in plan.criteria],
         None if plan.judge is None else plan.judge.endpoint.to_dict(),
         plan.settings.timeout_s,
         plan.slots,
@@ -154,14 +154,14 @@ def _build_agent_scorer(plan: CertificationPlan) -> AgentScorer:
     )
 
 
-def _describe_criterion(bar: ResolvedCriterion) -> dict[str, Any]:
+def _describe_criterion(criterion: ResolvedCriterion) -> dict[str, Any]:
     """A bar without the digests of its files, which the digest of all code has already."""
-    code = {"sha256": True, "files": True} if bar.graded_by.files else {"files": True}
-    return bar.model_dump(mode="json", exclude={"graded_by": code})
+    code = {"sha256": True, "files": True} if criterion.graded_by.files else {"files": True}
+    return criterion.model_dump(mode="json", exclude={"graded_by": code})
 
 
 def _reuse_answers(
-    measurer: AgentScorer, store: Store, resume: Resume | str | None, fingerprint: str
+    scorer: AgentScorer, store: Store, resume: Resume | str | None, fingerprint: str
 ) -> None:
     """Take over the answers of a run that could not be graded: the agent is not asked twice."""
     if resume is None:
@@ -175,7 +175,7 @@ def _reuse_answers(
         key = sample_key(run.id, sample.id, parse_repeat(sample), run.key_fingerprint)
         return run.kept(key) if key in keys else None
 
-    measurer.find_kept = find_kept
+    scorer.find_kept = find_kept
 
 
 def _build_certification_result(
@@ -184,7 +184,7 @@ def _build_certification_result(
     run = store.run(run_id)
     counted = aggregate_run(
         run,
-        plan.bars,
+        plan.criteria,
         repeats=plan.profile.repeats,
         rows=plan.golden.rows,
         same_as=plan.golden.questions.same_as,
@@ -205,9 +205,9 @@ def _build_certification_result(
             "repeats": plan.profile.repeats,
             "tries": _count_tries(plan, store, run_id, counted),
             "seed": plan.settings.seed,
-            "outcomes": tuple(counted.outcome(bar, timings) for bar in plan.bars),
+            "outcomes": tuple(counted.outcome(criterion, timings) for criterion in plan.criteria),
             "latency": compute_latency_figures(timings, plan.profile.latency_statistic),
-            "rehearsal": (*plan.rehearsal, *(f"{file} changed during the run" for file in code)),
+            "rehearsal": (*plan.deviations, *(f"{file} changed during the run" for file in code)),
             "warnings": (*plan.notices, *_list_failure_notices(plan, counted, warmup_problem)),
             "unpinned": tuple(sorted(data)),
             "run": run_id,

@@ -96,7 +96,7 @@ def verify_certificate(
     manifest: str | Path,
     *,
     agent: str | None = None,
-    demands: VerifyPolicy | None = None,
+    policy: VerifyPolicy | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Verification:
     """Hold a certificate against one agent of a manifest.
@@ -104,11 +104,11 @@ def verify_certificate(
     Raises `WireError` for a file that is no certificate, `ConfigError` for a manifest that could
     not be certified, and `DatasetError` when the dataset was to be fetched and could not be.
     """
-    demands = demands or VerifyPolicy()
+    policy = policy or VerifyPolicy()
     where = str(certificate)
     found = read_certificate(_read_certificate_file(certificate), where=where)
-    signature, key_id = _check_signature(found, demands, where=where)
-    first = _build_signature_finding(signature, key_id, demands)
+    signature, key_id = _check_signature(found, policy, where=where)
+    first = _build_signature_finding(signature, key_id, policy)
     if signature == "wrong":
         return Verification(
             verified=False,
@@ -120,9 +120,7 @@ def verify_certificate(
     statement = _open_statement(found, where=where)
     loaded = Manifest.load(manifest)
     definition = _select_definition(loaded, agent, where=str(manifest))
-    expected = _build_requirements(
-        definition, loaded, demands, where=f"{manifest}: {definition.id}"
-    )
+    expected = _build_requirements(definition, loaded, policy, where=f"{manifest}: {definition.id}")
     expected = replace(expected, code=_digest_runner_files(statement.certification, loaded))
     findings = (first, *check_certificate(statement, expected, now=now()))
     return Verification(
@@ -143,21 +141,21 @@ def _read_certificate_file(path: Path) -> bytes:
 
 
 def _check_signature(
-    found: Statement | Envelope, demands: VerifyPolicy, *, where: str
+    found: Statement | Envelope, policy: VerifyPolicy, *, where: str
 ) -> tuple[SignatureState, str | None]:
     if isinstance(found, Statement) or not found.signatures:
         return ("unsigned", None)
-    if not demands.keys:
+    if not policy.keys:
         return ("not checked", None)
-    key_id = find_signer(found, demands.keys, where=where)
+    key_id = find_signer(found, policy.keys, where=where)
     return ("wrong", None) if key_id is None else ("signed", key_id)
 
 
 def _build_signature_finding(
-    state: SignatureState, key_id: str | None, demands: VerifyPolicy
+    state: SignatureState, key_id: str | None, policy: VerifyPolicy
 ) -> CertificateFinding:
-    ids = " or ".join(key.key_id for key in demands.keys)
-    expected = f"signed with {ids}" if demands.keys else "signed with a given key"
+    ids = " or ".join(key.key_id for key in policy.keys)
+    expected = f"signed with {ids}" if policy.keys else "signed with a given key"
     said = {
         "signed": f"signed with {key_id}",
         "unsigned": "unsigned",
@@ -166,7 +164,7 @@ def _build_signature_finding(
     }[state]
     if state == "signed":
         return CertificateFinding(check="signature", status="ok", expected=expected, found=said)
-    if demands.allow_unsigned:
+    if policy.allow_unsigned:
         allowed = "nothing: --allow-unsigned"
         return CertificateFinding(
             check="signature", status="unchecked", expected=allowed, found=said
@@ -197,33 +195,33 @@ def _select_definition(manifest: Manifest, wanted: str | None, *, where: str) ->
 
 
 def _build_requirements(
-    definition: AgentDefinition, manifest: Manifest, demands: VerifyPolicy, *, where: str
+    definition: AgentDefinition, manifest: Manifest, policy: VerifyPolicy, *, where: str
 ) -> CertificateRequirements:
     profile = definition.evaluation
     assert profile is not None  # chosen for having one
     root = manifest.root or Path.cwd()
     if profile.golden_dataset_uri is None:
         raise ConfigError("there is no `golden_dataset_uri`", where=f"{where}: evaluation")
-    bars = _resolve_all_criteria(profile, CodeIndex(root, manifest), root=root, where=where)
-    judged = any(bar.graded_by.by == "judge" for bar in bars)
+    criteria = _resolve_all_criteria(profile, CodeIndex(root, manifest), root=root, where=where)
+    judged = any(criterion.graded_by.by == "judge" for criterion in criteria)
     return CertificateRequirements(
         agent=definition.id,
         definition_sha256=digest_definition(definition),
         definitions=digest_named_definitions(definition, manifest),
         model=strip_provider(definition.model or definition.id),
-        bars=bars,
+        criteria=criteria,
         repeats=profile.repeats,
-        dataset_uri=read_address(profile.golden_dataset_uri, demands.fetch).shown,
+        dataset_uri=read_address(profile.golden_dataset_uri, policy.fetch).shown,
         dataset_sha256=profile.golden_dataset_sha256,
-        fetched_sha256=_fetch_dataset_sha256(profile.golden_dataset_uri, root, demands),
+        fetched_sha256=_fetch_dataset_sha256(profile.golden_dataset_uri, root, policy),
         judge=strip_provider(profile.evaluator_model or "") if judged else None,
-        subjects=demands.subjects,
-        runner=demands.runner,
-        endpoint=build_certified_endpoint(demands.endpoint),
-        max_age=demands.max_age,
-        max_tries=demands.max_tries,
-        judge_host=demands.judge_host,
-        judge_models=demands.judge_models,
+        subjects=policy.subjects,
+        runner=policy.runner,
+        endpoint=build_certified_endpoint(policy.endpoint),
+        max_age=policy.max_age,
+        max_tries=policy.max_tries,
+        judge_host=policy.judge_host,
+        judge_models=policy.judge_models,
     )
 
 
@@ -250,23 +248,23 @@ def _digest_runner_files(
     return {file: sha256 for file, sha256 in files.items() if file not in known}
 
 
-def _fetch_dataset_sha256(uri: str, root: Path, demands: VerifyPolicy) -> str | None:
-    if not demands.refetch_dataset:
+def _fetch_dataset_sha256(uri: str, root: Path, policy: VerifyPolicy) -> str | None:
+    if not policy.refetch_dataset:
         return None
     with TemporaryDirectory(prefix="assay-") as folder:
         # Without the pin: what is there is compared, and told with its digest.
-        return fetch_golden(uri, root=root, rules=demands.fetch, cache=Path(folder)).sha256
+        return fetch_golden(uri, root=root, rules=policy.fetch, cache=Path(folder)).sha256
 
 
 def _resolve_all_criteria(
     profile: EvaluationProfile, code: CodeIndex, *, root: Path, where: str
 ) -> tuple[ResolvedCriterion, ...]:
-    settling = CriteriaContext(
+    context = CriteriaContext(
         root, where, lambda: _build_placeholder_judge(profile), code, load=False
     )
-    graders = resolve_criteria(profile, settling)
+    graders = resolve_criteria(profile, context)
     latency = resolve_latency_criterion(profile, where=where)
-    scores = tuple(grader.bar for grader in graders)
+    scores = tuple(grader.criterion for grader in graders)
     return scores if latency is None else (*scores, latency)
 
 

@@ -144,7 +144,7 @@ def _set_aside_earlier_results(args: Namespace) -> list[Path]:
 
 
 def _run_certifications(args: Namespace) -> int:
-    issuing = build_issue_options(args)
+    options = build_issue_options(args)
     if has_refused_change(changes := compare_with_old_manifest(args), args):
         if args.json:
             print_json({"exit_status": EXIT_FAIL, "results": [], **changes_to_dict(changes)})
@@ -162,7 +162,7 @@ def _run_certifications(args: Namespace) -> int:
         places = _OutputFolders(args.output, several=len(plans) > 1)
         _refuse_shared_folders(places, plans)
         with Store.open(find_store_location(args)) as store:
-            ends = [_certify_and_report(plan, store, args, places, issuing) for plan in plans]
+            ends = [_certify_and_report(plan, store, args, places, options) for plan in plans]
     status = min((end.status for end in ends), key=_STATUS_PRECEDENCE.index)
     _print_certifications(ends, plans, args, status)
     if status == EXIT_INTERRUPTED:
@@ -207,7 +207,7 @@ def _certify_and_report(
     store: Store,
     args: Namespace,
     places: _OutputFolders,
-    issuing: IssueOptions,
+    options: IssueOptions,
 ) -> _AgentOutcome:
     agent = plan.definition.id
     try:
@@ -227,7 +227,7 @@ def _certify_and_report(
     written: tuple[Path, ...] = ()
     if (out := places.of(agent)) is not None:
         try:
-            written = write_reports(result, out, definition=plan.definition, issuing=issuing)
+            written = write_reports(result, out, definition=plan.definition, options=options)
         except OSError as error:
             problem = f"cannot be written: {error}. {_format_resume_hint(args, agent, result.run)}"
             return _AgentOutcome(agent, EXIT_INCONCLUSIVE, result, problem=problem)

@@ -113,7 +113,7 @@ def _add_refetch_options(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 verified, 1 not, 2 no certificate or no manifest, 3 the dataset is away."""
     endpoint = read_required_endpoint(args.require_runner)
-    demands = VerifyPolicy(
+    policy = VerifyPolicy(
         keys=tuple(read_verifying_key(path) for path in args.key),
         allow_unsigned=args.allow_unsigned,
         refetch_dataset=args.refetch_dataset,
@@ -126,7 +126,7 @@ def main(args: Namespace) -> int:
         judge_host=args.judge_host,
         judge_models=tuple(args.judge_model),
     )
-    found = verify_certificate(args.certificate, args.manifest, agent=args.agent, demands=demands)
+    found = verify_certificate(args.certificate, args.manifest, agent=args.agent, policy=policy)
     status = EXIT_PASS if found.verified else EXIT_FAIL
     if args.json:
         print_json({"exit_status": status, **_verification_to_dict(found)})

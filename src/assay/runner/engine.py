@@ -53,7 +53,7 @@ class EvalEngine:
         config: EvalConfig,
         client: ModelClient | None,
         writer: Writer,
-        oversight: RunControl,
+        control: RunControl,
     ) -> None:
         self._config = config
         self._model = client
@@ -62,20 +62,20 @@ class EvalEngine:
         self._scorer = (
             None if config.score_fn is None else ScoreCaller(config.score_fn, apart=limited)
         )
-        self._progress = oversight.progress
-        self._watch = oversight.watch
-        self._stop = oversight.stop
+        self._progress = control.progress
+        self._watch = control.watch
+        self._stop = control.stop
         self._fatal: BaseException | None = None
         self._hopeless = False
         self._woken = asyncio.Event()
-        self._probes = self._probes and oversight.stops_early
+        self._probes = self._probes and control.stops_early
         self._early = EarlyStop(
             is_watching=self._probes,
             fail_on_error=config.fail_on_error,
-            total=oversight.progress.total,
+            total=control.progress.total,
             max_cost_usd=config.max_cost_usd,
-            spent_usd=oversight.spent_usd,
-            resumed=oversight.progress.already_done > 0,
+            spent_usd=control.spent_usd,
+            resumed=control.progress.already_done > 0,
         )
         self._admission = Admission(self._early)
         self._client = ObservedClient(client, self._early) if client and self._probes else client
@@ -90,14 +90,14 @@ class EvalEngine:
         """
         todo = self._read_ahead(todo)
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
-        overseer = asyncio.create_task(self._cancel_on_stop(workers))
+        watcher = asyncio.create_task(self._cancel_on_stop(workers))
         try:
             ends = await asyncio.gather(*workers, return_exceptions=True)
         finally:
             for worker in workers:
                 worker.cancel()
-            overseer.cancel()
-            await asyncio.gather(*workers, overseer, return_exceptions=True)
+            watcher.cancel()
+            await asyncio.gather(*workers, watcher, return_exceptions=True)
             self._admission.close()
             self._submit_finished()
             await self._writer.flush()
@@ -173,42 +173,42 @@ class EvalEngine:
                 if self._is_ending():
                     return
             try:
-                unit = next(todo, None)
+                job = next(todo, None)
             except Exception as error:
                 # The dataset: no worker can go on, but the others finish what they have.
                 self._fatal = error
                 return
-            if unit is None:
+            if job is None:
                 return
             if reason is not None:
                 # Only now: a run of which nothing is left has not been cut short.
                 self._fatal = reason
                 return
             admission.start()
-            given = unit.sample.trajectory
+            given = job.sample.trajectory
             try:
-                failure = await self._attempt(unit)
+                failure = await self._attempt(job)
             finally:
                 admission.end()
             # A refused key says nothing about the sample. Whatever else ended the run, what was
             # done until then is kept, and so is a rollout that only could not be scored.
             unscored = failure is not None and failure.boundary is Boundary.SCORER
-            paid = unscored and _has_new_rollout(unit.sample, given)
+            paid = unscored and _has_new_rollout(job.sample, given)
             if paid or not isinstance(self._fatal, AccessDenied):
                 if self._writer.is_full:
                     await self._wait_for_room()
-                self._queue_for_store(unit, failed=failure is not None)
+                self._queue_for_store(job, failed=failure is not None)
 
-    async def _attempt(self, unit: RolloutJob) -> Failure | None:
+    async def _attempt(self, job: RolloutJob) -> Failure | None:
         """Fill the sample in. A failure is data; only cancellation passes through."""
-        sample = unit.sample
+        sample = job.sample
         if sample.failure is not None:
             return sample.failure  # it came here failed, and is kept as it is
         own, given = self._start_timer(), sample.trajectory
         try:
-            if unit.kept is not None:
-                self._reuse_rollout(unit, unit.kept)
-            elif (rollout := self._start_rollout(unit)) is not None:
+            if job.kept is not None:
+                self._reuse_rollout(job, job.kept)
+            elif (rollout := self._start_rollout(job)) is not None:
                 trajectory = await (
                     rollout if own is None else self._run_with_timeout(rollout, own)
                 )
@@ -229,11 +229,11 @@ class EvalEngine:
             )
         except TimeoutError as error:
             return self._record_failure(
-                sample, error, unit.waited_for or _find_slower_boundary(sample.trajectory)
+                sample, error, job.waited_for or _find_slower_boundary(sample.trajectory)
             )
         except Exception as error:
             # Whatever else: the environment is the only other code in a rollout.
-            return self._record_failure(sample, error, unit.waited_for or Boundary.ENVIRONMENT)
+            return self._record_failure(sample, error, job.waited_for or Boundary.ENVIRONMENT)
         try:
             if self._scorer is None:
                 score = _read_environment_result(sample)
@@ -246,14 +246,14 @@ class EvalEngine:
             _check_finite_scores(score)
             if self._config.bounds is not None:
                 refuse_out_of_bounds(score, self._config.bounds)
-            if sample.id != unit.sample_id:
+            if sample.id != job.sample_id:
                 raise ScorerFault(f"the id of the sample was changed to {sample.id!r}")
         except (Exception, SystemExit) as error:
             # Passed on, sys.exit() in somebody's code would end the run as if all were well.
-            sample.id = unit.sample_id
+            sample.id = job.sample_id
             return self._record_failure(sample, error, Boundary.SCORER)
         except asyncio.CancelledError:
-            if unit.kept is not None or not self._loses_rollout(sample, given):
+            if job.kept is not None or not self._loses_rollout(sample, given):
                 raise
             # It is paid for: kept, it is scored when the run is resumed.
             unscored = RunStopped("the run was stopped before the sample was scored")
@@ -276,23 +276,25 @@ class EvalEngine:
         ends = self._stop.requested or isinstance(self._fatal, RunStopped | AccessDenied)
         return ends and _has_new_rollout(sample, given)
 
-    def _reuse_rollout(self, unit: RolloutJob, kept: KeptRollout) -> None:
+    def _reuse_rollout(self, job: RolloutJob, kept: KeptRollout) -> None:
         """Take a rollout that was paid for instead of another one."""
         # For what it does to the sample: a scorer may read that.
-        prepare_messages(self._config, unit.sample)
-        set_unchecked(unit.sample, {"trajectory": kept.trajectory})
-        unit.prompt_digest = kept.prompt_digest
+        prepare_messages(self._config, job.sample)
+        set_unchecked(job.sample, {"trajectory": kept.trajectory})
+        job.prompt_digest = kept.prompt_digest
 
-    def _start_rollout(self, unit: RolloutJob) -> Coroutine[Any, Any, Trajectory] | None:
+    def _start_rollout(self, job: RolloutJob) -> Coroutine[Any, Any, Trajectory] | None:
         """What rolls the sample out; None when it is scored as it is."""
         if self._config.rollout_fn is not None:
-            return self._roll_out_with_function(unit, self._config.rollout_fn)
-        return None if self._client is None else self._rolled_out(unit, self._client)
+            return self._roll_out_with_function(job, self._config.rollout_fn)
+        return None if self._client is None else self._roll_out_with_agent(job, self._client)
 
-    def _rolled_out(self, unit: RolloutJob, client: ModelClient) -> Coroutine[Any, Any, Trajectory]:
-        sample = unit.sample
+    def _roll_out_with_agent(
+        self, job: RolloutJob, client: ModelClient
+    ) -> Coroutine[Any, Any, Trajectory]:
+        sample = job.sample
         messages = prepare_messages(self._config, sample)
-        unit.prompt_digest = digest_messages(messages)
+        job.prompt_digest = digest_messages(messages)
         try:
             environment = self._config.make_environment(sample)
         except (Exception, SystemExit) as error:
@@ -302,27 +304,25 @@ class EvalEngine:
             environment,
             messages,
             limits=self._config.limits,
-            seed=self._environment_seed(unit),
-            sampling_seed=self._config.sampling_seed_of(sample, unit.repeat),
+            seed=self._compute_environment_seed(job),
+            sampling_seed=self._config.sampling_seed_of(sample, job.repeat),
         )
 
-    def _environment_seed(self, unit: RolloutJob) -> int | None:
-        return self._config.seed_of(unit.sample, unit.repeat)
+    def _compute_environment_seed(self, job: RolloutJob) -> int | None:
+        return self._config.seed_of(job.sample, job.repeat)
 
-    async def _roll_out_with_function(
-        self, unit: RolloutJob, roll_out: SampleRollout
-    ) -> Trajectory:
-        unit.prompt_digest = digest_messages(prepare_messages(self._config, unit.sample))
+    async def _roll_out_with_function(self, job: RolloutJob, roll_out: SampleRollout) -> Trajectory:
+        job.prompt_digest = digest_messages(prepare_messages(self._config, job.sample))
         client = None if self._client is None else RecordingClient(self._client)
         try:
-            returned: object = await roll_out(client, unit.sample)
+            returned: object = await roll_out(client, job.sample)
         except SystemExit as error:
             raise EnvironmentFault(f"`rollout_fn` called sys.exit({error.code!r})") from error
         except (Exception, asyncio.CancelledError) as error:
             if client is not None:
                 limited = isinstance(error, asyncio.CancelledError)
-                unit.sample.trajectory = client.trajectory(_SAMPLE_TIMEOUT if limited else "error")
-                unit.waited_for = client.find_boundary(error)
+                job.sample.trajectory = client.trajectory(_SAMPLE_TIMEOUT if limited else "error")
+                job.waited_for = client.find_boundary(error)
             raise
         if not isinstance(returned, Trajectory):
             kind = type(returned).__name__
@@ -362,14 +362,14 @@ class EvalEngine:
             self._fatal = self._fatal or ending
         return _mark_failed(sample, failure)
 
-    def _queue_for_store(self, unit: RolloutJob, *, failed: bool) -> None:
+    def _queue_for_store(self, job: RolloutJob, *, failed: bool) -> None:
         """Give the sample to the store without waiting for the disk.
 
         Those that end in one turn of the event loop are handed over together. Doing one kind of
         work several times over is faster than doing all kinds in turn.
         """
         finished = self._finished
-        finished.append((unit, failed))
+        finished.append((job, failed))
         if len(finished) >= _BATCH_SIZE:
             self._submit_finished()
         elif len(finished) == 1:
@@ -385,9 +385,9 @@ class EvalEngine:
         finished, self._finished = self._finished, []
         entries: list[InsertRow] = []
         notes: list[_ProgressNote] = []
-        for unit, failed in finished:
+        for job, failed in finished:
             try:
-                entry, note = self._encode_job(unit, failed=failed)
+                entry, note = self._encode_job(job, failed=failed)
             except Exception as error:
                 # Whatever it is: a sample that is not recorded is never passed over.
                 self._abort(error)
@@ -400,26 +400,26 @@ class EvalEngine:
         except Exception as error:
             self._abort(error)
 
-    def _encode_job(self, unit: RolloutJob, *, failed: bool) -> "tuple[InsertRow, _ProgressNote]":
-        sample = unit.sample
+    def _encode_job(self, job: RolloutJob, *, failed: bool) -> "tuple[InsertRow, _ProgressNote]":
+        sample = job.sample
         try:
             if failed:
-                return self._build_entry(build_failure_row, unit), None
+                return self._build_entry(build_failure_row, job), None
             note = sample.reward, compute_sample_cost(sample)
-            return self._build_entry(build_result_row, unit), note
+            return self._build_entry(build_result_row, job), note
         except WireError as error:
             # Somebody's code put a value into the sample that no file can hold.
-            unit.sample = bare = _drop_unwritable_fields(sample)
+            job.sample = bare = _drop_unwritable_fields(sample)
             in_rollout = bare.trajectory is None and sample.trajectory is not None
             self._record_failure(
                 bare, error, Boundary.ENVIRONMENT if in_rollout else Boundary.SCORER
             )
-            return self._build_entry(build_failure_row, unit), None
+            return self._build_entry(build_failure_row, job), None
 
     @staticmethod
-    def _build_entry(make: Callable[[str, Sample, int], InsertRow], unit: RolloutJob) -> InsertRow:
-        entry = make(unit.key, unit.sample, unit.repeat)
-        entry.prompt_digest = unit.prompt_digest
+    def _build_entry(make: Callable[[str, Sample, int], InsertRow], job: RolloutJob) -> InsertRow:
+        entry = make(job.key, job.sample, job.repeat)
+        entry.prompt_digest = job.prompt_digest
         return entry
 
     def _count_recorded(

@@ -81,7 +81,7 @@ async def evaluate(
         total = _count_samples(samples, config)
         spec = _build_eval_spec(samples, config, total)
         expected = Progress(total=None if total is None else total * config.repeats)
-        oversight = RunControl(expected, watch, stop or Stop())
+        control = RunControl(expected, watch, stop or Stop())
         create = resume is None
         opened = store if isinstance(store, Store) else Store.open(store, create=create)
         try:
@@ -97,10 +97,10 @@ async def evaluate(
                 reuses = config.rolls_out and not is_fresh
                 return KeptRollouts(run, opened).fill_kept(left) if reuses else left
 
-            await execute_jobs(run, todo, config, client=client, oversight=oversight)
+            await execute_jobs(run, todo, config, client=client, control=control)
             if config.save_sessions:
                 save_sessions(run, opened, config)
-            interrupted = oversight.stop.requested
+            interrupted = control.stop.requested
             report = build_eval_report(run, opened, reopen=store, interrupted=interrupted)
             return replace(report, skipped=samples.skipped)
         finally:
@@ -114,7 +114,7 @@ async def execute_jobs(
     config: EvalConfig,
     *,
     client: ModelClient | None,
-    oversight: RunControl,
+    control: RunControl,
 ) -> None:
     """Do what is not done yet, and say in the store how the run ended."""
     # Asking a set in C whether it holds nothing is cheaper.
@@ -122,11 +122,11 @@ async def execute_jobs(
     status: RunStatus | None = "interrupted"
     try:
         if not run.is_new:
-            oversight.progress.resume_from(len(done), run.totals)
-            oversight = replace(oversight, spent_usd=_read_resumed_cost(run, config))
+            control.progress.resume_from(len(done), run.totals)
+            control = replace(control, spent_usd=_read_resumed_cost(run, config))
         async with _close_client_after(client), run.writer() as writer:
-            await EvalEngine(config, client, writer, oversight).run(todo(done))
-        if not oversight.stop.requested:
+            await EvalEngine(config, client, writer, control).run(todo(done))
+        if not control.stop.requested:
             status = "completed"
     except Exception as error:
         if isinstance(error, RunStopped):

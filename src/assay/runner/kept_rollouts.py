@@ -22,13 +22,13 @@ class KeptRollouts:
 
     def fill_kept(self, todo: Iterator[RolloutJob]) -> Iterator[RolloutJob]:
         """The same units, with the rollouts that are there already."""
-        for unit in todo:
-            unit.kept = self._find_kept(unit)
-            yield unit
+        for job in todo:
+            job.kept = self._find_kept(job)
+            yield job
 
-    def _find_kept(self, unit: RolloutJob) -> KeptRollout | None:
+    def _find_kept(self, job: RolloutJob) -> KeptRollout | None:
         for run, known in self._runs:
-            key = sample_key(run.id, unit.sample_id, unit.repeat, run.key_fingerprint)
+            key = sample_key(run.id, job.sample_id, job.repeat, run.key_fingerprint)
             if any(key in keys for keys in known) and (kept := run.kept(key)) is not None:
                 return kept
         return None

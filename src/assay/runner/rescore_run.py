@@ -76,9 +76,9 @@ async def rescore(
             return _build_rescore_jobs(old, run, how, done)
 
         progress = Progress(total=total)
-        oversight = RunControl(progress, watch, stop, stops_early=how.stops_early)
+        control = RunControl(progress, watch, stop, stops_early=how.stops_early)
         with reduce_gc_frequency():
-            await execute_jobs(run, todo, config, client=None, oversight=oversight)
+            await execute_jobs(run, todo, config, client=None, control=control)
         return build_eval_report(run, opened, reopen=store, interrupted=stop.requested)
     finally:
         if opened is not store:

@@ -156,8 +156,8 @@ class RolloutCollector:
 
     async def _run_wave(self, units: Sequence[RolloutJob], progress: Progress) -> None:
         evaluation = replace(self.evaluation, concurrency=len(units))
-        oversight = RunControl(progress, self._report_progress, self.stop)
-        engine = _TrainingEngine(evaluation, self.client, self.recording.writer, oversight)
+        control = RunControl(progress, self._report_progress, self.stop)
+        engine = _TrainingEngine(evaluation, self.client, self.recording.writer, control)
         engine.group_size = self.config.group_size
         if self.lockstep is not None:
             engine.lockstep = self.lockstep
@@ -220,13 +220,13 @@ class _TrainingEngine(EvalEngine):
     _probes = False
     """A wave starts whole: its batches must not depend on timing."""
 
-    async def _rolled_out(self, unit: RolloutJob, client: ModelClient) -> Trajectory:
+    async def _roll_out_with_agent(self, unit: RolloutJob, client: ModelClient) -> Trajectory:
         try:
-            return await super()._rolled_out(unit, client)
+            return await super()._roll_out_with_agent(unit, client)
         finally:
             if self.lockstep is not None:
                 self.lockstep.leave()
 
-    def _environment_seed(self, unit: RolloutJob) -> int | None:
+    def _compute_environment_seed(self, unit: RolloutJob) -> int | None:
         # Advantages compare answers to one task: members differ in how they are sampled alone.
         return self._config.seed_of(unit.sample, unit.repeat // self.group_size)
