@@ -9,15 +9,11 @@ PUBLIC = {
     """,
     "assay.agents": "Limits RolloutFailed run_agent",
     "assay.certify": """
-        CertificateFinding CertificateRequirements Certification CertificationAborted
-        CertificationInterrupted CertificationPlan CertificationResult CertificationVerdict
-        CertifiedAgent CertifiedDataset CertifiedJudge CertifiedManifest CertifySettings Cost
-        CriterionOutcome CriterionStatus EvidenceLevel GradedBy IssueOptions KeyPair
-        LatencyFigures ManifestChange Notice PlanReport PlannedCriterion ResolvedCriterion
-        Resource SigningKey Statement Verification VerifyPolicy VerifyingKey build_statement
-        card_markdown certify check_certificate check_provable compare_manifests generate_key
-        junit_xml plan_certifications read_certificate read_signing_key read_verifying_key
-        report_plan summary_markdown verdict_of verify_certificate write_reports
+        Certification CertificationAborted CertificationInterrupted CertificationPlan
+        CertificationResult CertificationVerdict CertifySettings Cost CriterionOutcome
+        IssueOptions KeyPair ManifestChange SigningKey Verification VerifyPolicy VerifyingKey
+        certify compare_manifests generate_key plan_certifications read_signing_key
+        read_verifying_key verify_certificate write_reports
     """,
     "assay.cli": "main",
     "assay.compat": "install",
@@ -27,19 +23,15 @@ PUBLIC = {
     """,
     "assay.environments": """
         BasicEnvironment CalculatorEnvironment Environment EnvironmentServer GymEnvironment
-        MakeEnvironment RemoteEnvironments ServerKind ServerProcess ServerSettings Step
-        ToolEnvironment ToolError environment_by_name is_loopback launch_server tool
-        wait_until_ready
+        RemoteEnvironments ServerProcess ServerSettings Step ToolEnvironment ToolError
+        launch_server tool wait_until_ready
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
         EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError TokenError
         TrainingError WireError install_command
     """,
-    "assay.export": """
-        EvaluationTexts ExportOptions ExportReport FORMATS Format LeftOut Lengths Overlap
-        Selection Split Tokenise export_samples format_named load_tokenizer
-    """,
+    "assay.export": "ExportOptions ExportReport FORMATS Selection Split export_samples",
     "assay.formats": """
         AnthropicChat Converted Dropped GeminiChat attach_result attach_trajectory_result
         eval_record_schema from_anthropic from_atif from_eval_record from_gemini from_huggingface
@@ -47,42 +39,34 @@ PUBLIC = {
         to_eval_record to_gemini to_huggingface to_openai_chat to_vertex
     """,
     "assay.providers": """
-        Client ClientSettings EndpointCheck Generated LocalClient LocalModel ModelClient Reply
-        Sampling check_endpoint connect parse_model
+        ClientSettings LocalClient LocalModel ModelClient Reply Sampling check_endpoint connect
+        parse_model
     """,
     "assay.pytest_plugin": "evaluation_test",
     "assay.runner": """
         EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Stop evaluate rescore
     """,
     "assay.scorers": """
-        Calibration Calibrator CallSpec Checks Criterion Judge JudgeSettings Label METRICS
-        PairJudge PairTally Preference RegisteredMetric Rubric ScoreCaller ScoreFunction Scorer
-        Spending VertexJudge calibrate checks_from exact_answer judge prefer read_call_spec
-        read_labels read_outcome read_rubric registered_metric reward_function rubric_names
-        vertex_judge
+        Calibration Checks Criterion Judge JudgeSettings PairJudge PairTally Rubric ScoreFunction
+        Scorer VertexJudge calibrate checks_from exact_answer judge prefer read_labels read_rubric
+        reward_function rubric_names vertex_judge
     """,
     "assay.sessions": """
         Children SampleOptions SessionChoice SessionReading SessionStream UnreadableSession
         read_atif read_claude_code read_codex read_inspect read_opencode
     """,
     "assay.stats": """
-        Check Comparison Conclusion Distribution GateRule Interval Latency Outcome Pair PassRate
-        ResultLike RunSummary RunningPercentiles RunningStats SampleMean ScoreStatistics
-        SignFlipTest Total UnpairedSamples Verdict compare detectable_difference
-        difference_interval judge_gate mean_interval pass_at_k pass_hat_k per_sample_means
-        percentile percentile_bounds rows_for_percentile rows_to_prove samples_to_prove
-        score_bounds sign_flip_test summarise
+        Check Comparison Conclusion GateRule Interval ResultLike RunSummary Verdict compare
+        judge_gate mean_interval pass_at_k pass_hat_k summarise
     """,
     "assay.store": """
-        AttemptRow DoneKeys Holder ResultRow RetriedAttempts Run RunRow RunSpec SessionRow StepRow
-        Store StoreSettings Totals Writer WriterSettings sample_key
+        AttemptRow ResultRow Run RunRow RunSpec SessionRow StepRow Store StoreSettings sample_key
     """,
     "assay.train": """
         ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
-        Retokeniser SFTConfig SFTResult SFTStep SFTWatch StepMetrics TokenSource TrainingSession
-        agent_rollout_to_sample agent_rollout_to_samples character_model check_tokens
-        estimate_memory grpo_train grpo_train_async retokenize_sample sft_train to_demonstration
-        token_source tokenize_sample
+        Retokeniser SFTConfig SFTResult StepMetrics TokenSource TrainingSession
+        agent_rollout_to_sample agent_rollout_to_samples character_model estimate_memory
+        grpo_train grpo_train_async retokenize_sample sft_train token_source tokenize_sample
     """,
     "assay.types": """
         AgentDefinition AgentSession Boundary ContentBlock DataBlock Endpoint EvaluateResult

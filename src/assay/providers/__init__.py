@@ -5,10 +5,7 @@ import lazy_loader
 __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
-    "Client",
     "ClientSettings",
-    "EndpointCheck",
-    "Generated",
     "LocalClient",
     "LocalModel",
     "ModelClient",

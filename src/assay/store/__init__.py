@@ -6,10 +6,7 @@ __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "AttemptRow",
-    "DoneKeys",
-    "Holder",
     "ResultRow",
-    "RetriedAttempts",
     "Run",
     "RunRow",
     "RunSpec",
@@ -17,8 +14,5 @@ __all__ = [
     "StepRow",
     "Store",
     "StoreSettings",
-    "Totals",
-    "Writer",
-    "WriterSettings",
     "sample_key",
 ]
