@@ -169,7 +169,7 @@ def test_no_samples_at_all_are_refused(folder: Path) -> None:
     ("options", "problem"),
     [
         (("--rubric", "rubrik.yaml"), "cannot be read"),
-        (("--rubric", "generl"), "the rubrics are"),
+        (("--rubric", "generl"), "built-in rubrics: "),
         (("--endpoint", "nobody"), "provider:model"),
         (("--endpoint", "missing.json"), "cannot be read"),
         (("--panel", "mock:echo,"), "provider:model"),

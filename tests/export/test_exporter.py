@@ -178,7 +178,7 @@ def test_a_limit_ends_the_export(tmp_path: Path) -> None:
 
     assert (report.rows, report.read) == (3, 3)
     assert (grouped.rows, grouped.left_out["beyond the limit"]) == (3, 7)
-    assert "ended after 3 rows, as asked for" in report.notes
+    assert "stopped at the limit of 3 rows" in report.notes
 
 
 def test_a_split_keeps_the_answers_to_one_input_together(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_part_that_nothing_fell_into_is_told_of(tmp_path: Path) -> None:
     report = export([answer("a", "x", 1.0)], tmp_path / "d.jsonl", split=Split.parse("0.5"))
 
     assert len(list(tmp_path.iterdir())) == 1
-    assert any("no sample fell into it" in note for note in report.notes)
+    assert any("it has no samples" in note for note in report.notes)
 
 
 def test_what_repeats_the_evaluation_set_is_left_out_and_named(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_grader_is_written_beside_the_prompts(tmp_path: Path) -> None:
 
     check_row(rows(tmp_path / "rft.jsonl")[0], "rft")
     assert json.loads((tmp_path / "rft.grader.json").read_text())["type"] == "python"
-    assert any("takes no fewer than 10 rows" in note for note in report.notes)
+    assert any("requires at least 10 rows" in note for note in report.notes)
 
 
 def test_recorded_tokens_may_become_several_rows(tmp_path: Path) -> None:
@@ -296,16 +296,20 @@ def test_tokens_that_a_sample_already_has_are_taken(tmp_path: Path) -> None:
     report = export([ready, bare], tmp_path / "x.jsonl", "trl-sft-tokens")
 
     assert report.rows == 1
-    assert report.left_out == {"has 0 tokens and 0 mask values": 1}
+    assert report.left_out == {"the sample has 0 tokens and 0 mask values": 1}
 
 
 @pytest.mark.parametrize(
     ("form", "asked_for", "problem"),
     [
         ("trl-kto", {}, "--min-score"),
-        ("trl-preference", {"best_of_group": True}, "no use for the best"),
-        ("trl-sft", {"margin": 0.5}, "no format of pairs"),
-        ("nothing", {}, "there is no format"),
+        (
+            "trl-preference",
+            {"best_of_group": True},
+            "cannot be combined with the best answer of each group",
+        ),
+        ("trl-sft", {"margin": 0.5}, "does not write pairs"),
+        ("nothing", {}, "unknown format 'nothing'"),
     ],
 )
 def test_a_request_that_means_nothing_is_refused_before_a_sample_is_read(
@@ -320,7 +324,7 @@ def test_a_request_that_means_nothing_is_refused_before_a_sample_is_read(
 def test_a_file_that_is_there_is_refused_before_a_sample_is_read(tmp_path: Path) -> None:
     (tmp_path / "x.test.jsonl").write_text("")
 
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="the file already exists"):
         export(RUN, tmp_path / "x.jsonl", split=Split.parse("0.9"))
 
     assert export(RUN, tmp_path / "x.jsonl", split=Split.parse("0.9"), force=True).rows

@@ -20,7 +20,7 @@ def test_a_fitting_ending_is_taken(form: str, ending: str) -> None:
     ("form", "name"), [("trl-sft", "x.parquet"), ("verl", "x.jsonl"), ("trl-sft", "x")]
 )
 def test_an_ending_that_says_something_else_is_refused(form: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"is no file of {form}"):
+    with pytest.raises(ConfigError, match=f"{form} cannot be written to a file"):
         format_named(form).check_target(Path(name), form)
 
 

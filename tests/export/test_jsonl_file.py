@@ -18,5 +18,5 @@ def test_a_row_is_one_line_of_plain_characters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), "\ud800", object()])
 def test_values_that_json_does_not_have_are_refused(value: object) -> None:
-    with pytest.raises(WireError, match="cannot be written as JSON"):
+    with pytest.raises(WireError, match="the row cannot be written as JSON"):
         encode_json_line({"a": value})

@@ -45,11 +45,14 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "a.jsonl"
     target.write_text("old\n")
 
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="the file already exists"):
         OutputFiles([target], columns=None, force=False)
 
 
-@pytest.mark.parametrize(("name", "problem"), [(".", "is a folder"), ("no/a.jsonl", "no such")])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [(".", "the target is a folder"), ("no/a.jsonl", "the folder does not exist")],
+)
 def test_what_cannot_be_a_file_is_refused(tmp_path: Path, name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         OutputFiles([tmp_path / name], columns=None, force=True)
@@ -62,7 +65,7 @@ def test_a_row_that_is_no_json_is_refused_and_the_file_goes_on(
     target = tmp_path / "a.jsonl"
 
     with OutputFiles([target], columns=None, force=False) as files:
-        with pytest.raises(WireError, match="cannot be written as JSON"):
+        with pytest.raises(WireError, match="the row cannot be written as JSON"):
             files.write(target, {"a": value})
         files.write(target, {"a": 1})
         files.commit()

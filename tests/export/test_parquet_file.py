@@ -40,7 +40,7 @@ def test_a_row_of_another_type_is_refused_and_the_file_goes_on(tmp_path: Path) -
 
     file = ParquetFile(tmp_path / "a.parquet", {"name": str})
 
-    with pytest.raises(WireError, match="does not fit the columns"):
+    with pytest.raises(WireError, match="the row does not fit the columns"):
         file.write({"name": [1]})
     file.write({"name": "x"})
     file.close()

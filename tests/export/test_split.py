@@ -59,5 +59,5 @@ def test_files_are_named_after_their_part() -> None:
     "text", ["", "x", "0", "1", "1.5", "-0.1", "0.5/0.6", "0.25/0.25/0.25/0.25", "nan", "0.9/"]
 )
 def test_what_is_no_split_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no split"):
+    with pytest.raises(ConfigError, match="is not a valid split"):
         Split.parse(text)

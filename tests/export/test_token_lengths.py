@@ -67,9 +67,9 @@ def test_what_a_template_cannot_write_is_refused(folder: Path) -> None:
 
 
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no such folder"):
+    with pytest.raises(ConfigError, match="the folder does not exist"):
         load_tokenizer(tmp_path / "none")
-    with pytest.raises(ConfigError, match="is no tokenizer"):
+    with pytest.raises(ConfigError, match="the tokenizer cannot be loaded"):
         load_tokenizer(tmp_path)
 
 

@@ -86,8 +86,8 @@ def test_a_wrong_answer_scores_zero(response: str, ground_truth: Any) -> None:
         ([], "ground truth is an empty list"),
         ("  ", "ground truth is empty"),
         (float("nan"), "ground truth nan is not a number"),
-        ({"a": 1}, "ground truth holds dict {'a': 1}, not an answer"),
-        (["a", None], "ground truth holds NoneType None, not an answer"),
+        ({"a": 1}, "ground truth contains dict {'a': 1}, not an answer"),
+        (["a", None], "ground truth contains NoneType None, not an answer"),
     ],
 )
 def test_without_a_usable_ground_truth_a_sample_is_not_judged(

@@ -99,7 +99,7 @@ def test_positional_only_parameters_are_refused() -> None:
     def starred(*messages: object) -> None:
         return None
 
-    with pytest.raises(ConfigError, match="cannot be filled by name"):
+    with pytest.raises(ConfigError, match="cannot be passed by name"):
         read_call_spec(starred)
 
 

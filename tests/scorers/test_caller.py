@@ -78,7 +78,7 @@ def test_three_calls_show_that_a_scorer_is_fast_and_the_others_wait_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # However slow this machine is at the moment.
-    for name in ("_FAST_S", "_SLOW_S", "_MOMENT_S"):
+    for name in ("_FAST_S", "_SLOW_S", "_TRIAL_WAIT_S"):
         monkeypatch.setattr(f"assay.scorers.caller.{name}", 60.0)
     threads: list[bool] = []
 

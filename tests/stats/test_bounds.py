@@ -58,7 +58,7 @@ def test_scores_on_another_scale_get_bounds_on_it() -> None:
 
 @pytest.mark.parametrize(
     ("scores", "message"),
-    [([], "no scores"), ([0.5, 1.5], "outside 0 to 1"), ([math.nan], "nan")],
+    [([], "`scores` is empty"), ([0.5, 1.5], "outside 0 to 1"), ([math.nan], "nan")],
 )
 def test_what_has_no_bounds_is_refused(scores: list[float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -201,5 +201,5 @@ def test_a_percentile_without_bounds_is_refused(percent: float) -> None:
 
 
 def test_as_many_smallest_as_largest_values_are_needed() -> None:
-    with pytest.raises(ConfigError, match="as many"):
+    with pytest.raises(ConfigError, match="`least` and `most` differ in length"):
         percentile_bounds([1.0], [1.0, 2.0], percent=95)

@@ -40,7 +40,7 @@ def test_a_mean_below_the_minimum_fails() -> None:
     assert (found.outcome, found.passed, found.exit_status) == (Outcome.FAILED, False, 1)
     assert found.lines() == [
         "gate          failed",
-        "judged        passed: 0 of 2 results not judged; at most 5 % may be",
+        "judged        passed: 0 of 2 results not judged; at most 5 % allowed",
         "minimum       failed: mean 0.895 is below 0.900",
     ]
 
@@ -97,7 +97,7 @@ def test_results_without_a_score_are_a_line_of_every_verdict() -> None:
     ]
     assert open_.lines()[1:3] == [
         "unscored      1 of 10 results (10.0 %), at most 5 % allowed",
-        "judged        could not tell: 1 of 10 results not judged; at most 5 % may be",
+        "judged        could not tell: 1 of 10 results not judged; at most 5 % allowed",
     ]
     assert passed.model_dump()["unscored"] == {
         "count": 3,
@@ -159,7 +159,7 @@ def test_without_a_bound_nothing_is_proven() -> None:
     found = verdict(50.0, 60.0, minimum=10, proven=True)
 
     assert found.outcome is Outcome.COULD_NOT_TELL
-    assert "there is no lower bound: 2 scores without bounds" in found.checks[-1].text
+    assert "the mean has no lower bound: 2 scores without bounds" in found.checks[-1].text
     assert verdict(*range(50, 90), minimum=60, proven=True).passed
 
 
@@ -261,7 +261,7 @@ def test_a_baseline_without_judged_samples_is_no_baseline() -> None:
         ({"minimum": 1, "max_not_judged": math.nan}, "max_not_judged is nan"),
         ({"minimum": 1, "max_not_judged": 1.1}, "max_not_judged is 1.1"),
         ({"minimum": 1, "max_not_judged": -0.1}, "max_not_judged is -0.1"),
-        ({"proven": True}, "needs a minimum to prove"),
+        ({"proven": True}, "`proven` needs a minimum"),
     ],
 )
 def test_a_rule_that_holds_nobody_is_refused(rule: dict[str, Any], message: str) -> None:
@@ -270,12 +270,12 @@ def test_a_rule_that_holds_nobody_is_refused(rule: dict[str, Any], message: str)
 
 
 def test_a_gate_without_a_bar_is_refused() -> None:
-    with pytest.raises(ConfigError, match="nothing to hold the run to"):
+    with pytest.raises(ConfigError, match="the gate has no criterion"):
         verdict(1.0)
 
 
 def test_a_tolerance_without_a_baseline_is_refused() -> None:
-    with pytest.raises(ConfigError, match="needs a baseline"):
+    with pytest.raises(ConfigError, match="a tolerance needs a baseline"):
         verdict(1.0, minimum=0.5, tolerance=0.1)
 
 

@@ -82,7 +82,7 @@ def test_unjudged_repeats_are_neither_successes_nor_failures() -> None:
 def test_no_samples_have_no_rate() -> None:
     rate = pass_at_k([], 1)
 
-    assert (rate.value, rate.reason) == (None, "there are no samples")
+    assert (rate.value, rate.reason) == (None, "the run has no samples")
 
 
 def test_the_success_rule_is_a_threshold() -> None:

@@ -43,7 +43,7 @@ def test_an_invalid_nan_was_never_counted_and_is_not_refused() -> None:
 
 
 def test_a_repeat_that_comes_twice_is_refused() -> None:
-    with pytest.raises(ConfigError, match="repeat 0 of sample 's0' comes twice"):
+    with pytest.raises(ConfigError, match="repeat 0 of sample 's0' occurs twice"):
         list(group_by_sample([*run(1.0), *run(0.0)]))
 
 
@@ -76,5 +76,5 @@ def test_a_repeat_that_comes_twice_with_another_between_is_refused() -> None:
     first, second = Result("x", 1.0), Result("x", 0.0, repeat=1)
 
     assert [len(repeats) for _, repeats in group_by_sample([first, second])] == [2]
-    with pytest.raises(ConfigError, match="repeat 0 of sample 'x' comes twice"):
+    with pytest.raises(ConfigError, match="repeat 0 of sample 'x' occurs twice"):
         list(group_by_sample([first, second, first]))

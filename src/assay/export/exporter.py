@@ -89,7 +89,7 @@ class _Export:
                 part = "" if splitter is None else splitter.part_of(chosen[0])
                 self._write_rows(files, parts[part], chosen, rows)
                 if self._is_full() and not self._needs_groups:
-                    self.report.notes.append(f"ended after {self.report.rows} rows, as asked for")
+                    self.report.notes.append(f"stopped at the limit of {self.report.rows} rows")
                     break
             if graded and self.report.rows:
                 files.add_text(stub, build_grader_stub())
@@ -131,7 +131,7 @@ class _Export:
                 return
             report.rows += 1
             report.files[str(target)] = report.files.get(str(target), 0) + 1
-            report.count_dropped(row.lost)
+            report.count_dropped(row.dropped)
         report.used += len(chosen)
 
     def _filter_samples(self, samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -226,12 +226,12 @@ class _Export:
     def _add_notes(self, parts: dict[str, Path], stub: Path | None) -> None:
         report = self.report
         if report.rows and stub is not None:
-            report.notes.append(f"{stub} is a grader to start from: edit it before it is used")
+            report.notes.append(f"{stub} is a grader template; edit it before you use it")
         empty = [name for name, path in parts.items() if name and str(path) not in report.files]
         if report.rows and empty:
-            report.notes.append(f"no file for {', '.join(empty)}: no sample fell into it")
+            report.notes.append(f"no file was written for {', '.join(empty)}: it has no samples")
         if 0 < report.rows < self.form.least:
-            report.notes.append(f"{self.name} takes no fewer than {self.form.least} rows")
+            report.notes.append(f"{self.name} requires at least {self.form.least} rows")
         if report.rows and self.form.note is not None:
             report.notes.append(self.form.note)
         if self.options.lengths is not None:
@@ -241,12 +241,12 @@ class _Export:
 def _check_selection(selection: Selection, form: Format, name: str) -> None:
     if form.takes == "labels" and selection.min_score is None:
         raise ConfigError(
-            f"{name} needs a score from which an answer is good", hint="add --min-score"
+            f"{name} needs a minimum score for desirable answers", hint="pass --min-score"
         )
     if selection.best_of_group and form.takes in ("pairs", "labels", "prompts"):
-        raise ConfigError(f"{name} has no use for the best of each group alone")
+        raise ConfigError(f"{name} cannot be combined with the best answer of each group only")
     if selection.margin and form.takes != "pairs":
-        raise ConfigError(f"{name} is no format of pairs, so there is no margin between two")
+        raise ConfigError(f"{name} does not write pairs, so a margin has no effect")
 
 
 def _find_pair_problem(group: AnswerGroup, selection: Selection) -> str | None:

@@ -65,9 +65,9 @@ class Format:
             known.append(".parquet")
         if suffix not in known:
             raise ConfigError(
-                f"{suffix or 'a name without an ending'} is no file of {name}",
+                f"{name} cannot be written to a file {suffix or 'without a suffix'}",
                 where=f"-o {target}",
-                hint=f"it is written as {', '.join(known)}",
+                hint=f"choose a name that ends in {', '.join(known)}",
             )
 
 
@@ -100,7 +100,7 @@ FORMATS: Mapping[str, Format] = {
     ),
     "openai-rft": Format(
         "prompts",
-        "OpenAI reinforcement fine-tuning, with a grader to start from",
+        "OpenAI reinforcement fine-tuning, with a grader template",
         to_openai_rft,
         least=_OPENAI_MIN_ROWS,
     ),
@@ -131,7 +131,5 @@ FORMATS: Mapping[str, Format] = {
 def format_named(name: str) -> Format:
     """The format of this name, or `ConfigError`."""
     if name not in FORMATS:
-        raise ConfigError(
-            f"there is no format {name!r}", hint=f"the formats are {', '.join(FORMATS)}"
-        )
+        raise ConfigError(f"unknown format {name!r}", hint=f"the formats are {', '.join(FORMATS)}")
     return FORMATS[name]

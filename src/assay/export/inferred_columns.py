@@ -71,7 +71,7 @@ class Shape:
 def infer_shape(value: Any, depth: int = 0) -> Shape:
     """The shape of one JSON value. Raises `WireError` for NaN and for endless nesting."""
     if depth > _MAX_DEPTH:
-        raise WireError(f"is nested more than {_MAX_DEPTH} levels deep")
+        raise WireError(f"the row is nested more than {_MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
         fields = {key: infer_shape(inner, depth + 1) for key, inner in value.items()}
         return Shape("object", fields)

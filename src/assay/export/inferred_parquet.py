@@ -57,7 +57,7 @@ class InferredParquetFile:
         widened.add(self._shape)
         widened.add(shape)
         if widened.count_fields() > MAX_FIELDS:
-            raise WireError(f"its keys would take the columns of the file beyond {MAX_FIELDS}")
+            raise WireError(f"the row's keys exceed the limit of {MAX_FIELDS} columns in the file")
         self._shape = widened
         self._rows.write(f"{line}\n")
 

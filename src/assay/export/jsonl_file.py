@@ -15,7 +15,7 @@ def encode_json_line(row: Mapping[str, Any]) -> str:
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         line.encode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise WireError(f"cannot be written as JSON: {error}") from None
+        raise WireError(f"the row cannot be written as JSON: {error}") from None
     return line
 
 

@@ -75,7 +75,9 @@ class OutputFiles:
             return ParquetFile(path, self._columns)
         except OSError as error:
             raise ConfigError(
-                f"cannot be written: {error.strerror}", where=str(target), hint="check the folder"
+                f"the file cannot be written: {error.strerror}",
+                where=str(target),
+                hint="check that the folder is writable",
             ) from None
 
     def __enter__(self) -> Self:
@@ -97,11 +99,13 @@ class OutputFiles:
 def refuse_to_overwrite(target: Path, *, force: bool) -> None:
     """Raise `ConfigError` when the target is there, or cannot be a file."""
     if target.is_dir():
-        raise ConfigError("is a folder", where=str(target), hint="name a file")
+        raise ConfigError("the target is a folder", where=str(target), hint="pass a file name")
     if target.exists() and not force:
-        raise ConfigError("is there already", where=str(target), hint="--force overwrites it")
+        raise ConfigError(
+            "the file already exists", where=str(target), hint="pass --force to overwrite it"
+        )
     if not target.parent.is_dir():
-        raise ConfigError("there is no such folder", where=str(target.parent))
+        raise ConfigError("the folder does not exist", where=str(target.parent))
 
 
 def _build_temporary_path(target: Path) -> Path:

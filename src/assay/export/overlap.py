@@ -45,7 +45,7 @@ class EvaluationTexts:
 
     def __init__(self, samples: Iterable[Sample], *, words: int = OVERLAP_WORDS) -> None:
         if words < 3:
-            raise ConfigError(f"words={words} is too few to tell anything", where="overlap")
+            raise ConfigError(f"words={words} is too few, the minimum is 3", where="overlap")
         self._words = words
         self._whole = DigestTable()
         self._runs = DigestTable()
@@ -55,7 +55,7 @@ class EvaluationTexts:
             for name, text in _list_evaluation_texts(sample):
                 self._add_text(text, f"the {name} of {sample.id}")
         if not self.samples:
-            raise ConfigError("the evaluation set is empty, so nothing is guarded against")
+            raise ConfigError("the evaluation set is empty, so no overlap can be found")
 
     def _add_text(self, text: str, name: str) -> None:
         words = _split_words(text)

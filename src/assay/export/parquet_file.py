@@ -39,7 +39,7 @@ class ParquetFile:
             # Now, so that a row that does not fit is the one that is complained of.
             pyarrow.RecordBatch.from_pylist([dict(row)], schema=self._schema)
         except (pyarrow.ArrowException, TypeError, OverflowError) as error:
-            raise WireError(f"does not fit the columns: {error}") from None
+            raise WireError(f"the row does not fit the columns: {error}") from None
         self._rows.append(row)
         if len(self._rows) >= self._rows_at_once:
             self._flush()

@@ -62,9 +62,9 @@ class Split:
 
 def _build_split_error(text: str) -> ConfigError:
     return ConfigError(
-        f"{text!r} is no split",
+        f"{text!r} is not a valid split",
         where="--split",
-        hint="a share such as 0.9, or shares that add up to 1: 0.9/0.1, or 0.8/0.1/0.1",
+        hint="pass a share such as 0.9, or shares that add up to 1: 0.9/0.1, or 0.8/0.1/0.1",
     )
 
 

@@ -87,7 +87,7 @@ def _build_token_counter(folder: Path) -> TokenCounter:
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer of a folder, with a chat template. Raises `ConfigError` for anything else."""
     if not folder.is_dir():
-        raise ConfigError("there is no such folder", where=f"--tokenizer {folder}")
+        raise ConfigError("the folder does not exist", where=f"--tokenizer {folder}")
     try:
         from transformers import AutoTokenizer
     except ImportError:
@@ -98,10 +98,12 @@ def load_tokenizer(folder: Path) -> Any:
             str(folder), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, KeyError) as error:
-        said = str(error).strip().split("\n")[0]
-        raise ConfigError(f"is no tokenizer: {said}", where=f"--tokenizer {folder}") from None
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(
+            f"the tokenizer cannot be loaded: {reason}", where=f"--tokenizer {folder}"
+        ) from None
     if not tokenizer.chat_template:
-        raise ConfigError("has no chat template", where=f"--tokenizer {folder}")
+        raise ConfigError("the tokenizer has no chat template", where=f"--tokenizer {folder}")
     return tokenizer
 
 
@@ -115,6 +117,6 @@ def _count_rendered_tokens(
         )
     except Exception as error:  # whatever a template raises, it is about this conversation
         raise WireError(
-            f"the chat template refuses it: {type(error).__name__}", where="messages"
+            f"the chat template rejects the messages: {type(error).__name__}", where="messages"
         ) from error
     return len(ids)

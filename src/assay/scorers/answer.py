@@ -36,7 +36,7 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
         raise ConfigError(
             f"`extract` is {extract!r}, which cannot be called",
             where="exact_answer()",
-            hint="give a function from the response to its final answer, or leave it out",
+            hint="pass a function from the response to its final answer, or omit it",
         )
 
     def score(sample: Sample) -> EvaluateResult:
@@ -85,7 +85,8 @@ def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | st
             accepted.append(str(value))
         elif not isinstance(value, str | int | float):
             return (
-                f"ground truth holds {type(value).__name__} {_quote_answer(value)}, not an answer"
+                f"ground truth contains {type(value).__name__} {_quote_answer(value)}, "
+                "not an answer"
             )
         elif isinstance(value, float) and not math.isfinite(value):
             return f"ground truth {value} is not a number"

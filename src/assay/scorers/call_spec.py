@@ -52,7 +52,7 @@ class CallSpec:
                     f"sample {sample.id!r} has no field {name!r}; its row has "
                     f"{sorted(sample.input)}",
                     where=self.where,
-                    hint=f"name one of those, or one of {sorted(_SAMPLE_VALUES)}",
+                    hint=f"use one of those names, or one of {sorted(_SAMPLE_VALUES)}",
                 )
         if self.rest:
             further = sample.input.items()
@@ -83,9 +83,9 @@ def read_call_spec(
             rest = True
         elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise ConfigError(
-                f"takes {parameter}, which cannot be filled by name",
+                f"the function takes {parameter}, which cannot be passed by name",
                 where=where,
-                hint="name what it needs: messages, ground_truth, sample, or a dataset field",
+                hint="use named parameters: messages, ground_truth, sample, or a dataset field",
             )
         elif parameter.name not in given:
             names.append(parameter.name)

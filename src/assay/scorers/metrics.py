@@ -88,7 +88,7 @@ def _score_conciseness(response: str, expected: list[str]) -> EvaluateResult:
 
 def _score_empty(response: str, expected: list[str]) -> EvaluateResult:
     if response.strip():
-        return EvaluateResult(score=0.0, reason="the response says something")
+        return EvaluateResult(score=0.0, reason="the response is not empty")
     return EvaluateResult(score=1.0, reason="the response is empty")
 
 
@@ -103,7 +103,7 @@ METRICS = {
         RegisteredMetric(
             "contains_answer",
             _build_response_scorer(_score_contains, truth=True),
-            "the response contains the ground truth, whatever stands around it",
+            "the response contains the ground truth, with any text around it",
         ),
         RegisteredMetric(
             "json_valid",
@@ -118,7 +118,7 @@ METRICS = {
         RegisteredMetric(
             "empty_rate",
             _build_response_scorer(_score_empty, truth=False),
-            "the response says nothing",
+            "the response is empty",
             direction="min",
         ),
     )
@@ -133,6 +133,6 @@ def require_metric(name: str, *, where: str) -> RegisteredMetric:
         raise ConfigError(
             f"no metric is named {name!r}",
             where=where,
-            hint=f"the metrics are: {', '.join(METRICS)}; your own is written module:function",
+            hint=f"the metrics are: {', '.join(METRICS)}; write your own as module:function",
         )
     return found

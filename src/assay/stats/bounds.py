@@ -50,7 +50,7 @@ def score_bounds(
     check_confidence(confidence)
     low, high = check_bounds(bounds)
     if not scores:
-        raise ConfigError("there are no scores to give bounds for", where="score_bounds()")
+        raise ConfigError("`scores` is empty", where="score_bounds()")
     values = [check_finite(score, "a score") for score in scores]
     if not is_within(min(values), max(values), (low, high)):
         raise ConfigError(
@@ -79,7 +79,7 @@ def percentile_bounds(
     check_confidence(confidence)
     share, n = _to_share(percent), len(least)
     if n != len(most):
-        raise ConfigError("as many smallest as largest values are needed", where="percentiles")
+        raise ConfigError("`least` and `most` differ in length", where="percentiles")
     if n == 0:
         return None, None
     # How many of n values fall below the percentile is binomial.

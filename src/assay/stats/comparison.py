@@ -168,9 +168,9 @@ class Comparison(ReportSection):
             return []
         return format_labelled(
             "repeats",
-            f"{self.repeats_words}: they differ in {format_plural(self.unequal_repeats, 'pair')}. The "
-            "test allows for it; better and worse compare means, and that of fewer repeats moves "
-            "more by chance",
+            f"{self.repeats_words}: they differ in {format_plural(self.unequal_repeats, 'pair')}. "
+            "The test allows for it; better and worse compare means, and a mean of fewer repeats "
+            "varies more by chance",
         )
 
     def _format_unpaired(self) -> list[str]:
@@ -342,7 +342,7 @@ def _build_order_error(sample_id: str, run: str) -> ConfigError:
     return ConfigError(
         f"the results of sample {sample_id!r} in the {run} run are not next to each other",
         where="compare()",
-        hint="give each run's results ordered by sample, then by repeat",
+        hint="order the results of each run by sample, then by repeat",
     )
 
 
@@ -356,8 +356,9 @@ def _format_pairs(title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:
         return []
     lines = [f"{title} ({count})"]
     for pair in pairs:
-        numbers = f"{format_number(pair.a):>9} -> {format_number(pair.b):>9}  {format_number(pair.difference, signed=True):>9}"
-        lines.append(f"  {pad_text(pair.sample_id, _PAIR_ID_WIDTH)}{numbers}")
+        scores = f"{format_number(pair.a):>9} -> {format_number(pair.b):>9}"
+        change = f"{format_number(pair.difference, signed=True):>9}"
+        lines.append(f"  {pad_text(pair.sample_id, _PAIR_ID_WIDTH)}{scores}  {change}")
     if len(pairs) < count:
         lines.append(f"  and {count - len(pairs)} more")
     return lines

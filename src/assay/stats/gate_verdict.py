@@ -47,7 +47,7 @@ class GateRule:
         if self.minimum is not None:
             check_finite(self.minimum, "minimum")
         elif self.proven:
-            raise ConfigError("`proven` needs a minimum to prove", where="gate")
+            raise ConfigError("`proven` needs a minimum", where="gate")
         if self.tolerance is not None and check_finite(self.tolerance, "tolerance") < 0:
             raise ConfigError(f"tolerance is {self.tolerance!r}, not 0 or more", where="gate")
         if not 0 <= self.max_not_judged <= 1:
@@ -138,16 +138,16 @@ def judge_gate(
 def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison | None) -> None:
     if comparison is None and rule.minimum is None:
         raise ConfigError(
-            "there is nothing to hold the run to", where="gate", hint="give a minimum or a baseline"
+            "the gate has no criterion", where="gate", hint="give a minimum or a baseline"
         )
     if comparison is None and rule.tolerance is not None:
-        raise ConfigError("a tolerance needs a baseline to fall below", where="gate")
+        raise ConfigError("a tolerance needs a baseline", where="gate")
     if comparison is not None and comparison.samples_b != summary.samples:
         raise ConfigError(
             f"the comparison's second run has {format_plural(comparison.samples_b, 'sample')}, "
             f"but this run has {summary.samples}",
             where="gate",
-            hint="compare the baseline, first, with this run, second",
+            hint="pass the baseline as the first run and this run as the second",
         )
 
 
@@ -184,7 +184,7 @@ def _check_paired_share(comparison: Comparison, rule: GateRule) -> Check:
 def _check_share(name: str, text: str, share: float, most: float) -> Check:
     within = share <= most + NOISE
     outcome = Outcome.PASSED if within else Outcome.COULD_NOT_TELL
-    return Check(name=name, outcome=outcome, text=f"{text}; at most {format_percent(most)} may be")
+    return Check(name=name, outcome=outcome, text=f"{text}; at most {format_percent(most)} allowed")
 
 
 def _check_minimum(summary: RunSummary, rule: GateRule, minimum: float) -> Check:
@@ -192,7 +192,7 @@ def _check_minimum(summary: RunSummary, rule: GateRule, minimum: float) -> Check
         return _check_proven_minimum(summary, minimum)
     mean = summary.score.mean
     if mean is None:
-        return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text="there is no mean")
+        return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text="the run has no mean")
     reached = mean >= minimum - NOISE
     words = "reaches" if reached else "is below"
     text = (
@@ -205,7 +205,7 @@ def _check_proven_minimum(summary: RunSummary, minimum: float) -> Check:
     interval = summary.score.interval
     bound = interval.at_least
     if bound is None:
-        text = f"there is no lower bound: {interval.reason}"
+        text = f"the mean has no lower bound: {interval.reason}"
         return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text=text)
     reached = bound >= minimum - NOISE
     words = "reaches" if reached else "is below"

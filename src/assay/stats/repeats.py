@@ -127,7 +127,7 @@ class RepeatCounts:
     def _explain_no_rate(self, k: int) -> str:
         most = max((judged for judged, _ in self._samples), default=None)
         if most is None:
-            return "there are no samples"
+            return "the run has no samples"
         return f"no sample has {k} judged repeats (the most is {most})"
 
 

@@ -88,7 +88,8 @@ def format_interval(interval: Interval, *, brief: bool = False, signed: bool = F
     words = format_number(interval.mean, signed=signed)
     if interval.low is None or interval.high is None:
         return f"{words}, no interval" if brief else f"{words}, no interval: {interval.reason}"
-    words += f" [{format_number(interval.low, signed=signed)}, {format_number(interval.high, signed=signed)}]"
+    low, high = (format_number(limit, signed=signed) for limit in (interval.low, interval.high))
+    words += f" [{low}, {high}]"
     return words if brief else f"{words} {format_percent(interval.confidence)} confidence"
 
 
@@ -104,8 +105,9 @@ def format_distribution(distribution: Distribution | None) -> list[str]:
         return []
     if distribution.bins is None:
         first, middle, third = map(format_number, distribution.quartiles)
-        words = f"{format_number(distribution.lowest)} to {format_number(distribution.highest)}, quartiles "
-        return format_labelled("distribution", f"{words}{first}, {middle}, {third}")
+        lowest, highest = format_number(distribution.lowest), format_number(distribution.highest)
+        words = f"{lowest} to {highest}, quartiles {first}, {middle}, {third}"
+        return format_labelled("distribution", words)
     parts = [
         f"{part / BINS:.1f}-{(part + 1) / BINS:.1f}: {count}"
         for part, count in enumerate(distribution.bins)

@@ -76,9 +76,9 @@ def _check_distinct(repeats: list[_Result]) -> list[_Result]:
     for result in repeats if len(repeats) > 1 else ():
         if result.repeat in seen:
             raise ConfigError(
-                f"repeat {result.repeat} of sample {result.sample_id!r} comes twice",
+                f"repeat {result.repeat} of sample {result.sample_id!r} occurs twice",
                 where="results",
-                hint="give the results of one run, each once",
+                hint="pass the results of one run, each once",
             )
         seen.add(result.repeat)
     return repeats

@@ -28,9 +28,10 @@ def find_shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | N
     first, second = read_recorded_bounds(a), read_recorded_bounds(b)
     if (first or _DEFAULT_BOUNDS) != (second or _DEFAULT_BOUNDS):
         raise ConfigError(
-            f"the runs are scored on different scales: {_describe_bounds(first)} and {_describe_bounds(second)}",
+            "the runs are scored on different scales: "
+            f"{_describe_bounds(first)} and {_describe_bounds(second)}",
             where="bounds",
-            hint="run the older one again with the `bounds` of the other",
+            hint="repeat the older run with the `bounds` of the other",
         )
     return first or second
 

@@ -36,9 +36,9 @@ def test_inside_an_alias_the_line_of_its_use_is_told(tmp_path: Path) -> None:
         ("a: 1\nb: 2\na: 3\n", "checks.yaml:3: the key 'a' is given twice"),
         ("a:\n  b: no\n", "checks.yaml:2: a.b: 'no' is YAML's spelling of a bool"),
         ("a: 12:30\n", "checks.yaml:1: a: '12:30' is YAML's spelling of an int"),
-        ("a: !mine 1\n", "checks.yaml:1: a: has the tag '!mine'"),
-        ("a: [1\nb: 2\n", "checks.yaml:2: is not YAML"),
-        ("", "checks.yaml: is empty"),
+        ("a: !mine 1\n", "checks.yaml:1: a: the tag '!mine' is not supported"),
+        ("a: [1\nb: 2\n", "checks.yaml:2: the file is not YAML"),
+        ("", "checks.yaml: the file is empty"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(text: str, refused: str, tmp_path: Path) -> None:

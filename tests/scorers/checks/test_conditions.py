@@ -46,10 +46,10 @@ def test_a_problem_quotes_the_value() -> None:
 @pytest.mark.parametrize(
     ("condition", "refused"),
     [
-        ({}, "asks for nothing"),
+        ({}, "the condition is empty"),
         ({"matchs": "a"}, "did you mean 'matches'?"),
         ({"at_least": "2"}, "not a number"),
-        ({"matches": "("}, "not a pattern"),
+        ({"matches": "("}, "not a valid RE2 pattern"),
     ],
 )
 def test_a_wrong_condition_is_refused(condition: Any, refused: str) -> None:

@@ -56,19 +56,22 @@ def test_beside_a_weight_the_others_weigh_one() -> None:
 @pytest.mark.parametrize(
     ("entries", "refused"),
     [
-        (["max_tools"], "checks[0]: is 'max_tools', not a mapping"),
-        ([{}], "checks[0]: has no rule"),
+        (["max_tools"], "checks[0]: the value is 'max_tools', not a mapping"),
+        ([{}], "checks[0]: the check has no rule"),
         ([{"name": "a", "target": "response"}], "has no rule"),
-        ([{"mathces": "a"}], "there is no rule 'mathces'\n  hint: did you mean 'matches'?"),
-        ([{"matches": "a", "contains": "b"}], "a check has one rule"),
+        ([{"mathces": "a"}], "unknown rule 'mathces'\n  hint: did you mean 'matches'?"),
+        (
+            [{"matches": "a", "contains": "b"}],
+            "the check has more than one rule: matches and contains",
+        ),
         ([{"matches": "a", "wieght": 1}], "did you mean 'weight'?"),
-        ([{"max_turns": 1, "turn": 1}], "`turn` does not stand beside `max_turns`"),
+        ([{"max_turns": 1, "turn": 1}], "`turn` is not allowed with `max_turns`"),
         ([{"matches": "a", "weight": -1}], "checks[0].weight: -1 is below 0"),
-        ([{"matches": "a", "weight": 0}], "nothing gives a score"),
+        ([{"matches": "a", "weight": 0}], "every check has weight 0, so the checks give no score"),
         ([{"matches": "a"}, {"matches": "b"}], "checks[1]: another check is named"),
         ([{"matches": "a", "name": "x" * 101}], "longer than 100"),
-        ([{"matches": "a", "name": 5}], "checks[0].name: is 5, not text"),
-        ([], "checks: is empty"),
+        ([{"matches": "a", "name": 5}], "checks[0].name: the value is 5, not text"),
+        ([], "checks: the list is empty"),
         ([{"max_turns": 1}] * 1001, "more than 1000"),
     ],
 )
@@ -82,17 +85,18 @@ def test_a_wrong_entry_is_refused(entries: list[Any], refused: str) -> None:
 @pytest.mark.parametrize(
     ("text", "refused"),
     [
-        ("check: []\n", "checks.yaml:1: check: there is no key 'check' here"),
-        ("{}\n", "checks.yaml:1: has no key `checks`"),
-        ("- a\n", "checks.yaml:1: is a list, not a mapping"),
+        ("check: []\n", "checks.yaml:1: check: unknown key 'check'"),
+        ("{}\n", "checks.yaml:1: the key `checks` is missing"),
+        ("- a\n", "checks.yaml:1: the value is a list, not a mapping"),
         (
             "checks:\n  - name: a\n    target: respose\n    matches: b\n",
-            "checks.yaml:3: checks[0].target: 'respose' is not known here",
+            "checks.yaml:3: checks[0].target: unknown value 'respose'",
         ),
         (
             "checks:\n  - matches: a\n  - name: b\n    tool_args_match:\n      tool: c\n"
             "      args: {d: {matches: '('}}\n",
-            "checks.yaml:6: checks[1].tool_args_match.args.d.matches: '(' is not a pattern",
+            "checks.yaml:6: checks[1].tool_args_match.args.d.matches: "
+            "'(' is not a valid RE2 pattern: missing )",
         ),
     ],
 )

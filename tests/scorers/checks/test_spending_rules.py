@@ -39,7 +39,7 @@ def test_unknown_spending_is_not_judged(check: dict[str, Any], unknown: Usage | 
     metric = judged(check, spending(KNOWN, unknown))
 
     assert (metric.score, metric.is_score_valid) == (None, False)
-    assert "is not known for 1 of 2 model calls" in str(metric.reason)
+    assert "the usage is unknown for 1 of 2 model calls" in str(metric.reason)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(0.3, True), (0.29, False)])

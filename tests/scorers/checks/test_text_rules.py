@@ -105,7 +105,7 @@ def test_arguments_that_are_not_json_do_not_fit_a_schema() -> None:
 
     metric = judged({"target": "tool.args", "json_schema": {}}, given)
 
-    assert metric.reason == "is not JSON: arguments of 'read' in turn 2: '{path'"
+    assert metric.reason == "the text is not JSON: arguments of 'read' in turn 2: '{path'"
 
 
 def test_a_schema_that_never_ends_is_not_judged() -> None:
@@ -122,14 +122,14 @@ def test_a_text_without_a_number_fails_a_comparison(text: str) -> None:
 @pytest.mark.parametrize(
     ("check", "refused"),
     [
-        ({"number": {}}, "compares with nothing"),
+        ({"number": {}}, "the check has no bound"),
         ({"number": {"at_least": 1, "pattern": "a", "path": "$"}}, "both `pattern` and `path`"),
-        ({"json_path": {"equals": 1}}, "has no `path`"),
+        ({"json_path": {"equals": 1}}, "the key `path` is missing"),
         ({"json_path": "a"}, "does not begin with `$`"),
         ({"equals": None}, "which no text equals"),
-        ({"matches": "a", "of": "all"}, "known here: 'any', 'every'"),
-        ({"matches": "a", "absent": "skip"}, "known here: 'pass', 'fail'"),
-        ({"contains": []}, "is empty"),
+        ({"matches": "a", "of": "all"}, "known names: 'any', 'every'"),
+        ({"matches": "a", "absent": "skip"}, "known names: 'pass', 'fail'"),
+        ({"contains": []}, "the list is empty"),
     ],
 )
 def test_a_wrong_rule_is_refused(check: dict[str, Any], refused: str) -> None:

@@ -103,9 +103,9 @@ def test_two_transcripts_are_told_apart() -> None:
 def test_asking_again_says_what_was_wrong_and_repeats_little() -> None:
     question = graded(sample(asked("a"), said("b")))
 
-    again = question.build_retry("x" * 10_000, "there is no JSON object")
+    again = question.build_retry("x" * 10_000, "the reply has no JSON object")
 
     assert again[:2] == question.messages
     assert len(again[2].text) == 4000
-    assert "That cannot be used: there is no JSON object." in again[3].text
+    assert "That cannot be used: the reply has no JSON object." in again[3].text
     assert question.build_retry("", "empty")[2].text == "(empty)"

@@ -48,7 +48,7 @@ def test_an_answer_that_cannot_be_read_is_not_judged_and_never_0() -> None:
     result = result_of(Scripted(said("10/10"), said("Great!"), said("")))
 
     assert (result.score, result.reward) == (None, None)
-    assert "there is no JSON object" in str(result.error)
+    assert "the reply has no JSON object" in str(result.error)
     assert about(result)["usable"] == 0
 
 
@@ -197,7 +197,7 @@ def test_another_rubric_judge_or_way_of_asking_is_another_scorer() -> None:
 
 
 def test_what_is_wrong_is_refused_before_anything_is_asked() -> None:
-    with pytest.raises(ConfigError, match="the rubrics are"):
+    with pytest.raises(ConfigError, match="built-in rubrics: "):
         judge("no_such", "mock:echo")
     with pytest.raises(ConfigError, match="not a mock model"):
         judge(DONE, "mock:nobody")

@@ -50,24 +50,27 @@ def test_a_file_is_read_as_yaml_and_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD + "thresold: 0.7\n", r"r:7: thresold: is not a field here\n.*mean 'threshold'"),
-        (GOOD + "    wieght: 2\n", r"r:7: criteria\[0\].wieght: is not .*\n.*mean 'weight'"),
+        (GOOD + "thresold: 0.7\n", r"r:7: thresold: unknown field\n.*mean 'threshold'"),
+        (GOOD + "    wieght: 2\n", r"r:7: criteria\[0\].wieght: unknown field\n.*mean 'weight'"),
         (GOOD + "    weight: heavy\n", r"r:7: criteria\[0\].weight: .*number"),
-        (GOOD + "xyz: 1\n", r"r:7: xyz: .*\n.*known here: 'name', 'description'"),
-        (GOOD.replace("name: polite\n", ""), r"r:1: name: is missing"),
+        (GOOD + "xyz: 1\n", r"r:7: xyz: .*\n.*known names: 'name', 'description'"),
+        (GOOD.replace("name: polite\n", ""), r"r:1: name: the field is missing"),
         (
             GOOD.replace("    description: Is the tone kind?\n", ""),
-            r"r:4: criteria\[0\].description: is missing",
+            r"r:4: criteria\[0\].description: the field is missing",
         ),
         (GOOD + "name: again\nabc: 1\n", r"r:7: the key 'name' is given twice; first in line 1"),
-        (GOOD + "abc: 1\nabd: 1\n", r"r: 2 problems\n  r:7: abc: .*\n.*\n  r:8: abd: "),
-        (GOOD + "guidance: [\n", r"r:8: is not YAML"),
+        (
+            GOOD + "abc: 1\nabd: 1\n",
+            r"r: the file has 2 problems\n  r:7: abc: .*\n.*\n  r:8: abd: ",
+        ),
+        (GOOD + "guidance: [\n", r"r:8: the file is not YAML"),
         (GOOD.replace("0.5: cold", "2: odd"), r"r:6: criteria\[0\].levels.*less than or equal"),
-        ("- a\n", "r: is a list, not a mapping\n.*criteria"),
-        ("", "r: is empty"),
-        ("a: !!python/object/apply:os.getcwd []\n", "r:1: a: has the tag"),
-        ("a: " + "[" * 5000, r"r:1: a(\[0\])+: is nested more than 40 deep"),
-        ("name: a\n---\nname: b\n", "r:2: holds more than one document"),
+        ("- a\n", "r: the rubric is a list, not a mapping\n.*criteria"),
+        ("", "r: the file is empty"),
+        ("a: !!python/object/apply:os.getcwd []\n", "r:1: a: the tag"),
+        ("a: " + "[" * 5000, r"r:1: a(\[0\])+: the value is nested more than 40 deep"),
+        ("name: a\n---\nname: b\n", "r:2: the file contains more than one document"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_key(text: str, message: str) -> None:
@@ -81,7 +84,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: \xe9")
     (tmp_path / "huge.yaml").write_bytes(b"#" * (1024 * 1024 + 1))
 
-    with pytest.raises(ConfigError, match="the rubrics are: general_quality"):
+    with pytest.raises(ConfigError, match="built-in rubrics: general_quality"):
         read_rubric("general_qualty")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_rubric(tmp_path / "none.yaml")
@@ -89,7 +92,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read_rubric(tmp_path / "latin.yaml")
     with pytest.raises(ConfigError, match="is larger than"):
         read_rubric(tmp_path / "huge.yaml")
-    with pytest.raises(ConfigError, match="rubric: description: is missing"):
+    with pytest.raises(ConfigError, match="rubric: description: the field is missing"):
         read_rubric({"name": "a", "criteria": [{"name": "a", "description": "b"}]})
 
 

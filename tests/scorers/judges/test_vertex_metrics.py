@@ -33,8 +33,8 @@ def test_several_names_and_versions_are_read() -> None:
         ("polite.yaml", "Vertex has no rubric 'polite.yaml'"),
         ("", "Vertex has no rubric ''"),
         ("safety_v2", "safety has no version 2"),
-        ("safety,safety_v1", "'safety_v1' is asked for twice"),
-        ((), "no metric is named"),
+        ("safety,safety_v1", "'safety_v1' is listed twice"),
+        ((), "no metric was given"),
     ],
 )
 def test_what_is_no_metric_is_refused(names: str, problem: str) -> None:
@@ -48,6 +48,6 @@ def test_a_metric_that_says_nothing_about_a_session_is_not_asked_for() -> None:
     tools, match, safety = parse_vertex_metrics("tool_use_quality,final_response_match,safety")
 
     assert tools.find_unfit_reason(row) == "no tool was called"
-    assert match.find_unfit_reason(row) == "there is no ground truth to compare with"
+    assert match.find_unfit_reason(row) == "the sample has no ground truth to compare with"
     assert match.find_unfit_reason(judged) is None
     assert safety.find_unfit_reason(row) is None

@@ -57,9 +57,9 @@ def checks_from(source: str | PathLike[str] | Mapping[str, Any]) -> Checks:
         given = Node(_to_plain_data(dict(source)), "checks_from()")
     else:
         raise ConfigError(
-            f"a {type(source).__name__} holds no checks",
+            f"`source` is a {type(source).__name__}, not a path or a mapping",
             where="checks_from()",
-            hint="give the path of a YAML file, or a dict with the key 'checks'",
+            hint="pass the path of a YAML file, or a dict with the key 'checks'",
         )
     return Checks(read_checks(given), identity=stable_id(given.value))
 

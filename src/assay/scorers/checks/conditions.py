@@ -59,7 +59,7 @@ def read_condition(given: Node) -> Condition:
         return Condition(equals=(given.value,))
     given.mapping(CONDITIONS)
     if not given.value:
-        raise given.wrong("asks for nothing", hint=f"give one of {', '.join(CONDITIONS)}")
+        raise given.wrong("the condition is empty", hint=f"add one of {', '.join(CONDITIONS)}")
     contains = given.get("contains")
     matches, not_matches = given.get("matches"), given.get("not_matches")
     return Condition(

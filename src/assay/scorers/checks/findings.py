@@ -34,8 +34,9 @@ def cut_excerpt(text: str, start: int = 0, length: int = _MAX_CHECK_EXCERPT) -> 
     length = min(length, _MAX_CHECK_EXCERPT)
     first = max(start - _EXCERPT_CONTEXT, 0) if start else 0
     last = min(start + length + _EXCERPT_CONTEXT, len(text))
-    piece = repr(text[first:last])
-    return f"{'…' if first else ''}{shorten_text(piece, 4 * _MAX_CHECK_EXCERPT)}{'…' if last < len(text) else ''}"
+    # Escaping may make one character four or more: the limit holds for the escaped text too.
+    piece = shorten_text(repr(text[first:last]), 4 * _MAX_CHECK_EXCERPT)
+    return f"{'…' if first else ''}{piece}{'…' if last < len(text) else ''}"
 
 
 def describe_beginning(passage: Passage) -> str:

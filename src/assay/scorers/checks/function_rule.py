@@ -31,7 +31,9 @@ def read_function_rule(check: Node) -> Rule:
     if isinstance(given.value, dict):
         given.mapping(("function", "at_least"))
         if "function" not in given.value:
-            raise given.wrong("has no `function`", hint="such as function: my_checks:polite")
+            raise given.wrong(
+                "the key `function` is missing", hint="for example function: my_checks:polite"
+            )
         least = at.number() if (at := given.get("at_least")) else 1.0
         given = given.at("function")
     function = _import_function(given)
@@ -46,8 +48,8 @@ def read_function_rule(check: Node) -> Rule:
             said = " ".join(error_message(error).split())
             return mark_unscored(f"{type(error).__name__}: {shorten_text(said, 200)}")
         if result.reward is None:
-            return mark_unscored(result.reason or "the function gave no valid score")
-        reason = result.reason or f"{given.value} gave {result.reward:g}"
+            return mark_unscored(result.reason or "the function returned no valid score")
+        reason = result.reason or f"{given.value} returned {result.reward:g}"
         return CheckFinding(result.reward >= least, reason, result.reward)
 
     return rule
@@ -57,7 +59,7 @@ def _import_function(given: Node) -> Callable[..., object]:
     name = given.text()
     if not _FUNCTION_REFERENCE.fullmatch(name):
         raise given.wrong(
-            f"{name!r} is not of the form module:function", hint="such as my_checks:polite"
+            f"{name!r} is not of the form module:function", hint="for example my_checks:polite"
         )
     # A module beside the check file is found, as one beside an evaluation file is.
     sys.path[:] = build_import_path([Path(given.file).absolute().parent])
@@ -67,11 +69,11 @@ def _import_function(given: Node) -> Callable[..., object]:
         # A module may also call sys.exit() when it is imported.
         raise given.wrong(
             f"{name!r} cannot be imported: {type(error).__name__}: {error}",
-            hint="the module is looked for beside the check file, then among those installed",
+            hint="modules are searched beside the check file, then among installed packages",
         ) from error
     if not callable(function):
         raise given.wrong(f"{name!r} is a {type(function).__name__}, which cannot be called")
     if inspect.iscoroutinefunction(function):
-        raise given.wrong(f"{name!r} is an async function", hint="checks are plain functions")
+        raise given.wrong(f"{name!r} is an async function", hint="use a synchronous function")
     found: Callable[..., object] = function
     return found

@@ -55,8 +55,9 @@ def parse_json_path(given: Node) -> JsonPath:
         match = _PATH_STEP.match(source, position)
         if match is None:
             raise given.wrong(
-                f"{quote_value(source)} is not a path, from {quote_value(source[position:])} on",
-                hint="steps are .name, ['name'], [0], [-1], [*] and .*",
+                f"{quote_value(source)} is not a valid path: unexpected "
+                f"{quote_value(source[position:])}",
+                hint="valid steps are .name, ['name'], [0], [-1], [*] and .*",
             )
         step, all_of_them = _parse_step(match)
         steps.append(step)

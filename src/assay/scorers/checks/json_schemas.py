@@ -47,7 +47,9 @@ def compile_schema(given: Node) -> Schema:
         place = given
         for part in error.absolute_path:
             place = place.at(part)
-        raise place.wrong(f"is not JSON Schema: {shorten_text(error.message, 160)}") from None
+        raise place.wrong(
+            f"the JSON Schema is invalid: {shorten_text(error.message, 160)}"
+        ) from None
     patterns = {pattern.source: pattern for pattern in _compile_patterns(given, given.value)}
     extend: Any = jsonschema.validators.extend  # its stub is not typed
     validator = extend(jsonschema.Draft202012Validator, _build_safe_keywords(patterns))
@@ -61,7 +63,7 @@ def _compile_patterns(given: Node, whole: Any) -> Iterator[Pattern]:
     for key in given.value:
         below = given.at(key)
         if key in _UNSUPPORTED_KEYWORDS:
-            raise below.wrong(f"`{key}` is not supported in a check", hint="leave it out")
+            raise below.wrong(f"`{key}` is not supported in a check", hint="remove the keyword")
         if key in _REFERENCES:
             _check_reference(below, whole)
         elif key == "pattern":
@@ -86,13 +88,13 @@ def _check_reference(given: Node, whole: Any) -> None:
     target = whole
     if parts[0] != "#":
         raise given.wrong(
-            f"{quote_value(reference)} leads out of the schema; nothing is fetched",
-            hint="refer to #/$defs/NAME",
+            f"{quote_value(reference)} points outside the schema; references are not fetched",
+            hint="use #/$defs/NAME",
         )
     for part in parts[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(target, dict) or name not in target:
-            raise given.wrong(f"{quote_value(reference)} leads nowhere in the schema")
+            raise given.wrong(f"{quote_value(reference)} does not exist in the schema")
         target = target[name]
 
 

@@ -50,7 +50,7 @@ def compile_pattern(given: Node) -> Pattern:
     if find_spec("re2") is None:
         raise MissingExtra.needed("checks", by="a pattern in a check", package="google-re2")
     if len(source) > _MAX_PATTERN_LENGTH:
-        raise given.wrong(f"is a pattern of over {_MAX_PATTERN_LENGTH} characters")
+        raise given.wrong(f"the pattern is longer than {_MAX_PATTERN_LENGTH} characters")
     re2 = import_module("re2")
     options = re2.Options()
     options.log_errors = False
@@ -58,12 +58,13 @@ def compile_pattern(given: Node) -> Pattern:
     try:
         compiled = re2.compile(source, options)
     except re2.error as error:
-        said = error.args[0] if error.args else ""
-        problem = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        # google-re2 passes on the bytes of the C++ message.
+        detail = error.args[0] if error.args else ""
+        problem = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
         raise given.wrong(
-            f"{quote_value(source)} is not a pattern of RE2: {problem}",
+            f"{quote_value(source)} is not a valid RE2 pattern: {problem}",
             hint="RE2 has no look-around and no backreferences; write \\ before a literal ( or *",
         ) from None
     except UnicodeEncodeError:
-        raise given.wrong("holds half a character") from None
+        raise given.wrong("the pattern contains a lone surrogate") from None
     return Pattern(source, compiled.search)

@@ -61,20 +61,22 @@ def read_checks(given: Node) -> tuple[WeightedRule, ...]:
     """Every check of a file. Raises `ConfigError` at the first that is wrong."""
     given.mapping(("checks",))
     if "checks" not in given.value:
-        raise given.wrong("has no key `checks`", hint="it holds the list of checks")
+        raise given.wrong("the key `checks` is missing", hint="add `checks:` with a list of checks")
     entries = list(given.at("checks").items())
     if len(entries) > _MAX_CHECKS:
-        raise given.at("checks").wrong(f"holds more than {_MAX_CHECKS} checks")
+        raise given.at("checks").wrong(f"the list contains more than {_MAX_CHECKS} checks")
     weighted = any(isinstance(each.value, dict) and "weight" in each.value for each in entries)
     checks: dict[str, WeightedRule] = {}
     for entry in entries:
         check = _read_check(entry, weighted=weighted)
         if check.name in checks:
             spot = entry.get("name") or entry
-            raise spot.wrong(f"another check is named {check.name!r}", hint="give it a `name`")
+            raise spot.wrong(
+                f"another check is named {check.name!r}", hint="add a unique `name` to the check"
+            )
         checks[check.name] = check
     if not any(check.decides for check in checks.values()):
-        raise given.at("checks").wrong("every check has the weight 0: nothing gives a score")
+        raise given.at("checks").wrong("every check has weight 0, so the checks give no score")
     return tuple(checks.values())
 
 
@@ -86,12 +88,12 @@ def _read_check(entry: Node, *, weighted: bool) -> WeightedRule:
     for key in entry.value:
         if key not in allowed:
             raise entry.at(key).wrong(
-                f"`{key}` does not stand beside `{rule}`", hint=suggest_name(key, allowed)
+                f"`{key}` is not allowed with `{rule}`", hint=suggest_name(key, allowed)
             )
     name = entry.get("name")
     text = _build_check_name(rule, entry) if name is None else name.text()
     if name is not None and len(text) > _MAX_CHECK_NAME:
-        raise name.wrong(f"is longer than {_MAX_CHECK_NAME} characters")
+        raise name.wrong(f"the name is longer than {_MAX_CHECK_NAME} characters")
     weight = entry.get("weight")
     # Beside weighted checks one without a weight would be tracked only, which nobody asked for.
     share = weight.number(lowest=0) if weight is not None else 1.0 if weighted else None
@@ -102,16 +104,16 @@ def _find_rule_name(entry: Node) -> str:
     named: list[str] = [key for key in entry.value if key in RULES]
     if len(named) > 1:
         raise entry.at(named[1]).wrong(
-            f"a check has one rule, and this has {' and '.join(named)}",
-            hint="make a check of each",
+            f"the check has more than one rule: {' and '.join(named)}",
+            hint="write a separate check for each rule",
         )
     if named:
         return named[0]
     known = (*RULES, *_CHECK_KEYS, *TEXT_KEYS)
     for key in entry.value:
         if key not in known:
-            raise entry.at(key).wrong(f"there is no rule {key!r}", hint=suggest_name(key, known))
-    raise entry.wrong("has no rule", hint=f"rules are {', '.join(RULES)}")
+            raise entry.at(key).wrong(f"unknown rule {key!r}", hint=suggest_name(key, known))
+    raise entry.wrong("the check has no rule", hint=f"rules are {', '.join(RULES)}")
 
 
 def _build_check_name(rule: str, entry: Node) -> str:

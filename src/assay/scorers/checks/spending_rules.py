@@ -66,7 +66,7 @@ def _limit_spending(
             for call in each.sample.trajectory.calls
         ]
         if not calls:
-            return mark_unscored("no model call is recorded, so what was spent is not known")
+            return mark_unscored("no model call is recorded, so the usage is unknown")
         found = [None if call.usage is None else spent_by(call.usage) for call in calls]
         known = [amount for amount in found if amount is not None]
         total, allowed = sum(known), f"at most {shown.format(most)} allowed"
@@ -76,10 +76,8 @@ def _limit_spending(
                 False, f"{shown.format(total)} in {_format_model_calls(len(known))}, {allowed}"
             )
         if len(known) < len(calls):
-            unknown = (
-                f"not known for {len(calls) - len(known)} of {_format_model_calls(len(calls))}"
-            )
-            return mark_unscored(f"what was spent is {unknown}; {allowed}")
+            unknown = f"{len(calls) - len(known)} of {_format_model_calls(len(calls))}"
+            return mark_unscored(f"the usage is unknown for {unknown}; {allowed}")
         return CheckFinding(
             True, f"{shown.format(total)} in {_format_model_calls(len(calls))}, {allowed}"
         )

@@ -146,7 +146,7 @@ def _read_not_matches(given: Node) -> PassageTest:
 def _read_equals(given: Node) -> PassageTest:
     wanted = given.value
     if wanted is None:
-        raise given.wrong("is null, which no text equals")
+        raise given.wrong("the value is null, which no text equals")
 
     def held(passage: Passage) -> Match:
         if isinstance(wanted, str):
@@ -155,8 +155,8 @@ def _read_equals(given: Node) -> PassageTest:
             readable, value = parse_json_passage(passage)
             equal = readable and is_equal_json(value, wanted)
         if equal:
-            return True, f"{passage.what} in {passage.place}: is {quote_json(wanted)}"
-        return False, f"is not {quote_json(wanted)}: {describe_beginning(passage)}"
+            return True, f"{passage.what} in {passage.place}: equals {quote_json(wanted)}"
+        return False, f"the text is not {quote_json(wanted)}: {describe_beginning(passage)}"
 
     return held
 
@@ -167,18 +167,18 @@ def _read_json_path(given: Node) -> PassageTest:
     else:
         given.mapping(("path", *CONDITIONS))
         if "path" not in given.value:
-            raise given.wrong("has no `path`", hint="such as path: $.status")
+            raise given.wrong("the key `path` is missing", hint="for example path: $.status")
         path = parse_json_path(given.at("path"))
         condition = _read_path_condition(given)
 
     def held(passage: Passage) -> Match:
         readable, value = parse_json_passage(passage)
         if not readable:
-            return False, f"is not JSON: {describe_beginning(passage)}"
+            return False, f"the text is not JSON: {describe_beginning(passage)}"
         found = path.find(value)
         where = f"{passage.what} in {passage.place}"
         if not found:
-            return False, f"nothing at {path.source} of {where}: {cut_excerpt(passage.text)}"
+            return False, f"no value at {path.source} of {where}: {cut_excerpt(passage.text)}"
         problems = [None if condition is None else condition.problem(each) for _, each in found]
         if None in problems:
             place, member = found[problems.index(None)]
@@ -199,12 +199,12 @@ def _read_json_schema(given: Node) -> PassageTest:
     def held(passage: Passage) -> Match:
         readable, value = parse_json_passage(passage)
         if not readable:
-            return False, f"is not JSON: {describe_beginning(passage)}"
+            return False, f"the text is not JSON: {describe_beginning(passage)}"
         where = f"{passage.what} in {passage.place}"
         problem = schema.problem(value)
         if problem is None:
-            return True, f"{where}: fits the schema"
-        return False, f"{where}: does not fit the schema at {problem}"
+            return True, f"{where}: matches the schema"
+        return False, f"{where}: does not match the schema at {problem}"
 
     return held
 
@@ -213,15 +213,15 @@ def _read_number_bounds(given: Node) -> PassageTest:
     given.mapping(("pattern", "path", *COMPARISONS))
     bounds = read_bounds(given)
     if not bounds:
-        raise given.wrong("compares with nothing", hint=f"give one of {', '.join(COMPARISONS)}")
+        raise given.wrong("the check has no bound", hint=f"add one of {', '.join(COMPARISONS)}")
     if "pattern" in given.value and "path" in given.value:
-        raise given.wrong("has both `pattern` and `path`", hint="give one of them")
+        raise given.wrong("the check has both `pattern` and `path`", hint="keep one of them")
     find = _build_number_finder(given)
 
     def held(passage: Passage) -> Match:
         value = find(passage)
         if value is None:
-            return False, f"no number is found: {describe_beginning(passage)}"
+            return False, f"no number found: {describe_beginning(passage)}"
         problem = find_number_problem(value, bounds)
         where = f"{passage.what} in {passage.place}"
         return problem is None, f"{where}: {problem or f'{value} is within bounds'}"

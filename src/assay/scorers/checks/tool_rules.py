@@ -54,7 +54,8 @@ def read_tool_not_called(check: Node) -> Rule:
         for call in scope.calls(reading):
             if call.name in names:
                 return CheckFinding(False, f"{call.place} calls {_describe_call(call)}")
-        return CheckFinding(True, f"none of {len(scope.calls(reading))} calls is of it")
+        calls = _format_tool_calls(scope.calls(reading))
+        return CheckFinding(True, f"{calls}, none to these tools")
 
     return rule
 
@@ -67,7 +68,7 @@ def read_tool_order(check: Node) -> Rule:
     if isinstance(given.value, dict):
         given.mapping(("tools", "exact"))
         if "tools" not in given.value:
-            raise given.wrong("has no `tools`", hint="such as tools: [read, edit]")
+            raise given.wrong("the key `tools` is missing", hint="for example tools: [read, edit]")
         listed = given.at("tools")
         exact = at.flag() if (at := given.get("exact")) else False
     names = [each.text() for each in listed.items()]
@@ -111,7 +112,10 @@ def read_tool_args_match(check: Node) -> Rule:
     given.mapping(("tool", "args", "of"))
     for key in ("tool", "args"):
         if key not in given.value:
-            raise given.wrong(f"has no `{key}`", hint="such as {tool: bash, args: {command: ls}}")
+            raise given.wrong(
+                f"the key `{key}` is missing",
+                hint="for example {tool: bash, args: {command: ls}}",
+            )
     name = given.at("tool").text()
     conditions = _read_argument_conditions(given.at("args"))
     every = (of := given.get("of")) is not None and of.one_of(("any", "every")) == "every"
@@ -130,7 +134,7 @@ def read_tool_args_match(check: Node) -> Rule:
             problem = _find_argument_problem(call, conditions)
             held = (
                 problem is None,
-                f"{call.place} calls {_describe_call(call)}: {problem or 'meets'}",
+                f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}",
             )
             if held[0] is not every:
                 return CheckFinding(*held)
@@ -144,7 +148,7 @@ def read_tool_args_match(check: Node) -> Rule:
 
 def _read_argument_conditions(given: Node) -> list[tuple[JsonPath, Condition]]:
     if not given.mapping():
-        raise given.wrong("asks for nothing", hint="such as {command: {matches: ^ls}}")
+        raise given.wrong("`args` is empty", hint="for example {command: {matches: ^ls}}")
     found = []
     for name in given.value:
         if name.startswith("$"):
@@ -163,7 +167,7 @@ def _find_argument_problem(
     for path, condition in conditions:
         found: list[tuple[str, Any]] = path.find(call.asked.arguments)
         if not found:
-            return f"there is no {path.source!r}"
+            return f"the argument {path.source!r} is missing"
         problems = [condition.problem(value) for _, value in found]
         if None not in problems:
             return f"{path.source!r} {problems[0]}"
@@ -203,7 +207,7 @@ def read_no_tool_errors(check: Node) -> Rule:
         at = given.get("unmarked")
         lenient = at is not None and at.one_of(("pass", "not_judged")) == "pass"
     elif not given.flag():
-        raise given.wrong("is false, which asks for nothing", hint="leave the check out")
+        raise given.wrong("the value is false, which checks nothing", hint="remove the check")
     scope = read_scope(check)
 
     def rule(reading: ConversationView) -> CheckFinding:
@@ -219,8 +223,11 @@ def read_no_tool_errors(check: Node) -> Rule:
             return CheckFinding(False, first + more)
         unmarked = [call for call in calls if not call.marked]
         if unmarked and not lenient:
-            where = f"{len(unmarked)} of {_format_tool_calls(calls)}, the first {_describe_call_place(unmarked[0])}"
-            return mark_unscored(f"it is not recorded whether tools failed: {where}")
+            where = (
+                f"{len(unmarked)} of {_format_tool_calls(calls)}, "
+                f"the first {_describe_call_place(unmarked[0])}"
+            )
+            return mark_unscored(f"the record does not show whether tools failed: {where}")
         return CheckFinding(True, f"{_format_tool_calls(calls)}, none failed")
 
     return rule
@@ -228,7 +235,7 @@ def read_no_tool_errors(check: Node) -> Rule:
 
 def _read_tool_names(given: Node) -> tuple[str, ...]:
     if "tool" not in given.value:
-        raise given.wrong("has no `tool`", hint="such as {tool: read, at_least: 2}")
+        raise given.wrong("the key `tool` is missing", hint="for example {tool: read, at_least: 2}")
     return given.at("tool").texts()
 
 
@@ -257,4 +264,4 @@ def _describe_calls(calls: list[RecordedCall]) -> str:
         return "no tool was called"
     names = ", ".join(f"{call.name!r:.80}" for call in calls[:_MAX_CALLS_SHOWN])
     more = f" and {len(calls) - _MAX_CALLS_SHOWN} more" if len(calls) > _MAX_CALLS_SHOWN else ""
-    return f"called were {names}{more}"
+    return f"tools called: {names}{more}"

@@ -44,29 +44,27 @@ class Node:
     def mapping(self, known: Collection[str] | None = None) -> Mapping[str, Any]:
         """The mapping that this is, with no keys but `known` ones."""
         if not isinstance(self.value, dict):
-            raise self.wrong(f"is {quote_value(self.value)}, not a mapping")
+            raise self.wrong(f"the value is {quote_value(self.value)}, not a mapping")
         for key in self.value:
             if known is not None and key not in known:
-                raise self.at(key).wrong(
-                    f"there is no key {key!r} here", hint=suggest_name(key, known)
-                )
+                raise self.at(key).wrong(f"unknown key {key!r}", hint=suggest_name(key, known))
         return self.value
 
     def items(self) -> Iterator["Node"]:
         """The members of the list that this is; at least one."""
         if not isinstance(self.value, list):
-            raise self.wrong(f"is {quote_value(self.value)}, not a list")
+            raise self.wrong(f"the value is {quote_value(self.value)}, not a list")
         if not self.value:
-            raise self.wrong("is empty")
+            raise self.wrong("the list is empty")
         return (self.at(position) for position in range(len(self.value)))
 
     def text(self) -> str:
         """The text that this is; not an empty one."""
         if not isinstance(self.value, str):
             hint = None if isinstance(self.value, dict | list) else "put it in quotes"
-            raise self.wrong(f"is {quote_value(self.value)}, not text", hint=hint)
+            raise self.wrong(f"the value is {quote_value(self.value)}, not text", hint=hint)
         if not self.value:
-            raise self.wrong("is empty")
+            raise self.wrong("the text is empty")
         return self.value
 
     def texts(self) -> tuple[str, ...]:
@@ -79,14 +77,14 @@ class Node:
         """The text that this is, when it is one of those known."""
         text = self.text()
         if text not in known:
-            raise self.wrong(f"{text!r} is not known here", hint=suggest_name(text, known))
+            raise self.wrong(f"unknown value {text!r}", hint=suggest_name(text, known))
         return text
 
     def number(self, *, lowest: float | None = None) -> float:
         """The finite number that this is."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(f"is {quote_value(value)}, not a number")
+            raise self.wrong(f"the value is {quote_value(value)}, not a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise self.wrong(f"{value} is not a finite number")
         if lowest is not None and value < lowest:
@@ -103,7 +101,7 @@ class Node:
     def flag(self) -> bool:
         """The bool that this is."""
         if not isinstance(self.value, bool):
-            raise self.wrong(f"is {quote_value(self.value)}, neither true nor false")
+            raise self.wrong(f"the value is {quote_value(self.value)}, neither true nor false")
         return self.value
 
 

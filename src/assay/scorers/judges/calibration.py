@@ -82,7 +82,7 @@ class Calibration(BaseModel):
             f"  agreement   {self.agreement:.3f} {bounds}",
             f"  kappa       {kappa}",
             f"  distance    {self.mean_distance:.3f} on average",
-            f"  {'':<12}{'judge passes':>14}{'judge fails':>14}   (from {self.threshold:g} on)",
+            f"  {'':<12}{'judge passes':>14}{'judge fails':>14}   (threshold {self.threshold:g})",
             f"  {'people pass':<12}{self.both_pass:>14}{self.only_people:>14}",
             f"  {'people fail':<12}{self.only_judge:>14}{self.both_fail:>14}",
         ]
@@ -233,40 +233,46 @@ def read_labels(path: Path) -> list[Label]:
         with path.open(encoding="utf-8-sig") as file:
             lines = list(enumerate(file, start=1))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", where=str(path)) from None
+        raise ConfigError(f"the label file cannot be read: {error}", where=str(path)) from None
     labels: dict[tuple[str, str | None], Label] = {}
     for number, line in lines:
         if line.strip():
             label = _parse_label(line, f"{path}:{number}")
             if (label.sample_id, label.criterion) in labels:
                 raise ConfigError(
-                    f"a second label of {label.sample_id!r}", where=f"{path}:{number}"
+                    f"sample {label.sample_id!r} has a second label", where=f"{path}:{number}"
                 )
             labels[label.sample_id, label.criterion] = label
     if not labels:
-        raise ConfigError("has no labels", where=str(path), hint='{"id": "…", "label": "pass"}')
+        raise ConfigError(
+            "the file contains no labels",
+            where=str(path),
+            hint='write one JSON object on each line: {"id": "…", "label": "pass"}',
+        )
     return list(labels.values())
 
 
 def _parse_label(line: str, where: str) -> Label:
-    hint = 'such as {"id": "ses_1", "label": "pass"}, or a label from 0 to 1'
+    hint = 'for example {"id": "ses_1", "label": "pass"}, or a label from 0 to 1'
     try:
         data: Any = json.loads(line) if len(line) <= _MAX_LABEL_LINE else None
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise ConfigError("is not a JSON object", where=where, hint=hint)
+        raise ConfigError("the line is not a JSON object", where=where, hint=hint)
     unknown = sorted(data.keys() - {"id", "label", "criterion"})
     name, criterion = data.get("id"), data.get("criterion")
     value = _parse_label_value(data.get("label"))
     if not isinstance(name, str) or not name:
-        raise ConfigError("has no `id`", where=where, hint=hint)
+        raise ConfigError("the label has no `id`", where=where, hint=hint)
     if value is None:
-        raise ConfigError(f"`label` of {name!r} is none", where=where, hint=hint)
+        raise ConfigError(f"the `label` of {name!r} is invalid", where=where, hint=hint)
     if criterion is not None and not isinstance(criterion, str):
-        raise ConfigError("`criterion` is not a name", where=where, hint=hint)
+        raise ConfigError(f"the `criterion` of {name!r} is not text", where=where, hint=hint)
     if unknown:
-        raise ConfigError(f"has unknown keys: {', '.join(unknown)}", where=where, hint=hint)
+        raise ConfigError(
+            f"the label has unknown keys: {', '.join(unknown)}", where=where, hint=hint
+        )
     return Label(name, value, criterion)
 
 

@@ -80,7 +80,7 @@ def find_reply_object(
     """
     candidates = _find_reply_candidates(text, has)
     if not candidates:
-        raise UnusableReply(f"there is no JSON object with {', '.join(map(repr, has))} in it")
+        raise UnusableReply(f"the reply has no JSON object with {', '.join(map(repr, has))}")
     keyed = [value for _, value in candidates if value.get("key") == key]
     if keyed:
         return keyed[-1]

@@ -83,8 +83,9 @@ def render_transcript(
 ) -> JudgedTranscript:
     """The transcript of a sample in about `longest` characters at most.
 
-    The longest texts are cut first, and each says how much is missing. Where there are too many
-    messages, those of subagents are left out; raises `TranscriptTooLong` when even that does not help.
+    The longest texts are cut first, with a mark that counts the missing characters. When there
+    are too many messages, those of subagents are omitted. Raises `TranscriptTooLong` when the
+    others alone are too many.
     """
     truth = _format_reference(sample.ground_truth) if reference else None
     main = list(_build_transcript_turns(sample.messages, reasoning=reasoning))

@@ -66,7 +66,7 @@ class Panel:
     ) -> None:
         listed = [judges] if isinstance(judges, str) or not isinstance(judges, Sequence) else judges
         if not listed:
-            raise ConfigError("no judge is given", where="judge()")
+            raise ConfigError("no judge was given", where="judge()")
         if isinstance(votes, bool) or not isinstance(votes, int) or votes < 1:
             raise ConfigError(f"votes={votes!r} is not a number above 0", where="judge()")
         self._seats = [_PanelMember(each, settings.client) for each in listed]

@@ -45,9 +45,9 @@ def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
     if path.suffix.lower() in _RUBRIC_SUFFIXES:
         return parse_rubric(read_limited_text(path), where=str(path))
     raise ConfigError(
-        f"{str(source)!r} is neither a rubric of assay's nor a {'/'.join(_RUBRIC_SUFFIXES)} file",
+        f"{str(source)!r} is neither a built-in rubric nor a {'/'.join(_RUBRIC_SUFFIXES)} file",
         where="rubric",
-        hint=f"the rubrics are: {', '.join(rubric_names())}",
+        hint=f"built-in rubrics: {', '.join(rubric_names())}",
     )
 
 
@@ -56,9 +56,9 @@ def parse_rubric(text: str, *, where: str) -> Rubric:
     document = parse_yaml(text, file=where)
     if not isinstance(document.value, dict):
         raise ConfigError(
-            f"is {quote_value(document.value)}, not a mapping",
+            f"the rubric is {quote_value(document.value)}, not a mapping",
             where=where,
-            hint="it has `name`, `description` and a list of `criteria`",
+            hint="a rubric has `name`, `description` and a list of `criteria`",
         )
     return _validate_rubric(document)
 

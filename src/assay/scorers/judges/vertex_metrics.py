@@ -48,7 +48,7 @@ class VertexMetric:
         if "tool_use_quality" in self.spec and not row["metadata"]["total_tools"]:
             return "no tool was called"
         if "final_response_match" in self.spec and not row["reference"]:
-            return "there is no ground truth to compare with"
+            return "the sample has no ground truth to compare with"
         return None
 
 
@@ -57,11 +57,11 @@ def parse_vertex_metrics(names: str | Sequence[str]) -> tuple[VertexMetric, ...]
     listed = names.split(",") if isinstance(names, str) else names
     metrics = tuple(_parse_vertex_metric(each.strip().lower()) for each in listed)
     if not metrics:
-        raise ConfigError("no metric is named", where="vertex_judge()")
+        raise ConfigError("no metric was given", where="vertex_judge()")
     specs = [each.spec for each in metrics]
     for each in metrics:
         if specs.count(each.spec) > 1:
-            raise ConfigError(f"{each.spec!r} is asked for twice", where="vertex_judge()")
+            raise ConfigError(f"{each.spec!r} is listed twice", where="vertex_judge()")
     return metrics
 
 
@@ -74,12 +74,14 @@ def _parse_vertex_metric(name: str) -> VertexMetric:
         raise ConfigError(
             f"Vertex has no rubric {name!r}",
             where="vertex_judge()",
-            hint=f"its rubrics are: {', '.join([*_BUILT_IN, *_METRIC_VERSIONS])}; a version may follow, "
-            "as in general_quality_v2",
+            hint=f"its rubrics are: {', '.join([*_BUILT_IN, *_METRIC_VERSIONS])}; append a "
+            "version as in general_quality_v2",
         )
     if version is not None and version not in known:
         listed = ", ".join(f"v{each}" for each in known)
         raise ConfigError(
-            f"{base} has no version {version}", where="vertex_judge()", hint=f"it has {listed}"
+            f"{base} has no version {version}",
+            where="vertex_judge()",
+            hint=f"available versions: {listed}",
         )
     return VertexMetric(name, f"{base}_v{version or known[0]}")

@@ -62,7 +62,7 @@ class VertexJudge(AsyncCloseable):
         answers = await self._ask(row.value, specs) if specs else {}
         result = _build_vertex_result(self._metrics, row.value, answers)
         return result.model_copy(
-            update={JUDGEMENT: self._describe_judgement(len(specs), len(row.lost))}
+            update={JUDGEMENT: self._describe_judgement(len(specs), len(row.dropped))}
         )
 
     async def _ask(self, row: dict[str, Any], specs: list[str]) -> dict[str, VertexAnswer]:

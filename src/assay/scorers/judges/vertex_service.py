@@ -51,9 +51,7 @@ class VertexService:
     def __init__(self, project: str, location: str, *, address: str | None = None) -> None:
         for name, value in (("project", project), ("location", location)):
             if not re.fullmatch(r"[a-z0-9][a-z0-9.:-]*", value):
-                raise ConfigError(
-                    f"{name}={value!r} is not the name of one", where="vertex_judge()"
-                )
+                raise ConfigError(f"{name}={value!r} is not a valid name", where="vertex_judge()")
         self.name = f"vertex:{location}"
         options = (
             {}
@@ -135,7 +133,7 @@ def _build_vertex_error(problem: str, where: str) -> EndpointError:
             where=where,
             status=status,
             retryable=False,
-            hint="may these credentials use Vertex AI in this project?",
+            hint="check that these credentials may use Vertex AI in this project",
         )
     again = status is None or status in _RETRYABLE_STATUSES
     return EndpointError(shown, where=where, status=status, retryable=again)
@@ -188,17 +186,17 @@ def _load_credentials() -> Any:
         found, _ = auth.default(scopes=[_OAUTH_SCOPE])
     except errors.DefaultCredentialsError as error:
         raise ConfigError(
-            f"there are no Google Cloud credentials: {error}",
+            f"no Google Cloud credentials were found: {error}",
             where="vertex_judge()",
-            hint="`gcloud auth application-default login` makes them, or name a file in "
-            "GOOGLE_APPLICATION_CREDENTIALS",
+            hint="run `gcloud auth application-default login`, or set "
+            "GOOGLE_APPLICATION_CREDENTIALS to a credentials file",
         ) from None
     try:
         found.refresh(requests.Request())
     except errors.RefreshError as error:
         raise AccessDenied(f"the credentials are refused: {error}", where="vertex") from None
     except errors.GoogleAuthError as error:
-        raise EndpointError(f"no access token can be had: {error}", where="vertex") from None
+        raise EndpointError(f"no access token was issued: {error}", where="vertex") from None
     return found
 
 
@@ -211,5 +209,5 @@ def _check_vertex_address(address: str) -> str:
     raise ConfigError(
         f"{address!r} is not an https:// address",
         where="vertex_judge()",
-        hint="an access token is sent to it",
+        hint="an access token is sent to this address; use https://",
     )
