@@ -41,8 +41,8 @@ def test_a_baseline_is_written_compared_with_and_what_is_missing_is_said(tmp_pat
     assert smaller.status == 0, smaller.output
     told = " ".join(smaller.output.split())
     assert "-0.100 over 4 pairs, within the tolerance of 0.200; 6 baseline samples missing" in told
-    assert "test_gone is not in this session" in told
-    assert "test_new is not in the baseline" in told
+    assert "test_gone the test is not in this session" in told
+    assert "test_new the test is not in the baseline" in told
 
     page = tmp_path / "step.md"
     fallen = run(
@@ -59,7 +59,7 @@ def test_a_baseline_is_written_compared_with_and_what_is_missing_is_said(tmp_pat
     assert "worse than the baseline: -0.300 over 10 pairs" in fallen.output
 
     again = run(tmp_path, BASELINE, "--assay-update-baseline", env={"NAMES": "ab"})
-    assert "no longer in the baseline" in again.output
+    assert "the baseline no longer contains a test that did not run" in again.output
     assert "test_evals.py::test_gone" in again.output
 
 
@@ -73,7 +73,7 @@ def test_a_baseline_that_was_changed_is_refused_before_anything_runs(tmp_path: P
     session = run(tmp_path, BASELINE)
 
     assert session.status == 4
-    assert "holds other samples than the summary beside it" in session.output
+    assert "contains other samples than the summary beside it" in session.output
     assert (tmp_path / ".assay" / "summary.json").read_text() == before
 
 
@@ -102,7 +102,7 @@ def test_what_a_killed_session_left_is_told_and_not_mixed_in(tmp_path: Path) -> 
     assert list(session.tests) == ["test_killed"]
     assert len(session.rows("")) == 1
     told = " ".join(session.output.split())
-    assert "a session that was killed left its samples in .assay/summary.json.parts/" in told
+    assert "a killed session left its samples in .assay/summary.json.parts/" in told
     (left,) = (tmp_path / ".assay" / "summary.json.parts").iterdir()
     (record,) = left.glob("*.json")
     assert json.loads(record.read_text())["test"] == "test_evals.py::test_done"
@@ -117,7 +117,7 @@ def test_a_summary_that_cannot_be_written_fails_the_session(tmp_path: Path) -> N
     session = run(tmp_path)
 
     assert session.status == 1
-    assert "NOT DONE: " in session.output
+    assert "ERROR: " in session.output
     assert list((tmp_path / ".assay" / "summary.json.parts").iterdir())
 
 

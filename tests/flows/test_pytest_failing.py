@@ -201,7 +201,7 @@ def test_every_failing_evaluation_is_in_the_summary_with_its_reason(session: Ses
         "there is no such" in reasons["test_no_file"] or "no_such_file" in reasons["test_no_file"]
     )
     assert reasons["test_setup"] == "setup: OSError: no such database"
-    assert reasons["test_empty"] == "there was no sample to judge"
+    assert reasons["test_empty"] == "no sample was evaluated"
     assert "without a tolerance" in reasons["test_bad_rule"]
     assert session.tests["test_bad_rule"]["results"] == 0
 
@@ -247,7 +247,7 @@ def test_a_fault_of_the_whole_batch_is_one_line_beside_rollouts_that_failed(
 ) -> None:
     run_id = session.tests["test_part_of_batch"]["run"]
     report = session.output.partition("__ test_part_of_batch __")[2].partition("\n__")[0]
-    all_of_them = "  all 30 results that came to be judged: scorer: RuntimeError: bang"
+    all_of_them = "  all 30 results that reached the scorer: scorer: RuntimeError: bang"
 
     assert "31 of 31 results without a valid score:" in report
     assert f"{all_of_them} (test_evals.py:" in report
@@ -324,7 +324,7 @@ def test_a_failed_assertion_is_a_score_of_0(session: Session) -> None:
 
     asserted = session.tests["test_assertion"]
     assert (asserted["score"], asserted["judged"], asserted["failed"]) == (0.5, 2, {})
-    assert asserted["reason"] == "1 assertion failed, and no threshold says how many may"
+    assert asserted["reason"] == "1 assertion failed, and no `threshold` allows any to fail"
     assert "1 assertion failed (score 0.0):" in session.output
     assert "  sample b: assert 'no' == 'yes'" in session.output
 
@@ -369,7 +369,7 @@ def test_it_is_said_when_the_set_is_too_small_to_tell(session: Session) -> None:
 
     assert (
         "score 0.500 [0.013, 0.987], threshold 0.500, 2 of 2 results judged; too few samples to "
-        "tell which side of the threshold the true mean is on" in words
+        "place the true mean above or below the threshold" in words
     )
 
 
@@ -437,7 +437,7 @@ def test_the_first_failure_can_end_the_session_and_what_ran_is_kept(tmp_path: Pa
     session = run(tmp_path, "-x", "--assay-baseline=kept/base.json", "--assay-update-baseline")
 
     assert list(session.tests) == ["test_a"]
-    assert "the session ended early: kept/base.json is left as it was" in session.output
+    assert "the session ended early: kept/base.json was not updated" in session.output
     assert not (tmp_path / "kept").exists()
 
 

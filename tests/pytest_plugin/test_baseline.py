@@ -29,7 +29,7 @@ def test_too_few_pairs_are_said_to_be_too_few() -> None:
 
     assert not found.regressed
     assert found.text == (
-        "-1.000 over 2 pairs, too few to tell (--assay-tolerance can say how far it may fall)"
+        "-1.000 over 2 pairs, too few to tell (set --assay-tolerance to allow a drop)"
     )
 
 

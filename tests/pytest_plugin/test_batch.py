@@ -143,7 +143,7 @@ def test_samples_in_another_order_are_not_mixed_up() -> None:
     members_ = group("a", "b")
     found = judged(judge, members_)
 
-    assert "returned sample 'b' in the place of 'a'" in str(said(found, members_[0]))
+    assert "the function returned sample 'b' in the place of 'a'" in str(said(found, members_[0]))
 
 
 def test_rollouts_of_one_sample_in_another_order_keep_their_own_scores() -> None:

@@ -62,38 +62,44 @@ def test_rows_that_can_be_read_once_are_kept() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no samples": ({}, "has no samples"),
-    "a misspelled option": ({"treshold": 1}, "no option 'treshold'.*did you mean 'threshold'"),
+    "no samples": ({}, "the test has no samples"),
+    "a misspelled option": ({"treshold": 1}, "unknown option 'treshold'.*did you mean 'threshold'"),
     "an option of no name": ({"xyzzy": 1}, "the options are adapter, batch"),
     "a threshold in words": ({"threshold": "0.5"}, "threshold='0.5' is not a number"),
     "a threshold of True": ({"threshold": True}, "threshold=True is not a number"),
     "a threshold of NaN": ({"threshold": float("nan")}, "threshold=nan is not a number"),
     "both endpoints": ({"endpoint": "mock:echo", "endpoints": ["mock:echo"]}, "not both"),
-    "both modes": ({"batch": True, "groupwise": True}, "give `batch` or `groupwise`"),
+    "both modes": ({"batch": True, "groupwise": True}, "pass `batch` or `groupwise`"),
     "both environments": ({"environment": "basic", "env_url": "http://h"}, "not both"),
     "a command without address": ({"env_command": "serve"}, "`env_command` needs the `env_url`"),
     "a kind without address": ({"env_kind": "mcp"}, "`env_kind` needs the `env_url`"),
     "a token without address": ({"env_token": "x"}, "`env_token` needs the `env_url`"),
     "a step without address": ({"step_timeout_s": 9}, "`step_timeout_s` needs the `env_url`"),
-    "an empty token": ({"env_url": "http://h", "env_token": ""}, "`env_token` is not a text"),
-    "a token of bytes": ({"env_url": "http://h", "env_token": b"x"}, "`env_token` is not a text"),
+    "an empty token": (
+        {"env_url": "http://h", "env_token": ""},
+        "`env_token` is not a non-empty string",
+    ),
+    "a token of bytes": (
+        {"env_url": "http://h", "env_token": b"x"},
+        "`env_token` is not a non-empty string",
+    ),
     "no time for a step": (
         {"env_url": "http://h", "step_timeout_s": 0},
-        "step_timeout_s=0 is not a time above 0",
+        "step_timeout_s=0 is not a positive number of seconds",
     ),
     "no endpoint at all": ({"endpoints": []}, "`endpoints` is empty"),
     "one endpoint as several": ({"endpoints": "mock:echo"}, "is not a list"),
     "a word as tags": ({"tags": "slow"}, "tags='slow' is not a list"),
-    "something else as endpoint": ({"endpoint": 3}, "3 is no endpoint"),
-    "a negative tolerance": ({"tolerance": -0.1}, "tolerance=-0.1 is not a number from 0 on"),
-    "a tolerance in words": ({"tolerance": "0.1"}, "tolerance='0.1' is not a number from 0 on"),
+    "something else as endpoint": ({"endpoint": 3}, "3 is not an endpoint"),
+    "a negative tolerance": ({"tolerance": -0.1}, "tolerance=-0.1 is not a number of at least 0"),
+    "a tolerance in words": ({"tolerance": "0.1"}, "tolerance='0.1' is not a number of at least 0"),
     "one bound": ({"bounds": (1,)}, r"bounds=\(1,\) are not the lowest and the highest score"),
     "bounds the wrong way": ({"bounds": (1, -1)}, "are not the lowest and the highest score"),
     "a bound of infinity": ({"bounds": (0, float("inf"))}, "are not the lowest and the highest"),
-    "no repeats": ({"repeats": 0}, "repeats=0 is not a number from 1 on"),
-    "half a sample": ({"max_samples": 0.5}, "max_samples=0.5 is not a number"),
-    "no samples allowed": ({"max_samples": 0}, "max_samples=0 is not a number from 1 on"),
-    "no time": ({"timeout_s": 0}, "timeout_s=0 is not a time above 0"),
+    "no repeats": ({"repeats": 0}, "repeats=0 is not an integer of at least 1"),
+    "half a sample": ({"max_samples": 0.5}, "max_samples=0.5 is not an integer of at least 1"),
+    "no samples allowed": ({"max_samples": 0}, "max_samples=0 is not an integer of at least 1"),
+    "no time": ({"timeout_s": 0}, "timeout_s=0 is not a positive number of seconds"),
     "another way with bad rows": ({"on_bad_row": "ignore"}, "neither 'fail' nor 'skip'"),
 }
 
@@ -102,7 +108,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_work_is_refused_where_it_is_written(
     options: dict[str, Any], message: str
 ) -> None:
-    samples = None if message == "has no samples" else ROWS
+    samples = None if message == "the test has no samples" else ROWS
 
     with pytest.raises(ConfigError, match=rf"(?s)@evaluation_test: .*{message}"):
         evaluation_test(samples, **options)
@@ -123,11 +129,11 @@ def test_brackets_are_needed() -> None:
     def judge(messages: object) -> float:
         return 1.0
 
-    with pytest.raises(ConfigError, match="is used without brackets"):
+    with pytest.raises(ConfigError, match="the decorator is used without parentheses"):
         evaluation_test(judge)
 
 
 @pytest.mark.parametrize("target", [staticmethod(len), int])
 def test_only_a_function_can_be_an_evaluation(target: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match="not on a function"):
+    with pytest.raises(ConfigError, match=r"is applied to a .*, not to a function"):
         evaluation_test(ROWS)(target)

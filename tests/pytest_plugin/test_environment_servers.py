@@ -103,7 +103,7 @@ def test_a_token_of_the_variable_is_not_sent_over_plain_http_to_another_machine(
     async def refuse_all(url: str, **_: Any) -> None:
         raise ConnectionError("the server was asked")
 
-    monkeypatch.setattr("assay.environments.remote.wait_until_ready", refuse_all)
+    monkeypatch.setattr("assay.environments.wait_until_ready", refuse_all)
     monkeypatch.setenv("ASSAY_ENV_TOKEN", "of-the-variable")
 
     with pytest.raises(ConfigError, match="ASSAY_ENV_TOKEN is not sent to "):
@@ -155,7 +155,7 @@ def test_the_token_reaches_the_server() -> None:
 def test_the_step_timeout_is_a_setting_that_the_error_names() -> None:
     late = stepped(env_token=TOKEN, step_timeout_s=0.05) or ""
 
-    assert late.startswith("no answer within 0.05 s")
+    assert late.startswith("the server did not answer within 0.05 s")
     assert "`step_timeout_s` of @evaluation_test" in late
 
 
@@ -168,14 +168,14 @@ def free_port() -> int:
 def test_a_server_that_is_not_there_is_waited_for_until_the_deadline() -> None:
     url = f"http://127.0.0.1:{free_port()}/mcp"
 
-    with pytest.raises(EnvironmentFault, match=r"not ready within 0\.2 s"):
+    with pytest.raises(EnvironmentFault, match=r"the server was not ready within 0\.2 s"):
         made(asked(env_url=url, env_deadline_s=0.2), rolled_out=False)
 
 
 def test_a_server_that_dies_shows_its_last_words() -> None:
     command = ["python3", "-c", "print('no licence found'); raise SystemExit(3)"]
 
-    with pytest.raises(EnvironmentFault, match=r"(?s)ended with status 3.*\| no licence found"):
+    with pytest.raises(EnvironmentFault, match=r"(?s)exited with status 3.*\| no licence found"):
         made(asked(env_url="http://127.0.0.1:{port}", env_command=command), rolled_out=False)
 
 

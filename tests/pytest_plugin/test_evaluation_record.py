@@ -37,7 +37,7 @@ def test_a_set_too_small_to_tell_is_said_to_be(threshold: float, too_few: bool) 
     record = replace(FULL, threshold=threshold)
 
     assert record.too_few is too_few
-    assert ("too few samples to tell" in record.format_headline()) is too_few
+    assert ("too few samples to place the true mean" in record.format_headline()) is too_few
 
 
 def test_without_an_interval_nothing_can_be_told() -> None:

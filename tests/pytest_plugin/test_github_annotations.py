@@ -46,9 +46,11 @@ def test_what_was_expected_to_fail_is_no_failure(monkeypatch: pytest.MonkeyPatch
 
 
 def test_tests_of_the_baseline_only_are_listed_below() -> None:
-    gone = TestComparison("test_gone", None, False, "is not in this session")
+    gone = TestComparison("test_gone", None, False, "the test is not in this session")
 
-    assert render_step_summary([GOOD], [gone]).endswith("\n- test\\_gone is not in this session\n")
+    assert render_step_summary([GOOD], [gone]).endswith(
+        "\n- test\\_gone: the test is not in this session\n"
+    )
 
 
 def test_nothing_in_a_cell_is_markup() -> None:

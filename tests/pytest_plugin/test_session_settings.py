@@ -54,14 +54,16 @@ def test_a_session_is_not_compared_with_itself() -> None:
 
 
 def test_the_summary_is_not_written_over_its_samples() -> None:
-    assert ".jsonl is the file of the samples" in refused(replace(GOOD, summary=Path("s.jsonl")))
+    assert "a summary cannot end in .jsonl" in refused(replace(GOOD, summary=Path("s.jsonl")))
 
 
 def test_a_baseline_must_be_there_and_whole(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
 
-    assert "there is no baseline at" in refused(replace(GOOD, baseline=path))
+    assert "base.json does not exist" in refused(replace(GOOD, baseline=path))
     path.write_text("{")
     assert "is not a summary" in refused(replace(GOOD, baseline=path))
     path.write_text('{"format": 1, "tests": []}')
-    assert "are not beside it" in refused(replace(GOOD, baseline=path))
+    assert "the file with the samples of the summary is missing" in refused(
+        replace(GOOD, baseline=path)
+    )

@@ -99,11 +99,11 @@ def test_a_copy_is_a_summary_of_its_own(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "not JSON": ("{", "is not a summary of evaluations: JSONDecodeError"),
-    "no format": ("{}", "is not a summary of evaluations: KeyError"),
-    "a list": ("[]", "is not a summary of evaluations: TypeError"),
-    "another format": ('{"format": 2, "tests": []}', "has format 2, not 1"),
-    "tests in words": ('{"format": 1, "tests": 3}', "is not a summary"),
+    "not JSON": ("{", "the file is not a summary of evaluations: JSONDecodeError"),
+    "no format": ("{}", "the file is not a summary of evaluations: KeyError"),
+    "a list": ("[]", "the file is not a summary of evaluations: TypeError"),
+    "another format": ('{"format": 2, "tests": []}', "the summary has format 2, not 1"),
+    "tests in words": ('{"format": 1, "tests": 3}', "the file is not a summary"),
     "a test twice": ('{"format": 1, "tests": [{"test": "a"}, {"test": "a"}]}', "a test twice"),
 }
 
@@ -121,10 +121,10 @@ def test_samples_of_another_session_are_refused(tmp_path: Path) -> None:
     check_rows(summary)
 
     rows_path_of(summary).write_text(Sample(id="a").to_json() + "\n")
-    with pytest.raises(ConfigError, match="holds other samples"):
+    with pytest.raises(ConfigError, match="contains other samples"):
         check_rows(summary)
     rows_path_of(summary).unlink()
-    with pytest.raises(ConfigError, match="are not beside it"):
+    with pytest.raises(ConfigError, match="the file with the samples of the summary is missing"):
         check_rows(summary)
 
 

@@ -98,11 +98,11 @@ def compare_with_baseline(
         for test, comparison in compared.items()
     ]
     results += [
-        TestComparison(test, None, False, "is not in this session")
+        TestComparison(test, None, False, "the test is not in this session")
         for test in sorted(before.keys() - now.keys())
     ]
     results += [
-        TestComparison(test, None, False, "is not in the baseline")
+        TestComparison(test, None, False, "the test is not in the baseline")
         for test in sorted(now.keys() - before.keys())
     ]
     return results
@@ -169,7 +169,8 @@ def _describe_conclusion(comparison: Comparison, adjusted: float | None) -> str:
         if shown and not is_small(adjusted)
         else str(comparison.conclusion)
     )
-    return f"{conclusion} (p = {format_p_value(comparison.p_value)}, adjusted {format_p_value(adjusted)})"
+    p_value = format_p_value(comparison.p_value)
+    return f"{conclusion} (p = {p_value}, adjusted {format_p_value(adjusted)})"
 
 
 def is_significant(comparison: Comparison) -> bool:
@@ -185,7 +186,7 @@ def is_beyond(difference: float, tolerance: float) -> bool:
 def _suggest_tolerance(comparison: Comparison) -> str:
     mean = comparison.difference.mean
     if comparison.conclusion is Conclusion.TOO_FEW and mean is not None and mean < 0:
-        return " (--assay-tolerance can say how far it may fall)"
+        return " (set --assay-tolerance to allow a drop)"
     return ""
 
 

@@ -166,7 +166,9 @@ def _read_group_results(
 
 def _read_member_result(value: object, sample: Sample) -> EvaluateResult | Exception:
     if isinstance(value, Sample) and value.id != sample.id:
-        return ScorerFault(f"returned sample {value.id!r} in the place of {sample.id!r}")
+        return ScorerFault(
+            f"the function returned sample {value.id!r} in the place of {sample.id!r}"
+        )
     try:
         return read_outcome(value, sample)
     except ScorerFault as error:

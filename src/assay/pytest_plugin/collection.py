@@ -17,20 +17,20 @@ _SAMPLE_PARAMETERS = frozenset({"messages", "ground_truth", "sample", "row"})
 
 
 def build_visible_signature(
-    asked: EvalOptions, collector: "pytest.Collector", name: str
+    options: EvalOptions, collector: "pytest.Collector", name: str
 ) -> inspect.Signature:
     """The parameters of the function that pytest fills: fixtures and parametrised arguments."""
-    marks = [*getattr(asked.function, "pytestmark", ()), *collector.iter_markers("parametrize")]
+    marks = [*getattr(options.function, "pytestmark", ()), *collector.iter_markers("parametrize")]
     parametrised = set(_list_parametrised_names(marks))
-    parameters = list(asked.signature.parameters.values())
+    parameters = list(options.signature.parameters.values())
     owner = collector.obj if isinstance(collector, pytest.Class) else None
     first = 0 if find_receiver_kind(owner, name) is None else 1
     kept = parameters[:first] + [
         parameter
         for parameter in parameters[first:]
-        if parameter.name in parametrised or _is_fixture(parameter, asked, collector)
+        if parameter.name in parametrised or _is_fixture(parameter, options, collector)
     ]
-    if asked.endpoints and not asked.groupwise:
+    if options.endpoints and not options.groupwise:
         kept.append(inspect.Parameter(ENDPOINT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY))
     return inspect.Signature(sorted(kept, key=lambda parameter: parameter.kind))
 
@@ -83,11 +83,11 @@ def find_receiver_kind(owner: type | None, name: str) -> str | None:
 
 
 def _is_fixture(
-    parameter: inspect.Parameter, asked: EvalOptions, collector: "pytest.Collector"
+    parameter: inspect.Parameter, options: EvalOptions, collector: "pytest.Collector"
 ) -> bool:
     if parameter.name in _SAMPLE_PARAMETERS or parameter.default is not parameter.empty:
         return False
-    if asked.groupwise and parameter.name == "endpoints":
+    if options.groupwise and parameter.name == "endpoints":
         return False
     if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
         return False

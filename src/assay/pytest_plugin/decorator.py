@@ -168,11 +168,14 @@ def evaluation_test(
 
     The function takes what it names: `messages`, `ground_truth`, `sample`, any field of the
     dataset, fixtures, `**kwargs`. It returns a result, a number, a bool, or the sample with its
-    result set. Called directly it is the plain function. The options are the fields of `EvalOptions`.
+    result set. Called directly it is the plain function. The options are the fields of
+    `EvalOptions`.
     """
     if inspect.isroutine(samples) or inspect.isclass(samples):
         raise ConfigError(
-            "is used without brackets", where=_DECORATOR_WHERE, hint="write @evaluation_test(...)"
+            "the decorator is used without parentheses",
+            where=_DECORATOR_WHERE,
+            hint="write @evaluation_test(...)",
         )
     given: dict[str, Any] = dict(options)
     if foreign := given.keys() & _EVAL_PROTOCOL_OPTIONS:
@@ -188,9 +191,9 @@ def evaluation_test(
     def mark(function: EvalFunction) -> EvalFunction:
         if not inspect.isfunction(function):
             raise ConfigError(
-                f"is on a {type(function).__name__}, not on a function",
+                f"the decorator is applied to a {type(function).__name__}, not to a function",
                 where=_DECORATOR_WHERE,
-                hint="it goes below @staticmethod and @classmethod, and on each method of a class",
+                hint="put it below @staticmethod and @classmethod, and on each method of a class",
             )
         setattr(
             function,
@@ -225,11 +228,11 @@ def _translate_decorator(
         folder = os.path.dirname(code.co_filename) if code is not None else ""
         marked = evaluation_test(**translate_options(options, folder))(function)
         params = tuple(map(describe_params, options.get("completion_params") or ()))
-        asked = {
+        values = {
             each.name: getattr(getattr(marked, OPTIONS_ATTRIBUTE), each.name)
             for each in fields(EvalOptions)
         }
-        setattr(marked, OPTIONS_ATTRIBUTE, TranslatedOptions(**asked, completion_params=params))
+        setattr(marked, OPTIONS_ATTRIBUTE, TranslatedOptions(**values, completion_params=params))
         return marked
 
     return mark
@@ -240,7 +243,7 @@ def _check_names(options: dict[str, Any]) -> None:
         near = difflib.get_close_matches(name, sorted(_KNOWN_OPTIONS), n=1)
         known = f"the options are {', '.join(sorted(_KNOWN_OPTIONS))}"
         raise ConfigError(
-            f"there is no option {name!r}",
+            f"unknown option {name!r}",
             where=_DECORATOR_WHERE,
             hint=f"did you mean {near[0]!r}?" if near else known,
         )
@@ -261,18 +264,20 @@ def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
     """Refuse what cannot work, where it is written."""
     if samples is None:
         raise ConfigError(
-            "has no samples", where=_DECORATOR_WHERE, hint="give a path, a name or a list"
+            "the test has no samples",
+            where=_DECORATOR_WHERE,
+            hint="pass a path, a dataset name or a list",
         )
     for one, other in _EXCLUSIVE_OPTIONS:
         if options.get(one) and options.get(other):
-            raise ConfigError(f"give `{one}` or `{other}`, not both", where=_DECORATOR_WHERE)
+            raise ConfigError(f"pass `{one}` or `{other}`, not both", where=_DECORATOR_WHERE)
     for name in _URL_ONLY_OPTIONS:
         if options.get(name) is not None and options.get("env_url") is None:
             raise ConfigError(f"`{name}` needs the `env_url` of the server", where=_DECORATOR_WHERE)
     token = options.get("env_token")
     if token is not None and not (isinstance(token, str) and token):
         # Not shown: it is meant to be a secret.
-        raise ConfigError("`env_token` is not a text with something in it", where=_DECORATOR_WHERE)
+        raise ConfigError("`env_token` is not a non-empty string", where=_DECORATOR_WHERE)
     _check_lists(options)
     _check_numbers(options)
     _check_scale(options)
@@ -290,15 +295,17 @@ def _check_lists(options: dict[str, Any]) -> None:
             raise ConfigError(f"{name}={value!r} is not a list", where=_DECORATOR_WHERE)
     if "endpoints" in options and not options["endpoints"]:
         raise ConfigError(
-            "`endpoints` is empty", where=_DECORATOR_WHERE, hint="leave it out to ask none"
+            "`endpoints` is empty",
+            where=_DECORATOR_WHERE,
+            hint="omit it to score the samples without a model call",
         )
     for endpoint in (options.get("endpoint"), *options.get("endpoints", ())):
         known = endpoint is None or isinstance(endpoint, str)
         if not known and not (hasattr(endpoint, "provider") and hasattr(endpoint, "model")):
             raise ConfigError(
-                f"{endpoint!r} is no endpoint",
+                f"{endpoint!r} is not an endpoint",
                 where=_DECORATOR_WHERE,
-                hint="give an Endpoint or a name such as 'openai:gpt-5'",
+                hint="pass an Endpoint or a name such as 'openai:gpt-5'",
             )
 
 
@@ -307,12 +314,14 @@ def _check_numbers(options: dict[str, Any]) -> None:
         value = options.get(name)
         if value is not None and (type(value) is not int or value < least):
             raise ConfigError(
-                f"{name}={value!r} is not a number from {least} on", where=_DECORATOR_WHERE
+                f"{name}={value!r} is not an integer of at least {least}", where=_DECORATOR_WHERE
             )
     for name in ("timeout_s", "env_deadline_s", "step_timeout_s"):
         value = options.get(name)
         if value is not None and not (_is_comparable_number(value) and value > 0):
-            raise ConfigError(f"{name}={value!r} is not a time above 0", where=_DECORATOR_WHERE)
+            raise ConfigError(
+                f"{name}={value!r} is not a positive number of seconds", where=_DECORATOR_WHERE
+            )
     threshold = options.get("threshold")
     if (
         threshold is not None
@@ -322,7 +331,7 @@ def _check_numbers(options: dict[str, Any]) -> None:
         raise ConfigError(
             f"threshold={threshold!r} is not a number",
             where=_DECORATOR_WHERE,
-            hint="give a number, or a GateRule of assay.stats",
+            hint="pass a number, or a GateRule of assay.stats",
         )
 
 
@@ -332,7 +341,7 @@ def _check_scale(options: dict[str, Any]) -> None:
         _is_comparable_number(tolerance) and 0 <= tolerance < math.inf
     ):
         raise ConfigError(
-            f"tolerance={tolerance!r} is not a number from 0 on", where=_DECORATOR_WHERE
+            f"tolerance={tolerance!r} is not a number of at least 0", where=_DECORATOR_WHERE
         )
     if bounds is None:
         return
@@ -344,7 +353,7 @@ def _check_scale(options: dict[str, Any]) -> None:
         raise ConfigError(
             f"bounds={bounds!r} are not the lowest and the highest score possible",
             where=_DECORATOR_WHERE,
-            hint="give two numbers, such as bounds=(-1, 1)",
+            hint="pass two numbers, such as bounds=(-1, 1)",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from assay.errors import ConfigError
-from assay.providers import is_loopback_host
+from assay.providers import is_loopback
 from assay.types import Redactor, Sample
 
 from .decorator import EvalOptions
@@ -20,59 +20,59 @@ _FACTORY_SIGNATURE = inspect.Signature(
 
 
 @asynccontextmanager
-async def open_environment(asked: EvalOptions, *, rolled_out: bool) -> AsyncIterator[Any]:
+async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIterator[Any]:
     """What makes the environments of a test; for an address, after its server is ready.
 
     A server that `env_command` starts is stopped at the end. Nothing else is asked of a server
     when no sample is rolled out.
     """
-    if isinstance(asked.environment, AbstractAsyncContextManager):
+    if isinstance(options.environment, AbstractAsyncContextManager):
         if not rolled_out:
             yield None
             return
-        async with asked.environment as factory:
+        async with options.environment as factory:
             yield factory
         return
-    if asked.env_url is None:
-        yield _adapt_environment_factory(asked.environment)
+    if options.env_url is None:
+        yield _adapt_environment_factory(options.environment)
         return
-    _refuse_token_over_http(asked, asked.env_url)
+    _refuse_token_over_http(options, options.env_url)
     from assay.environments import RemoteEnvironments, launch_server, wait_until_ready
 
     async with AsyncExitStack() as stack:
-        url = asked.env_url
-        if asked.env_command is None:
-            await wait_until_ready(url, deadline_s=asked.env_deadline_s)
+        url = options.env_url
+        if options.env_command is None:
+            await wait_until_ready(url, deadline_s=options.env_deadline_s)
         else:
-            server = launch_server(asked.env_command, url, deadline_s=asked.env_deadline_s)
+            server = launch_server(options.env_command, url, deadline_s=options.env_deadline_s)
             url = (await stack.enter_async_context(server)).url
         if not rolled_out:
             yield None
             return
         remote = RemoteEnvironments(
             url,
-            kind=asked.env_kind,
-            token=read_environment_token(asked),
-            timeout_s=asked.step_timeout_s,
+            kind=options.env_kind,
+            token=read_environment_token(options),
+            timeout_s=options.step_timeout_s,
         )
         await stack.enter_async_context(remote)
         yield lambda sample: remote.make(sample.input)
 
 
-def read_environment_token(asked: EvalOptions) -> str | None:
+def read_environment_token(options: EvalOptions) -> str | None:
     """The token for the server of a test; None for a server that needs none."""
-    return asked.env_token or os.environ.get("ASSAY_ENV_TOKEN") or None
+    return options.env_token or os.environ.get("ASSAY_ENV_TOKEN") or None
 
 
-def _refuse_token_over_http(asked: EvalOptions, url: str) -> None:
+def _refuse_token_over_http(options: EvalOptions, url: str) -> None:
     """Raise `ConfigError` where a token of the environment could be read on the way."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if (
-        asked.env_token
-        or not read_environment_token(asked)
+        options.env_token
+        or not read_environment_token(options)
         or parts.scheme != "http"
-        or is_loopback_host(host)
+        or is_loopback(host)
     ):
         return
     raise ConfigError(
@@ -82,16 +82,16 @@ def _refuse_token_over_http(asked: EvalOptions, url: str) -> None:
     )
 
 
-def build_token_redactor(asked: EvalOptions) -> Redactor:
+def build_token_redactor(options: EvalOptions) -> Redactor:
     """Removes the token of a test from every text, for as long as the redactor is held."""
-    return Redactor([read_environment_token(asked) or ""])
+    return Redactor([read_environment_token(options) or ""])
 
 
-def describe_environment(asked: EvalOptions) -> str | None:
+def describe_environment(options: EvalOptions) -> str | None:
     """The name or the address of a test's environment, without secrets; None without one."""
-    if asked.env_url is not None:
-        return strip_environment_url(asked.env_url)
-    environment = asked.environment
+    if options.env_url is not None:
+        return strip_environment_url(options.env_url)
+    environment = options.environment
     if environment is None or isinstance(environment, str):
         return environment
     return str(getattr(environment, "__qualname__", type(environment).__qualname__))

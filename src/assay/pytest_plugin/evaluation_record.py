@@ -124,7 +124,7 @@ class Record:
             share = f"{100 * unscored / self.results:.1f} %"
             words += f"; unscored {unscored} of {self.results} ({share})"
         if self.too_few:
-            words += "; too few samples to tell which side of the threshold the true mean is on"
+            words += "; too few samples to place the true mean above or below the threshold"
         return words
 
     def properties(self) -> list[tuple[str, object]]:
@@ -144,7 +144,7 @@ class Record:
 
 
 def build_blank_record(
-    item: "pytest.Function", asked: EvalOptions, endpoint: str | None = None
+    item: "pytest.Function", options: EvalOptions, endpoint: str | None = None
 ) -> Record:
     """A record of a test of which nothing is known but what was asked."""
     file, line, _ = item.location
@@ -153,10 +153,10 @@ def build_blank_record(
         nodeid=item.nodeid,
         file=file,
         line=(line or 0) + 1,
-        threshold=read_minimum(asked.threshold),
-        proven=bool(getattr(asked.threshold, "proven", False)),
-        tolerance=None if asked.tolerance is None else float(asked.tolerance),
-        tags=asked.tags,
+        threshold=read_minimum(options.threshold),
+        proven=bool(getattr(options.threshold, "proven", False)),
+        tolerance=None if options.tolerance is None else float(options.tolerance),
+        tags=options.tags,
     )
 
 
@@ -192,14 +192,14 @@ def fill_numbers(record: Record, summary: RunSummary) -> Record:
     )
 
 
-def fill_config(record: Record, asked: EvalOptions, config: dict[str, Any]) -> Record:
+def fill_config(record: Record, options: EvalOptions, config: dict[str, Any]) -> Record:
     """The same record with what decides what its numbers mean."""
     whole = {
         **config,
-        "mode": "batch" if asked.batch else "groupwise" if asked.groupwise else "each",
-        "repeats": asked.repeats,
-        "max_samples": asked.max_samples,
-        "env_url": None if asked.env_url is None else strip_environment_url(asked.env_url),
+        "mode": "batch" if options.batch else "groupwise" if options.groupwise else "each",
+        "repeats": options.repeats,
+        "max_samples": options.max_samples,
+        "env_url": None if options.env_url is None else strip_environment_url(options.env_url),
     }
     return replace(record, config=whole, config_fingerprint=stable_id(whole))
 
@@ -218,10 +218,10 @@ def mark_regression(record: Record, worse: str) -> Record:
     return mark_failed(record, "; ".join(filter(None, [record.reason, worse])))
 
 
-def fill_unknown_counts(record: Record, summary: RunSummary, *, asked_a_model: bool) -> Record:
+def fill_unknown_counts(record: Record, summary: RunSummary, *, used_model: bool) -> Record:
     """The same record with the results whose tokens or cost are unknown; none without a model."""
     totals = {name: getattr(summary, name) for name in TOTALS}
-    unknown = {name: total.unknown if asked_a_model else 0 for name, total in totals.items()}
+    unknown = {name: total.unknown if used_model else 0 for name, total in totals.items()}
     return replace(record, unknown=unknown)
 
 

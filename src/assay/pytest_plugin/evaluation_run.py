@@ -79,7 +79,7 @@ class Evaluation:
     """One test on its way."""
 
     item: "pytest.Function"
-    asked: EvalOptions
+    options: EvalOptions
     evaluations: Evaluations
     runs: list[TestRun] = field(default_factory=list)
     """What is done already, also when the rest was interrupted."""
@@ -89,27 +89,27 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         # Held while the test runs and is judged: no failure of any part shows the token.
-        self._redactor = build_token_redactor(self.asked)
+        self._redactor = build_token_redactor(self.options)
 
     def run(self) -> None:
         """Evaluate every sample with every endpoint of this test. Fills `runs`."""
         function = self._bind_function()
         asyncio.run(self._roll_out(function))
-        if self.asked.takes_lists and not self.interrupted:
-            groups, limit = self._build_groups(), self.asked.max_concurrent
+        if self.options.takes_lists and not self.interrupted:
+            groups, limit = self._build_groups(), self.options.max_concurrent
             asyncio.run(self._rescore(judge_groups(function, groups, max_concurrent=limit)))
 
     async def run_in_loop(self) -> None:
         """The same for an async function, in the loop of the test."""
         function = self._bind_function()
         await self._roll_out(function)
-        if self.asked.takes_lists and not self.interrupted:
-            groups, limit = self._build_groups(), self.asked.max_concurrent
-            said = await judge_groups_in_loop(function, groups, max_concurrent=limit)
-            await self._rescore(said)
+        if self.options.takes_lists and not self.interrupted:
+            groups, limit = self._build_groups(), self.options.max_concurrent
+            results = await judge_groups_in_loop(function, groups, max_concurrent=limit)
+            await self._rescore(results)
 
     def _bind_function(self) -> UserFunction:
-        self.function = bind_user_function(self.item, self.asked)
+        self.function = bind_user_function(self.item, self.options)
         return self.function
 
     def _check_parameters(self, function: UserFunction) -> None:
@@ -124,7 +124,7 @@ class Evaluation:
     @functools.cached_property
     def dataset_fingerprint(self) -> str | None:
         """The SHA-256 of the file or of the list that is read; None for any other source."""
-        file, rows = self._load_samples().file, self.asked.samples
+        file, rows = self._load_samples().file, self.options.samples
         if file is not None:
             return digest_file(file)
         in_memory = isinstance(rows, list | tuple) and self.evaluations.rows is None
@@ -138,8 +138,8 @@ class Evaluation:
         endpoints = self._list_endpoints()
         asks = any(endpoint is not None for _, endpoint in endpoints)
         self._check_parameters(function)
-        rolled_out = asks or self.asked.rollout_fn is not None
-        async with open_environment(self.asked, rolled_out=rolled_out) as environment:
+        rolled_out = asks or self.options.rollout_fn is not None
+        async with open_environment(self.options, rolled_out=rolled_out) as environment:
             for name, endpoint in endpoints:
                 config = self._build_config(function, environment, endpoint)
                 stop = Stop()
@@ -169,26 +169,26 @@ class Evaluation:
     def _build_config(
         self, function: UserFunction, environment: Any, endpoint: Endpoint | None
     ) -> EvalConfig:
-        asked = self.asked
+        options = self.options
         score: Callable[[Sample], object] = (
-            _defer_score if asked.takes_lists else function.score_sample
+            _defer_score if options.takes_lists else function.score_sample
         )
         return EvalConfig(
             endpoint=endpoint,
-            score_fn=_wrap_as_user_function(score, asked),
-            prepare_messages=asked.prepare_messages,
-            rollout_fn=asked.rollout_fn,
+            score_fn=_wrap_as_user_function(score, options),
+            prepare_messages=options.prepare_messages,
+            rollout_fn=options.rollout_fn,
             environment_factory=environment,
             name=self.item.name,
-            limits=Limits(max_turns=asked.max_turns),
-            repeats=asked.repeats,
-            concurrency=asked.max_concurrent,
-            sample_timeout_s=asked.timeout_s,
-            seed=asked.seed,
-            bounds=asked.bounds,
+            limits=Limits(max_turns=options.max_turns),
+            repeats=options.repeats,
+            concurrency=options.max_concurrent,
+            sample_timeout_s=options.timeout_s,
+            seed=options.seed,
+            bounds=options.bounds,
             **{
-                "fail_on_error": asked.fail_on_error,
-                "max_cost_usd": asked.max_cost_usd,
+                "fail_on_error": options.fail_on_error,
+                "max_cost_usd": options.max_cost_usd,
                 **self.evaluations.limits(),
             },
         )
@@ -198,7 +198,7 @@ class Evaluation:
         metadata = self._build_metadata(config, name)
         samples = self._load_samples().with_metadata(metadata)
         report = await evaluate(samples, config, store=store, stop=stop)
-        for _ in range(self.asked.retries):
+        for _ in range(self.options.retries):
             if not report.summary.failed or report.interrupted:
                 break
             # In the same session: nothing changed, unless prompts are drawn at random.
@@ -209,61 +209,63 @@ class Evaluation:
 
     def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
         """The dataset and the configuration of the test, for the metadata of every sample."""
-        asked, endpoint, samples = self.asked, config.endpoint, self._load_samples()
+        options, endpoint, samples = self.options, config.endpoint, self._load_samples()
         model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
-        threshold = read_minimum(asked.threshold)
+        threshold = read_minimum(options.threshold)
         return {
             "dataset": samples.name,
             "dataset_fingerprint": self.dataset_fingerprint,
             "test": self.item.nodeid,
             "endpoint": name or model,
-            "agent": None if asked.rollout_fn is None else _read_qualified_name(asked.rollout_fn),
-            "environment": describe_environment(asked),
+            "agent": None
+            if options.rollout_fn is None
+            else _read_qualified_name(options.rollout_fn),
+            "environment": describe_environment(options),
             "threshold": threshold,
-            "repeats": asked.repeats,
-            "seed": asked.seed,
-            "tags": list(asked.tags),
+            "repeats": options.repeats,
+            "seed": options.seed,
+            "tags": list(options.tags),
             **self._describe_completion_params(endpoint),
         }
 
     def _describe_completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
         """What eval-protocol writes into the metadata of the rows that this endpoint answers."""
-        asked = self.asked
-        if not isinstance(asked, TranslatedOptions) or not asked.completion_params:
+        options = self.options
+        if not isinstance(options, TranslatedOptions) or not options.completion_params:
             return {}
         if self.evaluations.model:
             return {"completion_params": {"model": self.evaluations.model}}
-        pairs = zip(asked.endpoints or (endpoint,), asked.completion_params, strict=True)
+        pairs = zip(options.endpoints or (endpoint,), options.completion_params, strict=True)
         return {"completion_params": next(params for one, params in pairs if one is endpoint)}
 
     def _load_samples(self, most: int | None = None) -> SampleStream:
-        limits = [self.asked.max_samples, self.evaluations.limit, most]
+        limits = [self.options.max_samples, self.evaluations.limit, most]
         known = [limit for limit in limits if limit is not None]
         if self.evaluations.rows is not None:
             rows = BundledRows(self.evaluations.rows, self._list_record_names())
             return load_samples(rows, min(known) if known else None)
         return load_samples(
-            _locate_samples(self.asked.samples, self.item.path),
+            _locate_samples(self.options.samples, self.item.path),
             min(known) if known else None,
-            on_bad_row="skip" if self.asked.on_bad_row == "skip" else "fail",
-            adapter=self.asked.adapter,
+            on_bad_row="skip" if self.options.on_bad_row == "skip" else "fail",
+            adapter=self.options.adapter,
         )
 
     def _list_record_names(self) -> frozenset[str]:
         """The tests of a summary that this test is: one for each endpoint it judges together."""
         nodeid = self.item.nodeid
-        names = name_endpoints(self.asked.endpoints) if self.asked.endpoints else []
+        names = name_endpoints(self.options.endpoints) if self.options.endpoints else []
         return frozenset({nodeid, *(f"{nodeid}[{name}]" for name in names)})
 
     def _list_endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
         """Whom this test asks, by name where there are several."""
         one = self.evaluations.model or self.item.funcargs.get(
-            ENDPOINT_ARGUMENT, self.asked.endpoint
+            ENDPOINT_ARGUMENT, self.options.endpoint
         )
-        if not self.asked.groupwise or not self.asked.endpoints or self.evaluations.model:
+        if not self.options.groupwise or not self.options.endpoints or self.evaluations.model:
             return [(None, _parse_test_endpoint(one))]
-        names = name_endpoints(self.asked.endpoints)
-        return list(zip(names, map(_parse_test_endpoint, self.asked.endpoints), strict=True))
+        names = name_endpoints(self.options.endpoints)
+        return list(zip(names, map(_parse_test_endpoint, self.options.endpoints), strict=True))
 
     def _build_groups(self) -> list[list[GroupMember]]:
         """What is judged in one call each: all results, or all of each sample."""
@@ -272,25 +274,25 @@ class Evaluation:
             for run in self.runs
             for member in iterate_members(run.endpoint, run.report.samples)
         ]
-        groups = group_members_by_sample(found) if self.asked.groupwise else [found]
-        if isinstance(self.asked, TranslatedOptions):
+        groups = group_members_by_sample(found) if self.options.groupwise else [found]
+        if isinstance(self.options, TranslatedOptions):
             groups = [part for group in groups for part in group_members_by_repeat(group)]
         return [group for group in groups if group]
 
-    async def _rescore(self, said: GroupResults) -> None:
+    async def _rescore(self, results: GroupResults) -> None:
         for run in self.runs:
             if run.report.summary.results:
-                run.report = await self._rescore_run(run, said)
+                run.report = await self._rescore_run(run, results)
 
-    async def _rescore_run(self, run: TestRun, said: GroupResults) -> EvalReport:
+    async def _rescore_run(self, run: TestRun, results: GroupResults) -> EvalReport:
         return await rescore(
             run.report.run_id,
-            _wrap_as_user_function(lambda sample: said.of(run.endpoint, sample), self.asked),
+            _wrap_as_user_function(lambda sample: results.of(run.endpoint, sample), self.options),
             store=self.evaluations.store,
             how=RescoreOptions(
                 name=self.item.name,
                 keep_failed=True,
-                bounds=self.asked.bounds,
+                bounds=self.options.bounds,
                 stops_early=False,  # all results are there already, or one fault for all of them
             ),
         )
@@ -304,10 +306,12 @@ def _defer_score(sample: Sample) -> EvaluateResult:
     return EvaluateResult(is_score_valid=False, reason="judged together with the others")
 
 
-def _wrap_as_user_function(score: Callable[[Sample], object], asked: EvalOptions) -> ScoreFunction:
+def _wrap_as_user_function(
+    score: Callable[[Sample], object], options: EvalOptions
+) -> ScoreFunction:
     """A scorer under the name and source of the user's function, by which a run knows it."""
 
-    @functools.wraps(asked.function)
+    @functools.wraps(options.function)
     def scorer(sample: Sample) -> object:
         return score(sample)
 

@@ -20,7 +20,7 @@ IN_LOOP_ATTRIBUTE = "__assay_in_loop__"
 
 
 def run_call(
-    item: "pytest.Function", asked: EvalOptions, evaluations: Evaluations
+    item: "pytest.Function", options: EvalOptions, evaluations: Evaluations
 ) -> Generator[None, object, object]:
     """Around the call of an async test: put the evaluation in the place of its function.
 
@@ -29,7 +29,7 @@ def run_call(
     """
     verdicts: list[TestVerdict] = []
 
-    @functools.wraps(asked.function)
+    @functools.wraps(options.function)
     async def evaluate(**fixtures: Any) -> None:
         try:
             asyncio.get_running_loop()
@@ -39,7 +39,7 @@ def run_call(
             )
             verdicts.append(TestVerdict(problem=fault))
             return
-        verdicts.append(await run_test_in_loop(item, asked, evaluations))
+        verdicts.append(await run_test_in_loop(item, options, evaluations))
 
     setattr(evaluate, IN_LOOP_ATTRIBUTE, True)
     usual = item.obj

@@ -30,7 +30,7 @@ def render_step_summary(records: Sequence[Record], comparisons: Sequence[TestCom
         "",
     ]
     rest = [
-        f"- {escape_markdown(each.test)} {escape_markdown(each.text)}" for each in against.values()
+        f"- {escape_markdown(each.test)}: {escape_markdown(each.text)}" for each in against.values()
     ]
     return "\n".join([*lines, *rest, *([""] if rest else [])])
 

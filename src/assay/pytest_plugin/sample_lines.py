@@ -72,8 +72,8 @@ def _find_question(sample: Sample) -> str:
     if isinstance(sample.prompt, str) and sample.prompt:
         return sample.prompt
     prompt = [] if isinstance(sample.prompt, str) else sample.prompt
-    asked = [*reversed(prompt), *sample.messages]
-    return next((message.text for message in asked if message.role == "user"), "")
+    messages = [*reversed(prompt), *sample.messages]
+    return next((message.text for message in messages if message.role == "user"), "")
 
 
 def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
@@ -103,12 +103,13 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     found = _find_unscored(run.report.samples)
     if bad == summary.results > 1 and len(found.faults) == 1:
         return [
-            f"all {format_plural(bad, 'result')} without a valid score: {_format_fault(*found.faults)}"
+            f"all {format_plural(bad, 'result')} without a valid score: "
+            f"{_format_fault(*found.faults)}"
         ]
     lines = [f"{bad} of {format_plural(summary.results, 'result')} without a valid score:"]
     listed = found.first
     if bad == summary.results and found.in_scorer > 1 and len(found.scorer_faults) == 1:
-        shared = f"all {found.in_scorer} results that came to be judged"
+        shared = f"all {found.in_scorer} results that reached the scorer"
         lines.append(f"  {shared}: {_format_fault(*found.scorer_faults)}")
         listed, bad = found.outside, bad - found.in_scorer
     for sample in listed:

@@ -30,7 +30,7 @@ class UserFunction:
     function: Callable[..., Any]
     takes: CallSpec
     fixtures: Mapping[str, Any]
-    tells_endpoints: bool = False
+    takes_endpoints: bool = False
     """Whether it takes `endpoints`: which endpoint each of a group's samples was asked of."""
 
     assertions: FailedAssertions = field(default_factory=FailedAssertions)
@@ -58,7 +58,7 @@ class UserFunction:
         Raises the `AssertionError` of a failed assertion, which is about all of them.
         """
         values = self.takes.lists(samples)
-        if self.tells_endpoints:
+        if self.takes_endpoints:
             values["endpoints"] = list(endpoints)
         return self._call(values)
 
@@ -86,19 +86,19 @@ def _convert_to_faults(assertions: FailedAssertions) -> Iterator[None]:
         raise ScorerFault(f"the function ended with {type(error).__name__}: {error}") from error
 
 
-def bind_user_function(item: "pytest.Function", asked: EvalOptions) -> UserFunction:
+def bind_user_function(item: "pytest.Function", options: EvalOptions) -> UserFunction:
     """The function of a test, bound to its instance and its fixtures."""
-    function, signature = asked.function, asked.signature
+    function, signature = options.function, options.signature
     kind = find_receiver_kind(item.cls, item.originalname)
     if kind is not None:
         function = function.__get__(item.cls if kind == "class" else item.instance)
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
     names = [name for name in item._fixtureinfo.argnames if name != ENDPOINT_ARGUMENT]
     fixtures = {name: item.funcargs[name] for name in names}
-    tells = asked.groupwise and "endpoints" in signature.parameters
+    tells = options.groupwise and "endpoints" in signature.parameters
     given = (*names, "endpoints") if tells else names
     takes = read_call_spec(function, given=given, signature=signature)
-    if asked.takes_lists:
+    if options.takes_lists:
         takes = replace(takes, samples=takes.samples | _find_sample_lists(function, takes.names))
     # A field of the row that has the name of a fixture must not be given twice.
     assertions = FailedAssertions(keep_error=bool(item.config.getoption("usepdb")))

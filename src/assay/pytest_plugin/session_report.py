@@ -136,12 +136,12 @@ class Evaluations:
         except (AssayError, OSError) as error:
             self._error = self._error or error
         if self._error is not None:
-            self._notes.append(f"NOT DONE: {self._error}")
+            self._notes.append(f"ERROR: {self._error}")
             _fail_session(session)
         for path in find_leftovers(self._settings.summary):
             self._notes.append(
-                f"a session that was killed left its samples in {self._shorten_path(path)}; they are in "
-                "no summary: delete the folder when they are not needed"
+                f"a killed session left its samples in {self._shorten_path(path)}; no summary "
+                "contains them: delete the folder if you do not need them"
             )
 
     def _update_baseline(self, session: "pytest.Session") -> None:
@@ -150,7 +150,7 @@ class Evaluations:
             return
         if _has_ended_early(session):
             self._notes.append(
-                f"the session ended early: {self._shorten_path(baseline)} is left as it was"
+                f"the session ended early: {self._shorten_path(baseline)} was not updated"
             )
             return
         self._notes += self._list_dropped_tests(baseline)
@@ -164,10 +164,10 @@ class Evaluations:
         except AssayError:
             return  # there is none yet, or none that could be read
         for test in sorted(before - {record.test for record in self._records}):
-            yield f"no longer in the baseline, since it was not in this session: {test}"
+            yield f"the baseline no longer contains a test that did not run: {test}"
 
-    def tell(self, reporter: "pytest.TerminalReporter") -> None:
-        """The terminal's section about evaluations, at most 80 columns wide."""
+    def write_terminal_section(self, reporter: "pytest.TerminalReporter") -> None:
+        """Write the terminal's section about evaluations, at most 80 columns wide."""
         if not self._records:
             return
         reporter.section("evaluations")
@@ -211,7 +211,7 @@ def _render_record(record: Record, found: TestComparison | None) -> Iterator[str
     if record.xfail:
         yield from _wrap_text(f"expected to fail: {record.xfail}")
     if record.attempts > 1:
-        yield from _wrap_text(f"ran {format_plural(record.attempts, 'time')}: this is the last")
+        yield from _wrap_text(f"ran {format_plural(record.attempts, 'time')}; the last one counts")
 
 
 def _format_title(word: str, test: str) -> Iterator[str]:

@@ -88,9 +88,9 @@ def check_settings(settings: Settings) -> None:
         _raise_usage_error("--assay-tolerance and --assay-update-baseline need --assay-baseline")
     tolerance = settings.tolerance
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
-        _raise_usage_error(f"--assay-tolerance is {tolerance}, not a number from 0 on")
+        _raise_usage_error(f"--assay-tolerance is {tolerance}, not a number of at least 0")
     if settings.limit is not None and settings.limit < 1:
-        _raise_usage_error(f"--assay-limit is {settings.limit}, not a number from 1 on")
+        _raise_usage_error(f"--assay-limit is {settings.limit}, not a number of at least 1")
     if settings.fail_on_error is not None or settings.max_cost_usd is not None:
         try:
             settings.limits()
@@ -100,7 +100,9 @@ def check_settings(settings: Settings) -> None:
         _raise_usage_error(f"--assay-rows: {settings.rows} does not exist")
     for path in (settings.summary, settings.baseline):
         if path is not None and rows_path_of(path) == path:
-            _raise_usage_error(f"{path}: .jsonl is the file of the samples beside a summary")
+            _raise_usage_error(
+                f"{path}: a summary cannot end in .jsonl, the file of the samples beside it"
+            )
     if settings.baseline is not None:
         _check_baseline(settings.baseline, settings)
 
@@ -113,7 +115,7 @@ def _check_baseline(baseline: Path, settings: Settings) -> None:
         return
     if not baseline.is_file():
         _raise_usage_error(
-            f"there is no baseline at {baseline}: write one with --assay-update-baseline"
+            f"the baseline {baseline} does not exist; write it with --assay-update-baseline"
         )
     try:
         read_summary(baseline)

@@ -126,12 +126,12 @@ def digest_rows(rows: Iterable[object]) -> str:
 def _read_git_commit(root: Path) -> str | None:
     """The commit that was evaluated; None outside a repository."""
     try:
-        asked = subprocess.run(
+        completed = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return asked.stdout.strip() if asked.returncode == 0 else None
+    return completed.stdout.strip() if completed.returncode == 0 else None
 
 
 def copy_summary(summary: Path, target: Path) -> None:
@@ -153,16 +153,17 @@ def read_summary(path: Path) -> dict[str, Any]:
         names = [test["test"] for test in plain["tests"]] if known else []
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"is not a summary of evaluations: {type(error).__name__}: {error}", where=str(path)
+            f"the file is not a summary of evaluations: {type(error).__name__}: {error}",
+            where=str(path),
         ) from error
     if not known:
         raise ConfigError(
-            f"has format {plain['format']!r}, not {SUMMARY_FORMAT}",
+            f"the summary has format {plain['format']!r}, not {SUMMARY_FORMAT}",
             where=str(path),
-            hint="write it anew with --assay-update-baseline",
+            hint="rewrite it with --assay-update-baseline",
         )
     if len(set(names)) != len(names):
-        raise ConfigError("names a test twice", where=str(path))
+        raise ConfigError("the summary contains a test twice", where=str(path))
     return dict(plain)
 
 
@@ -171,15 +172,15 @@ def check_rows(summary: Path) -> None:
     rows = rows_path_of(summary)
     if not rows.is_file():
         raise ConfigError(
-            "the samples of the summary are not beside it",
+            "the file with the samples of the summary is missing",
             where=str(rows),
             hint="keep both files of a baseline together",
         )
     if digest_file(rows) != read_summary(summary).get("rows_sha256"):
         raise ConfigError(
-            "holds other samples than the summary beside it was made from",
+            "the file contains other samples than the summary beside it was made from",
             where=str(rows),
-            hint="keep both files of a baseline together, unchanged, line ends included",
+            hint="keep both files of a baseline together and unchanged, line endings included",
         )
 
 

@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 _MAX_VERDICT_CHARS = 300
 
 
-def run_test(item: "pytest.Function", asked: EvalOptions, evaluations: Evaluations) -> None:
+def run_test(item: "pytest.Function", options: EvalOptions, evaluations: Evaluations) -> None:
     """Evaluate every sample, record them all, and only then fail the test if it must fail."""
-    evaluation = Evaluation(item, asked, evaluations)
+    evaluation = Evaluation(item, options, evaluations)
     with _record_outcome(evaluation) as verdict:
-        verdict.rule = read_gate_rule(asked.threshold)
+        verdict.rule = read_gate_rule(options.threshold)
         evaluation.run()
     fail_test(item, verdict)
 
 
 async def run_test_in_loop(
-    item: "pytest.Function", asked: EvalOptions, evaluations: Evaluations
+    item: "pytest.Function", options: EvalOptions, evaluations: Evaluations
 ) -> "TestVerdict":
     """The same for an async function, in the loop that a plugin runs the test in."""
-    evaluation = Evaluation(item, asked, evaluations)
+    evaluation = Evaluation(item, options, evaluations)
     with _record_outcome(evaluation) as verdict:
-        verdict.rule = read_gate_rule(asked.threshold)
+        verdict.rule = read_gate_rule(options.threshold)
         await evaluation.run_in_loop()
     return verdict
 
@@ -90,7 +90,7 @@ class TestVerdict:
 def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
     """Record a test however it ends. Raises what is no verdict, after recording it."""
     verdict = TestVerdict()
-    with evaluation.evaluations.running(build_blank_record(evaluation.item, evaluation.asked)):
+    with evaluation.evaluations.running(build_blank_record(evaluation.item, evaluation.options)):
         try:
             # Before anything is paid for: a rule that no run could be held to raises.
             yield verdict
@@ -119,12 +119,12 @@ def _describe_cause(error: AssayError) -> str:
 
 
 def record_setup(
-    item: "pytest.Item", asked: EvalOptions, error: BaseException, evaluations: Evaluations
+    item: "pytest.Item", options: EvalOptions, error: BaseException, evaluations: Evaluations
 ) -> None:
     """Record a test that never ran because a fixture failed; one that is skipped is no test."""
     if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
         reason = f"setup: {describe_error(error)}"
-        evaluations.add(mark_failed(build_blank_record(item, asked), reason), ())
+        evaluations.add(mark_failed(build_blank_record(item, options), reason), ())
 
 
 def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None:
@@ -137,10 +137,10 @@ def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None
         evaluations.override_outcome(report.nodeid, {"passed": False, "reason": f"{where}{reason}"})
 
 
-def redact_report(report: "pytest.TestReport", asked: EvalOptions) -> None:
+def redact_report(report: "pytest.TestReport", options: EvalOptions) -> None:
     """Replace a traceback that quotes a secret by its text without it."""
     shown = str(report.longrepr)
-    token = build_token_redactor(asked)
+    token = build_token_redactor(options)
     if (redacted := redact(token.clean(shown))) != shown:
         report.longrepr = redacted
 
@@ -153,9 +153,9 @@ def read_gate_rule(threshold: object) -> GateRule | None:
         return GateRule(minimum=float(threshold))  # type: ignore[arg-type]  # checked when written
     if threshold.minimum is None or threshold.tolerance is not None:
         raise AssayError(
-            "a threshold is a GateRule with a minimum and without a tolerance",
+            "`threshold` is not a GateRule with a minimum and without a tolerance",
             where="@evaluation_test",
-            hint="hold a test to a baseline with --assay-baseline and --assay-tolerance",
+            hint="compare with a baseline by --assay-baseline and --assay-tolerance",
         )
     return threshold
 
@@ -166,25 +166,23 @@ def _record_stopped_test(evaluation: Evaluation, reason: str) -> None:
         record = mark_failed(_build_test_record(evaluation, run), reason)
         evaluation.evaluations.add(record, run.report.samples)
     if not evaluation.runs:
-        blank = build_blank_record(evaluation.item, evaluation.asked)
+        blank = build_blank_record(evaluation.item, evaluation.options)
         evaluation.evaluations.add(mark_failed(blank, reason), ())
 
 
 def _build_test_record(evaluation: Evaluation, run: TestRun) -> Record:
-    asked, spec = evaluation.asked, run.report.spec
+    options, spec = evaluation.options, run.report.spec
     blank = replace(
-        build_blank_record(evaluation.item, asked, run.endpoint),
+        build_blank_record(evaluation.item, options, run.endpoint),
         run=run.report.run_id,
         skipped=clean_text(run.skipped, _MAX_VERDICT_CHARS),
         dataset=spec.dataset,
         dataset_fingerprint=spec.dataset_fingerprint or evaluation.dataset_fingerprint,
     )
     summary = run.report.summary
-    asked_a_model = run.config.get("endpoint") is not None or asked.rollout_fn is not None
-    counted = fill_unknown_counts(
-        fill_numbers(blank, summary), summary, asked_a_model=asked_a_model
-    )
-    return fill_config(counted, asked, run.config)
+    used_model = run.config.get("endpoint") is not None or options.rollout_fn is not None
+    counted = fill_unknown_counts(fill_numbers(blank, summary), summary, used_model=used_model)
+    return fill_config(counted, options, run.config)
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,7 @@ def judge_run(
     if run.report.interrupted:
         reasons.append("interrupted")
     if not record.results:
-        reasons.append("there was no sample to judge")
+        reasons.append("no sample was evaluated")
         problems += reasons[-1:]
     if has_invalid(record):
         lines = describe_unscored(run, evaluations)
@@ -239,7 +237,7 @@ def judge_run(
             reasons += [check.text for check in verdict.checks if not _is_passed(check.outcome)]
     if fails_by_assertion(run.assertions, rule):
         failed_ones = format_plural(run.assertions.count, "assertion")
-        reasons.append(f"{failed_ones} failed, and no threshold says how many may")
+        reasons.append(f"{failed_ones} failed, and no `threshold` allows any to fail")
         problems += describe_assertions(run, evaluations)
     if reasons:
         return Judgement(mark_failed(record, "; ".join(reasons)), problems)

@@ -99,5 +99,5 @@ def test_a_script_that_is_not_python_is_refused(
     monkeypatch.setitem(sys.modules, "eval_protocol", stand_in)
     (tmp_path / "server.py").write_text("import (")
 
-    with pytest.raises(ConfigError, match="is not a Python file"):
+    with pytest.raises(ConfigError, match="the script is not Python"):
         check_imports(tmp_path / "server.py")

@@ -70,8 +70,8 @@ def test_two_servers_with_one_tool_name_are_a_fault() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "is not JSON with an object `mcpServers`"),
-        ("[]", "is not JSON with an object `mcpServers`"),
+        ("{", "the file is not JSON with an object `mcpServers`"),
+        ("[]", "the file is not JSON with an object `mcpServers`"),
         ('{"mcpServers": {}}', "names no server"),
         ('{"mcpServers": {"a": {"args": []}}}', "neither a `url` nor a `command`"),
         (
@@ -94,5 +94,5 @@ def test_a_configuration_that_is_not_supported_is_refused_when_the_test_runs(
 
 
 def test_a_missing_configuration_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="the file cannot be read"):
         asyncio.run(McpServers(tmp_path / "mcp.json").__aenter__())

@@ -75,7 +75,7 @@ def test_tools_are_listed_on_all_pages_and_called() -> None:
     assert (echoed.tool_call_id, echoed.role) == ("echo", "tool")
     assert refused.text == "Error: not today"
     known = ["echo", "end", "refuse"]
-    assert unknown.text == f"Error: there is no tool 'fly'; the tools are {known}"
+    assert unknown.text == f"Error: unknown tool 'fly'; the tools are {known}"
 
 
 def says(line: str) -> str:

@@ -191,8 +191,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input_rows": ROWS[0]}, "`input_rows` is not a list of datasets"),
     ({"input_rows": [[{}]]}, "a row of `input_rows` is not an EvaluationRow"),
     ({"input_messages": [[question("?")]], "input_rows": None}, "is not a list of messages"),
-    ({"input_messages": [[[]]]}, "give one of input_dataset, input_messages, input_rows"),
-    ({"input_rows": None}, "give one of"),
+    ({"input_messages": [[[]]]}, "pass exactly one of input_dataset, input_messages, input_rows"),
+    ({"input_rows": None}, "pass exactly one of"),
     (
         {"input_rows": None, "input_dataset": ["a", "b"], "combine_datasets": False},
         "combine_datasets=False of",

@@ -67,7 +67,7 @@ def parse_completion_params(params: Mapping[str, Any]) -> Endpoint:
         raise ConfigError(
             "`completion_params` has no `model`",
             where=_PARAMS_WHERE,
-            hint="name one, or use NoOpRolloutProcessor() to score the rows as they are",
+            hint="name one, or use NoOpRolloutProcessor() to score the rows without a model call",
         )
     address = params.get("api_base") or params.get("base_url")
     fields: dict[str, Any] = {

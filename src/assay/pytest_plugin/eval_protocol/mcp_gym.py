@@ -75,7 +75,7 @@ def check_imports(script: Path) -> None:
     try:
         tree = ast.parse(script.read_bytes(), filename=str(script))
     except (SyntaxError, ValueError) as error:
-        raise ConfigError(f"is not a Python file: {error}", where=str(script)) from error
+        raise ConfigError(f"the script is not Python: {error}", where=str(script)) from error
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 0:
             names = [node.module or ""]

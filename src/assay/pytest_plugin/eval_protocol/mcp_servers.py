@@ -56,9 +56,11 @@ def read_servers(path: Path) -> Mapping[str, Any]:
     try:
         servers = json.loads(path.read_bytes())["mcpServers"]
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise ConfigError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError("is not JSON with an object `mcpServers`", where=str(path)) from error
+        raise ConfigError(
+            "the file is not JSON with an object `mcpServers`", where=str(path)
+        ) from error
     if not isinstance(servers, dict) or not servers:
         raise ConfigError("`mcpServers` names no server", where=str(path))
     return servers

@@ -71,7 +71,7 @@ class StdioServer:
     async def _call_tool(self, call: ToolCall) -> Message:
         names = [tool.name for tool in self.tools]
         if call.name not in names:
-            text = f"Error: there is no tool {call.name!r}; the tools are {names}"
+            text = f"Error: unknown tool {call.name!r}; the tools are {names}"
         elif call.malformed:
             text = f"Error: the arguments of {call.name!r} are not a JSON object"
         else:

@@ -90,7 +90,7 @@ def _make_unsupported_error(what: str, hint: str | None = None) -> ConfigError:
     return ConfigError(
         f"{what} of eval-protocol is not supported by assay",
         where=_OPTIONS_WHERE,
-        hint=hint or "docs/compat.md lists what is",
+        hint=hint or "docs/compat.md lists the supported options",
     )
 
 
@@ -115,7 +115,7 @@ def _read_threshold(given: object) -> float:
 def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
     given = [name for name in _INPUTS if options.get(name) is not None]
     if len(given) != 1:
-        raise ConfigError(f"give one of {', '.join(_INPUTS)}", where=_OPTIONS_WHERE)
+        raise ConfigError(f"pass exactly one of {', '.join(_INPUTS)}", where=_OPTIONS_WHERE)
     (name,) = given
     value = options[name]
     if name == "input_dataset":
@@ -173,7 +173,7 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
         raise ConfigError(
             f"rollout_processor={processor!r} is not a RolloutProcessor",
             where=_OPTIONS_WHERE,
-            hint="give an instance, such as SingleTurnRolloutProcessor()",
+            hint="pass an instance, such as SingleTurnRolloutProcessor()",
         )
     kwargs = options.get("rollout_processor_kwargs") or {}
     if isinstance(processor, NoOpRolloutProcessor):
@@ -220,8 +220,8 @@ def _translate_custom(
             "kwargs": dict(kwargs),
         },
     )
-    asked = _translate_endpoints(options) if given.get("model") else {}
-    return {**asked, "environment": rollouts, "rollout_fn": rollouts.roll_out}
+    endpoints = _translate_endpoints(options) if given.get("model") else {}
+    return {**endpoints, "environment": rollouts, "rollout_fn": rollouts.roll_out}
 
 
 def _take_only_params(processor: RolloutProcessor, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,10 +255,10 @@ def _translate_endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
     given = _list_params(options)
     if not given:
         raise ConfigError(
-            "no model is asked: `completion_params` is missing",
+            "`completion_params` is missing, so no model can be called",
             where=_OPTIONS_WHERE,
-            hint="give it to evaluation_test(); assay does not read it from "
-            "pytest.mark.parametrize. NoOpRolloutProcessor() scores the rows as they are",
+            hint="pass it to evaluation_test(); assay does not read it from "
+            "pytest.mark.parametrize. NoOpRolloutProcessor() scores rows without a model call",
         )
     endpoints = [parse_completion_params(params) for params in given]
     return {"endpoint": endpoints[0]} if len(endpoints) == 1 else {"endpoints": endpoints}
