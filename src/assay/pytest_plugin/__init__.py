@@ -30,48 +30,50 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
         "--assay-summary",
         metavar="PATH",
         default=DEFAULT_SUMMARY,
-        help=f"where the summary of all evaluations is written (default: {DEFAULT_SUMMARY})",
+        help=f"Write the summary of all evaluations to PATH (default: {DEFAULT_SUMMARY})",
     )
     group.addoption(
         "--assay-baseline",
         metavar="PATH",
-        help="fail when an evaluation is worse than in this earlier summary",
+        help="Fail every evaluation that is worse than in this earlier summary",
     )
     group.addoption(
         "--assay-tolerance",
         type=float,
         metavar="X",
-        help="with --assay-baseline: how far a mean may fall; without it, no fall that is "
-        "statistically significant",
+        help="Allow a mean to fall by X below --assay-baseline (default: fail on a drop that is "
+        "statistically significant)",
     )
     group.addoption(
         "--assay-update-baseline",
         action="store_true",
-        help="write this session's summary to --assay-baseline instead of comparing with it",
+        help="Write this session's summary to --assay-baseline instead of comparing with it",
     )
     group.addoption(
-        "--assay-store", metavar="PATH|URL", help="where runs are kept (default: .assay/assay.db)"
+        "--assay-store", metavar="PATH|URL", help="Record runs here (default: .assay/assay.db)"
     )
-    group.addoption("--assay-limit", type=int, metavar="N", help="at most N samples of each test")
+    group.addoption(
+        "--assay-limit", type=int, metavar="N", help="Evaluate at most N samples of each test"
+    )
     group.addoption(
         "--assay-fail-on-error",
         nargs="?",
         const="true",
         metavar="X",
-        help="stop an evaluation when a sample fails; with X, when more samples fail than this "
+        help="Stop an evaluation when a sample fails; with X, when more samples fail than this "
         "share (0.1) or count (5)",
     )
     group.addoption(
         "--assay-max-cost-usd",
         type=float,
         metavar="USD",
-        help="start no further samples of an evaluation once it has cost this much",
+        help="Start no further samples of an evaluation once it has cost this much",
     )
-    group.addoption("--assay-model", metavar="NAME", help="ask this model in every evaluation")
+    group.addoption("--assay-model", metavar="NAME", help="Use this model in every evaluation")
     group.addoption(
         "--assay-rows",
         metavar="PATH",
-        help="read the samples of every test from the dataset.jsonl of a bundle",
+        help="Read the samples of every test from the dataset.jsonl of a bundle",
     )
 
 
@@ -83,12 +85,12 @@ def pytest_configure(config: "pytest.Config") -> None:
         config._assay_session = worker["assay_session"]  # type: ignore[attr-defined]  # ours
         return
     config._assay_session = f"{os.getpid()}-{time.time_ns()}"  # type: ignore[attr-defined]  # ours
-    asked = (
+    checked = (
         *("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit"),
         *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows"),
     )
     changed = config.getoption("--assay-summary") != DEFAULT_SUMMARY
-    if changed or any(config.getoption(option) not in (None, False) for option in asked):
+    if changed or any(config.getoption(option) not in (None, False) for option in checked):
         from .session_settings import check_settings, read_settings
 
         check_settings(read_settings(config))
@@ -104,25 +106,25 @@ def pytest_pycollect_makeitem(collector: "pytest.Collector", name: str, obj: obj
 
     The others come from each sample. pytest reads a function's `__signature__`.
     """
-    asked = eval_options_of(obj)
-    if asked is None:
+    options = eval_options_of(obj)
+    if options is None:
         return
     from .collection import build_visible_signature, mark_for_asyncio
 
-    shown = build_visible_signature(asked, collector, name)
-    asked.function.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect
-    if is_async(asked.function) and collector.config.pluginmanager.hasplugin("asyncio"):
-        mark_for_asyncio(asked.function, collector, shown)
+    shown = build_visible_signature(options, collector, name)
+    options.function.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect
+    if is_async(options.function) and collector.config.pluginmanager.hasplugin("asyncio"):
+        mark_for_asyncio(options.function, collector, shown)
 
 
 def pytest_generate_tests(metafunc: "pytest.Metafunc") -> None:
     """Make one test for each endpoint."""
-    asked = eval_options_of(metafunc.function)
-    if asked is not None and asked.endpoints and not asked.groupwise:
+    options = eval_options_of(metafunc.function)
+    if options is not None and options.endpoints and not options.groupwise:
         from .collection import name_endpoints
 
         model = metafunc.config.getoption("--assay-model")
-        endpoints = asked.endpoints if model is None else (model,)
+        endpoints = options.endpoints if model is None else (model,)
         metafunc.parametrize(ENDPOINT_ARGUMENT, endpoints, ids=name_endpoints(endpoints))
 
 
@@ -138,25 +140,25 @@ def pytest_itemcollected(item: "pytest.Item") -> None:
 
 def pytest_runtest_call(item: "pytest.Item") -> "Generator[None, object, object]":
     """Let the plugin that runs async tests run an async evaluation in the loop of its fixtures."""
-    asked = eval_options_of(getattr(item, "function", None))
-    if asked is None or not is_async(asked.function):
+    options = eval_options_of(getattr(item, "function", None))
+    if options is None or not is_async(options.function):
         return (yield)
     from .event_loop import run_call
 
-    return (yield from run_call(item, asked, _get_evaluations(item.config)))  # type: ignore[arg-type]  # a function
+    return (yield from run_call(item, options, _get_evaluations(item.config)))  # type: ignore[arg-type]  # a function
 
 
 def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
     """Run an evaluation in place of calling its function once."""
-    asked = eval_options_of(pyfuncitem.obj)
-    if asked is None:
+    options = eval_options_of(pyfuncitem.obj)
+    if options is None:
         return None
     from .event_loop import has_loop
     from .verdict import run_test
 
     if has_loop(pyfuncitem):
         return None
-    run_test(pyfuncitem, asked, _get_evaluations(pyfuncitem.config))
+    run_test(pyfuncitem, options, _get_evaluations(pyfuncitem.config))
     return True
 
 
@@ -186,15 +188,15 @@ def pytest_runtest_makereport(
 ) -> "Generator[None, pytest.TestReport, pytest.TestReport]":
     """Redact the report of an evaluation, and make the summary agree with it."""
     report = yield
-    asked = eval_options_of(getattr(item, "function", None))
-    if asked is not None and (call.excinfo is not None or report.failed or _is_xfail(report)):
+    options = eval_options_of(getattr(item, "function", None))
+    if options is not None and (call.excinfo is not None or report.failed or _is_xfail(report)):
         from .verdict import record_report, record_setup, redact_report
 
         evaluations = _get_evaluations(item.config)
         if call.excinfo is not None:
             if call.when == "setup":
-                record_setup(item, asked, call.excinfo.value, evaluations)
-            redact_report(report, asked)
+                record_setup(item, options, call.excinfo.value, evaluations)
+            redact_report(report, options)
         record_report(report, evaluations)
     return report
 
@@ -211,7 +213,7 @@ def pytest_terminal_summary(
     """Say what the evaluations of this session came to."""
     found = getattr(config, "_assay_evaluations", None)
     if found is not None:
-        found.tell(terminalreporter)
+        found.write_terminal_section(terminalreporter)
 
 
 # Read by pluggy, as `pytest.hookimpl` writes it. The first hook exists only where pytest-xdist is
