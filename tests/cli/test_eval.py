@@ -173,10 +173,10 @@ def test_a_bug_during_a_run_is_not_hidden(
         (["--model", "gpt"], "a model is written `provider:model`"),
         (["--limit", "0"], "argument --limit: '0' is not a number of 1 or more"),
         (["--grace", "-1"], "argument --grace: '-1' is not a number of seconds"),
-        (["--resume", "none"], "there is no run 'none'"),
-        (["--resume"], "there are no runs yet"),
+        (["--resume", "none"], "run 'none' does not exist"),
+        (["--resume"], "the store contains no runs"),
         (["--take-over"], "--take-over is for a run that is resumed"),
-        (["--model", "openai:gpt"], "no key for openai"),
+        (["--model", "openai:gpt"], "the API key for openai is missing"),
     ],
 )
 def test_a_wrong_request_is_2(
@@ -308,7 +308,7 @@ def test_a_refused_key_stops_the_run_with_one_message(
 
     said = capsys.readouterr().err
     assert said.count("mock:script") == 1
-    assert "  hint: this denial is rehearsed by the mock\n" in said
+    assert "  hint: the mock simulates this denial\n" in said
     assert "go on with:\n  assay eval made_up_evaluation.py --resume " in said
     assert "Traceback" not in said
 

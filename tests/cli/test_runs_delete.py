@@ -77,7 +77,7 @@ def test_a_run_in_progress_is_not_deleted(store: Path, capsys: pytest.CaptureFix
         assert ids(store) == ["busy"]
         run.finish("interrupted")
 
-    assert "run 'busy' cannot be deleted: process" in said.err
+    assert "run 'busy' cannot be deleted: it is in use by process" in said.err
     assert "no run was deleted" in said.out
     assert main(["runs", "delete", "busy", "--store", str(store)]) == 0
     assert ids(store) == []

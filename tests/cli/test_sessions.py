@@ -134,7 +134,7 @@ def test_a_model_that_fails_leaves_the_session_as_it_is(
 def test_what_is_not_there_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sessions", "show", "nobody"]) == 2
 
-    assert "there is no session 'nobody'" in capsys.readouterr().err
+    assert "session 'nobody' does not exist" in capsys.readouterr().err
 
 
 def test_an_evaluation_saves_sessions_and_continues_one(

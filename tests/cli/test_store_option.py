@@ -47,7 +47,7 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reading_makes_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no store here"):
+    with pytest.raises(StoreError, match="the store does not exist"):
         open_store(given("--store", str(tmp_path / "none.db")))
 
     assert list(tmp_path.iterdir()) == []
@@ -74,5 +74,5 @@ def test_the_folder_of_a_project_stands_for_its_store(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no store here"):
+    with pytest.raises(StoreError, match="the store does not exist"):
         open_store(given("--store", str(tmp_path)))

@@ -20,11 +20,11 @@ from processes import Evaluation, Recorded, names, program, write_rows
 Start = Callable[..., Evaluation]
 GOOD = b'{"id": "a", "question": "a", "answer": "a"}\n'
 BAD = {
-    "a truncated last line": (b'{"id": "b", "quest', "the last line is cut off"),
+    "a truncated last line": (b'{"id": "b", "quest', "the last line is truncated"),
     "NaN": (b'{"id": "b", "question": "b", "answer": NaN}\n', "NaN"),
     "a key that comes twice": (b'{"id": "b", "question": "b", "question": "c"}\n', "question"),
     "deep nesting": (b'{"id": "b", "question": "b", "x": ' + b"[" * 5000 + b"\n", "deep"),
-    "an id that comes twice": (b'{"id": "a", "question": "b"}\n', "'a' was used before"),
+    "an id that comes twice": (b'{"id": "a", "question": "b"}\n', "'a' is already used"),
     "bytes that are not UTF-8": (b'{"id": "b", "question": "\xff\xfe"}\n', "UTF-8"),
     "no object": (b'["b"]\n', "object"),
 }
@@ -110,7 +110,7 @@ def test_a_huge_row_and_a_long_file_are_read_in_bounded_memory(
 
     assert [run.ended() for run in runs.values()] == [3, 3, 3]
     assert "short.jsonl:10" in runs["short"].error["text"]
-    assert "huge.jsonl:1:33554433: is 50000017 bytes long" in runs["huge"].error["text"]
+    assert "huge.jsonl:1:33554433: the line is 50000017 bytes" in runs["huge"].error["text"]
     assert "long.jsonl:100002" in runs["long"].error["text"]
     assert server.calls == []
     # One row up to the limit, and once more while it is looked at; never the file. A long one has a
@@ -153,7 +153,7 @@ def test_a_changed_dataset_is_refused_or_matched_by_id_but_never_by_position(
     # Turned round, one taken out, one put in.
     write_rows(dataset, ["r10", *first[:0:-1]])
 
-    with pytest.raises(ConfigError, match="the dataset changed since it was started"):
+    with pytest.raises(ConfigError, match="the dataset changed since the run was started"):
         evaluated(dataset, paid(server), store=store, resume="latest")
     assert len(server.calls) == calls
     changed = Resume(allow_changed_dataset=True)

@@ -109,7 +109,7 @@ def test_a_store_that_cannot_be_made_is_refused_before_the_first_call(
     endpoint = Endpoint(provider="openai", model="m", api_base=server.url)
     config = EvalConfig(endpoint=endpoint, score_fn=lambda sample: 1.0)
 
-    with pytest.raises(StoreError, match="the store's folder cannot be made"):
+    with pytest.raises(StoreError, match="the store's folder cannot be created"):
         asyncio.run(evaluate([{"question": "a"}], config, store=tmp_path / "file" / "assay.db"))
 
     assert server.calls == []

@@ -65,7 +65,7 @@ def test_the_second_is_told_who_has_the_run_and_may_work_beside_it_on_request(
     refused = start(program(**options, resume={}))
     assert refused.ended() == 3
     assert refused.error["kind"] == "ConfigError"
-    assert f"is being worked on by process {first.pid} on " in refused.error["text"]
+    assert f"is in use by process {first.pid} on " in refused.error["text"]
     assert len(server.calls) == calls
 
     beside = start(program(**options, resume={"take_over": True}))
@@ -98,6 +98,6 @@ def test_of_two_that_resume_at_once_one_works_and_the_other_is_told(
 
     assert sorted(one.ended() for one in both) == [0, 3]
     worked, told = sorted(both, key=lambda one: one.ended())
-    assert f"is being worked on by process {worked.pid} on " in told.error["text"]
+    assert f"is in use by process {worked.pid} on " in told.error["text"]
     assert server.asked(calls) == Counter(HELD)
     assert Recorded(store).results == ALL

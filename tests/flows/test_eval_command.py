@@ -147,7 +147,7 @@ def test_commands_without_a_store_say_what_makes_one(tmp_path: Path) -> None:
         done = run(tmp_path, *words)
 
         assert (done.returncode, done.stdout) == (3, "")
-        assert "there is no store here\n  hint: `assay eval` makes one" in done.stderr
+        assert "the store does not exist\n  hint: `assay eval` creates one" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -314,7 +314,7 @@ def test_resuming_in_a_store_that_is_not_there_makes_none(tmp_path: Path) -> Non
     done = run(tmp_path, "eval", "sums.py", "--resume", "--store", "typo.db")
 
     assert done.returncode == 3
-    assert "there is no store here" in done.stderr
+    assert "the store does not exist" in done.stderr
     assert not (tmp_path / "typo.db").exists()
 
 
@@ -328,5 +328,5 @@ def test_words_that_are_no_utf_8_end_in_no_traceback(tmp_path: Path) -> None:
 
     assert "Traceback" not in first.stderr + shown.stderr + again.stderr
     assert shown.returncode == again.returncode == 2
-    assert "there is no run" in shown.stderr
-    assert "there is no run" in again.stderr
+    assert "run 'x\ufffd' does not exist" in shown.stderr
+    assert "run 'x\ufffd' does not exist" in again.stderr

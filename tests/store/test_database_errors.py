@@ -81,7 +81,7 @@ def test_an_error_without_a_code_is_a_lost_connection_or_told_as_it_is(lost: boo
 def test_a_connection_that_was_never_made_is_not_called_lost(why: str) -> None:
     told = to_store_error(Wrapped(PostgresqlError(None, why), lost=True), where="here")
 
-    assert told.message == f"no connection to the server could be made: {why}"
+    assert told.message == f"the connection to the server failed: {why}"
 
 
 def test_neither_the_statement_nor_details_nor_secrets_are_told() -> None:

@@ -100,7 +100,7 @@ def test_the_heartbeat_keeps_the_run(store: Store) -> None:
 def test_this_process_may_resume_what_it_no_longer_writes_to(store: Store) -> None:
     run = store.start_run(spec())
     writer = run.writer(QUICK)
-    with pytest.raises(ConfigError, match="is being worked on by"):
+    with pytest.raises(ConfigError, match="is in use by"):
         store.resume_run("run-1", spec())
 
     asyncio.run(writer.close())

@@ -126,5 +126,7 @@ def test_a_database_that_lacks_characters_is_refused_before_a_run(postgresql_ser
             "LC_COLLATE 'C' LC_CTYPE 'C'"
         )
 
-    with pytest.raises(StoreError, match="encoded in LATIN1, which cannot hold every character"):
+    with pytest.raises(
+        StoreError, match="encoded in LATIN1, which cannot represent every character"
+    ):
         Store.open(postgresql_server.replace("/postgres?", "/few?"))

@@ -193,7 +193,7 @@ def test_a_run_ends_in_one_of_three_ways(store: Store) -> None:
     run = store.start_run(spec())
     assert run.status == "running"
 
-    with pytest.raises(ConfigError, match="completed, interrupted or failed, not 'running'"):
+    with pytest.raises(ConfigError, match="'completed', 'interrupted' or 'failed', not 'running'"):
         run.finish("running")
     run.finish("completed")
 

@@ -40,7 +40,7 @@ def test_another_folder_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_looking_for_a_store_makes_none(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no store here"):
+    with pytest.raises(StoreError, match="the store does not exist"):
         Store.open(tmp_path / "x" / "assay.db", create=False)
 
     assert list(tmp_path.iterdir()) == []
@@ -65,7 +65,7 @@ def test_a_file_that_is_no_store_is_refused_and_kept(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(StoreError, match="folder cannot be made"):
+    with pytest.raises(StoreError, match="folder cannot be created"):
         Store.open(tmp_path / "file" / "assay.db")
 
 
@@ -104,28 +104,30 @@ def test_a_whole_id_wins_over_a_longer_one_it_begins(store: Store) -> None:
 
 
 def test_a_run_that_is_not_there_or_not_one_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="there are no runs yet"):
+    with pytest.raises(ConfigError, match="the store contains no runs"):
         store.run("latest")
     for number in range(7):
         store.start_run(spec(f"run-{number}"))
 
-    with pytest.raises(ConfigError, match=r"'run' begins the ids of several runs: .*, …"):
+    with pytest.raises(ConfigError, match=r"'run' is the prefix of several run ids: .*, …"):
         store.run("run")
-    with pytest.raises(ConfigError, match=r"there is no run '%'\n  hint: the newest are 'run-6'"):
+    with pytest.raises(
+        ConfigError, match=r"run '%' does not exist\n  hint: the newest runs are 'run-6'"
+    ):
         store.run("%")
 
 
 def test_an_empty_id_is_no_beginning_of_one(store: Store) -> None:
     store.start_run(spec("only"))
 
-    with pytest.raises(ConfigError, match="no run is named: the id is empty"):
+    with pytest.raises(ConfigError, match="the run id is empty"):
         store.run("")
 
 
 def test_an_id_is_used_once(store: Store) -> None:
     store.start_run(spec("run-1"))
 
-    with pytest.raises(ConfigError, match="there is already a run 'run-1'"):
+    with pytest.raises(ConfigError, match="run 'run-1' already exists"):
         store.start_run(spec("run-1"))
 
 
@@ -180,7 +182,7 @@ def test_another_configuration_is_refused_with_what_differs(store: Store) -> Non
         store.resume_run("run-1", other, allow_changed_dataset=True, take_over=True)
 
     assert "endpoint.model: 'm1' -> 'm2'" in str(refused.value)
-    assert "limit: not there -> 5" in str(refused.value)
+    assert "limit: missing -> 5" in str(refused.value)
     assert "temperature" not in str(refused.value)
     assert store.run("run-1").status == "interrupted"
 
@@ -188,7 +190,7 @@ def test_another_configuration_is_refused_with_what_differs(store: Store) -> Non
 def test_another_number_of_repeats_is_refused(store: Store) -> None:
     store.start_run(spec()).finish("interrupted")
 
-    with pytest.raises(ConfigError, match="started with 1 repeats, not 2"):
+    with pytest.raises(ConfigError, match="started with repeats=1, not 2"):
         store.resume_run("run-1", spec(repeats=2))
 
 
@@ -214,9 +216,9 @@ def test_a_changed_dataset_is_refused_unless_samples_are_matched_by_id(
 def test_a_run_found_for_reading_cannot_be_recorded_into(store: Store) -> None:
     store.start_run(spec())
 
-    with pytest.raises(ConfigError, match="was opened for reading"):
+    with pytest.raises(ConfigError, match="was opened read-only"):
         store.run("run-1").writer()
-    with pytest.raises(ConfigError, match="was opened for reading"):
+    with pytest.raises(ConfigError, match="was opened read-only"):
         store.run("run-1").finish("completed")
 
 
@@ -224,7 +226,7 @@ def test_a_closed_store_says_so(where: str) -> None:
     store = Store.open(where)
     store.close()
 
-    with pytest.raises(StoreError, match="the store was closed"):
+    with pytest.raises(StoreError, match="the store is closed"):
         store.runs()
 
 
@@ -296,7 +298,7 @@ def test_text_that_is_no_utf_8_is_looked_for_and_stored_all_the_same(store: Stor
     run.finish("interrupted")
     moved = spec(dataset="e\udcff.jsonl", dataset_fingerprint="d2")
 
-    with pytest.raises(ConfigError, match="there is no run 'x\ufffd'"):
+    with pytest.raises(ConfigError, match="run 'x\ufffd' does not exist"):
         store.run("x\udcff")
     assert (run.spec.name, run.spec.dataset) == ("n\ufffd\ufffd", "d\ufffd.jsonl")
     assert store.run().spec == run.spec
@@ -319,7 +321,7 @@ def test_looking_for_a_store_leaves_other_databases_as_they_are(tmp_path: Path) 
 
 
 def test_looking_for_a_store_makes_no_tables(postgresql_url: str) -> None:
-    with pytest.raises(StoreError, match="there is no store in this database"):
+    with pytest.raises(StoreError, match="the database contains no store"):
         Store.open(postgresql_url, create=False)
 
     with psycopg.connect(postgresql_url) as connection:
@@ -337,7 +339,7 @@ def test_a_url_without_its_slashes_is_not_taken_for_a_path(
     where = f"postgresql{slashes}/me:canary@127.0.0.1:1/db".replace("//", "/")
 
     for given in (where, Path("postgresql://me:canary@127.0.0.1:1/db")):
-        with pytest.raises(ConfigError, match="begins with postgresql://") as told:
+        with pytest.raises(ConfigError, match="starts with postgresql://") as told:
             Store.open(given)
         assert "canary" not in str(told.value)
 
@@ -362,7 +364,7 @@ def test_a_deleted_run_is_gone_with_all_its_rows(store: Store) -> None:
 def test_a_run_that_a_live_process_works_on_is_not_deleted(store: Store) -> None:
     run = store.start_run(spec("busy"))
 
-    with pytest.raises(ConfigError, match="run 'busy' cannot be deleted: process"):
+    with pytest.raises(ConfigError, match="run 'busy' cannot be deleted: it is in use by process"):
         store.delete_run("busy")
 
     assert run.status == "running"

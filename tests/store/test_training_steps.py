@@ -73,9 +73,9 @@ def test_a_run_that_was_opened_for_reading_takes_no_steps(store: Store) -> None:
     store.start_run(spec())
     read = store.run("run-1")
 
-    with pytest.raises(ConfigError, match=r"record_step\(\): run 'run-1' was opened for reading"):
+    with pytest.raises(ConfigError, match=r"record_step\(\): run 'run-1' was opened read-only"):
         read.record_step(1, {})
-    with pytest.raises(ConfigError, match=r"forget_steps\(\): .* opened for reading"):
+    with pytest.raises(ConfigError, match=r"forget_steps\(\): .* opened read-only"):
         read.forget_steps(after=0)
 
 
@@ -109,12 +109,12 @@ def test_what_is_not_plain_json_is_refused(value: object, store: Store) -> None:
     with pytest.raises(ConfigError, match="the metrics are not plain JSON") as told:
         run.record_step(1, {"loss": value})
 
-    assert "is None" in str(told.value.hint)
+    assert "write None" in str(told.value.hint)
     assert run.steps() == []
 
 
 def test_there_is_no_step_before_the_first(store: Store) -> None:
-    with pytest.raises(ConfigError, match="counted from 1, not 0"):
+    with pytest.raises(ConfigError, match="step must be at least 1, not 0"):
         store.start_run(spec()).record_step(0, {})
 
 
@@ -125,7 +125,7 @@ def test_a_stored_step_that_cannot_be_read_is_told(damaged: str, store: Store) -
     with store._database.write_transaction() as connection:
         connection.execute(get_tables().step.update().values(metrics=damaged))
 
-    with pytest.raises(StoreError, match="the stored step 3 cannot be read"):
+    with pytest.raises(StoreError, match="the stored metrics of step 3 are not a JSON object"):
         run.steps()
 
 

@@ -488,7 +488,7 @@ def test_closing_writes_what_waits_and_later_calls_are_refused() -> None:
         await writer.close()
         assert await waiting is True
         await writer.close()
-        with pytest.raises(StoreError, match="the writer was closed"):
+        with pytest.raises(StoreError, match="the writer is closed"):
             await writer.record("other", scored(1))
 
     asyncio.run(work())

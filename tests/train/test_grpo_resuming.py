@@ -233,7 +233,10 @@ def test_a_store_that_takes_no_step_ends_the_training_and_a_checkpoint_is_kept(
 
 def test_a_run_from_before_steps_were_recorded_gets_them_when_it_goes_on(tmp_path: Path) -> None:
     trained(tmp_path, num_steps=1)
-    with Store.open(tmp_path / "store.db") as store, store._database.write_transaction() as connection:
+    with (
+        Store.open(tmp_path / "store.db") as store,
+        store._database.write_transaction() as connection,
+    ):
         connection.exec_driver_sql("DELETE FROM assay_step")
 
     trained(
@@ -263,9 +266,15 @@ def other_prompts(**fields: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"learning_rate": 1e-4}, "the configuration is not the one it was started with"),
-        ({"score_fn": share_of_a}, "the configuration is not the one it was started with"),
-        ({"environment": BasicEnvironment}, "the configuration is not the one"),
+        (
+            {"learning_rate": 1e-4},
+            "the configuration differs from the one that the run was started with",
+        ),
+        (
+            {"score_fn": share_of_a},
+            "the configuration differs from the one that the run was started with",
+        ),
+        ({"environment": BasicEnvironment}, "the configuration differs from the one"),
         ({"prompts": PROMPTS[:4]}, "the dataset changed since it was started"),
         ({"prompts": other_prompts(answer="mauve")}, "the dataset changed since it was started"),
         ({"prompts": other_prompts(messages=OTHER)}, "the dataset changed since it was started"),

@@ -57,9 +57,11 @@ class StoreSettings:
 
     def __post_init__(self) -> None:
         if self.synchronous not in ("normal", "full"):
-            raise ConfigError(f"synchronous is 'normal' or 'full', not {self.synchronous!r}")
+            raise ConfigError(f"synchronous must be 'normal' or 'full', not {self.synchronous!r}")
         if not 0 < self.lock_timeout_s <= 3600:
-            raise ConfigError(f"lock_timeout_s is above 0, up to 3600, not {self.lock_timeout_s!r}")
+            raise ConfigError(
+                f"lock_timeout_s must be above 0 and at most 3600, not {self.lock_timeout_s!r}"
+            )
 
 
 class Database:
@@ -118,7 +120,7 @@ class Database:
             raise to_store_error(error, where=self.where, secrets=self._secrets) from None
         except UnicodeError:
             raise StoreError(
-                "text with half of a surrogate pair cannot be stored or looked for",
+                "text with a lone surrogate cannot be stored or searched for",
                 where=self.where,
             ) from None
         except OverflowError:
@@ -126,7 +128,7 @@ class Database:
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise StoreError("the store was closed", where=self.where)
+            raise StoreError("the store is closed", where=self.where)
         if os.getpid() != self._pid:
             raise StoreError(
                 "the store was opened in another process, and connections do not survive a fork",
@@ -201,7 +203,7 @@ def _check_is_store(database: Database, what: str) -> None:
     try:
         with database.read_transaction() as connection:
             if not database.has_table(connection, VERSION_TABLE):
-                raise StoreError(what, where=database.where, hint="choose another place")
+                raise StoreError(what, where=database.where, hint="pass the path or URL of a store")
     except BaseException:
         database.close()
         raise
@@ -255,7 +257,7 @@ def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -
     secrets = [parsed.password, *(parsed.query.get(name) for name in ("password", "sslpassword"))]
     database = Database(engine, where, tuple(str(secret) for secret in secrets if secret))
     if not create:
-        _check_is_store(database, "there is no store in this database")
+        _check_is_store(database, "the database contains no store")
     return database
 
 
@@ -265,10 +267,12 @@ def _parse_postgresql_url(url: str) -> "URL":
     except (sa.exc.ArgumentError, ValueError):
         # The cause would repeat the URL, password included.
         raise ConfigError(
-            "the store's URL cannot be read",
+            "the store's URL is invalid",
             hint="write postgresql://user:password@host:5432/database",
         ) from None
     if "@" in f"{parsed.host}{parsed.database}":
         # What follows the first one would be taken for the host, and shown.
-        raise ConfigError("the store's URL has several @", hint="write %40 for one in a password")
+        raise ConfigError(
+            "the store's URL contains several @", hint="write %40 for an @ in a password"
+        )
     return parsed

@@ -13,14 +13,17 @@ _SQLITE_ERRORS = {
         "the store is read-only",
         _DATA_KEPT_HINT + "make the file and its folder writable, or choose another store",
     ),
-    "SQLITE_PERM": ("the store may not be opened", "check who owns the file and its folder"),
+    "SQLITE_PERM": (
+        "the store cannot be opened",
+        "check the owner and mode of the file and its folder",
+    ),
     "SQLITE_CANTOPEN": (
         "the store cannot be opened",
-        "check that the folder exists and is writable; of a store on a read-only disk, read a copy",
+        "check that the folder exists and is writable; copy a store from a read-only disk first",
     ),
     "SQLITE_BUSY": (
         "the store is locked by another process",
-        _DATA_KEPT_HINT + "end the process that holds it, or raise `lock_timeout_s`",
+        _DATA_KEPT_HINT + "stop the process that holds the lock, or raise `lock_timeout_s`",
     ),
     "SQLITE_NOTADB": ("the file is not a store", "choose another path"),
     "SQLITE_CORRUPT": ("the file is damaged", "copy it, then try `sqlite3 FILE .recover`"),
@@ -37,7 +40,10 @@ _POSTGRESQL_ERRORS = {
         "the database is read-only",
         _DATA_KEPT_HINT + "use the primary server and resume the run",
     ),
-    "55P03": ("a table is locked by another session", _DATA_KEPT_HINT + "resume when it has ended"),
+    "55P03": (
+        "a table is locked by another session",
+        _DATA_KEPT_HINT + "resume when that session has ended",
+    ),
     "57": ("the server ended the connection", _DATA_KEPT_HINT + "resume when the server is back"),
     "08": (
         "the connection to the server was lost",
@@ -45,15 +51,15 @@ _POSTGRESQL_ERRORS = {
     ),
     "28": ("the server refuses this user or password", "check the user and password of the URL"),
     "3D": ("the database does not exist", "create it, or check the URL"),
-    "42501": ("this user lacks a permission", "grant it, or use another user"),
+    "42501": ("the user lacks a permission", "grant it, or use another user"),
     "53": ("the server is out of resources", _DATA_KEPT_HINT + "resume when it has recovered"),
 }
 """By the start of the SQLSTATE; longer ones first where two match."""
 
 
 _CONNECTION_FAILED = (
-    "no connection to the server could be made",
-    "check that it runs, and the host, port, user, password and database of the URL",
+    "the connection to the server failed",
+    "check that the server runs, and the host, port, user, password and database of the URL",
 )
 
 

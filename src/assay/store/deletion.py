@@ -29,7 +29,7 @@ def delete_run_rows(database: Database, connection: "Connection", run_no: int, r
     holder = find_live_holder(database, connection, run_no)
     if holder is not None:
         raise ConfigError(
-            f"run {run_id!r} cannot be deleted: {holder} works on it",
+            f"run {run_id!r} cannot be deleted: it is in use by {holder}",
             where=database.where,
             hint="stop that process first",
         )

@@ -55,9 +55,9 @@ def build_result_row(key: str, sample: Sample, repeat: int) -> InsertRow:
     if sample.failure is not None:
         # Taken for done, it would never be tried again.
         raise ConfigError(
-            f"sample {sample.id!r} failed at the {sample.failure.boundary}: it is no result",
+            f"sample {sample.id!r} failed at the {sample.failure.boundary} and has no result",
             where="Writer.record()",
-            hint="use record_failure(), which keeps it as an attempt",
+            hint="use record_failure(), which records a failed attempt",
         )
     result = sample.score
     if result is None:
@@ -117,9 +117,9 @@ def _build_shared_values(key: str, sample: Sample, repeat: int) -> tuple[Any, ..
 
 def _raise_invalid_key(key: str, repeat: int) -> None:
     if not 0 <= repeat < _INT64:
-        raise ConfigError(f"repeat counts from 0: {repeat!r}")
+        raise ConfigError(f"repeat must be at least 0 and below 2**63, not {repeat!r}")
     raise ConfigError(
-        f"{key[:50]!r} cannot be the key of a sample", hint="make keys with sample_key()"
+        f"{key[:50]!r} is not a valid sample key", hint="create keys with sample_key()"
     )
 
 
@@ -222,7 +222,7 @@ def decode_body(codec: str, blob: bytes, *, where: str) -> bytes:
         except zlib.error as error:
             raise StoreError(f"a stored sample is damaged: {error}", where=where) from error
     raise StoreError(
-        f"a stored sample is packed as {codec!r}, which this assay does not know",
+        f"a stored sample has the codec {codec!r}, which this version of assay does not support",
         where=where,
         hint="upgrade assay",
     )

@@ -105,10 +105,11 @@ def claim_run(
     own = holder is not None and _claims.get(holder.token) is False
     if holder is not None and not own and not take_over:
         raise ConfigError(
-            f"run {run_id!r} is being worked on by {holder}",
+            f"run {run_id!r} is in use by {holder}",
             where=database.where,
-            hint="wait for it or end it; take_over=True (--take-over) works beside it: no result "
-            f"is recorded twice, but the model calls of {_format_missing(left)} may be repeated",
+            hint="wait for that process or stop it; take_over=True (--take-over) resumes the run "
+            "anyway: no result is recorded twice, but the model calls of "
+            f"{_format_missing(left)} may be repeated",
         )
     lease = get_tables().lease
     connection.execute(lease.delete().where(lease.c.run_no == run_no))

@@ -40,8 +40,8 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
                 _set_version(connection, version)
     if version > len(steps):
         raise StoreError(
-            f"was written by a newer assay: its schema is version {version}, "
-            f"this assay knows up to {len(steps)}",
+            f"the store was written by a newer assay: its schema is version {version}, "
+            f"this assay supports versions up to {len(steps)}",
             where=database.where,
             hint="upgrade assay, or open another store",
         )
@@ -58,9 +58,9 @@ def _check_encoding(connection: "Connection", where: str) -> None:
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
         raise StoreError(
-            f"the database is encoded in {encoding}, which cannot hold every character",
+            f"the database is encoded in {encoding}, which cannot represent every character",
             where=where,
-            hint="create one with ENCODING 'UTF8'",
+            hint="create a database with ENCODING 'UTF8'",
         )
 
 

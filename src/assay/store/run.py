@@ -190,7 +190,8 @@ class Run:
         lease = self._require_lease("finish()")
         if status not in ("completed", "interrupted", "failed"):
             raise ConfigError(
-                f"a run ends completed, interrupted or failed, not {status!r}", where="finish()"
+                f"status must be 'completed', 'interrupted' or 'failed', not {status!r}",
+                where="finish()",
             )
         with self._database.write_transaction() as connection:
             if lease.release(connection):
@@ -208,7 +209,7 @@ class Run:
     def _require_lease(self, where: str) -> Lease:
         if self._lease is None:
             raise ConfigError(
-                f"run {self.id!r} was opened for reading",
+                f"run {self.id!r} was opened read-only",
                 where=where,
                 hint="start or resume a run to record into it",
             )

@@ -54,13 +54,19 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         if not self.id or len(self.id) > _MAX_RUN_ID_LENGTH or not self.id.isprintable():
-            raise ConfigError(f"{self.id[:50]!r} cannot be the id of a run", where="RunSpec")
+            raise ConfigError(
+                f"{self.id[:50]!r} is not a valid run id",
+                where="RunSpec",
+                hint=f"use 1 to {_MAX_RUN_ID_LENGTH} printable characters",
+            )
         if self.id == LATEST:
-            raise ConfigError(f"{LATEST!r} names the newest run and cannot be the id of one")
+            raise ConfigError(
+                f"{LATEST!r} is reserved for the newest run and is not a valid run id"
+            )
         if self.repeats < 1:
-            raise ConfigError(f"repeats is at least 1, not {self.repeats!r}", where="RunSpec")
+            raise ConfigError(f"repeats must be at least 1, not {self.repeats!r}", where="RunSpec")
         if self.total is not None and self.total < 0:
-            raise ConfigError(f"total is at least 0, not {self.total!r}", where="RunSpec")
+            raise ConfigError(f"total must be at least 0, not {self.total!r}", where="RunSpec")
         self.config_json()
 
     def config_json(self) -> str:
@@ -217,7 +223,7 @@ def find_run_no(database: Database, connection: "Connection", wanted: str) -> in
     """The number of the run with this id, this beginning of one id, or the newest."""
     if not wanted:
         # Every id begins with it: an unset variable would name whatever run there is.
-        raise ConfigError("no run is named: the id is empty", where=database.where)
+        raise ConfigError("the run id is empty", where=database.where)
     wanted = to_column_text(wanted)
     run = get_tables().run
     query = (
@@ -237,14 +243,16 @@ def find_run_no(database: Database, connection: "Connection", wanted: str) -> in
         listed = ", ".join(repr(row.id) for row in found[:_MAX_LISTED_RUNS])
         more = ", …" if len(found) > _MAX_LISTED_RUNS else ""
         raise ConfigError(
-            f"{wanted!r} begins the ids of several runs: {listed}{more}", where=database.where
+            f"{wanted!r} is the prefix of several run ids: {listed}{more}",
+            where=database.where,
+            hint="write more characters of the id",
         )
     newest = connection.execute(query).all()
     known = ", ".join(repr(row.id) for row in newest[:_MAX_LISTED_RUNS])
     raise ConfigError(
-        f"there is no run {wanted!r}" if wanted != LATEST else "there are no runs yet",
+        f"run {wanted!r} does not exist" if wanted != LATEST else "the store contains no runs",
         where=database.where,
-        hint=f"the newest are {known}" if known else "`assay eval` makes one",
+        hint=f"the newest runs are {known}" if known else "`assay eval` starts one",
     )
 
 
@@ -287,7 +295,7 @@ def check_same_config(
     rolled_out = any(stored.config.get(name) is not None for name in ("endpoint", "rollout_fn"))
     rescore = rolled_out and differs_in_scorer_only(stored, given)
     raise ConfigError(
-        f"the configuration is not the one it was started with:\n{listed}",
+        f"the configuration differs from the one that the run was started with:\n{listed}",
         where=f"run {stored.id!r}",
         hint=_RESCORE_HINT if rescore else "start a new run, or restore the configuration",
     )
@@ -319,13 +327,16 @@ def check_resume_spec(
     check_same_config(stored, given, ignore=ignore)
     if given.repeats != stored.repeats:
         raise ConfigError(
-            f"it was started with {stored.repeats} repeats, not {given.repeats}", where=where
+            f"the run was started with repeats={stored.repeats}, not {given.repeats}",
+            where=where,
+            hint="start a new run, or restore the number of repeats",
         )
     changed = given.dataset_fingerprint != stored.dataset_fingerprint
     if changed and not allow_changed_dataset:
         raise ConfigError(
-            f"the dataset changed since it was started: {stored.dataset!r} had the fingerprint "
-            f"{stored.dataset_fingerprint}, {given.dataset!r} has {given.dataset_fingerprint}",
+            f"the dataset changed since the run was started: {stored.dataset!r} had the "
+            f"fingerprint {stored.dataset_fingerprint}, {given.dataset!r} has "
+            f"{given.dataset_fingerprint}",
             where=where,
             hint="start a new run; or resume with allow_changed_dataset=True "
             "(--allow-changed-dataset), which matches samples by id, never by position",
@@ -339,9 +350,9 @@ def _describe_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else key
             if key not in old:
-                yield f"{inner}: not there -> {_shorten_repr(new[key])}"
+                yield f"{inner}: missing -> {_shorten_repr(new[key])}"
             elif key not in new:
-                yield f"{inner}: {_shorten_repr(old[key])} -> not there"
+                yield f"{inner}: {_shorten_repr(old[key])} -> missing"
             else:
                 yield from _describe_differences(old[key], new[key], inner)
     elif old != new:

@@ -21,7 +21,7 @@ def compact_file(database: Database) -> None:
 
 def back_up_file(database: Database, path: Path) -> None:
     """Copy the store to a new file as it is at one moment, while others write to it."""
-    with _connect(database, "copy a PostgreSQL store with pg_dump") as connection:
+    with _connect(database, "back up a PostgreSQL store with pg_dump") as connection:
         _create_backup_file(path)
         try:
             with closing(sqlite3.connect(path)) as copy:
@@ -35,7 +35,9 @@ def _create_backup_file(path: Path) -> None:
     try:
         create_private(path)
     except FileExistsError:
-        raise ConfigError(f"{path} already exists", hint="name a new file") from None
+        raise ConfigError(
+            f"{path} already exists", hint="choose a path that does not exist yet"
+        ) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be created: {error.strerror}") from None
 

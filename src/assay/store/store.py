@@ -114,7 +114,7 @@ class Store(SessionStore):
             ).scalar()
             if run_no is None:
                 raise ConfigError(
-                    f"there is already a run {spec.id!r}",
+                    f"run {spec.id!r} already exists",
                     where=self.where,
                     hint="resume it, or choose another id",
                 )
@@ -272,7 +272,7 @@ def _open_url(url: str, settings: StoreSettings, *, create: bool) -> Database:
     scheme = url.partition("://")[0].partition("+")[0]
     if scheme not in ("postgresql", "postgres"):
         raise ConfigError(
-            f"a store is a file or a postgresql:// URL, not {scheme}://", where="Store.open()"
+            f"a store must be a file or a postgresql:// URL, not {scheme}://", where="Store.open()"
         )
     return open_postgresql(url, settings, create=create)
 
@@ -285,7 +285,8 @@ def _resolve_store_path(where: str | Path | None) -> Path:
     if _POSTGRESQL_PREFIX.match(str(where)):
         # Taken for a path, the password would become the name of a folder.
         raise ConfigError(
-            "a PostgreSQL store is text that begins with postgresql://", where="Store.open()"
+            "the URL of a PostgreSQL store must be a string that starts with postgresql://",
+            where="Store.open()",
         )
     path = Path(str(where).removeprefix("sqlite:///"))
     if not path.is_dir():
@@ -300,7 +301,7 @@ def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database
     if not path.exists():
         if not create:
             raise StoreError(
-                "there is no store here", where=str(path), hint="`assay eval` makes one"
+                "the store does not exist", where=str(path), hint="`assay eval` creates one"
             )
         _make_folder(path.parent, shared=settings.shared)
         # SQLite gives the files beside it the same permissions. What goes wrong, it tells.
@@ -316,7 +317,7 @@ def _make_folder(folder: Path, *, shared: bool) -> None:
             (folder / ".gitignore").write_text("*\n", "utf-8")
     except OSError as error:
         raise StoreError(
-            f"the store's folder cannot be made: {error.strerror}",
+            f"the store's folder cannot be created: {error.strerror}",
             where=str(folder),
-            hint="choose another place for the store",
+            hint="choose another path for the store",
         ) from None

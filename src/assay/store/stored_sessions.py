@@ -109,9 +109,9 @@ class SessionStore:
             if after is not None and after != row.messages:
                 raise ConfigError(
                     f"session {session_id!r} has {row.messages} messages, not {after}: "
-                    "something else continued it",
+                    "another process or task continued it",
                     where=self._database.where,
-                    hint="load it again, or branch it",
+                    hint="load the session again, or branch it",
                 )
             self._insert_messages(connection, session_id, row.messages, blobs)
             changes = {"messages": row.messages + len(blobs), "updated_at": now()}
@@ -131,7 +131,9 @@ class SessionStore:
             point = row.messages if at is None else at
             if not 0 <= point <= row.messages:
                 raise ConfigError(
-                    f"session {session_id!r} has {row.messages} messages: cannot branch at {point}"
+                    f"session {session_id!r} cannot branch at message {point}: "
+                    f"it has {row.messages}",
+                    where=self._database.where,
                 )
             child = parent.model_copy(
                 update={
@@ -159,7 +161,9 @@ class SessionStore:
         )
         if made.first() is None:
             raise ConfigError(
-                f"there is already a session {session.id!r}", where=self._database.where
+                f"session {session.id!r} already exists",
+                where=self._database.where,
+                hint="choose another id",
             )
         blobs = [message.to_json().encode() for message in session.messages]
         self._insert_messages(connection, session.id, 0, blobs)
@@ -184,7 +188,7 @@ class SessionStore:
         # SQLite lets one transaction write at a time and ignores this.
         row = connection.execute(query.with_for_update() if lock else query).first()
         if row is None:
-            raise ConfigError(f"there is no session {session_id!r}", where=self._database.where)
+            raise ConfigError(f"session {session_id!r} does not exist", where=self._database.where)
         return row
 
     def _read_session(self, connection: "Connection", row: "Row[Any]") -> AgentSession:
@@ -228,4 +232,7 @@ def _build_session_columns(session: AgentSession, moment: str) -> dict[str, Any]
 
 def _check_session_id(session_id: str) -> None:
     if not session_id or len(session_id) > _MAX_SESSION_ID_LENGTH or not session_id.isprintable():
-        raise ConfigError(f"{session_id[:50]!r} cannot be the id of a session")
+        raise ConfigError(
+            f"{session_id[:50]!r} is not a valid session id",
+            hint=f"use 1 to {_MAX_SESSION_ID_LENGTH} printable characters",
+        )

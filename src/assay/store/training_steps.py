@@ -38,7 +38,7 @@ def write_step(
 ) -> None:
     """Write and commit the numbers of a step, in place of those it had before."""
     if step < 1:
-        raise ConfigError(f"steps are counted from 1, not {step!r}", where=_RECORD_STEP)
+        raise ConfigError(f"step must be at least 1, not {step!r}", where=_RECORD_STEP)
     text = _encode_step_metrics(metrics)
     with database.write_transaction() as connection:
         _check_lease(database, connection, run_no, lease)
@@ -81,7 +81,7 @@ def _check_lease(database: Database, connection: "Connection", run_no: int, leas
         raise StoreError(
             "the run was finished, or another process has taken it over",
             where=database.where,
-            hint="resume it to record more steps",
+            hint="resume the run to record more steps",
         )
 
 
@@ -92,7 +92,7 @@ def _encode_step_metrics(metrics: Mapping[str, Any]) -> str:
         raise ConfigError(
             f"the metrics are not plain JSON: {error}",
             where=_RECORD_STEP,
-            hint="a number that is not known or not finite is None",
+            hint="write None for a number that is unknown or not finite",
         ) from None
 
 
@@ -102,5 +102,7 @@ def _parse_step_metrics(row: Any, where: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise StoreError(f"the stored step {row.step} cannot be read", where=where)
+        raise StoreError(
+            f"the stored metrics of step {row.step} are not a JSON object", where=where
+        )
     return found

@@ -199,13 +199,15 @@ class Writer:
             self._loop = loop
         elif self._loop is not loop:
             raise ConfigError(
-                "a writer belongs to one event loop", hint="make a writer in each", where="Writer"
+                "a writer can be used in one event loop only",
+                hint="create a writer in each event loop",
+                where="Writer",
             )
 
     def _check_open(self) -> None:
         self._raise_error()
         if self._closing:
-            raise StoreError("the writer was closed", where=self._where)
+            raise StoreError("the writer is closed", where=self._where)
 
     def _raise_error(self) -> None:
         if self._error is not None:
