@@ -105,7 +105,7 @@ def test_an_environment_that_never_closes_is_left_after_a_while(
     trajectory = in_told_time(run_agent(Scripted(said("8")), Stuck(), []), monkeypatch)
 
     told = (trajectory.model_extra or {})["close_error"]
-    assert told == "TimeoutError: did not close within 10 s"
+    assert told == "TimeoutError: the environment did not close within 10 s"
     assert trajectory.termination_reason == "agent"
 
 

@@ -52,9 +52,11 @@ def test_a_program_need_not_read_its_prompt() -> None:
 
 
 def test_any_exit_status_but_0_is_a_failure_that_tells_stderr() -> None:
-    with pytest.raises(AgentFault, match=r"exit status 3; stderr: …x+the key is wrong"):
+    with pytest.raises(
+        AgentFault, match=r"the program exited with status 3; stderr: …x+the key is wrong"
+    ):
         answer("import sys; sys.stderr.write('x' * 5000 + 'the key is wrong'); sys.exit(3)")
-    with pytest.raises(AgentFault, match="without a word"):
+    with pytest.raises(AgentFault, match="; stderr is empty"):
         answer("import sys; sys.exit(1)")
 
 
@@ -81,7 +83,11 @@ def test_a_program_that_never_stops_talking_is_ended() -> None:
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("", "no command"), ("no-such-program-here", "no program"), ("echo 'x", "no command line")],
+    [
+        ("", "no command"),
+        ("no-such-program-here", "was not found"),
+        ("echo 'x", "the command line cannot be parsed"),
+    ],
 )
 def test_a_command_that_cannot_be_run_is_refused_before_a_call(line: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

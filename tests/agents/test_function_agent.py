@@ -53,7 +53,7 @@ def test_text_messages_and_trajectories_are_answers(value: Any) -> None:
         (4, "returned a int"),
         ([], "returned a list"),
         (b"four", "returned a bytes"),
-        ([3], "what is no message"),
+        ([3], "an invalid message"),
         (Trajectory(), "without messages"),
     ],
 )

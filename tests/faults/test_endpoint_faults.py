@@ -137,7 +137,7 @@ def test_a_broken_server_is_asked_again_a_few_times_and_then_fails_its_sample_on
     for attempt in recorded.attempts.values():
         assert attempt.boundary == "endpoint"
         assert attempt.retryable
-        assert "(attempt 3, the last)" in attempt.message
+        assert "(gave up after 3 attempts)" in attempt.message
     assert recorded.samples["503"].reward is None
     assert recorded.status == "completed"
     calls = len(server.calls)
@@ -199,7 +199,7 @@ def test_a_key_that_is_refused_at_first_stops_the_run_with_one_error(
     [
         (
             {"client": {"request_timeout_s": 0.4, "max_retries": 1}},
-            "no answer within 0.4 s (attempt 2, the last)",
+            "the request timed out after 0.4 s (gave up after 2 attempts)",
             2,
         ),
         ({"config": {"sample_timeout_s": 0.4}}, "the sample was not finished within 0.4 s", 1),

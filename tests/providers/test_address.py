@@ -59,7 +59,7 @@ def test_an_address_is_needed_where_the_provider_has_none() -> None:
 def test_the_representation_holds_neither_user_nor_query() -> None:
     address = resolve_address(endpoint("https://me:pass@host/v1?key=abc"))
 
-    assert repr(address) == "Address(https://host/v1)"
+    assert repr(address) == "EndpointAddress(https://host/v1)"
 
 
 def test_an_address_that_was_not_stored_is_not_replaced_by_the_providers() -> None:

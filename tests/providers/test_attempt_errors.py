@@ -61,7 +61,7 @@ def test_the_error_says_how_often_it_was_tried_and_whether_more_could_help() -> 
         where="openai:m", attempts=3
     )
 
-    assert str(error) == "openai:m: HTTP 500: oh (attempt 3, the last)"
+    assert str(error) == "openai:m: HTTP 500: oh (gave up after 3 attempts)"
     assert (type(error), error.status, error.retryable) == (EndpointError, 500, True)
 
 

@@ -105,7 +105,7 @@ def test_what_is_not_sent_makes_no_other_key(tmp_path: Path) -> None:
 
 def test_a_request_that_json_cannot_hold_has_no_key(tmp_path: Path) -> None:
     for value in (float("nan"), object()):
-        with pytest.raises(WireError, match="cannot be written as JSON"):
+        with pytest.raises(WireError, match="cannot be encoded as JSON"):
             key(tmp_path, extra_params={"x": value})
 
 
@@ -182,7 +182,7 @@ def test_a_write_that_fails_loses_no_reply_and_leaves_no_half(
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(ConfigError, match="the cache folder cannot be made"):
+    with pytest.raises(ConfigError, match="the cache folder cannot be created"):
         ResponseCache(tmp_path / "file" / "cache", ENDPOINT)
 
 

@@ -91,7 +91,7 @@ def test_retry_after_is_obeyed_in_seconds_and_as_a_date(header: str, seconds: fl
 def test_a_retry_after_that_is_too_long_fails_at_once() -> None:
     time = ToldTime()
 
-    with pytest.raises(EndpointError, match=r"asks to wait 3\.6e\+03 s, and 600 s are left"):
+    with pytest.raises(EndpointError, match=r"asks to wait 3\.6e\+03 s, but 600 s are left"):
         ask(answers({}, 429, Retry_After="3600"), OK, time=time)
 
     assert time.slept == []
@@ -128,12 +128,12 @@ def test_it_gives_up_after_the_retries_and_says_what_happened_where() -> None:
 
     assert error.where is not None
     assert error.where.startswith("openai:m at 127.0.0.1:")
-    assert error.message == "HTTP 503: on fire (attempt 3, the last)"
+    assert error.message == "HTTP 503: on fire (gave up after 3 attempts)"
     assert error.retryable
 
 
 def test_an_answer_without_choices_is_asked_for_once_more() -> None:
-    with pytest.raises(EndpointError, match=r"without a choice .*attempt 2, the last"):
+    with pytest.raises(EndpointError, match=r"has no choice .*gave up after 2 attempts"):
         ask(answers({"choices": []}), time=ToldTime())
     reply, _ = ask(answers({"choices": []}), OK, time=ToldTime())
     assert reply.call.attempts == 2

@@ -22,7 +22,7 @@ def refused(message: str) -> EndpointError:
         "400: Input is too long for requested model.",
         "400: The input token count (1200000) exceeds the maximum number of tokens allowed",
         "llama.cpp refuses the request: the request exceeds the available context size",
-        "the prompt has 300 tokens, and the model reads 256",
+        "the prompt has 300 tokens: the context length is 256",
     ],
 )
 def test_the_words_of_each_provider_are_known(message: str) -> None:

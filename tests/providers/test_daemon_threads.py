@@ -60,17 +60,17 @@ def test_a_loop_that_is_closed_wants_nothing() -> None:
     assert not future.done()
 
 
-def test_a_farewell_is_heard_by_every_thread_and_waited_for() -> None:
-    farewell, ended = ExitGroup(), []
+def test_shutdown_signals_every_thread_and_joins_them() -> None:
+    group, ended = ExitGroup(), []
 
     def work() -> None:
-        while not farewell.asked:
+        while not group.is_shutting_down:
             pass
         ended.append(True)
 
-    farewell.start(work)
-    farewell.start(work)
-    farewell.say()
+    group.start(work)
+    group.start(work)
+    group.shutdown()
 
     assert ended == [True, True]
 

@@ -39,14 +39,14 @@ def test_a_missing_model_is_told() -> None:
     found, _ = check(answers(MODELS), model="o")
 
     assert (found.verdict, found.has_model) == ("answers", False)
-    assert found.hint == "'o' is not among its models"
+    assert found.hint == "the server does not offer the model 'o'"
 
 
 def test_a_list_that_is_cut_short_proves_nothing() -> None:
     found, _ = check(answers({**MODELS, "has_more": True}), model="o")
 
     assert found.has_model is None
-    assert found.detail == "2 models, the first of more"
+    assert found.detail == "2 models, the list is truncated"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_missing_key_is_told_without_asking(monkeypatch: pytest.MonkeyPatch) -
 
     found = asyncio.run(check_endpoint(Endpoint(provider="openai", model="m")))
 
-    assert (found.verdict, found.detail) == ("misconfigured", "no key for openai")
+    assert (found.verdict, found.detail) == ("misconfigured", "the API key for openai is missing")
     assert found.hint is not None
     assert "OPENAI_API_KEY" in found.hint
 

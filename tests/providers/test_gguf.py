@@ -137,7 +137,7 @@ def test_reasoning_that_the_prompt_opened_goes_to_reasoning(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "problem"), [("{{ tools }}", "is not known"), ("", "has no place for tools")]
+    ("template", "problem"), [("{{ tools }}", "is unknown"), ("", "does not render tools")]
 )
 def test_a_file_with_an_unknown_template_cannot_be_offered_tools(
     file: Path, template: str, problem: str
@@ -285,10 +285,10 @@ def test_a_schema_alone_is_taken_as_the_form_of_the_reply(file: Path) -> None:
     [
         ({"tool_calls": "always"}, "tool_calls='always' is not one of 'schema', 'schema_first'"),
         ({"response_format": "json"}, "response_format is not an object"),
-        ({"response_format": {}, "tool_calls": "schema"}, "cannot both say"),
+        ({"response_format": {}, "tool_calls": "schema"}, "cannot be combined"),
         ({"logprobs": 5}, "logprobs is not true or false"),
         ({"slots": 0}, "slots=0"),
-        ({"contxt": 4096}, "'contxt', which this model does not know"),
+        ({"contxt": 4096}, "'contxt', which this model does not support"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(

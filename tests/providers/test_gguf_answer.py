@@ -72,7 +72,7 @@ def test_an_error_is_a_fault_of_the_request() -> None:
 
 
 def test_an_answer_without_an_end_is_no_answer() -> None:
-    with pytest.raises(AttemptError, match="no end"):
+    with pytest.raises(AttemptError, match="without a finish reason"):
         assemble_answer([part(content="He")])
 
 

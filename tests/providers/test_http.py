@@ -85,7 +85,7 @@ def test_nobody_listening_is_said_so() -> None:
 def test_a_server_that_never_answers_runs_into_the_timeout() -> None:
     fault = failing(hangs, timeout_s=0.05)
 
-    assert (fault.kind, fault.message) == (ErrorKind.TIMEOUT, "no answer within 0.05 s")
+    assert (fault.kind, fault.message) == (ErrorKind.TIMEOUT, "the request timed out after 0.05 s")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_hostile_page_is_read_in_one_pass(piece: bytes) -> None:
         ({"message": "at the top"}, "at the top"),
         ({"detail": [{"msg": "missing"}]}, '{"detail":[{"msg":"missing"}]}'),
         ([1, 2], "[1,2]"),
-        (b"", "(nothing)"),
+        (b"", "(empty body)"),
     ],
 )
 def test_an_error_body_is_quoted_in_its_own_words(body: Any, words: str) -> None:
@@ -192,7 +192,7 @@ def test_an_answer_packed_in_an_unknown_way_says_so(packing: str) -> None:
     fault = failing(answers(b"\x0b\x02\x80", Content_Encoding=packing))
 
     assert fault.kind is ErrorKind.GARBLED
-    assert f"(packed as {packing!r}, which cannot be read)" in fault.message
+    assert f"(content encoding {packing!r} cannot be decoded)" in fault.message
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -201,7 +201,9 @@ def test_a_redirect_is_not_followed(status: int) -> None:
         async with ModelServer(OK) as elsewhere:
             moved = answers(b"", status, Location=f"{elsewhere.url}/chat/completions")
             async with ModelServer(moved) as server, connect(server.endpoint()) as client:
-                with pytest.raises(EndpointError, match="another address, which is not followed"):
+                with pytest.raises(
+                    EndpointError, match="the server redirects, and redirects are not followed"
+                ):
                     await client.complete(ASK)
                 assert len(server.asked) == 1
             assert elsewhere.asked == []
@@ -242,7 +244,7 @@ def test_a_denial_whose_words_are_cut_off_is_still_a_denial() -> None:
 
     fault = failing(cut_off)
 
-    assert (fault.kind, fault.message) == (ErrorKind.DENIED, "HTTP 401: (nothing)")
+    assert (fault.kind, fault.message) == (ErrorKind.DENIED, "HTTP 401: (empty body)")
 
 
 def replied(body: bytes) -> Reply:
@@ -356,12 +358,14 @@ def test_own_headers_come_before_the_usual_ones() -> None:
 
 @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding"])
 def test_a_header_that_would_belie_the_request_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"the header '{name}' follows from the request"):
+    with pytest.raises(
+        ConfigError, match=f"the header '{name}' cannot be set: the client computes it"
+    ):
         connect(Endpoint(provider="vllm", model="m", headers={name: "5"}))
 
 
 @pytest.mark.parametrize(
-    ("api_base", "place", "start"),
+    ("api_base", "origin", "start"),
     [
         ("https://api.test/v1", ("api.test", 443, True), "/v1/x HTTP/1.1\r\nHost: api.test\r\n"),
         ("http://api.test", ("api.test", 80, False), "/x HTTP/1.1\r\nHost: api.test\r\n"),
@@ -380,14 +384,14 @@ def test_a_header_that_would_belie_the_request_is_refused(name: str) -> None:
     ],
 )
 def test_an_address_is_called_as_it_was_given(
-    api_base: str, place: tuple[str, int, bool], start: str
+    api_base: str, origin: tuple[str, int, bool], start: str
 ) -> None:
     endpoint = Endpoint(provider="openai-compatible", model="m", api_base=api_base)
 
-    line = HttpEndpoint(build_request_template(endpoint, "/x", timeout_s=1))
+    http = HttpEndpoint(build_request_template(endpoint, "/x", timeout_s=1))
 
-    assert line._place == place
-    assert line._head.startswith(start.encode())
+    assert http._origin == origin
+    assert http._head.startswith(start.encode())
 
 
 def test_clients_of_one_event_loop_share_connections_until_the_last_is_closed() -> None:
@@ -432,7 +436,7 @@ def test_a_client_of_another_event_loop_says_so() -> None:
 
     client = asyncio.run(first())
 
-    with pytest.raises(ConfigError, match="belongs to the event loop"):
+    with pytest.raises(ConfigError, match="was first used in another event loop"):
         asyncio.run(client.complete(ASK))
 
 
@@ -535,6 +539,6 @@ def test_a_denial_is_an_error_of_its_own() -> None:
                     await client.complete(ASK)
             assert len(server.asked) == 1
             assert server.url.split("/")[2] in str(caught.value)
-            assert "leave it out and set OPENAI_API_KEY" in str(caught.value)
+            assert "or omit it and set OPENAI_API_KEY" in str(caught.value)
 
     asyncio.run(scenario())

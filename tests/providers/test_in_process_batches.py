@@ -101,7 +101,7 @@ def test_a_model_serves_one_event_loop_after_another() -> None:
 
 def test_a_row_ends_when_its_caller_gave_up_or_its_words_say_so() -> None:
     async def run() -> tuple[bool, bool, bool]:
-        wordy = Job([1], Sampling(), None, says_stop=lambda ids: len(ids) == 2)
+        wordy = Job([1], Sampling(), None, hits_stop=lambda ids: len(ids) == 2)
         gone = job(1)
         gone.future.cancel()
         return wordy.ends([1]), wordy.ends([1, 2]), gone.ends([1])

@@ -266,7 +266,7 @@ def test_a_model_that_gives_no_numbers_is_an_error_not_a_token() -> None:
     broken = tiny_local("llama3")
     broken.model.lm_head.weight.data.fill_(float("nan"))
 
-    with pytest.raises(EndpointError, match="logits are not numbers"):
+    with pytest.raises(EndpointError, match="logits that are not finite"):
         broken.generate([[1, 2]], Sampling(), seeds=[0])
 
 

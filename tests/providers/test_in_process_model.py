@@ -42,7 +42,7 @@ def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
         LocalModel.load(tmp_path / "empty")
     with pytest.raises(ConfigError, match="cannot be loaded"):
         LocalModel.load(broken)
-    with pytest.raises(ConfigError, match="dtype='float5' is not a type of numbers"):
+    with pytest.raises(ConfigError, match="dtype='float5' is not a torch dtype"):
         LocalModel.load(broken, dtype="float5")
     with pytest.raises(ConfigError, match="device='banana' cannot be used: Expected one of"):
         LocalModel.load(broken, device="banana")
@@ -109,9 +109,9 @@ def test_a_small_model_runs_on_one_thread_and_another_number_may_be_asked_for(
 def test_prompts_samplings_and_seeds_must_be_as_many() -> None:
     local = tiny_local("plain")
 
-    with pytest.raises(ConfigError, match="2 prompts, 2 samplings and 1 seeds"):
+    with pytest.raises(ConfigError, match="the lengths differ: 2 prompts, 2 samplings and 1 seeds"):
         local.generate([[1], [2]], Sampling(), seeds=[1])
-    with pytest.raises(ConfigError, match="1 prompts, 2 samplings"):
+    with pytest.raises(ConfigError, match="the lengths differ: 1 prompts, 2 samplings"):
         local.generate([[1]], [Sampling(), Sampling()], seeds=[1])
     with pytest.raises(ConfigError, match="prompt 1 has no tokens"):
         local.generate([[1], []], Sampling(), seeds=[1, 2])
@@ -171,7 +171,7 @@ local, began = LocalModel(Endless(), None), Event()
 
 def ended(row, ids):
     began.set()
-    return EXIT_GROUP.asked
+    return EXIT_GROUP.is_shutting_down
 
 sampling = Sampling(max_tokens=1_000_000, stop_ids=(NEVER,))
 EXIT_GROUP.start(lambda: local.generate([[1]], sampling, seeds=[0], should_stop=ended))

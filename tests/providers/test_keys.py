@@ -41,7 +41,7 @@ def test_a_missing_key_is_told_before_the_first_call(
     if value is not None:
         monkeypatch.setenv("OPENAI_API_KEY", value)
 
-    with pytest.raises(ConfigError, match="no key for openai") as caught:
+    with pytest.raises(ConfigError, match="the API key for openai is missing") as caught:
         build_credential_headers(endpoint())
 
     assert caught.value.hint == "set OPENAI_API_KEY, or pass Endpoint(api_key=...)"
@@ -142,7 +142,7 @@ def test_two_credentials_are_refused() -> None:
 
 @pytest.mark.parametrize("key", ["a\nb", "smart“quote”", "a\x00b"])
 def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> None:
-    with pytest.raises(ConfigError, match="characters that no key has") as caught:
+    with pytest.raises(ConfigError, match="characters that are invalid in a key") as caught:
         build_credential_headers(endpoint(api_key=key))
 
     assert key not in str(caught.value)
@@ -196,7 +196,7 @@ def test_a_named_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("MY_KEY", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "k-usual")
 
-    with pytest.raises(ConfigError, match="MY_KEY is not set"):
+    with pytest.raises(ConfigError, match="names MY_KEY, but this environment variable is not set"):
         build_credential_headers(Endpoint(provider="openai", model="m", key_env="MY_KEY"))
 
 

@@ -32,8 +32,11 @@ def test_what_is_said_is_taken_even_when_it_is_nothing() -> None:
     ("fields", "message"),
     [
         ({"api_base": "http://h"}, "has no address"),
-        ({"reasoning_effort": "low"}, "`reasoning_effort` belongs to hosted models"),
-        ({"extra_params": {"slotz": 1}}, "'slotz', which this model does not know: slots are"),
+        ({"reasoning_effort": "low"}, "`reasoning_effort` is supported by hosted models only"),
+        (
+            {"extra_params": {"slotz": 1}},
+            "'slotz', which this model does not support; supported: slots",
+        ),
     ],
 )
 def test_settings_that_would_not_be_seen_are_refused(

@@ -61,7 +61,7 @@ def test_a_script_is_followed_to_its_end() -> None:
     assert [call.name for call in reply.message.tool_calls] == ["add"]
     assert reply.message.tool_calls[0].id == "call_1_0"
     assert reply.call.finish_reason == "tool_calls"
-    with pytest.raises(EndpointError, match="has 2 replies, and reply 3 was asked for"):
+    with pytest.raises(EndpointError, match="has 2 replies, but reply 3 was requested"):
         ask(client)
 
 
@@ -111,7 +111,7 @@ def test_a_rehearsed_denial_is_a_denial_each_time() -> None:
     client = mock("script", replies=[{"error": {"status": 401}}], loop=True)
 
     for _ in range(3):
-        with pytest.raises(AccessDenied, match="HTTP 401: rehearsed error"):
+        with pytest.raises(AccessDenied, match="HTTP 401: simulated error"):
             ask(client)
 
 
@@ -129,7 +129,7 @@ def test_a_latency_over_the_timeout_is_a_timeout() -> None:
         provider="mock", model="echo", extra_params={"latency_s": 9}, timeout_s=2, max_retries=0
     )
 
-    with pytest.raises(EndpointError, match="no answer within 2 s"):
+    with pytest.raises(EndpointError, match="the request timed out after 2 s"):
         ask(connect(endpoint, timing=ToldTime().timing))
 
 
@@ -152,14 +152,14 @@ def test_made_up_tokens_are_the_same_for_the_same_words_and_seed() -> None:
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("eco", {}, "'eco' is not a mock model: echo, fixed, script are"),
-        ("echo", {"text": "x"}, "'text', which this model does not know"),
+        ("eco", {}, "'eco' is not a mock model; choose one of echo, fixed, script"),
+        ("echo", {"text": "x"}, "'text', which this model does not support"),
         ("fixed", {}, r"needs extra_params\['text'\]"),
         ("fixed", {"text": 5}, "text is not a string"),
         ("script", {}, r"needs extra_params\['replies'\]"),
         ("script", {"replies": "x"}, "replies is not a list"),
-        ("script", {"replies": [5]}, r"replies\[0\]: int is not a reply"),
-        ("script", {"replies": ["a", {"content": 5}]}, r"replies\[1\]: not a message"),
+        ("script", {"replies": [5]}, r"replies\[0\]: a reply cannot be of type int"),
+        ("script", {"replies": ["a", {"content": 5}]}, r"replies\[1\]: the reply is not a message"),
         ("script", {"replies": [{"finish_reason": 5}]}, "finish_reason=5 is not a string"),
         ("script", {"replies": [{"error": {}}]}, "needs a `status` from 300 to 599"),
         ("script", {"replies": [{"error": {"status": 200}}]}, "needs a `status`"),

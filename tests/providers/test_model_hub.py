@@ -85,7 +85,7 @@ def test_an_evaluation_does_not_ask_the_hub(cache: Path) -> None:
     with pytest.raises(ConfigError, match="nor in the local") as caught:
         check_folder(Endpoint(provider="local", model="org/tiny"))
 
-    assert caught.value.hint == "fetch it with: hf download org/tiny"
+    assert caught.value.hint == "download it with: hf download org/tiny"
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -172,5 +172,5 @@ def test_a_model_that_the_hub_does_not_have_and_offline_mode_are_told_apart(
     offline = find_in_another_process("org/tiny", hub, tmp_path, HF_HUB_OFFLINE="1")
 
     assert "the hub has no such model" in unknown
-    assert "offline mode (HF_HUB_OFFLINE)" in offline
+    assert "offline mode is on (HF_HUB_OFFLINE)" in offline
     assert unknown.startswith("ConfigError")

@@ -31,12 +31,12 @@ def test_a_model_string_names_an_endpoint(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gpt-5", "written `provider:model`"),
-        ("", "written `provider:model`"),
-        (":gpt-5", "written `provider:model`"),
-        ("openai:", "written `provider:model`"),
-        ("opnai:gpt-5", "'opnai' is not a provider: openai, anthropic"),
-        ("openai:@http://h/v1", "no model after 'openai:'"),
+        ("gpt-5", "has the form `provider:model`"),
+        ("", "has the form `provider:model`"),
+        (":gpt-5", "has the form `provider:model`"),
+        ("openai:", "has the form `provider:model`"),
+        ("opnai:gpt-5", "'opnai' is not a provider; choose one of openai, anthropic"),
+        ("openai:@http://h/v1", "the model name after 'openai:' is missing"),
         ("openai:m@http://", "not an http or https address"),
         ("openai-compatible:m", "needs an `api_base`"),
         ("mock:echo@http://h/v1", "a mock model has no address"),
@@ -59,7 +59,7 @@ def test_any_other_string_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_a_mistyped_address_does_not_become_part_of_the_name(text: str) -> None:
-    with pytest.raises(ConfigError, match="what is after @ is not an address") as caught:
+    with pytest.raises(ConfigError, match="the part after @ is not an address") as caught:
         parse_model(text)
 
     assert "canary" not in str(caught.value)
@@ -95,7 +95,7 @@ def test_a_model_in_this_process_needs_no_key() -> None:
     ],
 )
 def test_a_misspelt_setting_is_refused_and_not_shown(text: str) -> None:
-    with pytest.raises(ConfigError, match="what is after # is not a setting") as refusal:
+    with pytest.raises(ConfigError, match="the part after # is not a setting") as refusal:
         parse_model(text)
 
     assert "canary" not in str(refusal.value)

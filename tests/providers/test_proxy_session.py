@@ -210,7 +210,7 @@ def test_a_tunnel_that_is_refused_names_the_proxy(
     async def scenario(proxy: ForwardProxy, server: ModelServer) -> None:
         error = await fail(server.endpoint(), ClientSettings(max_retries=1))
 
-        said = f"the proxy {proxy.host} opens no connection: HTTP {status}"
+        said = f"the proxy {proxy.host} refused the connection: HTTP {status}"
         assert error.message.startswith(said)
         assert (error.retryable, len(proxy.asked)) == (retryable, 1 + retryable)
 
@@ -268,7 +268,7 @@ def test_a_server_that_never_answers_runs_into_the_timeout(
     async def scenario(proxy: ForwardProxy, server: ModelServer) -> None:
         error = await fail(server.endpoint(timeout_s=0.1))
 
-        assert error.message.startswith("no answer within 0.1 s")
+        assert error.message.startswith("the request timed out after 0.1 s")
 
     through(scenario, hangs, tls=tls)
 
@@ -281,7 +281,7 @@ def test_a_proxy_that_never_answers_is_told_apart(
     async def scenario(proxy: ForwardProxy, server: ModelServer) -> None:
         error = await fail(server.endpoint())
 
-        assert error.message.startswith("no connection within 0.05 s")
+        assert error.message.startswith("connecting timed out after 0.05 s")
 
     through(scenario, tls=True, silent=True)
 

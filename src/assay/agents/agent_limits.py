@@ -1,4 +1,4 @@
-"""What one rollout may spend before it is cut short."""
+"""The limits of one rollout, and its spending against them."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -7,7 +7,7 @@ from assay.types import Usage
 
 
 class Limits(BaseModel):
-    """Bounds of one rollout. None: no bound."""
+    """Limits of one rollout. None: no limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -18,25 +18,26 @@ class Limits(BaseModel):
     """Tokens read and written, over all turns."""
 
     max_seconds: float | None = Field(default=None, gt=0)
-    """Of its own time: without waits for a turn to send a request, and without closing."""
+    """Active time: excludes queueing for a request slot, and closing the environment."""
 
     max_cost_usd: float | None = Field(default=None, gt=0)
 
 
 class RolloutBudget:
-    """What one rollout that goes on has spent so far."""
+    """The turns, tokens and dollars that a running rollout has spent."""
 
     _turns = 0
     _tokens: int | None = 0
     _cost_usd: float | None = 0.0
 
-    def __init__(self, limits: Limits, own: ActiveTimer) -> None:
+    def __init__(self, limits: Limits, timer: ActiveTimer) -> None:
         self._limits = limits
-        self._own = own
+        self._timer = timer
 
     def add(self, usage: Usage | None) -> str | None:
-        """Count one more turn. The name of the limit that is used up by it, or None."""
+        """Count one more turn. Return the name of the limit it exhausts, or None."""
         self._turns += 1
+        # Once one call has no usage, the total stays unknown: a partial sum would understate it.
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             self._tokens = None
         elif self._tokens is not None:
@@ -49,11 +50,11 @@ class RolloutBudget:
 
     def _find_exceeded_limit(self) -> str | None:
         limits = self._limits
-        if limits.max_seconds is not None and self._own.spent_s >= limits.max_seconds:
+        if limits.max_seconds is not None and self._timer.spent_s >= limits.max_seconds:
             return "max_seconds"
         if limits.max_turns is not None and self._turns >= limits.max_turns:
             return "max_turns"
-        # What is unknown cannot be bounded.
+        # A limit on an unknown amount cannot be enforced, so the rollout ends instead.
         if limits.max_tokens is not None:
             if self._tokens is None:
                 return "max_tokens (usage unknown)"

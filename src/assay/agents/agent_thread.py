@@ -1,6 +1,6 @@
-"""Where async agents run: a loop in a thread of its own.
+"""An event loop in a separate thread, for async agents.
 
-An agent that blocks, or that refuses to be cancelled, keeps nobody waiting there but itself.
+An agent that blocks, or that ignores cancellation, stalls only its own loop.
 """
 
 import asyncio
@@ -12,24 +12,25 @@ from assay.types import describe_error
 
 from .certified_agent import AgentFault
 
+# Tasks that ignore cancellation for this long are abandoned to the daemon thread.
 _CANCEL_TIMEOUT_S = 5.0
 
 
 class AgentLoop:
-    """One loop for all calls of an agent, so that its clients can be used again."""
+    """One event loop for all calls of an agent, so that its HTTP clients stay usable."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, value: Awaitable[object]) -> tuple[object, float]:
-        """What an awaitable comes to, and the seconds it took once it was begun."""
+        """Await `value` in the loop; return its result and the seconds it took once started."""
         self._loop = self._loop or _start_loop_thread()
         return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(_await_timed(value), self._loop)
         )
 
     def close(self) -> None:
-        """Let the thread end. One that is still busy dies with the process."""
+        """Stop the loop and its thread. A busy thread ends with the process."""
         if self._loop is not None:
             loop, self._loop = self._loop, None
             asyncio.run_coroutine_threadsafe(_stop_loop(loop), loop)
@@ -44,8 +45,9 @@ async def _await_timed(value: Awaitable[object]) -> tuple[object, float]:
     except BaseException as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # nobody waits for it any more
-        # An exit would end the loop, and a cancellation of its own look like one of ours.
+            raise  # the caller has cancelled this call
+        # SystemExit would end the loop. A cancellation inside the agent must not look like the
+        # caller's.
         raise AgentFault(describe_error(error)) from error
 
 
@@ -61,11 +63,11 @@ def _start_loop_thread() -> asyncio.AbstractEventLoop:
 
 
 async def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Stop a loop when what runs in it lets itself be cancelled."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
     if left:
         _, left = await asyncio.wait(left, timeout=_CANCEL_TIMEOUT_S)
+    # With tasks left, stopping would destroy pending tasks and print warnings: leave it running.
     if not left:
         loop.stop()

@@ -1,4 +1,4 @@
-"""The agent under test: what every kind of it does, and which kind was asked for."""
+"""The protocol of agents under test, and the sample as they may see it."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -7,21 +7,21 @@ from assay.datasets import ANSWER_KEYS
 from assay.errors import AssayError
 from assay.types import Sample, Trajectory
 
+# Fields of a row that contain the expected answer, at any depth.
 _ANSWER_FIELDS = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
-"""Fields of a row that hold the expected answer, at whatever depth."""
 
 
 class AgentFault(AssayError):
-    """The agent under test gave no answer. That is a result: the worst there is."""
+    """The agent under test returned no answer. It counts as a failed sample."""
 
 
 @dataclass(frozen=True)
 class AgentAnswer:
-    """What an agent did with one sample."""
+    """The trajectory of an agent on one sample, and its duration."""
 
     trajectory: Trajectory
     seconds: float
-    """Of the agent's own work: not of waiting for its turn, nor between attempts."""
+    """Active time of the agent: excludes queueing and waits between attempts."""
 
 
 class Agent(Protocol):
@@ -29,30 +29,30 @@ class Agent(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is called, without secrets."""
+        """The name of the agent in reports, without secrets."""
         ...
 
     @property
     def sha256(self) -> str | None:
-        """The digest of its code, where that is known."""
+        """The digest of its code, where known."""
         ...
 
     @property
     def identity(self) -> str:
-        """Tells two agents apart that would answer differently."""
+        """A string that differs between agents that may answer differently."""
         ...
 
     async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
-        """Its answer to one sample. Whatever it raises is a failure of the agent."""
+        """Answer one sample. Any exception counts as a failure of the agent."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
         ...
 
 
 def strip_expected_answer(sample: Sample) -> Sample:
-    """The sample as an agent may see it: a copy of its own, without the expected answer."""
+    """Return a deep copy of the sample without its expected answer."""
     truth = sample.ground_truth
     shown = {
         "ground_truth": None,
@@ -60,12 +60,12 @@ def strip_expected_answer(sample: Sample) -> Sample:
         "input": _drop_answer_fields(sample.input, truth),
         "metadata": _drop_answer_fields(sample.metadata, truth),
     }
-    # Deep: what an agent does to its question must not become the question that is graded.
+    # Deep: an agent that mutates its question must not change the question that is graded.
     return sample.model_copy(update=shown).model_copy(deep=True)
 
 
 def _drop_answer_fields(value: Any, truth: object) -> Any:
-    """Rows nest: the answer may also stand in an object beside the question."""
+    # Rows nest: the answer may also be in an object beside the question.
     if isinstance(value, dict):
         return {
             key: _drop_answer_fields(each, truth)

@@ -1,4 +1,4 @@
-"""An agent that is a command line: it reads the prompt on stdin and writes its answer."""
+"""An agent that is a command: it reads the prompt on stdin and writes the answer to stdout."""
 
 import asyncio
 import os
@@ -15,13 +15,15 @@ from assay.types import Sample, compute_sha256
 from .certified_agent import AgentAnswer, AgentFault
 from .function_agent import build_trajectory
 
+# A program that prints without end must not fill the memory.
 _MAX_OUTPUT_BYTES = 10_000_000
 _STDERR_TAIL_BYTES = 2000
+# A grandchild that left the process group may keep the pipes open after the kill.
 _DRAIN_TIMEOUT_S = 5.0
 
 
 class CommandAgent:
-    """Runs a program for each sample. No shell reads the command line."""
+    """Runs a program for each sample, without a shell."""
 
     def __init__(self, command: str) -> None:
         self._argv = _split_command_line(command)
@@ -30,28 +32,28 @@ class CommandAgent:
         self.identity = f"cmd {compute_sha256(command.encode())}"
 
     async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
-        """What the program wrote to stdout. Any exit status but 0 is a failure."""
-        asked = render_prompt(sample).encode("utf-8", "replace")
+        """Return the stdout of the program. A nonzero exit status raises `AgentFault`."""
+        prompt = render_prompt(sample).encode("utf-8", "replace")
         started = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
             *self._argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         try:
-            out, err = await _communicate(process, asked)
+            out, err = await _communicate(process, prompt)
             seconds = time.perf_counter() - started
         finally:
             status = await _kill_and_wait(process)
         if status:
-            raise AgentFault(f"exit status {status}{_format_stderr(err)}")
+            raise AgentFault(f"the program exited with status {status}{_format_stderr(err)}")
         text = out.decode("utf-8", "replace").rstrip("\r\n")
         return AgentAnswer(build_trajectory(text, sample, seconds), seconds)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def render_prompt(sample: Sample) -> str:
-    """The prompt as one text: the question alone, or each message after its role."""
+    """Return the prompt as text: a single message alone, several with their roles."""
     messages = sample.messages
     if len(messages) == 1:
         return messages[0].text
@@ -62,21 +64,29 @@ def _split_command_line(command: str) -> list[str]:
     try:
         argv = shlex.split(command)
     except ValueError as error:
-        raise ConfigError(f"is no command line: {error}", where=f"cmd:{command}") from None
+        raise ConfigError(
+            f"the command line cannot be parsed: {error}", where=f"cmd:{command}"
+        ) from None
     if not argv:
-        raise ConfigError("no command is given", where="--runner cmd:", hint="cmd:./agent --flag")
+        raise ConfigError(
+            "the runner has no command",
+            where="--runner cmd:",
+            hint="write it after the colon: cmd:./agent --flag",
+        )
     if shutil.which(argv[0]) is None:
         raise ConfigError(
-            f"there is no program {argv[0]!r}", where="--runner", hint="is it in PATH?"
+            f"the program {argv[0]!r} was not found",
+            where="--runner",
+            hint="check that it is in PATH",
         )
     return argv
 
 
-async def _communicate(process: Process, asked: bytes) -> tuple[bytes, bytes]:
-    """What the program wrote until it ended its output."""
+async def _communicate(process: Process, prompt: bytes) -> tuple[bytes, bytes]:
+    # `Process.communicate()` has no output limit, and fails when stdin is not read to its end.
     assert process.stdin is not None
     reading = [asyncio.create_task(_read_stream(stream)) for stream in _get_output_streams(process)]
-    writing = asyncio.create_task(_write_stdin(process.stdin, asked))
+    writing = asyncio.create_task(_write_stdin(process.stdin, prompt))
     try:
         out, err = await asyncio.gather(*reading)
     finally:
@@ -94,7 +104,7 @@ def _get_output_streams(process: Process) -> tuple[asyncio.StreamReader, asyncio
 
 
 async def _write_stdin(stream: asyncio.StreamWriter, data: bytes) -> None:
-    # A program may answer without having read everything.
+    # A program may answer without reading all of its input.
     with suppress(BrokenPipeError, ConnectionResetError):
         stream.write(data)
         await stream.drain()
@@ -113,10 +123,10 @@ async def _read_stream(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _kill_and_wait(process: Process) -> int:
-    """End the program and what it started, whatever it is still doing; its exit status."""
+    # The whole process group: children of the program must not outlive the sample.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    # A pipe is let go of when it was read to its end. Somebody who left the group may hold it.
+    # asyncio closes a pipe only once it was read to its end.
     with suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_TIMEOUT_S):
             for stream in _get_output_streams(process):
@@ -128,4 +138,4 @@ async def _kill_and_wait(process: Process) -> int:
 def _format_stderr(err: bytes) -> str:
     text = err[-_STDERR_TAIL_BYTES:].decode("utf-8", "replace").strip()
     cut = "…" if len(err) > _STDERR_TAIL_BYTES else ""
-    return f"; stderr: {cut}{text}" if text else ", without a word on stderr"
+    return f"; stderr: {cut}{text}" if text else "; stderr is empty"

@@ -1,4 +1,4 @@
-"""An agent that is a model: the manifest's own, or one behind an address."""
+"""An agent that is a model: the model of the manifest, or one at an address."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from assay.environments import BasicEnvironment, Environment, Step, Toolbox
 from assay.providers import (
     REAL_TIME,
     ClientSettings,
-    ModelTrackingClient,
+    ModelNameRecorder,
     Timing,
     connect,
     format_endpoint_name,
@@ -29,12 +29,12 @@ from assay.types import (
 from .certified_agent import AgentAnswer
 from .turn_loop import run_agent
 
+# Seconds that the client slept between attempts, collected for each task.
 _retry_waits: ContextVar[list[float] | None] = ContextVar("waited", default=None)
-"""Seconds that the client waited between attempts, within a task."""
 
 
 class EndpointAgent:
-    """Asks a model, with the manifest's words before each sample and its tools beside it."""
+    """Calls a model with the system prompt and the tools of the manifest."""
 
     def __init__(
         self,
@@ -52,16 +52,17 @@ class EndpointAgent:
         self.identity = stable_id(
             [self.name, endpoint.to_dict(), self._system, self.sha256, endpoint.extra_params]
         )
-        # The mock's own latency is made of the same sleep as waits are: it is left as it is.
+        # The mock simulates latency with the same `sleep`: recorded, it would count as waiting.
         timing = REAL_TIME if endpoint.provider == "mock" else Timing(sleep=_sleep_and_record)
-        self._client = ModelTrackingClient(connect(endpoint, settings, timing=timing))
+        self._client = ModelNameRecorder(connect(endpoint, settings, timing=timing))
 
     async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
-        """The model's answer, after as many turns as its tools take."""
+        """Run the model and its tools until it answers without a tool call."""
         waited: list[float] = []
         _retry_waits.set(waited)
-        asked = sample.messages
-        messages = asked if self._system is None else [self._system, *asked]
+        messages = sample.messages
+        if self._system is not None:
+            messages = [self._system, *messages]
         environment: Environment = BasicEnvironment()
         if self._tools is not None:
             environment = self._tools.environment()
@@ -71,7 +72,7 @@ class EndpointAgent:
         return AgentAnswer(trajectory, max(seconds - sum(waited), 0.0))
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.close()
 
 
@@ -86,7 +87,7 @@ async def _sleep_and_record(seconds: float) -> None:
 
 
 def build_system_prompt(definition: AgentDefinition) -> Message:
-    """Who the agent is, in the manifest's own words."""
+    """Build the system message from role, goal and backstory of the manifest."""
     parts = [
         f"You are {definition.name}. Your role: {definition.role}",
         f"Your goal: {definition.goal}",
@@ -97,7 +98,7 @@ def build_system_prompt(definition: AgentDefinition) -> Message:
 
 
 class ToolCode:
-    """The tools that a manifest describes, and the functions that do what they say."""
+    """The tools that a manifest describes, and the functions that implement them."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class ToolCode:
         )
 
     def environment(self) -> Environment:
-        """A fresh environment for one sample."""
+        """Make a fresh environment for one sample."""
         return _ToolCallEnvironment(self._specs, self._toolbox)
 
 

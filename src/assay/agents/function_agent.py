@@ -1,4 +1,4 @@
-"""An agent that is a function: it takes the sample, and returns text, messages or a trajectory."""
+"""An agent that is a function from a sample to text, messages or a trajectory."""
 
 import asyncio
 import contextvars
@@ -17,7 +17,7 @@ from .certified_agent import AgentAnswer, AgentFault, strip_expected_answer
 
 
 class FunctionAgent:
-    """Calls a plain function in a thread of its own, and awaits an async one in another."""
+    """Calls a function in a thread; an async one runs in the loop of another thread."""
 
     def __init__(self, function: Callable[..., object], name: str) -> None:
         self.name = name
@@ -27,7 +27,7 @@ class FunctionAgent:
         self._loop = AgentLoop()
 
     async def answer(self, sample: Sample, *, seed: int | None) -> AgentAnswer:
-        """What the function returns, as a trajectory."""
+        """Call the function and return its result as a trajectory."""
         question = strip_expected_answer(sample)
         if inspect.iscoroutinefunction(self._function):
             value, seconds = await self._loop.run(self._function(question))
@@ -39,16 +39,15 @@ class FunctionAgent:
         return AgentAnswer(build_trajectory(value, sample, seconds), seconds)
 
     async def close(self) -> None:
-        """Let the thread of async functions end."""
+        """Stop the thread of async functions."""
         self._loop.close()
 
 
 async def _call_in_thread(
     function: Callable[..., object], question: Sample
 ) -> tuple[object, float]:
-    """The value and the seconds of one call. A function that never returns keeps nobody waiting:
-    its thread dies with the process.
-    """
+    # A daemon thread, not an executor: a function that never returns must not block the exit of
+    # the process, and an executor joins its threads.
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[object, float]] = loop.create_future()
     context = contextvars.copy_context()
@@ -74,30 +73,33 @@ async def _call_in_thread(
         try:
             loop.call_soon_threadsafe(settle, value, seconds, error)
         except RuntimeError:
-            return  # the loop ended before the call did: nobody waits for it
+            return  # the event loop was closed before the call returned
 
     threading.Thread(target=work, name="assay-agent", daemon=True).start()
     return await done
 
 
 def build_trajectory(value: object, sample: Sample, seconds: float) -> Trajectory:
-    """What an agent returned, as a trajectory. Raises `AgentFault` for what is no answer."""
+    """Convert the return value of an agent to a trajectory.
+
+    Raises `AgentFault` if it is not an answer.
+    """
     if isinstance(value, Trajectory):
         return _prepend_prompt(value, sample)
     if isinstance(value, str):
-        said: list[Message] = [Message(role="assistant", content=value)]
+        answer: list[Message] = [Message(role="assistant", content=value)]
     elif isinstance(value, Message | dict):
-        said = _validate_messages([value])
+        answer = _validate_messages([value])
     elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray) and value:
-        said = _validate_messages(value)
+        answer = _validate_messages(value)
     else:
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise AgentFault(f"the agent returned {kind}", hint="return text, messages or a Trajectory")
-    asked = sample.messages
-    # A whole conversation begins with what was asked; anything else goes on from there.
-    whole = asked and len(said) > len(asked) and _messages_match(said[: len(asked)], asked)
+    prompt = sample.messages
+    # Agents may return the whole conversation or only the part after the prompt.
+    whole = prompt and len(answer) > len(prompt) and _messages_match(answer[: len(prompt)], prompt)
     return Trajectory(
-        messages=said if whole else [*asked, *said],
+        messages=answer if whole else [*prompt, *answer],
         duration=seconds,
         terminated=True,
         termination_reason="agent",
@@ -105,7 +107,7 @@ def build_trajectory(value: object, sample: Sample, seconds: float) -> Trajector
 
 
 def _prepend_prompt(trajectory: Trajectory, sample: Sample) -> Trajectory:
-    """The trajectory with the question in it: an agent does not choose what it was asked."""
+    # The question must be in the trajectory: an agent cannot replace it with an easier one.
     if not trajectory.messages:
         raise AgentFault("the agent returned a trajectory without messages")
     left = list(sample.messages)
@@ -124,7 +126,7 @@ def _validate_messages(values: Sequence[Any]) -> list[Message]:
         ]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise AgentFault(f"the agent returned what is no message: {first['msg']}") from None
+        raise AgentFault(f"the agent returned an invalid message: {first['msg']}") from None
 
 
 def _messages_match(some: Sequence[Message], others: Sequence[Message]) -> bool:

@@ -1,4 +1,4 @@
-"""The turn loop: a model and an environment, until one of them or a limit ends it."""
+"""The turn loop: model and environment alternate until one of them or a limit ends it."""
 
 import asyncio
 import time
@@ -47,18 +47,16 @@ from .agent_limits import Limits, RolloutBudget
 
 _ENDPOINT, _ENVIRONMENT = Boundary.ENDPOINT, Boundary.ENVIRONMENT
 _CLOSE_TIMEOUT_S = 10.0
+# Yield to the event loop at most every 10 ms: at each turn it would cost as much as the turn.
 _YIELD_INTERVAL_S = 0.01
-"""Other rollouts are let in after this long, not at each turn: that costs as much as a turn."""
-
+# The termination reason of a conversation that fills the context of the model.
 _CONTEXT_FULL = "context"
-"""Why a rollout ends when the conversation fills the context of the model."""
-
+# Skipped, since the timeout around `close` costs more than the rest of a short turn.
 _NO_OP_CLOSES = (BasicEnvironment.close, ToolEnvironment.close)
-"""The timeout around closing costs more than the rest of a turn."""
 
 
 class RolloutFailed(AssayError):
-    """A rollout broke. What happened until then is kept in `trajectory`; `__cause__` is why."""
+    """A rollout failed. `trajectory` has the part before the failure, `__cause__` the error."""
 
     def __init__(self, message: str, *, boundary: Boundary, trajectory: Trajectory) -> None:
         super().__init__(message)
@@ -66,7 +64,7 @@ class RolloutFailed(AssayError):
         self.trajectory = trajectory
 
 
-async def run_agent(  # noqa: PLR0913  # who acts where, from what on, and how far
+async def run_agent(  # noqa: PLR0913  # all but the first three are optional
     client: ModelClient,
     environment: Environment,
     messages: Sequence[Message],
@@ -76,23 +74,23 @@ async def run_agent(  # noqa: PLR0913  # who acts where, from what on, and how f
     sampling_seed: int | None = None,
     session: AgentSession | None = None,
 ) -> Trajectory:
-    """Let the model act in the environment, starting from `messages`.
+    """Run the model in the environment, starting from `messages`.
 
-    `seed` is that of the environment. The model is asked with `sampling_seed`, or with `seed`
-    where there is no other. With a `session` the rollout continues it: its messages come first,
-    and what happens is added to it, also when the rollout fails. An environment does not repeat
-    how it opened.
+    `seed` is the seed of the environment. The model samples with `sampling_seed`, which defaults
+    to `seed`. With a `session` the rollout continues it: its messages come first, and the new ones
+    are added to it, also when the rollout fails. The opening messages of the environment are then
+    not repeated.
 
-    Opens and closes the environment. Raises `RolloutFailed` with everything that happened so far
-    when the endpoint or the environment breaks, or when an `ActiveTimer.limited` around this call runs
-    out; cancellation passes through. Raises `ConfigError`, before the model is asked, when the
-    environment offers tools and the model's calls could not be read. A conversation that fills the
-    context of the model is truncated, unless not even the first answer fits. The duration is
-    without closing, and without what requests waited for their turn to be sent.
+    Opens and closes the environment. Raises `RolloutFailed` with the trajectory so far when the
+    endpoint or the environment fails, or when an `ActiveTimer.limit_time` around this call expires;
+    cancellation passes through. Raises `ConfigError`, before any model call, when the environment
+    offers tools and the model's calls could not be parsed. A conversation that fills the context of
+    the model is truncated, unless not even the first answer fits. The duration excludes closing and
+    the time that requests spend in the queue.
     """
-    with ActiveTimer() as own:
+    with ActiveTimer() as timer:
         before = [] if session is None else session.messages
-        rollout = _Rollout(client, environment, [*before, *messages], limits or Limits(), own)
+        rollout = _Rollout(client, environment, [*before, *messages], limits or Limits(), timer)
         rollout.continues = bool(before)
         try:
             try:
@@ -103,7 +101,7 @@ async def run_agent(  # noqa: PLR0913  # who acts where, from what on, and how f
         except _ROLLOUT_ERRORS as error:
             boundary, limit = rollout.boundary, rollout.find_expired_limit(error)
             if limit is not None:
-                cause: Exception = TimeoutError(f"{limit} was reached while waiting for it")
+                cause: Exception = TimeoutError(f"the limit {limit} was reached while waiting")
             elif rollout.is_cancelled(error) or rollout.is_misconfigured(error):
                 raise
             else:
@@ -128,31 +126,33 @@ def _update_session(session: AgentSession, trajectory: Trajectory, status: Statu
         session.environment = dict(trajectory.session)
 
 
+# SystemExit too: `sys.exit()` in a tool would otherwise end the whole run with its status.
 _ROLLOUT_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
-"""Passed on, `sys.exit()` in a tool would end the run as if all were well."""
 
 
 def _to_exception(error: BaseException, boundary: Boundary) -> Exception:
-    """The error itself, or one that says what happened for those that say nothing."""
+    # SystemExit and CancelledError carry no message, and are not `Exception`s.
     if isinstance(error, Exception):
         return error
     kind = EndpointError if boundary is _ENDPOINT else EnvironmentFault
     if isinstance(error, SystemExit):
-        told = kind(f"the {boundary} called sys.exit({error.code!r})")
+        exception = kind(f"the {boundary} called sys.exit({error.code!r})")
     else:
-        told = kind(f"the {boundary} waited for something that was cancelled")
-    told.__cause__ = error
-    return told
+        exception = kind(f"an operation that the {boundary} awaited was cancelled")
+    exception.__cause__ = error
+    return exception
 
 
 async def _close_with_timeout(close: Callable[[], Awaitable[None]]) -> None:
     try:
-        async with asyncio.timeout(_CLOSE_TIMEOUT_S) as timer:
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S) as timeout:
             await close()
     except TimeoutError as error:
-        if not timer.expired():
+        if not timeout.expired():
             raise
-        raise TimeoutError(f"did not close within {_CLOSE_TIMEOUT_S:g} s") from error
+        raise TimeoutError(
+            f"the environment did not close within {_CLOSE_TIMEOUT_S:g} s"
+        ) from error
 
 
 def _describe_unknown_rewards(steps: Sequence[int]) -> str:
@@ -167,10 +167,10 @@ def _format_action(call: ToolCall) -> str:
     return f"{call.name}({to_json(call.arguments, inf_nan_mode='constants').decode()})"
 
 
-def _set_message_index(call: ModelCall, place: int) -> ModelCall:
-    if call.message_index == place:
+def _set_message_index(call: ModelCall, index: int) -> ModelCall:
+    if call.message_index == index:
         return call
-    return call.model_copy(update={"message_index": place})
+    return call.model_copy(update={"message_index": index})
 
 
 class _Rollout:
@@ -178,14 +178,14 @@ class _Rollout:
 
     ended = ""
     boundary = _ENVIRONMENT
-    """Whose side it is on when something breaks now."""
+    """The side that an error at this point is attributed to."""
 
     _duration = 0.0
     _session: dict[str, Any] | None = None
     _tools: Sequence[dict[str, Any]] = ()
     _checking = False
     continues = False
-    """Whether the conversation was begun before, with what the environment says at first."""
+    """Whether a session is continued, whose messages include the opening ones."""
 
     _terminated = False
     _truncated = False
@@ -198,15 +198,15 @@ class _Rollout:
         environment: Environment,
         messages: list[Message],
         limits: Limits,
-        own: ActiveTimer,
+        timer: ActiveTimer,
     ) -> None:
         self._client = client
         self._environment = environment
         self._messages = messages
         self._limits = limits
-        self._own = own
+        self._timer = timer
         self._task = asyncio.current_task()
-        # Not always 0: a group of tasks that failed earlier may leave its own request behind.
+        # Not always 0: a task group that failed earlier may leave its cancel request pending.
         self._cancels = 0 if self._task is None else self._task.cancelling()
         self._calls: list[ModelCall] = []
         self._steps: list[tuple[Message, Step, dict[str, Any]]] = []
@@ -214,37 +214,37 @@ class _Rollout:
         self._observations: list[Any] = []
 
     def run(self, seed: int | None, sampling_seed: int | None) -> Coroutine[Any, Any, None]:
-        """Take turns until the end."""
+        """Alternate turns until the end, within `max_seconds` if set."""
         seconds = self._limits.max_seconds
         turns = self._run_turns(seed, sampling_seed)
         return turns if seconds is None else self._run_with_time_limit(turns, seconds)
 
     def is_cancelled(self, error: BaseException) -> bool:
-        """Whether somebody cancels the rollout, rather than something that it waited for."""
+        """Whether the rollout itself was cancelled, not an operation that it awaits."""
         if not isinstance(error, asyncio.CancelledError):
             return False
         return self._task is None or self._task.cancelling() > self._cancels
 
     def is_misconfigured(self, error: BaseException) -> bool:
-        """Whether the model cannot be offered the tools: no rollout could be made."""
+        """Whether the model cannot be offered the tools: every rollout would fail."""
         return self._checking and isinstance(error, ConfigError)
 
     def find_expired_limit(self, error: BaseException) -> str | None:
-        """The time limit around the rollout that ended it; None when something else did."""
+        """Return the time limit around the rollout that cancelled it, or None."""
         if not isinstance(error, asyncio.CancelledError) or self._task is None:
             return None
-        expired = self._own.list_expired_limits()
-        # One request for each limit that ran out: any other is a cancellation of its own.
+        expired = self._timer.list_expired_limits()
+        # Each expired limit makes one cancel request: any further one is the caller's.
         return expired[0] if self._task.cancelling() - self._cancels == len(expired) > 0 else None
 
     def ends(self) -> bool:
-        """Take the time. Whether there is something to close."""
-        self._duration = self._own.spent_s
+        """Stop the clock. Return whether the environment has to be closed."""
+        self._duration = self._timer.spent_s
         close = getattr(self._environment, "close", None)
         return getattr(close, "__func__", None) not in _NO_OP_CLOSES
 
     async def close(self) -> None:
-        """Close the environment. What happened stands, whether or not that works."""
+        """Close the environment. A failure is recorded, and does not fail the rollout."""
         try:
             await _close_with_timeout(self._environment.close)
         except _ROLLOUT_ERRORS as error:
@@ -254,17 +254,17 @@ class _Rollout:
 
     async def _run_with_time_limit(self, turns: Coroutine[Any, Any, None], seconds: float) -> None:
         try:
-            async with self._own.limit_time(seconds, name="max_seconds") as timer:
+            async with self._timer.limit_time(seconds, name="max_seconds") as timeout:
                 await turns
         except TimeoutError:
-            if not timer.expired():
+            if not timeout.expired():
                 raise
             self.ended, self._truncated = "max_seconds", True
 
     async def _run_turns(self, seed: int | None, sampling_seed: int | None) -> None:
         messages, environment = self._messages, self._environment
         if type(environment) is not BasicEnvironment:
-            # Before it is opened: also an episode that hangs there is recorded with its seed.
+            # Before opening, so that an episode that hangs there is recorded with its seed.
             self._session = describe_session(environment, seed)
         if (opening := await environment.open(seed=seed)) and not self.continues:
             messages.extend(check_items(Message, opening, "open"))
@@ -272,25 +272,25 @@ class _Rollout:
             self._session = describe_session(environment, seed)
         if tools := environment.tools:
             tools = check_items(ToolSpec, tools, "tools")
-            # What the model was told of is part of what it answered to.
+            # Recorded, since the tools are part of the prompt.
             self._tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in tools]
             self.boundary, self._checking = _ENDPOINT, True
             await check_tools(self._client, tools)
             self._checking = False
-        let_in_at = self._own.began_at
+        yielded_at = self._timer.began_at
         while not self.ended:
-            if self._steps and time.perf_counter() - let_in_at > _YIELD_INTERVAL_S:
-                # Where neither side ever waits, nothing else would run: no timer, no other rollout.
+            if self._steps and time.perf_counter() - yielded_at > _YIELD_INTERVAL_S:
+                # Where neither side awaits, nothing else would run: no timeout, no other rollout.
                 await asyncio.sleep(0)
-                let_in_at = time.perf_counter()
-                if self._own.list_expired_limits():
+                yielded_at = time.perf_counter()
+                if self._timer.list_expired_limits():
                     # The environment swallowed the cancellation of a limit.
                     raise asyncio.CancelledError
             self.boundary = _ENDPOINT
             try:
                 reply = await self._client.complete(messages, tools=tools or (), seed=sampling_seed)
             except EndpointError as error:
-                # Before the first answer nothing happened that could be scored.
+                # Before the first answer there is nothing to score, so it is an error.
                 if not self._calls or not is_context_length_error(error):
                     raise
                 self.ended, self._truncated = _CONTEXT_FULL, True
@@ -312,12 +312,12 @@ class _Rollout:
         if step.terminated or step.truncated or step.ended_by_agent:
             self.ended = "agent" if step.ended_by_agent else "environment"
         if self.ended != "environment" and fills_context(call):
-            # Half an answer is not how the agent ends a rollout, and no other answer fits.
+            # A truncated answer is not the agent's decision to end, and no further one fits.
             self.ended, self._terminated, self._truncated = _CONTEXT_FULL, False, True
         if self.ended:
             return
         if self._budget is None:
-            self._budget = RolloutBudget(self._limits, self._own)
+            self._budget = RolloutBudget(self._limits, self._timer)
         if limit := self._budget.add(call.usage):
             self.ended, self._truncated = limit, True
 
@@ -353,18 +353,16 @@ class _Rollout:
         return [action.text for action, step, _ in self._steps if step.was_taken]
 
     def _find_final_info(self, outputs: Sequence[StepOutput]) -> dict[str, Any] | None:
-        """What the control plane said in terminating the episode; None where it did not."""
         if not self._terminated:
             return None
         info = self._steps[-1][2]
-        # An answer that ends an episode, and is no step of it, has no data of its own.
+        # An answer that ends an episode without being a step of it has no info.
         return info if info or (outputs and outputs[-1].terminated) else None
 
     def _count_steps(self) -> int:
         return sum(step.was_taken for _, step, _ in self._steps)
 
     def _build_result(self, reason: str, *, broken: bool) -> EvaluateResult:
-        """The verdict of an environment that gives rewards."""
         unknown = frozenset(self._rewards.unknown)
         outputs = [
             StepOutput(
@@ -378,7 +376,7 @@ class _Rollout:
             for index, (action, step, info) in enumerate(self._steps)
             if (step.reward is not None and step.was_taken) or index in unknown
         ]
-        # The rewards of an episode that broke off do not measure the agent.
+        # The rewards of a failed episode do not measure the agent.
         score = None if broken else self._rewards.total
         return EvaluateResult(
             score=score,

@@ -1,7 +1,7 @@
 from .active_time import ActiveTimer as ActiveTimer
 from .adapter import check_tools as check_tools
-from .address import is_loopback_host as is_loopback_host
-from .answering_models import ModelTrackingClient as ModelTrackingClient
+from .address import is_loopback as is_loopback
+from .answering_models import ModelNameRecorder as ModelNameRecorder
 from .answering_models import reported_models as reported_models
 from .attempt_errors import parse_retry_after as parse_retry_after
 from .client import Client as Client

@@ -1,7 +1,7 @@
-"""A caller's own time: without what it waits for its turn to send a request.
+"""A stopwatch that pauses while a request is queued for a slot.
 
-How long that is, assay decides by how many requests it lets out at once. It says nothing about the
-model or the agent, and so belongs neither to their latency nor to their limits.
+How long a request is queued depends on assay's own concurrency limit, not on the model or the
+agent. Queue time therefore counts neither as latency nor towards time limits.
 """
 
 import asyncio
@@ -13,23 +13,22 @@ from threading import get_ident
 from types import TracebackType
 from typing import Self
 
-_current_timer: ContextVar["ActiveTimer | None"] = ContextVar("own_time", default=None)
+_current_timer: ContextVar["ActiveTimer | None"] = ContextVar("active_timer", default=None)
 
 
 class ActiveTimer:
-    """The time of what is done inside `with OwnTime()`, and of the tasks that are started there.
+    """The active time of the code inside `with ActiveTimer()` and of the tasks started there.
 
-    It stands still while one of their requests waits for its turn: several that wait at once
-    count once. Waits inside an own time within this one count for both. It may be entered again
-    for the next part of the same work.
+    It pauses while one of their requests is queued; overlapping waits count once. Waits inside a
+    nested timer count for both. It may be entered again for the next part of the same work.
     """
 
     waited_s = 0.0
     _waits = 0
     _stopped_at = 0.0
-    _timers: tuple[asyncio.Timeout, ...] = ()
+    _timeouts: tuple[asyncio.Timeout, ...] = ()
     _names: tuple[str, ...] = ()
-    _paused_timers: tuple[tuple[asyncio.Timeout, float], ...] = ()
+    _paused_timeouts: tuple[tuple[asyncio.Timeout, float], ...] = ()
 
     def __init__(self) -> None:
         self.began_at = time.perf_counter()
@@ -58,28 +57,28 @@ class ActiveTimer:
     async def limit_time(
         self, seconds: float, *, name: str = "time limit"
     ) -> AsyncIterator[asyncio.Timeout]:
-        """Raise `TimeoutError` inside once `spent_s` is over `seconds`; the timer tells if it did.
+        """Raise `TimeoutError` inside once `spent_s` exceeds `seconds`.
 
-        As with all timers of asyncio, that is when the code inside next waits for something.
-        `name` is the setting that holds the limit.
+        asyncio timeouts fire only at await points. Ask the yielded timeout whether it expired.
+        `name` is the setting that the limit comes from.
         """
-        async with asyncio.timeout(seconds - self.spent_s) as timer:
-            self._timers, self._names = (*self._timers, timer), (*self._names, name)
+        async with asyncio.timeout(seconds - self.spent_s) as timeout:
+            self._timeouts, self._names = (*self._timeouts, timeout), (*self._names, name)
             try:
-                yield timer
+                yield timeout
             finally:
-                place = self._timers.index(timer)
-                self._timers = self._timers[:place] + self._timers[place + 1 :]
-                self._names = self._names[:place] + self._names[place + 1 :]
+                index = self._timeouts.index(timeout)
+                self._timeouts = self._timeouts[:index] + self._timeouts[index + 1 :]
+                self._names = self._names[:index] + self._names[index + 1 :]
 
     def list_expired_limits(self) -> list[str]:
-        """Names of the limits that have cancelled this work, its own and those around it."""
+        """Names of the expired limits of this timer and of those around it."""
         names: list[str] = []
-        own: ActiveTimer | None = self
-        while own is not None:
-            pairs = zip(own._names, own._timers, strict=True)
-            names += [name for name, timer in pairs if timer.expired()]
-            own = own._outer
+        timer: ActiveTimer | None = self
+        while timer is not None:
+            pairs = zip(timer._names, timer._timeouts, strict=True)
+            names += [name for name, timeout in pairs if timeout.expired()]
+            timer = timer._outer
         return names
 
     def _pause(self) -> None:
@@ -87,11 +86,12 @@ class ActiveTimer:
         if self._waits > 1:
             return
         self._stopped_at = time.perf_counter()
-        for timer in self._timers:
-            due = timer.when()
-            if due is not None and not timer.expired():
-                timer.reschedule(None)
-                self._paused_timers = (*self._paused_timers, (timer, due))
+        # asyncio has no pausable timeout: deadlines are removed here, and set anew in `_resume`.
+        for timeout in self._timeouts:
+            due = timeout.when()
+            if due is not None and not timeout.expired():
+                timeout.reschedule(None)
+                self._paused_timeouts = (*self._paused_timeouts, (timeout, due))
 
     def _resume(self) -> None:
         self._waits -= 1
@@ -99,31 +99,31 @@ class ActiveTimer:
             return
         waited_s = time.perf_counter() - self._stopped_at
         self.waited_s += waited_s
-        for timer, due in self._paused_timers:
-            if timer in self._timers:  # else what it limited has ended meanwhile
-                timer.reschedule(due + waited_s)
-        self._paused_timers = ()
+        for timeout, due in self._paused_timeouts:
+            if timeout in self._timeouts:  # else its block has ended meanwhile
+                timeout.reschedule(due + waited_s)
+        self._paused_timeouts = ()
 
 
 @contextmanager
 def pause_while_queued() -> Iterator[None]:
-    """Stop the own time of the caller, and of everything that it is a part of."""
+    """Pause the timers around the caller."""
     stopped = list(_iter_thread_timers())
-    for own in stopped:
-        own._pause()
+    for timer in stopped:
+        timer._pause()
     try:
         yield
     finally:
-        for own in stopped:
-            own._resume()
+        for timer in stopped:
+            timer._resume()
 
 
 def _iter_thread_timers() -> Iterator[ActiveTimer]:
-    # A thread may be given the context together with its work. The timers of another thread's
-    # event loop cannot be set from there.
+    # A thread may inherit the context together with its work. The timeouts of another thread's
+    # event loop cannot be rescheduled from there.
     thread = get_ident()
-    own = _current_timer.get()
-    while own is not None:
-        if own._thread == thread:
-            yield own
-        own = own._outer
+    timer = _current_timer.get()
+    while timer is not None:
+        if timer._thread == thread:
+            yield timer
+        timer = timer._outer

@@ -1,4 +1,4 @@
-"""What the client needs from a provider: write a request, make one attempt, read the answer."""
+"""The protocol of provider adapters: build a request, make one attempt, parse the answer."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,53 +11,54 @@ from .reply import Reply
 
 
 class Attempt(NamedTuple):
-    """What is known of the attempt that brought an answer."""
+    """The attempt that returned an answer."""
 
     latency_s: float
     number: int
     seed: int | None
-    place: int
-    """Where the answer stands: after so many messages."""
+    message_index: int
+    """The index of the answer among the messages."""
 
     lost: Mapping[str, int] | None
-    """What the provider's format has no place for, and how often it came up."""
+    """Counts of fields that the provider's format cannot represent, by kind."""
 
 
 class ProviderAdapter(Protocol):
-    """One provider's way of being asked."""
+    """Translates between messages and the protocol of one provider."""
 
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> tuple[Any, Mapping[str, int] | None]:
-        """The request, and what of the messages it has no place for."""
+        """Build the request, and count the fields that it cannot represent."""
 
     async def send(self, request: Any) -> Any:
-        """Make one attempt. Raises `Fault`."""
+        """Make one attempt. Raises `AttemptError`."""
 
     def read(self, answer: Any, attempt: Attempt) -> Reply:
-        """The reply that an answer holds. Raises `Fault` when it holds none."""
+        """Parse the answer. Raises `AttemptError` if it contains no reply."""
 
     async def close(self) -> None:
-        """Let go of what is held."""
+        """Release connections and models."""
 
 
 @runtime_checkable
 class InProcessAdapter(Protocol):
-    """A speaker that knows what it can bear: there is no server to find it out from."""
+    """An adapter for a model in this process, which knows its own concurrency."""
 
     at_once: int
-    """How many requests it answers at once."""
+    """The number of requests that it handles concurrently."""
 
 
-async def check_tools(asked: object, tools: Sequence[ToolSpec]) -> None:
-    """Raise `ConfigError` if a client or speaker knows that its model cannot be offered tools.
+async def check_tools(client: object, tools: Sequence[ToolSpec]) -> None:
+    """Raise `ConfigError` if a client or adapter cannot offer tools to its model.
 
-    Those with a method `check_tools` know. Any other is trusted with them.
+    One without a method `check_tools` is assumed to support them.
     """
-    if getattr(type(asked), "check_tools", None) is not None:
-        await asked.check_tools(tools)  # type: ignore[attr-defined]  # asked for in the line above
+    if getattr(type(client), "check_tools", None) is not None:
+        await client.check_tools(tools)  # type: ignore[attr-defined]  # checked one line above
 
 
 def count_dropped_fields(lost: Iterable[Dropped]) -> dict[str, int] | None:
-    """Losses by their kind. One by one they would fill the record of a long conversation."""
+    """Count dropped fields by kind."""
+    # Counts, not entries: one entry each would bloat the record of a long conversation.
     return dict(Counter(loss.what for loss in lost)) or None

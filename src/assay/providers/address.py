@@ -1,4 +1,4 @@
-"""The address of an endpoint: checked, and in a form that may be shown."""
+"""The address of an endpoint: validated, and printable without its secrets."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -9,12 +9,13 @@ from assay.types import Endpoint
 
 from .provider_table import find_provider
 
+DEFAULT_PORTS = {"http": 80, "https": 443}
 _SAFE_CHARACTERS = "".join(map(chr, range(33, 127)))
 
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Where requests go. Comes from the endpoint alone, never from data or from a reply."""
+    """Where requests are sent. Comes from the endpoint only, never from data or a reply."""
 
     scheme: str
     host: str
@@ -24,38 +25,38 @@ class EndpointAddress:
     query: str
 
     def url(self, path: str) -> str:
-        """The whole URL of `path` below this address, its query included."""
+        """Return the URL of `path` below this address, including the query."""
         return urlunsplit((self.scheme, self.host, self.path + path, self.query, ""))
 
     def __repr__(self) -> str:
-        return f"Address({self.scheme}://{self.host}{self.path})"
+        return f"EndpointAddress({self.scheme}://{self.host}{self.path})"
 
 
 def percent_encode(text: str) -> str:
-    """A part of an address as a request spells it: as it was given, and in ASCII."""
+    """Percent-encode non-ASCII characters and spaces; leave all else unchanged."""
     return quote(text, safe=_SAFE_CHARACTERS, errors="replace")
 
 
 def resolve_address(endpoint: Endpoint) -> EndpointAddress:
-    """The address of an endpoint, or its provider's own. Raises `ConfigError` for a bad one."""
+    """Return the address of an endpoint or its provider. Raises `ConfigError` if invalid."""
     where = f"{endpoint.provider}:{endpoint.model}"
     if endpoint.api_base is None and "api_base" in (endpoint.model_extra or {}).get("withheld", ()):
-        # The provider's own address would be sent what is meant for another.
+        # Falling back to the provider's address would send it data meant for another server.
         raise ConfigError(
-            "the `api_base` of this endpoint may hold a secret and was not stored with it",
+            "the `api_base` of this endpoint may contain a secret and was not stored with it",
             where=where,
-            hint="give it again: endpoint.model_copy(update={'api_base': ...})",
+            hint="pass it again: endpoint.model_copy(update={'api_base': ...})",
         )
     text = endpoint.api_base or find_provider(endpoint.provider).api_base
     if text is None:
         raise ConfigError(
             f"the provider {endpoint.provider!r} needs an `api_base`",
             where=where,
-            hint="such as api_base='http://127.0.0.1:8000/v1'",
+            hint="pass one, such as api_base='http://127.0.0.1:8000/v1'",
         )
     parts = _split_http_url(text)
     if parts is None:
-        # Not shown: what is wrong with it may be the place where a key stands.
+        # The address is not shown: the invalid part may be a key.
         raise ConfigError(
             "`api_base` is not an http or https address",
             where=where,
@@ -65,8 +66,9 @@ def resolve_address(endpoint: Endpoint) -> EndpointAddress:
     return EndpointAddress(parts.scheme, host, parts.path.rstrip("/"), parts.query)
 
 
-def is_loopback_host(host: str) -> bool:
-    """Whether only this machine reaches `host`, a name or an address without a port."""
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`."""
+    # RFC 6761 reserves `localhost` and all names below it for loopback.
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -77,7 +79,7 @@ def _split_http_url(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
         port = parts.port
-        # What no name server can be asked for would otherwise break the first request.
+        # A host that cannot be encoded would otherwise fail at the first request.
         (parts.hostname or "").encode("idna")
     except ValueError:
         return None

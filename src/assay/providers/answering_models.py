@@ -1,4 +1,4 @@
-"""Which model answered, by the name that its API returned."""
+"""Record which model answered, by the name that the API returned."""
 
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -8,12 +8,12 @@ from assay.types import Message, ToolSpec
 from .client import ModelClient
 from .reply import Reply
 
-reported_models: ContextVar[set[str] | None] = ContextVar("models_noted", default=None)
-"""Where the models that answer within a task are noted."""
+reported_models: ContextVar[set[str] | None] = ContextVar("reported_models", default=None)
+"""The names of the models that answered within a task. None: not recorded."""
 
 
-class ModelTrackingClient:
-    """A client that notes what the API called the model that answered."""
+class ModelNameRecorder:
+    """A client that records the model name that the API returns."""
 
     def __init__(self, client: ModelClient) -> None:
         self.endpoint = client.endpoint
@@ -26,13 +26,13 @@ class ModelTrackingClient:
         tools: Sequence[ToolSpec] = (),
         seed: int | None = None,
     ) -> Reply:
-        """The model's next message."""
+        """Return the model's next message."""
         reply = await self._client.complete(messages, tools=tools, seed=seed)
-        noted = reported_models.get()
-        if noted is not None and reply.call.model:
-            noted.add(reply.call.model)
+        names = reported_models.get()
+        if names is not None and reply.call.model:
+            names.add(reply.call.model)
         return reply
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.close()

@@ -21,14 +21,14 @@ from .token_counts import drop_absurd_counts
 
 PATH = "/v1/messages"
 ANTHROPIC_DEFAULT_MAX_TOKENS = 4096
-"""Anthropic requires a limit; this one is sent, and recorded, when the endpoint has none."""
+"""Anthropic requires a limit; this one is sent and recorded if the endpoint has none."""
 
 
 class AnthropicAdapter:
-    """Writes requests of the messages API and reads what comes back."""
+    """Builds requests of the messages API and parses its answers."""
 
-    def __init__(self, endpoint: Endpoint, line: HttpEndpoint, price: Price | None) -> None:
-        self._line = line
+    def __init__(self, endpoint: Endpoint, http: HttpEndpoint, price: Price | None) -> None:
+        self._http = http
         self._price = price
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
@@ -40,7 +40,7 @@ class AnthropicAdapter:
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> tuple[bytes, Mapping[str, int] | None]:
-        """The body of a request. The API has no seed: it only parts cached replies."""
+        """Build the body of a request. The API has no seed; it only separates cached replies."""
         converted = to_anthropic(messages)
         chat = converted.value
         body = {**self._fixed, "messages": chat.messages}
@@ -48,20 +48,20 @@ class AnthropicAdapter:
             body["system"] = chat.system
         if tools or self._own_tools:
             body["tools"] = [*self._own_tools, *map(_to_anthropic_tool, tools)]
-        return encode_json_body(body, self._where), count_dropped_fields(converted.lost)
+        return encode_json_body(body, self._where), count_dropped_fields(converted.dropped)
 
     async def send(self, request: bytes) -> Any:
         """Post one request."""
-        return await self._line.post(request)
+        return await self._http.post(request)
 
     def read(self, answer: Any, attempt: Attempt) -> Reply:
-        """The message, with thinking as reasoning, and what the server says of the call."""
+        """Parse the message, with thinking as reasoning, and the metadata of the call."""
         blocks = answer.get("content") if isinstance(answer, dict) else None
         if isinstance(answer, dict) and blocks is None and answer.get("error"):
-            raise self._line.parse_error_object(answer["error"])
+            raise self._http.parse_error_object(answer["error"])
         if not isinstance(blocks, list):
             raise AttemptError(
-                ErrorKind.GARBLED, "the answer is JSON without the content of a message", 200
+                ErrorKind.GARBLED, "the answer is JSON, but has no message content", 200
             )
         try:
             return Reply(_read_anthropic_message(blocks), self._build_call(answer, attempt))
@@ -74,8 +74,8 @@ class AnthropicAdapter:
         raise AttemptError(ErrorKind.GARBLED, f"the answer is not a message: {problem}", 200)
 
     async def close(self) -> None:
-        """Hang up."""
-        await self._line.close()
+        """Close the connections."""
+        await self._http.close()
 
     def _build_call(self, answer: Mapping[str, Any], attempt: Attempt) -> ModelCall:
         fields: dict[str, Any] = {
@@ -85,14 +85,14 @@ class AnthropicAdapter:
             "usage": self._read_usage(answer.get("usage")),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
-            "message_index": attempt.place,
+            "message_index": attempt.message_index,
         }
         if attempt.lost:
             fields["lost"] = attempt.lost
         return ModelCall.model_validate(fields)
 
     def _read_usage(self, usage: Any) -> Usage | None:
-        """Anthropic counts cached input beside the input; here input is all of it."""
+        # Anthropic counts cached input separately; `Usage.input_tokens` includes it.
         if not isinstance(usage, dict):
             return None
         plain = usage.get("input_tokens")
@@ -118,18 +118,17 @@ def _count_cache_writes(usage: Mapping[str, Any]) -> int:
 
 
 def _has_hour_long_cache(usage: Mapping[str, Any]) -> bool:
-    """Whether input was cached at the higher price of an hour, which the table does not hold."""
+    # The one-hour cache has a higher price, which the table lacks: the cost is then unknown.
     creation = usage.get("cache_creation")
     return isinstance(creation, dict) and bool(creation.get("ephemeral_1h_input_tokens"))
 
 
 def _build_anthropic_base_body(endpoint: Endpoint) -> dict[str, Any]:
-    """What every request of this endpoint says."""
     if endpoint.reasoning_effort is not None:
         raise ConfigError(
-            "`reasoning_effort` is OpenAI's; Anthropic takes `thinking`",
+            "`reasoning_effort` is a setting of OpenAI; Anthropic takes `thinking`",
             where=f"{endpoint.provider}:{endpoint.model}",
-            hint="Endpoint(thinking={'type': 'enabled', 'budget_tokens': 2048}, ...)",
+            hint="pass Endpoint(thinking={'type': 'enabled', 'budget_tokens': 2048}, ...)",
         )
     body: dict[str, Any] = {
         "model": endpoint.model,
@@ -163,7 +162,7 @@ def _read_anthropic_message(blocks: list[Any]) -> Message:
         return _build_malformed_message(plain, broken)
     content: Any = plain
     if len(plain) == 1 and isinstance(plain[0], dict) and plain[0].keys() == {"type", "text"}:
-        # A lone text says the same as a string, which is what other providers answer with.
+        # A single text block becomes a string, as other providers return it.
         content = plain[0]["text"]
     return from_anthropic([{"role": "assistant", "content": content}])[0]
 
@@ -173,7 +172,7 @@ def _is_tool_use(block: Any) -> bool:
 
 
 def _find_nonfinite_input(block: Any) -> str | None:
-    """The input of a tool call that holds a number such as 1e999, which cannot be written."""
+    # A number such as 1e999 is parsed as infinity, which JSON cannot represent.
     if not _is_tool_use(block) or not isinstance(block.get("input"), dict):
         return None
     return None if _is_finite_json(block["input"]) else to_json(block["input"]).decode()
@@ -188,7 +187,7 @@ def _is_finite_json(value: Any) -> bool:
 
 
 def _build_malformed_message(blocks: list[Any], broken: list[str | None]) -> Message:
-    """The message, with broken inputs as text: they are the model's mistake, for it to be told."""
+    # Invalid inputs are kept as text, so that the model gets an error and can correct them.
     each = list(zip(blocks, broken, strict=True))
     readable = [{**block, "input": {}} if text else block for block, text in each]
     message = from_anthropic([{"role": "assistant", "content": readable}])[0]

@@ -1,4 +1,4 @@
-"""Arguments that a model wrote as plain text, read with the types of the tool's schema."""
+"""Parse arguments that a model wrote as plain text by the types of the tool's schema."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,22 +9,23 @@ from assay.types import ToolSpec
 
 from .literals import LiteralReader
 
+# Schemas may refer to themselves: `$ref` is followed at most this often.
 _MAX_REF_DEPTH = 8
 _PYTHON_CONSTANTS = {"True": True, "False": False, "None": None}
 _UNREADABLE = object()
 
 
 class ArgumentTypes:
-    """The types of the arguments of the tools that were offered."""
+    """The argument types of the offered tools."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._schemas = {tool.name: tool.parameters for tool in tools}
 
     def read(self, tool: str, argument: str, text: str) -> Any:
-        """The value that `text` stands for; the text itself where a string is wanted.
+        """Return the value of `text`, or the text itself if the schema wants a string.
 
         Templates write strings without quotes, so `7` is a number or a string: the schema decides.
-        Without one, whatever is JSON but not a string is taken as JSON.
+        Without a schema, any JSON value other than a string is parsed as JSON.
         """
         schema = self._schemas.get(tool, {})
         properties = schema.get("properties")
@@ -41,7 +42,7 @@ class ArgumentTypes:
 
 
 def _find_schema_types(schema: Any, root: Mapping[str, Any], references: int) -> set[str] | None:
-    """The JSON types that a schema allows. None: any, or not known."""
+    # None: any type, or unknown.
     if not isinstance(schema, Mapping):
         return None
     if isinstance(reference := schema.get("$ref"), str) and references:
@@ -82,7 +83,7 @@ def _find_value_types(value: Any) -> set[str]:
 
 
 def _parse_argument(text: str) -> Any:
-    """The JSON value in `text`, or a Python literal in its place."""
+    # Small models often write Python literals where JSON is due.
     stripped = text.strip()
     if stripped in _PYTHON_CONSTANTS:
         return _PYTHON_CONSTANTS[stripped]

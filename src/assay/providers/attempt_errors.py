@@ -1,4 +1,4 @@
-"""What can go wrong with one attempt, and what that means for the next one."""
+"""Errors of one attempt, and whether they are retried."""
 
 from dataclasses import dataclass
 from datetime import UTC
@@ -10,26 +10,26 @@ from assay.errors import AccessDenied, EndpointError
 
 
 class ErrorKind(StrEnum):
-    """What an attempt failed of."""
+    """The kinds of attempt errors."""
 
     THROTTLED = "throttled"
-    """The server wants fewer requests: 429."""
+    """Rate limited: 429."""
 
     OVERLOADED = "overloaded"
-    """The server is in trouble: 5xx, 408, 409, 425."""
+    """A temporary server error: 5xx, 408, 409, 425."""
 
     UNREACHABLE = "unreachable"
-    """No connection, or one that broke."""
+    """The connection failed or was lost."""
 
     TIMEOUT = "timeout"
     GARBLED = "garbled"
-    """An answer that is not what a model answers. May be a proxy's page: worth one more try."""
+    """An invalid answer, perhaps the error page of a proxy: retried once."""
 
     DENIED = "denied"
     """401 and 403."""
 
     REFUSED = "refused"
-    """The request itself is wrong, or never answered here: 400, 404, 422, redirects, no quota."""
+    """A permanent rejection: 400, 404, 422, redirects, no quota."""
 
 
 _PERMANENT = frozenset({ErrorKind.DENIED, ErrorKind.REFUSED})
@@ -38,13 +38,13 @@ _TRANSIENT_STATUS = frozenset({408, 409, 425})
 
 @dataclass(eq=False)
 class AttemptError(Exception):
-    """One failed attempt. Its text holds no secrets: whoever raises it has scrubbed it."""
+    """One failed attempt. Its message contains no secrets: callers redact it first."""
 
     kind: ErrorKind
     message: str
     status: int | None = None
     retry_after_s: float | None = None
-    """What the server asked to wait."""
+    """The wait that the server asked for."""
 
     hint: str | None = None
 
@@ -57,10 +57,10 @@ class AttemptError(Exception):
         return self.kind in _PERMANENT
 
     def error(self, *, where: str, attempts: int, why: str | None = None) -> EndpointError:
-        """The exception for the caller, once there will be no further attempt."""
+        """Build the exception for the caller after the last attempt."""
         message = self.message
         if attempts > 1:
-            message += f" (attempt {attempts}, the last)"
+            message += f" (gave up after {attempts} attempts)"
         if why:
             message += f"; {why}"
         kind = AccessDenied if self.kind is ErrorKind.DENIED else EndpointError
@@ -74,18 +74,20 @@ class AttemptError(Exception):
 
 
 def classify_status(status: int) -> ErrorKind:
-    """What an HTTP status other than success means."""
+    """Return the error kind of an HTTP status other than success."""
     if status in (401, 403):
         return ErrorKind.DENIED
     if status == 429:
         return ErrorKind.THROTTLED
+    # 501 is permanent: the server does not implement the method.
     if status in _TRANSIENT_STATUS or (status >= 500 and status != 501):
         return ErrorKind.OVERLOADED
     return ErrorKind.REFUSED
 
 
 def parse_retry_after(value: str | None, *, milliseconds: str | None, now: float) -> float | None:
-    """Seconds to wait by a `Retry-After` header, in seconds or as a date. None if unreadable."""
+    """Return the seconds to wait by a `Retry-After` header. None if missing or invalid."""
+    # `retry-after-ms` is an extension of OpenAI, more exact than the standard header.
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if text is None:
             continue

@@ -1,4 +1,4 @@
-"""Replies kept on disk under a digest of the whole request. Off unless a folder is named."""
+"""A cache of replies on disk, keyed by a digest of the request. Off unless a folder is set."""
 
 import os
 import tempfile
@@ -42,11 +42,11 @@ class _CacheEntry(BaseModel):
 
 
 class ResponseCache:
-    """Replies of one endpoint. Only successes are kept; a broken entry is a miss, and counted.
+    """Cached replies of one endpoint. Only successes are stored; an invalid entry is a miss.
 
     The digest covers provider, address with its query, model, headers, every parameter, messages,
-    tools and seed, but nothing that has the name of a key. A file holds the reply and the digest:
-    no request, no address, no header.
+    tools and seed, but no field that is named like a key. A file contains the reply and the
+    digest: no request, no address, no header.
     """
 
     def __init__(self, folder: Path, endpoint: Endpoint) -> None:
@@ -55,7 +55,7 @@ class ResponseCache:
         self.hits = 0
         self.misses = 0
         self.broken = 0
-        """Entries that could not be read, also counted as misses."""
+        """Invalid entries, also counted as misses."""
 
         self.unwritten = 0
         """Replies that could not be written."""
@@ -64,13 +64,13 @@ class ResponseCache:
             make_private_folder(folder)
         except OSError as error:
             raise ConfigError(
-                f"the cache folder cannot be made: {error.strerror}",
+                f"the cache folder cannot be created: {error.strerror}",
                 where=str(folder),
-                hint="name a folder that can be written to, or leave the cache off",
+                hint="choose a writable folder, or turn the cache off",
             ) from error
 
     def key(self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None) -> str:
-        """The digest of a request. Another seed is another request: that parts repeats."""
+        """Return the digest of a request. Repeats differ in their seed, and so in their digest."""
         request = {
             **self._about,
             "messages": [_strip_unsent_fields(message) for message in messages],
@@ -81,13 +81,13 @@ class ResponseCache:
             return sha256(encode_stable_json(request)).hexdigest()
         except ValueError as error:
             raise WireError(
-                f"the request cannot be written as JSON: {error}",
+                f"the request cannot be encoded as JSON: {error}",
                 where=f"{self._about['provider']}:{self._about['model']}",
-                hint="keep tools, parameters and messages to plain JSON values",
+                hint="use plain JSON values in tools, parameters and messages",
             ) from error
 
     def find(self, key: str) -> Reply | None:
-        """The reply kept under a digest, marked as cached and without a latency."""
+        """Return the stored reply of a digest, marked as cached and without a latency."""
         try:
             data = self._build_path(key).read_bytes()
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class ResponseCache:
         return Reply(entry.message, _mark_cached(entry.call))
 
     def keep(self, key: str, reply: Reply) -> None:
-        """Write a reply under its digest: all of it or nothing, also when killed in between."""
+        """Store a reply under its digest, atomically."""
         entry = _CacheEntry(version=_CACHE_VERSION, key=key, message=reply.message, call=reply.call)
         path = self._build_path(key)
         try:
@@ -122,7 +122,7 @@ class ResponseCache:
                 Path(name).unlink(missing_ok=True)
                 raise
         except OSError:
-            # The reply is good and paid for: a full disk must not lose it.
+            # The reply is valid and paid for: a full disk must not fail the call.
             self.unwritten += 1
 
     def _count_broken_miss(self) -> None:
@@ -134,11 +134,10 @@ class ResponseCache:
 
 
 def _build_key_fields(endpoint: Endpoint) -> dict[str, Any]:
-    """What parts one endpoint's replies from another's."""
     plain = endpoint.to_dict()
     usual = find_provider(endpoint.provider).api_base
     hidden = collect_hidden_settings(endpoint)
-    hidden.pop("extra_params", None)  # all of them are among the others
+    hidden.pop("extra_params", None)  # the plain ones are in the key already
     return {
         "version": _CACHE_VERSION,
         "provider": endpoint.provider,
@@ -152,11 +151,11 @@ def _build_key_fields(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _strip_unsent_fields(message: Message) -> dict[str, Any]:
-    """A message without what no provider is sent, such as the time it was written."""
+    # Fields that are never sent, such as a timestamp, must not cause a miss.
     return {key: value for key, value in message.to_dict().items() if key not in UNSUPPORTED_FIELDS}
 
 
 def _mark_cached(call: ModelCall) -> ModelCall:
-    """Nothing was paid and nobody was waited for this time."""
+    # A hit costs nothing, and has no latency.
     usage = (call.usage or Usage()).model_copy(update={"cost_usd": 0.0})
     return call.model_copy(update={"cached": True, "latency_s": None, "usage": usage})

@@ -1,7 +1,7 @@
-"""From a conversation to token ids: the chat template, and what was sampled before it.
+"""Convert a conversation to token ids with the chat template and the ids of earlier turns.
 
-A later turn begins with the very ids of the earlier one wherever that can be proven. Nothing
-that a model sampled is ever encoded again from its text.
+A later turn starts with the exact ids of the earlier one wherever that can be proven. Sampled
+tokens are never re-encoded from their text, which could yield other ids.
 """
 
 import json
@@ -22,46 +22,45 @@ from .tool_text import to_template_tools
 
 _MAX_CACHED_TURNS = 20_000
 _ENCODE_CACHE_SIZE = 16
+# Ids are decoded together with this many before them: some tokenizers drop a leading space.
 _DECODE_CONTEXT = 8
-"""How many ids before a text are decoded with it: some tokenizers drop the first space."""
-
 _ROLE_ALIASES = {"developer": "system", "function": "tool"}
 _TOOLS_NOT_RENDERED = "the chat template has no place for tools; left out"
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model is asked with."""
+    """A rendered prompt and its token ids."""
 
     text: str
     ids: tuple[int, ...]
     lost: Mapping[str, int] | None = None
-    """What the template has no place for, and how often it came up."""
+    """Counts of fields that the template cannot represent, by kind."""
 
     @property
     def tools_unseen(self) -> bool:
-        """Whether the template wrote nothing of the tools that it was given."""
+        """Whether the template ignored the tools."""
         return _TOOLS_NOT_RENDERED in (self.lost or {})
 
 
 @dataclass(frozen=True)
 class _SampledTurn:
-    """A call that was answered: its prompt, and what was sampled."""
+    """An answered call: its prompt and the sampled ids."""
 
     prompt: Prompt
     ids: tuple[int, ...]
     text: str
-    """What the ids say, special tokens included."""
+    """The text of the ids, with special tokens."""
 
 
 class ChatPrompts:
-    """Writes prompts with a tokenizer's chat template, and remembers the turns it wrote."""
+    """Renders prompts with a tokenizer's chat template, and caches the turns for prefixes."""
 
     def __init__(self, tokenizer: Any, *, where: str, settings: Mapping[str, Any]) -> None:
         self._tokenizer = tokenizer
         self._settings = dict(settings)
         self._turns = _TurnCache()
-        # The rollouts of one prompt come together: what was just encoded is wanted again.
+        # The rollouts of one prompt arrive together, and share its encoding.
         self._encode = lru_cache(maxsize=_ENCODE_CACHE_SIZE)(self._encode_text)
         self._context = lru_cache(maxsize=_ENCODE_CACHE_SIZE)(self._decode_ids)
         self._sees_tools = False
@@ -71,19 +70,20 @@ class ChatPrompts:
 
     @property
     def special(self) -> list[str]:
-        """The texts of the tokens that are no part of what is said."""
+        """The texts of the special tokens."""
         return list(self._tokenizer.all_special_tokens)
 
     def template(self, tools: Sequence[ToolSpec]) -> str:
-        """The text of the template that is used: some models have another one for tools."""
+        """Return the template text; some models have a separate one for tools."""
         return str(self._tokenizer.get_chat_template(None, tools=to_template_tools(tools) or None))
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Prompt:
-        """The prompt for the next message. Raises `AttemptError` where the template refuses."""
+        """Render the prompt for the next message. Raises `AttemptError` if the template fails."""
         converted = to_huggingface(map(_flatten_message, messages))
         wire = self._rename_reasoning_key(converted.value, tools)
         text = self._render(wire, tools)
-        lost = count_dropped_fields(converted.lost) or {}
+        lost = count_dropped_fields(converted.dropped) or {}
+        # Once a template has rendered tools, the comparison is not repeated.
         if tools and not self._sees_tools:
             self._sees_tools = self._render(wire, ()) != text
             if not self._sees_tools:
@@ -92,14 +92,14 @@ class ChatPrompts:
         return Prompt(text, ids, lost or None)
 
     def remember(self, message: Message, prompt: Prompt, ids: Sequence[int]) -> None:
-        """Keep what was sampled for a message, for as long as that message lives."""
+        """Cache the sampled ids of a message for the lifetime of the message."""
         sampled = tuple(ids)
         self._turns.put(
             message, _SampledTurn(prompt, sampled, self.decode(sampled, after=prompt.ids))
         )
 
     def decode(self, ids: Sequence[int], *, after: Sequence[int] = (), special: bool = True) -> str:
-        """What `ids` say where they stand after others."""
+        """Decode `ids` in the context of the ids before them."""
         before = tuple(after[-_DECODE_CONTEXT:])
         known, whole = self._context(before, special), self._decode_ids([*before, *ids], special)
         return whole[len(known) :] if whole.startswith(known) else self._decode_ids(ids, special)
@@ -122,7 +122,7 @@ class ChatPrompts:
             try:
                 return self._apply_template(wire, tools)
             except TypeError:
-                # DeepSeek's templates add arguments to a text, and take them as JSON only.
+                # DeepSeek's templates append arguments to a string, and need them as JSON text.
                 written = _stringify_arguments(wire)
                 if written == wire:
                     raise
@@ -132,8 +132,8 @@ class ChatPrompts:
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             raise AttemptError(
                 ErrorKind.REFUSED,
-                f"the chat template refuses these messages: {error}",
-                hint="templates differ in which roles they take, and in which order",
+                f"the chat template rejects these messages: {error}",
+                hint="templates differ in the roles they accept, and in their order",
             ) from error
 
     def _apply_template(self, wire: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> str:
@@ -149,7 +149,7 @@ class ChatPrompts:
     def _rename_reasoning_key(
         self, wire: list[dict[str, Any]], tools: Sequence[ToolSpec]
     ) -> list[dict[str, Any]]:
-        """Reasoning under the key that the template reads: `thinking` in some."""
+        # Some templates read reasoning from `thinking`.
         if not any("reasoning_content" in message for message in wire):
             return wire
         template = self.template(tools)
@@ -158,15 +158,15 @@ class ChatPrompts:
         return [_rename_to_thinking(message) for message in wire]
 
     def _extend_last_turn(self, messages: Sequence[Message], text: str) -> tuple[int, ...] | None:
-        """The last remembered turn and what follows it, if `text` says just that."""
+        # Only if `text` starts with the exact text of the last cached turn.
         turn = next(
             (found for each in reversed(messages) if (found := self._turns.get(each))), None
         )
-        if turn is None or not text.startswith(said := turn.prompt.text + turn.text):
+        if turn is None or not text.startswith(prefix := turn.prompt.text + turn.text):
             return None
-        rest = text[len(said) :]
+        rest = text[len(prefix) :]
         ids = self._encode(rest)
-        # Tokenizers that put a space before every text they encode would put one in here.
+        # Tokenizers that prepend a space to every text would insert one here.
         if (
             self.decode([*turn.ids[-_DECODE_CONTEXT:], *ids])
             != self.decode(turn.ids[-_DECODE_CONTEXT:]) + rest
@@ -176,7 +176,7 @@ class ChatPrompts:
 
 
 class _TurnCache:
-    """Turns by the message object that came of them. Equal messages do not share one."""
+    """Turns by the identity of their message. Equal messages do not share one."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[weakref.ref[Message], _SampledTurn]] = OrderedDict()
@@ -185,7 +185,7 @@ class _TurnCache:
         key, kept = id(message), self._kept
 
         def forget(gone: weakref.ref[Message]) -> None:
-            # The number may belong to another message by now.
+            # The id may have been reused for another message by now.
             if (found := kept.get(key)) is not None and found[0] is gone:
                 del kept[key]
 
@@ -199,16 +199,15 @@ class _TurnCache:
 
 
 def build_missing_template_error(where: str) -> ConfigError:
-    """What to say of a model that cannot be talked to."""
+    """Build the error for a model without a chat template."""
     return ConfigError(
-        "the tokenizer has no chat template: a base model cannot be asked with messages",
+        "the tokenizer has no chat template: a base model cannot be prompted with messages",
         where=where,
         hint="use an instruct model, or save the tokenizer with `chat_template` set",
     )
 
 
 def _stringify_arguments(wire: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with the arguments of calls as JSON text, not as objects."""
     return [
         {**message, "tool_calls": [_stringify_call(call) for call in message["tool_calls"]]}
         if message.get("tool_calls")
@@ -225,10 +224,7 @@ def _stringify_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rename_to_thinking(message: dict[str, Any]) -> dict[str, Any]:
-    """A message with its reasoning under `thinking`.
-
-    Before a tool call such templates have one place for reasoning and words together.
-    """
+    # Before a tool call such templates have a single field for reasoning and content.
     if "reasoning_content" not in message:
         return message
     rest = {key: value for key, value in message.items() if key != "reasoning_content"}
@@ -239,14 +235,14 @@ def _rename_to_thinking(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flatten_message(message: Message) -> Message:
-    """A message as text templates take it: words in one string, roles they know."""
+    # Text templates accept one string as content, and know fewer roles.
     role, content = _ROLE_ALIASES.get(message.role, message.role), message.content
     if isinstance(content, tuple):
         for block in content:
             if not isinstance(block, TextBlock):
                 raise AttemptError(
                     ErrorKind.REFUSED,
-                    f"a message holds a {block.type!r} block, and the model reads text",
+                    f"a message contains a {block.type!r} block, but the model accepts text only",
                 )
         content = message.text
     if role == message.role and content is message.content:

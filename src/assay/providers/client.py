@@ -1,4 +1,4 @@
-"""The client that all providers share: cache, limiter, attempts, retries."""
+"""The client of all providers: cache, concurrency limit, attempts and retries."""
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from .reply import ClientSettings, Reply
 from .reply_redaction import Redactor
 from .retry import RetryBudget
 
+# Retries while no connection to the server has succeeded yet: about two seconds.
 _FIRST_RETRIES = 3
-"""Retries of a call while no connection to the server has worked yet: about two seconds."""
 
 
 class ModelClient(Protocol):
-    """Asks one model. What `connect()` returns is one; a test may bring its own."""
+    """Calls one model. `connect()` returns one; tests may implement their own."""
 
     endpoint: Endpoint
 
@@ -32,15 +32,15 @@ class ModelClient(Protocol):
         tools: Sequence[ToolSpec] = (),
         seed: int | None = None,
     ) -> Reply:
-        """The model's next message. Raises `EndpointError` when there is none to be had."""
+        """Return the model's next message. Raises `EndpointError` if the call fails."""
 
     async def close(self) -> None:
-        """Let go of connections. A closed client is not used again."""
+        """Close the connections. A closed client cannot be used again."""
 
 
 @dataclass(frozen=True)
 class ClientDeps:
-    """What a client works with."""
+    """The dependencies of a client."""
 
     limiter: Limiter
     cache: ResponseCache | None
@@ -49,7 +49,7 @@ class ClientDeps:
     """The endpoint as it is named in errors."""
 
     redactor: Redactor
-    """Held, so that no failure of any part shows a secret of the endpoint while it is in use."""
+    """Kept alive, so that errors anywhere redact the secrets of the endpoint."""
 
 
 class Client:
@@ -59,16 +59,16 @@ class Client:
         self,
         endpoint: Endpoint,
         settings: ClientSettings,
-        speaker: ProviderAdapter,
-        tools: ClientDeps,
+        adapter: ProviderAdapter,
+        deps: ClientDeps,
     ) -> None:
         self.endpoint = endpoint
-        self._speaker = speaker
-        self._limiter = tools.limiter
-        self._cache = tools.cache
-        self._timing = tools.timing
-        self._where = tools.where
-        self._redactor = tools.redactor
+        self._adapter = adapter
+        self._limiter = deps.limiter
+        self._cache = deps.cache
+        self._timing = deps.timing
+        self._where = deps.where
+        self._redactor = deps.redactor
         self._max_wait_s = settings.max_wait_s
         own = endpoint.max_retries
         self._max_retries = settings.max_retries if own is None else own
@@ -79,7 +79,7 @@ class Client:
 
     @property
     def limiter(self) -> Limiter:
-        """How many requests are in flight, and how many may be."""
+        """The limiter, with the number of requests in flight."""
         return self._limiter
 
     @property
@@ -99,12 +99,12 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections. A closed client is not used again."""
-        await self._speaker.close()
+        """Close the connections. A closed client cannot be used again."""
+        await self._adapter.close()
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
         """Raise `ConfigError` if the model cannot be offered tools."""
-        await check_tools(self._speaker, tools)
+        await check_tools(self._adapter, tools)
 
     def complete(
         self,
@@ -113,7 +113,7 @@ class Client:
         tools: Sequence[ToolSpec] = (),
         seed: int | None = None,
     ) -> Coroutine[Any, Any, Reply]:
-        """The model's next message. Raises `EndpointError` when there is none to be had."""
+        """Return the model's next message. Raises `EndpointError` if the call fails."""
         if seed is None:
             seed = self.endpoint.seed
         if self._cache is None:
@@ -137,9 +137,9 @@ class Client:
     async def _ask(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> Reply:
-        request, lost = self._speaker.write(messages, tools, seed)
+        request, lost = self._adapter.write(messages, tools, seed)
         limiter, clock = self._limiter, self._timing.clock
-        patience: RetryBudget | None = None
+        retries: RetryBudget | None = None
         number = 0
         while True:
             number += 1
@@ -147,9 +147,9 @@ class Client:
                 await limiter.acquire()
             started = clock()
             try:
-                answer = await self._speaker.send(request)
+                answer = await self._adapter.send(request)
                 latency_s = clock() - started
-                reply = self._speaker.read(
+                reply = self._adapter.read(
                     answer, Attempt(latency_s, number, seed, len(messages), lost)
                 )
             except AttemptError as caught:
@@ -163,13 +163,13 @@ class Client:
             limiter.failed(fault)
             if fault.kind is not ErrorKind.UNREACHABLE:
                 self._reached = True
-            if patience is None:
-                patience = self._build_retry_budget()
-            # Waits without a slot: others may go on, and a cut limit is reached at once.
-            await self._timing.sleep(patience.wait_s(fault, attempts=number))
+            if retries is None:
+                retries = self._build_retry_budget()
+            # Sleep without a slot: other calls proceed, and a reduced limit takes effect at once.
+            await self._timing.sleep(retries.wait_s(fault, attempts=number))
 
     def _build_retry_budget(self) -> RetryBudget:
-        # An address at which nobody ever answered is rather wrong than busy.
+        # An address that never answered is more likely wrong than busy: fail early.
         most = self._max_retries if self._reached else min(self._max_retries, _FIRST_RETRIES)
         return RetryBudget(
             max_retries=most,

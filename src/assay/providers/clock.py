@@ -1,4 +1,4 @@
-"""Time and chance as arguments, so that waiting can be tested without waiting."""
+"""Clock, sleep and randomness as arguments, so that tests need not wait."""
 
 import asyncio
 import random
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Timing:
-    """Where a client takes the time and its dice from."""
+    """The time and random sources of a client."""
 
     clock: Callable[[], float] = time.monotonic
     """For durations."""
 
     now: Callable[[], float] = time.time
-    """Seconds since 1970, for dates that a server names."""
+    """Seconds since 1970, for dates in headers."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random

@@ -1,4 +1,4 @@
-"""How many requests are in flight: a fixed number, or what the server turns out to bear."""
+"""Limits on requests in flight: fixed, or adapted to the server."""
 
 import asyncio
 from collections import deque
@@ -9,20 +9,20 @@ from .clock import REAL_TIME, Timing
 
 _INITIAL_LIMIT = 20
 _FLOOR = 1.0
+# 429s arrive in bursts, of all requests in flight: within this time they count once.
 _COOLDOWN_S = 15.0
 _LONGEST_COOLDOWN_S = 300.0
+# The first climb doubles, so it may overshoot by a factor of two; later steps are small.
 _FIRST_CUT = 0.5
-"""The first climb doubles, so it may have gone twice too far; later ones go in small steps."""
-
 _LATER_CUT = 0.8
 _GROWTH_STEP = 0.1
 _SLOW_FACTOR = 2.0
+# The best latency decays slowly, since prompts grow longer during a run.
 _DRIFT = 1.02
-"""The best latency is forgotten slowly: prompts grow longer in the course of a run."""
 
 
 class Limiter:
-    """A fixed number of slots, given in the order they were asked for."""
+    """A fixed number of slots, granted first come, first served."""
 
     def __init__(self, limit: int) -> None:
         self._limit = float(limit)
@@ -31,7 +31,7 @@ class Limiter:
 
     @property
     def limit(self) -> int:
-        """How many may be in flight now."""
+        """The current limit."""
         return int(self._limit)
 
     @property
@@ -39,30 +39,30 @@ class Limiter:
         return self._in_flight
 
     def try_acquire(self) -> bool:
-        """Take a slot if one is free and nobody waits for it."""
+        """Take a slot if one is free and the queue is empty."""
         if self._waiters or self._in_flight >= int(self._limit):
             return False
         self._in_flight += 1
         return True
 
     async def acquire(self) -> None:
-        """Take a slot, waiting behind those who asked before."""
+        """Take a slot, queueing behind earlier callers."""
         if self.try_acquire():
             return
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(mine)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
             with pause_while_queued():
-                await mine
+                await waiter
         except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():
-                self.release()  # the slot was given in the same moment
-            elif mine in self._waiters:  # else a slot passed it over already
-                self._waiters.remove(mine)
+            if waiter.done() and not waiter.cancelled():
+                self.release()  # the slot was granted in the same tick
+            elif waiter in self._waiters:  # else `_grant_slots` has removed it
+                self._waiters.remove(waiter)
             raise
 
     def release(self) -> None:
-        """Give a slot back, to the one who waits longest."""
+        """Return a slot, and grant it to the first in the queue."""
         self._in_flight -= 1
         if self._waiters:
             self._grant_slots()
@@ -82,7 +82,7 @@ class Limiter:
 
 
 class AdaptiveLimiter(Limiter):
-    """Grows while it is the limit that holds requests back and latency stays; cut by 429.
+    """Grows while requests are queued and latency is stable; shrinks on 429.
 
     It starts at 20 and doubles with each round of answers until the first 429, which halves it.
     From then on a round adds a tenth (at least one) and a 429 takes a fifth. All 429s within 15 s
@@ -104,11 +104,11 @@ class AdaptiveLimiter(Limiter):
         self._slow = False
 
     def succeeded(self, latency_s: float) -> None:
-        """Grow by one answer's share of a round, if the limit is what holds requests back."""
+        """Grow by one answer's share of a round, if the limit is saturated."""
         self._record_latency(latency_s)
-        # The answered request still has its slot.
-        held_back = bool(self._waiters) or self._in_flight >= int(self._limit)
-        if self._slow or not held_back or self._limit >= self._ceiling:
+        # The answered request still occupies its slot.
+        saturated = bool(self._waiters) or self._in_flight >= int(self._limit)
+        if self._slow or not saturated or self._limit >= self._ceiling:
             return
         if self._clock() < self._growth_resumes:
             return
@@ -117,7 +117,7 @@ class AdaptiveLimiter(Limiter):
         self._grant_slots()
 
     def failed(self, fault: AttemptError) -> None:
-        """Cut once for an episode of 429s; stop growing for a while after other trouble."""
+        """Cut once per episode of 429s; stop growing for a while after other errors."""
         if fault.kind is ErrorKind.THROTTLED:
             self._cut_limit(fault.retry_after_s or 0.0)
         elif not fault.permanent:
@@ -127,7 +127,7 @@ class AdaptiveLimiter(Limiter):
         now = self._clock()
         if now >= self._episode_ends:
             cut = _FIRST_CUT if self._first_climb else _LATER_CUT
-            # Never below what is learned from: at the floor one request still goes out.
+            # Without any request in flight, the limiter would never recover.
             self._limit = max(float(int(self._limit * cut)), _FLOOR)
             self._first_climb = False
             self._episode_ends = now + _COOLDOWN_S
@@ -136,7 +136,7 @@ class AdaptiveLimiter(Limiter):
         self._growth_resumes = max(self._growth_resumes, self._episode_ends)
 
     def _record_latency(self, latency_s: float) -> None:
-        """Compare the mean of a round of answers with the best round so far."""
+        # Means of whole rounds: single answers vary with the length of their prompts.
         self._answers += 1
         self._latencies_s += latency_s
         if self._answers < self._round_size:

@@ -1,4 +1,4 @@
-"""From an endpoint to a client. Everything about it is checked here; nothing is sent yet."""
+"""Build a client for an endpoint. All settings are checked here, before any request."""
 
 from pathlib import Path
 
@@ -28,44 +28,44 @@ def connect(
     *,
     timing: Timing = REAL_TIME,
 ) -> Client:
-    """A client for an endpoint. Wrong settings raise `ConfigError` here, before any request."""
+    """Return a client for an endpoint. Invalid settings raise `ConfigError`."""
     settings = settings or ClientSettings()
-    speaker = _build_adapter(endpoint, settings, timing)
-    limiter = _build_limiter(speaker, settings, timing)
+    adapter = _build_adapter(endpoint, settings, timing)
+    limiter = _build_limiter(adapter, settings, timing)
     cache = None if settings.cache is None else ResponseCache(Path(settings.cache), endpoint)
     redactor = Redactor([endpoint.api_key, endpoint.oauth_token, *endpoint.headers.values()])
-    tools = ClientDeps(limiter, cache, timing, format_endpoint_name(endpoint), redactor)
-    return Client(endpoint, settings, speaker, tools)
+    deps = ClientDeps(limiter, cache, timing, format_endpoint_name(endpoint), redactor)
+    return Client(endpoint, settings, adapter, deps)
 
 
-def _build_limiter(speaker: ProviderAdapter, settings: ClientSettings, timing: Timing) -> Limiter:
+def _build_limiter(adapter: ProviderAdapter, settings: ClientSettings, timing: Timing) -> Limiter:
     if settings.concurrency is not None:
         return Limiter(settings.concurrency)
-    if isinstance(speaker, InProcessAdapter):
-        return Limiter(speaker.at_once)
+    if isinstance(adapter, InProcessAdapter):
+        return Limiter(adapter.at_once)
     return AdaptiveLimiter(ceiling=settings.max_concurrency, timing=timing)
 
 
 def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing) -> ProviderAdapter:
-    speaks = find_provider(endpoint.provider).speaks
+    protocol = find_provider(endpoint.provider).protocol
     price = find_price(endpoint, settings.prices)
     timeout_s = endpoint.timeout_s or settings.request_timeout_s
-    if speaks == "mock":
+    if protocol == "mock":
         from .mock import MockAdapter
 
         return MockAdapter(endpoint, timeout_s, price, timing)
-    if speaks == "local":
+    if protocol == "local":
         return _build_local_adapter(endpoint, price)
     check_extra_params(endpoint)
-    if speaks == "anthropic":
+    if protocol == "anthropic":
         from .anthropic_adapter import PATH, AnthropicAdapter
 
-        line = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)
-        return AnthropicAdapter(endpoint, line, price)
+        http = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)
+        return AnthropicAdapter(endpoint, http, price)
     from .openai_adapter import PATH, OpenAIAdapter
 
-    line = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)
-    return OpenAIAdapter(endpoint, line, price)
+    http = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)
+    return OpenAIAdapter(endpoint, http, price)
 
 
 def _build_local_adapter(endpoint: Endpoint, price: Price | None) -> ProviderAdapter:
@@ -79,21 +79,21 @@ def _build_local_adapter(endpoint: Endpoint, price: Price | None) -> ProviderAda
 
 
 def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -> RequestTemplate:
-    """Where and how the requests of an endpoint are sent."""
+    """Build the parts that the requests of an endpoint share."""
     address = resolve_address(endpoint)
     headers = {
         "Content-Type": "application/json",
         "Accept": "application/json",
-        # Answers are short: unpacking costs more than it saves, and a bomb cannot be packed.
+        # Avoids decompression, which costs more than it saves here, and zip bombs.
         "Accept-Encoding": "identity",
         "User-Agent": "assay",
     }
-    if find_provider(endpoint.provider).speaks == "anthropic":
+    if find_provider(endpoint.provider).protocol == "anthropic":
         headers["anthropic-version"] = "2023-06-01"
     _set_headers(headers, build_credential_headers(endpoint))
     _set_headers(headers, _check_endpoint_headers(endpoint))
     url = address.url(path)
-    # Read once for each client, like the key: a change in between does not split its requests.
+    # Read once per client, like the key, so that all of its requests take the same route.
     proxy = find_proxy(url)
     return RequestTemplate(
         url=url,
@@ -107,7 +107,7 @@ def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -
 
 
 def format_endpoint_name(endpoint: Endpoint) -> str:
-    """An endpoint as it is named in errors: without user, password and query."""
+    """Return the name of an endpoint for errors: without user, password and query."""
     name = f"{endpoint.provider}:{endpoint.model}"
     if find_provider(endpoint.provider).in_process:
         return name
@@ -115,7 +115,7 @@ def format_endpoint_name(endpoint: Endpoint) -> str:
 
 
 def _set_headers(headers: dict[str, str], more: dict[str, str]) -> None:
-    """Set headers whatever the case of their names."""
+    # Header names are case-insensitive: a second spelling would send the header twice.
     names = {name.lower(): name for name in headers}
     for name, value in more.items():
         headers[names.get(name.lower(), name)] = value
@@ -127,8 +127,8 @@ def _check_endpoint_headers(endpoint: Endpoint) -> dict[str, str]:
         if not token.isascii() or not token.isalnum() or not value.isprintable():
             # The value is not shown: it may be a key with a line break in it.
             raise ConfigError(
-                f"the header {name!r} cannot be sent",
+                f"the header {name!r} is invalid",
                 where=f"{endpoint.provider}:{endpoint.model}",
-                hint="a name is letters, digits and hyphens; a value is one printable line",
+                hint="use letters, digits and hyphens in the name, one printable line as the value",
             )
     return endpoint.headers

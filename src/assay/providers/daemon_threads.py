@@ -1,4 +1,4 @@
-"""Threads that never keep the process from ending, and that end in good order when it does."""
+"""Daemon threads that are joined at exit: they never block the exit of the process."""
 
 import asyncio
 import atexit
@@ -7,25 +7,27 @@ from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
+# Long enough for a batch to notice the shutdown, short enough not to look like a hang.
 _JOIN_TIMEOUT_S = 5.0
 _Value = TypeVar("_Value")
 
 
 class ExitGroup:
-    """Lets threads end before the interpreter does: one inside torch would abort the process."""
+    """Threads that are asked to stop, and joined, before the interpreter exits."""
 
     def __init__(self) -> None:
-        self._asked = Event()
+        self._shutdown_event = Event()
         self._threads: set[Thread] = set()
         self._lock = Lock()
-        atexit.register(self.say)
+        # A thread inside torch while the interpreter is torn down would abort the process.
+        atexit.register(self.shutdown)
 
     @property
-    def asked(self) -> bool:
-        return self._asked.is_set()
+    def is_shutting_down(self) -> bool:
+        return self._shutdown_event.is_set()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run `work` in a thread that ends with the process, whatever it is doing."""
+        """Run `work` in a daemon thread of this group."""
 
         def run() -> None:
             try:
@@ -39,9 +41,9 @@ class ExitGroup:
             self._threads.add(thread)
         thread.start()
 
-    def say(self) -> None:
-        """Ask every thread to end, and wait for them a little."""
-        self._asked.set()
+    def shutdown(self) -> None:
+        """Ask every thread to stop, and join them with a timeout."""
+        self._shutdown_event.set()
         until = time.monotonic() + _JOIN_TIMEOUT_S
         with self._lock:
             waiting = list(self._threads)
@@ -53,14 +55,14 @@ EXIT_GROUP = ExitGroup()
 
 
 async def run_in_thread(work: Callable[[], _Value]) -> _Value:
-    """What `work` returns, done in a thread that does not keep the process from ending."""
+    """Run `work` in a daemon thread and return its result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Value] = loop.create_future()
 
     def run() -> None:
         try:
             value = work()
-        except BaseException as error:  # carried to whoever waits, not handled here
+        except BaseException as error:  # raised in the awaiting task
             deliver(loop, [(future, error)])
         else:
             deliver(loop, [(future, value)])
@@ -72,7 +74,7 @@ async def run_in_thread(work: Callable[[], _Value]) -> _Value:
 def deliver(
     loop: asyncio.AbstractEventLoop, ends: Sequence[tuple[asyncio.Future[Any], Any]]
 ) -> None:
-    """Resolve futures of a loop from another thread. A loop that is closed wants nothing."""
+    """Resolve futures of a loop from another thread; do nothing if the loop is closed."""
 
     def resolve() -> None:
         for future, value in ends:

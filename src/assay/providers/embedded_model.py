@@ -1,4 +1,4 @@
-"""Small models whose weights come as a Python package: found by name, never fetched."""
+"""Small models that are distributed as Python packages: found by name, never downloaded."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,12 +9,12 @@ from assay.errors import MissingExtra
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """Where the weights of a named model are."""
+    """The package and file of a named model."""
 
     package: str
     file: str
     install: str
-    """What brings the weights. Not as an extra: the package's own dependencies compile."""
+    """The install command. Not an extra: the package's dependencies need a compiler."""
 
 
 EMBEDDED_MODELS = {
@@ -27,10 +27,8 @@ EMBEDDED_MODELS = {
 
 
 def find_embedded_weights(name: str) -> Path:
-    """The file of an embedded model. Raises `MissingExtra` that says what to install.
-
-    The package is looked up, not imported: importing it needs a runtime that is not used here.
-    """
+    """Return the weights file. Raises `MissingExtra` with the command to install it."""
+    # Looked up, not imported: importing the package needs a runtime that is not used here.
     model = EMBEDDED_MODELS[name]
     found = find_spec(model.package)
     for folder in (found.submodule_search_locations or ()) if found is not None else ():

@@ -1,4 +1,4 @@
-"""Whether an endpoint answers, for people who set one up. Asks for its models: costs nothing."""
+"""Check an endpoint by listing its models, which is free of charge."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -20,60 +20,60 @@ _MAX_MODELS = 1000
 
 @dataclass(frozen=True)
 class EndpointCheck:
-    """What came of asking an endpoint for its models."""
+    """The result of listing the models of an endpoint."""
 
     verdict: CheckVerdict
-    """`refused`: something answers there, but not as a model server does."""
+    """`refused`: a server answers, but not as a model server does."""
 
     detail: str
-    """For people."""
+    """A description for humans."""
 
     latency_s: float | None = None
     models: tuple[str, ...] | None = None
-    """The models that are offered. None: the server does not say."""
+    """The offered models. None: unknown."""
 
     has_model: bool | None = None
-    """Whether the endpoint's own model is among them."""
+    """Whether the model of the endpoint is among them."""
 
     hint: str | None = None
     proxy: str | None = None
-    """Host and port of the proxy that it was asked through; None: it was asked directly."""
+    """Host and port of the proxy; None: a direct connection."""
 
 
 async def check_endpoint(
     endpoint: Endpoint, *, timeout_s: float = _TIMEOUT_S, timing: Timing = REAL_TIME
 ) -> EndpointCheck:
-    """Ask an endpoint once which models it has. Never raises for what the endpoint does."""
+    """List the models of an endpoint. Errors of the endpoint are returned, not raised."""
     try:
         await connect(endpoint).close()
-        speaks = find_provider(endpoint.provider).speaks
-        if speaks == "mock":
+        protocol = find_provider(endpoint.provider).protocol
+        if protocol == "mock":
             return EndpointCheck("answers", "a mock, in this process", models=(endpoint.model,))
-        if speaks == "local":
+        if protocol == "local":
             return EndpointCheck(
                 "answers", "a model in this process, not loaded yet", models=(endpoint.model,)
             )
-        path = "/v1/models" if speaks == "anthropic" else "/models"
-        target = build_request_template(endpoint, path, timeout_s=timeout_s)
-        line = HttpEndpoint(target, timing)
+        path = "/v1/models" if protocol == "anthropic" else "/models"
+        template = build_request_template(endpoint, path, timeout_s=timeout_s)
+        http = HttpEndpoint(template, timing)
     except AssayError as error:
         return EndpointCheck("misconfigured", error.message, hint=error.hint)
     started = timing.clock()
     try:
-        answer = await line.get()
+        answer = await http.get()
         found = _read_model_list(answer, endpoint.model, timing.clock() - started)
     except AttemptError as fault:
         found = _build_failed_check(fault, timing.clock() - started)
     finally:
-        await line.close()
-    return replace(found, proxy=None if target.proxy is None else target.proxy.host)
+        await http.close()
+    return replace(found, proxy=None if template.proxy is None else template.proxy.host)
 
 
 def _build_failed_check(fault: AttemptError, latency_s: float) -> EndpointCheck:
     if fault.kind is ErrorKind.DENIED:
         return EndpointCheck("unauthorised", fault.message, latency_s, hint=fault.hint)
     if fault.kind in (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT):
-        hint = "is the server running, and is `api_base` its address?"
+        hint = "check that the server is running and that `api_base` is its address"
         return EndpointCheck("unreachable", fault.message, hint=hint)
     return EndpointCheck("refused", fault.message, latency_s, hint=fault.hint)
 
@@ -82,13 +82,13 @@ def _read_model_list(answer: Any, model: str, latency_s: float) -> EndpointCheck
     listed = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(listed, list):
         detail = "the answer is JSON, but not a list of models"
-        return EndpointCheck("refused", detail, latency_s, hint="does `api_base` end in /v1?")
+        return EndpointCheck("refused", detail, latency_s, hint="check that `api_base` ends in /v1")
     names = [entry.get("id") for entry in listed[:_MAX_MODELS] if isinstance(entry, dict)]
     models = tuple(name for name in names if isinstance(name, str))
-    # A list that was cut short, here or by the server, does not prove that a model is missing.
+    # A truncated list does not prove that a model is missing.
     cut = len(listed) > _MAX_MODELS or bool(answer.get("has_more"))
     has_model = True if model in models else None if cut else False
     detail = f"{len(models)} model{'' if len(models) == 1 else 's'}"
-    detail += ", the first of more" if cut else ""
-    hint = f"{model!r} is not among its models" if has_model is False else None
+    detail += ", the list is truncated" if cut else ""
+    hint = f"the server does not offer the model {model!r}" if has_model is False else None
     return EndpointCheck("answers", detail, latency_s, models, has_model, hint)

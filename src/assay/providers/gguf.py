@@ -119,7 +119,7 @@ class GgufAdapter:
             body["tools"] = to_template_tools(tools)
         if seed is not None:
             body["seed"] = _derive_gguf_seed(seed, body)
-        return _GgufRequest(body, tools, in_words), count_dropped_fields(converted.lost)
+        return _GgufRequest(body, tools, in_words), count_dropped_fields(converted.dropped)
 
     async def send(self, request: _GgufRequest) -> tuple[GgufAnswer, _GgufRequest]:
         """One chat, in a thread of its own. A caller that gives up does not wait for it."""
@@ -133,7 +133,7 @@ class GgufAdapter:
                 parts = await run_in_thread(lambda: engine.chat(request.body, lambda: given_up))
         except TimeoutError as error:
             raise AttemptError(
-                ErrorKind.TIMEOUT, f"no answer within {self._timeout_s:g} s"
+                ErrorKind.TIMEOUT, f"the request timed out after {self._timeout_s:g} s"
             ) from error
         finally:
             given_up = True
@@ -145,7 +145,7 @@ class GgufAdapter:
             return
         template = await self._read_template(with_tools=True)
         if detect_call_style(template) is None:
-            hint = "set extra_params={'tool_calls': 'schema'} to hold replies to calls"
+            hint = "set extra_params={'tool_calls': 'schema'} to force tool calls"
             raise build_unreadable_calls_error(template, where=f"local:{self._model}", hint=hint)
 
     def read(self, answered: tuple[GgufAnswer, _GgufRequest], attempt: Attempt) -> Reply:
@@ -155,7 +155,7 @@ class GgufAdapter:
         fields: dict[str, Any] = {"role": "assistant", "content": written.content}
         calls = answer.calls or [call.model_dump() for call in written.calls]
         if calls:
-            fields["tool_calls"] = _assign_call_ids(calls, attempt.place)
+            fields["tool_calls"] = _assign_call_ids(calls, attempt.message_index)
         if (reasoning := answer.reasoning or written.reasoning) is not None:
             fields["reasoning"] = reasoning
         try:
@@ -163,9 +163,7 @@ class GgufAdapter:
             return Reply(message, self._build_call(answer, request, message, attempt))
         except ValidationError as error:
             problem = str(error.errors()[0]["msg"])
-        raise AttemptError(
-            ErrorKind.GARBLED, f"the answer of llama.cpp is not a message: {problem}"
-        )
+        raise AttemptError(ErrorKind.GARBLED, f"llama.cpp returned an invalid message: {problem}")
 
     async def close(self) -> None:
         """Let go of the model; it stays for other clients that use it."""
@@ -211,7 +209,7 @@ class GgufAdapter:
             "usage": self._read_usage(answer.usage or {}),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
-            "message_index": attempt.place,
+            "message_index": attempt.message_index,
             **_read_gguf_logprobs(answer, request.body),
         }
         if answer.fills_context(request.body["max_tokens"]):
@@ -258,7 +256,7 @@ def _check_gguf_params(endpoint: Endpoint) -> None:
     elif form is not None and not isinstance(form, dict):
         wrong = "response_format is not an object"
     elif form is not None and choice is not None:
-        wrong = "response_format and tool_calls cannot both say what a reply looks like"
+        wrong = "response_format and tool_calls cannot be combined: both constrain the reply"
     elif not isinstance(extra.get("logprobs", False), bool):
         wrong = "logprobs is not true or false"
     if wrong:

@@ -48,7 +48,9 @@ def assemble_answer(parts: Sequence[Mapping[str, Any]]) -> GgufAnswer:
         for choice in part.get("choices") or []:
             _merge_choice(answer, choice)
     if answer.finish_reason is None:
-        raise AttemptError(ErrorKind.GARBLED, "the answer of llama.cpp has no end")
+        raise AttemptError(
+            ErrorKind.GARBLED, "llama.cpp returned an answer without a finish reason"
+        )
     return answer
 
 
@@ -83,4 +85,4 @@ def _build_llama_error(error: Mapping[str, Any]) -> AttemptError:
     hint = None
     if error.get("type") == "exceed_context_size_error":
         hint = "shorten the conversation, or raise extra_params['context']"
-    return AttemptError(ErrorKind.REFUSED, f"llama.cpp refuses the request: {message}", hint=hint)
+    return AttemptError(ErrorKind.REFUSED, f"llama.cpp rejected the request: {message}", hint=hint)

@@ -16,9 +16,8 @@ from .attempt_errors import AttemptError, ErrorKind
 from .daemon_threads import EXIT_GROUP
 
 _MAGIC = b"GGUF"
+# Files of fewer bytes hold models that run on one thread: more mostly wait for each other.
 _SMALL_FILE = 400_000_000
-"""Files of fewer bytes hold models that run on one thread: more mostly wait for each other."""
-
 _engines: WeakValueDictionary[tuple[object, ...], "GgufEngine"] = WeakValueDictionary()
 _engines_lock = Lock()
 
@@ -65,7 +64,7 @@ class GgufEngine:
 
         def receive(part: dict[str, Any]) -> bool:
             parts.append(part)
-            return unwanted() or EXIT_GROUP.asked
+            return unwanted() or EXIT_GROUP.is_shutting_down
 
         try:
             if (schema := body.pop("call_schema", None)) is not None:
@@ -75,7 +74,7 @@ class GgufEngine:
             )
         except (ValueError, RuntimeError) as error:
             raise AttemptError(
-                ErrorKind.REFUSED, f"llama.cpp refuses the request: {error}"
+                ErrorKind.REFUSED, f"llama.cpp rejected the request: {error}"
             ) from error
         if isinstance(whole, dict):
             parts.append(whole)
@@ -91,7 +90,7 @@ def check_gguf(path: Path, *, where: str) -> None:
         raise ConfigError(
             f"{str(path)!r} cannot be read: {error.strerror}",
             where=where,
-            hint="name a .gguf file, a model folder, or 'smollm2-135m'",
+            hint="pass a .gguf file, a model folder, or 'smollm2-135m'",
         ) from error
     if magic != _MAGIC:
         raise ConfigError(f"{str(path)!r} is not a GGUF file", where=where)
@@ -112,7 +111,7 @@ def load_gguf(path: Path, *, threads: int | None, slots: int, context: int) -> G
                 raise AttemptError(
                     ErrorKind.REFUSED,
                     f"llama.cpp cannot load {str(path)!r}",
-                    hint="the file may be incomplete, or of a model newer than xllamacpp",
+                    hint="the file may be incomplete, or need a newer version of xllamacpp",
                 ) from error
             _engines[key] = engine
     return engine

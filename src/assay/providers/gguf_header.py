@@ -7,9 +7,8 @@ from pathlib import Path
 _LENGTH = struct.Struct("<Q")
 _VALUE_TYPE = struct.Struct("<I")
 _FILE_HEADER = struct.Struct("<4sIQQ")
+# Bytes of a value by its kind; the two other kinds are strings and arrays.
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of a value by its kind; the two other kinds are strings and arrays."""
-
 _STRING, _ARRAY = 8, 9
 _TEMPLATE_KEY = b"tokenizer.chat_template"
 _TOOL_TEMPLATE_KEY = b"tokenizer.chat_template.tool_use"
@@ -52,7 +51,7 @@ def _read_string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
     (length,) = _LENGTH.unpack_from(data, at)
     start = at + _LENGTH.size
     if start + length > len(data):
-        raise ValueError("a string that is longer than the file")
+        raise ValueError("a string is longer than the file")
     return data[start : start + length], start + length
 
 

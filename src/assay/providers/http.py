@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 from assay.errors import ConfigError, EndpointError, WireError
 from assay.formats import make_storable
 
-from .address import percent_encode
+from .address import DEFAULT_PORTS, percent_encode
 from .attempt_errors import AttemptError, ErrorKind, classify_status, parse_retry_after
 from .clock import REAL_TIME, Timing
 from .pool import ConnectionBroken, ConnectTimeout, Origin, Pool, RawResponse
@@ -35,7 +35,6 @@ _TAG = re.compile(r"<[^<>]*>")
 _CODE_TAG = re.compile(r"<(/?)(script|style)\b[^<>]*>", re.I)
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _IDENTITY_ENCODINGS = (b"", b"identity")
 _ZLIB_ENCODINGS = (b"gzip", b"x-gzip", b"deflate")
 _MAX_GZIP_MEMBERS = 100
@@ -97,18 +96,21 @@ class RequestTemplate:
     """None: a direct connection."""
 
     def __repr__(self) -> str:
-        return f"Target({self.where})"
+        return f"RequestTemplate({self.where})"
 
 
 class HttpEndpoint:
-    """An open line to one target. Each method makes one attempt and raises `AttemptError` if it fails."""
+    """One URL with its headers, over shared connections. Each method makes one attempt.
 
-    def __init__(self, target: RequestTemplate, timing: Timing = REAL_TIME) -> None:
-        self._target = target
+    A failed attempt raises `AttemptError`.
+    """
+
+    def __init__(self, template: RequestTemplate, timing: Timing = REAL_TIME) -> None:
+        self._template = template
         self._now = timing.now
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shared: _SharedPool | None = None
-        self._place, self._path, self._headers = _resolve_origin(target)
+        self._origin, self._path, self._headers = _resolve_origin(template)
         lines = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
         self._head = f"{self._path} HTTP/1.1\r\n{lines}".encode()
         self._closed = False
@@ -133,11 +135,11 @@ class HttpEndpoint:
         shared = self._shared
         if shared is None or self._loop is not asyncio.get_running_loop():
             shared = self._open()
-        timeout_s = self._target.timeout_s
+        timeout_s = self._template.timeout_s
         try:
-            if self._target.proxy is not None:
+            if self._template.proxy is not None:
                 answer = await self._exchange_through_proxy(
-                    shared, self._target.proxy, method, body
+                    shared, self._template.proxy, method, body
                 )
             else:
                 request = (
@@ -146,10 +148,10 @@ class HttpEndpoint:
                     else b"POST %sContent-Length: %d\r\n\r\n%s" % (self._head, len(body), body)
                 )
                 answer = await shared.pool.exchange(
-                    self._place, request, timeout_s=timeout_s, longest=_get_max_body_bytes
+                    self._origin, request, timeout_s=timeout_s, longest=_get_max_body_bytes
                 )
         except TimeoutError:
-            fault = AttemptError(ErrorKind.TIMEOUT, f"no answer within {timeout_s:g} s")
+            fault = AttemptError(ErrorKind.TIMEOUT, f"the request timed out after {timeout_s:g} s")
         except (OSError, ConnectionBroken) as error:
             fault = build_connection_error(error)
         else:
@@ -164,13 +166,13 @@ class HttpEndpoint:
     ) -> RawResponse:
         from .proxy_session import ProxyRequest
 
-        scheme = "https" if self._place.tls else "http"
-        host = f"[{self._place.host}]" if ":" in self._place.host else self._place.host
-        url = f"{scheme}://{host}:{self._place.port}{self._path}"
+        scheme = "https" if self._origin.tls else "http"
+        host = f"[{self._origin.host}]" if ":" in self._origin.host else self._origin.host
+        url = f"{scheme}://{host}:{self._origin.port}{self._path}"
         return await shared.get_proxy_session().exchange(
             proxy,
             ProxyRequest(method, url, self._headers, body),
-            timeout_s=self._target.timeout_s,
+            timeout_s=self._template.timeout_s,
             longest=_get_max_body_bytes,
         )
 
@@ -178,13 +180,13 @@ class HttpEndpoint:
         """Join the connections of the running event loop."""
         if self._closed:
             raise EndpointError(
-                "the client is closed", where=self._target.where, hint="connect() anew"
+                "the client is closed", where=self._template.where, hint="call connect() again"
             )
         if self._loop is not None:
             raise ConfigError(
-                "a client belongs to the event loop in which it was first used",
-                where=self._target.where,
-                hint="connect() anew in this event loop, and close the client at the end",
+                "the client was first used in another event loop",
+                where=self._template.where,
+                hint="call connect() in this event loop, and close each client in its own",
             )
         self._loop = asyncio.get_running_loop()
         self._shared = _acquire_pool(self._loop)
@@ -196,7 +198,9 @@ class HttpEndpoint:
         said = self._make_excerpt(to_json({"error": error}))
         if type(code) is int and 400 <= code < 600:
             return build_http_error(code, said, None, self._build_denied_hint(code))
-        return AttemptError(ErrorKind.GARBLED, f"an error in place of an answer: {said}", 200)
+        return AttemptError(
+            ErrorKind.GARBLED, f"the server returned an error instead of an answer: {said}", 200
+        )
 
     def _parse_body(self, answer: RawResponse) -> Any:
         data, cut = _decompress_body(answer)
@@ -219,9 +223,9 @@ class HttpEndpoint:
         if 300 <= status < 400:
             return AttemptError(
                 ErrorKind.REFUSED,
-                f"HTTP {status}: the server points to another address, which is not followed",
+                f"HTTP {status}: the server redirects, and redirects are not followed",
                 status,
-                hint="put the final address into `api_base`",
+                hint="set `api_base` to the final address",
             )
         if 200 < status < 300:
             return AttemptError(
@@ -235,18 +239,18 @@ class HttpEndpoint:
         return build_http_error(status, said, wait, self._build_denied_hint(status))
 
     def _build_denied_hint(self, status: int) -> str:
-        hint = self._target.denied_hint
+        hint = self._template.denied_hint
         return hint if status != 403 else f"{hint}; or the server forbids this model or request"
 
     def _make_excerpt(self, data: bytes, *, cut: bool = False) -> str:
         """The beginning of a body as one line without markup, control characters and secrets."""
         # Cleaned before it is cut: half a key is not recognised, and is still half a key.
-        text = self._target.redactor.clean(_extract_error_text(data), cut=cut)
+        text = self._template.redactor.clean(_extract_error_text(data), cut=cut)
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return (
             f"{text[:_MAX_ERROR_EXCERPT]}…"
             if len(text) > _MAX_ERROR_EXCERPT
-            else text or "(nothing)"
+            else text or "(empty body)"
         )
 
 
@@ -260,7 +264,7 @@ def build_http_error(
     elif status == 407:
         hint = CREDENTIALS_HINT
     elif status == 404:
-        hint = "check the model's name and that `api_base` ends where the API begins (often /v1)"
+        hint = "check the model name, and that `api_base` ends at the root of the API (often /v1)"
     elif kind is ErrorKind.THROTTLED and "insufficient_quota" in said:
         # OpenAI's word for an empty account, which no waiting fills.
         kind, hint = ErrorKind.REFUSED, "the account has no credit left"
@@ -275,30 +279,32 @@ def encode_json_body(body: Mapping[str, Any], where: str) -> bytes:
             json.loads(data, parse_constant=_refuse_json_constant)
     except ValueError as error:
         raise WireError(
-            f"the request cannot be written as JSON: {error}",
+            f"the request cannot be encoded as JSON: {error}",
             where=where,
-            hint="keep tools, parameters and messages to plain JSON values",
+            hint="use plain JSON values in tools, parameters and messages",
         ) from error
     return data
 
 
 def _refuse_json_constant(word: str) -> None:
-    raise ValueError(f"it holds {word}")
+    raise ValueError(f"it contains {word}")
 
 
-def _resolve_origin(target: RequestTemplate) -> tuple[Origin, str, dict[str, str]]:
+def _resolve_origin(template: RequestTemplate) -> tuple[Origin, str, dict[str, str]]:
     """Where to connect to, and the path and headers of each request."""
-    parts = urlsplit(target.url)
+    parts = urlsplit(template.url)
     host = (parts.hostname or "").encode("idna").decode()
-    usual = _DEFAULT_PORTS[parts.scheme]
+    usual = DEFAULT_PORTS[parts.scheme]
     port = parts.port or usual
     # As it was given: in another spelling of it, a secret would not be recognised.
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     named = f"[{host}]" if ":" in host else host
     headers = {"Host": named if port == usual else f"{named}:{port}"}
-    for name, value in target.headers.items():
+    for name, value in template.headers.items():
         if name.lower() in _FRAMING:
-            raise ConfigError(f"the header {name!r} follows from the request", where=target.where)
+            raise ConfigError(
+                f"the header {name!r} cannot be set: the client computes it", where=template.where
+            )
         headers["Host" if name.lower() == "host" else name] = value
     return Origin(host, port, parts.scheme == "https"), percent_encode(path), headers
 
@@ -325,7 +331,7 @@ def _decompress_body(answer: RawResponse) -> tuple[bytes, bool]:
             raise zlib.error
         data = unpacking.decompress(answer.body, most + 1)
     except zlib.error:
-        shown = f"(packed as {packing[:20].decode('latin-1')!r}, which cannot be read)"
+        shown = f"(content encoding {packing[:20].decode('latin-1')!r} cannot be decoded)"
         return shown.encode(), answer.cut
     data += _decompress_members(unpacking.unused_data, most + 1 - len(data))
     return data[:most], answer.cut or len(data) > most
@@ -406,13 +412,13 @@ def build_connection_error(error: Exception) -> AttemptError:
         return AttemptError(
             ErrorKind.UNREACHABLE,
             str(error),
-            hint="check that the server answers, and whether `api_base` is http or https there",
+            hint="check that the server is up, and whether it expects http or https",
         )
     if isinstance(error, ssl.CertificateError):
         return AttemptError(
             ErrorKind.REFUSED,
             "the server's certificate is not valid for this address",
-            hint="trust the authority that signed it (SSL_CERT_FILE names a file of them), or "
+            hint="trust the authority that signed it (set SSL_CERT_FILE to its bundle), or "
             "correct `api_base`",
         )
     return AttemptError(ErrorKind.UNREACHABLE, _describe_connection_error(error))

@@ -95,7 +95,7 @@ class LocalAdapter:
                 answered = await local.batches.answer(job, local, max_batch=self.at_once)
         except TimeoutError as error:
             raise AttemptError(
-                ErrorKind.TIMEOUT, f"no answer within {self._timeout_s:g} s"
+                ErrorKind.TIMEOUT, f"the request timed out after {self._timeout_s:g} s"
             ) from error
         return _LocalAnswer(prompts, prompt, tools, sampling, answered)
 
@@ -116,7 +116,7 @@ class LocalAdapter:
             "usage": self._build_usage(answer.prompt, generated),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
-            "message_index": attempt.place,
+            "message_index": attempt.message_index,
         }
         if finish == "length" and answer.sampling.max_tokens < self._options.sampling.max_tokens:
             fields["context_full"] = True
@@ -160,7 +160,7 @@ class LocalAdapter:
         if left < 1:
             raise AttemptError(
                 ErrorKind.REFUSED,
-                f"the prompt has {len(prompt.ids)} tokens, and the model reads {local.context}",
+                f"the prompt has {len(prompt.ids)} tokens: the context length is {local.context}",
                 hint="shorten the conversation, or use a model with a longer context",
             )
         return replace(sampling, max_tokens=left)
@@ -174,16 +174,16 @@ class LocalAdapter:
             return None
         reach = max(map(len, stop)) + 4
 
-        def says_stop(ids: Sequence[int]) -> bool:
+        def hits_stop(ids: Sequence[int]) -> bool:
             text = prompts.decode(ids[-reach:], after=(*prompt.ids[-reach:], *ids[:-reach]))
             return any(each in text for each in stop)
 
-        return says_stop
+        return hits_stop
 
     def _check_format(self, prompts: ChatPrompts, tools: Sequence[ToolSpec]) -> None:
         template = prompts.template(tools)
         if self._find_style(template) is None:
-            hint = "use a model whose chat template is known"
+            hint = "use a model with a supported chat template"
             raise build_unreadable_calls_error(template, where=f"local:{self._model}", hint=hint)
 
     def _find_style(self, template: str) -> CallStyle | None:
@@ -256,7 +256,7 @@ class LocalClient:
         if max_batch < 1:
             raise ConfigError(f"max_batch={max_batch!r} is not at least 1", where="LocalClient")
         self.endpoint = endpoint
-        self._speaker = LocalAdapter(endpoint, load, price=FREE_PRICE, max_batch=max_batch)
+        self._adapter = LocalAdapter(endpoint, load, price=FREE_PRICE, max_batch=max_batch)
         # Made now, so that a tokenizer without a template is refused before anything is asked.
         ChatPrompts(local.tokenizer, where=f"local:{endpoint.model}", settings={})
 
@@ -269,18 +269,18 @@ class LocalClient:
     ) -> Reply:
         """The model's next message. Raises `EndpointError` when there is none to be had."""
         seed = self.endpoint.seed if seed is None else seed
-        request, _ = self._speaker.write(messages, tools, seed)
+        request, _ = self._adapter.write(messages, tools, seed)
         started = monotonic()
         try:
-            answer = await self._speaker.send(request)
+            answer = await self._adapter.send(request)
             spent_s = monotonic() - started
-            return self._speaker.read(answer, Attempt(spent_s, 1, seed, len(messages), None))
+            return self._adapter.read(answer, Attempt(spent_s, 1, seed, len(messages), None))
         except AttemptError as fault:
             raise fault.error(where=f"local:{self.endpoint.model}", attempts=1) from fault
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
         """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
-        await self._speaker.check_tools(tools)
+        await self._adapter.check_tools(tools)
 
     async def close(self) -> None:
         """Nothing is held but the model, which belongs to whoever made it."""

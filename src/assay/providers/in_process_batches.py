@@ -12,8 +12,8 @@ from .attempt_errors import AttemptError, ErrorKind
 from .daemon_threads import EXIT_GROUP, deliver
 from .in_process_decoder import Generated, Sampling, ShouldStop
 
+# A batch begins when so many turns of the event loop in a row brought no further call.
 _QUIET_TURNS = 3
-"""A batch begins when so many turns of the event loop in a row brought no further call."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Job:
     prompt: Sequence[int]
     sampling: Sampling
     seed: int | None
-    says_stop: Callable[[Sequence[int]], bool] | None = None
+    hits_stop: Callable[[Sequence[int]], bool] | None = None
     """For stops that are words: whether what was sampled so far ends with one."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -41,7 +41,7 @@ class Job:
         self.future = self.loop.create_future()
 
     def ends(self, ids: Sequence[int]) -> bool:
-        return self.future.cancelled() or (self.says_stop is not None and self.says_stop(ids))
+        return self.future.cancelled() or (self.hits_stop is not None and self.hits_stop(ids))
 
 
 class BatchEngine(Protocol):
@@ -96,7 +96,7 @@ class BatchQueue:
             await asyncio.sleep(0)
 
     def _work(self, engine: BatchEngine, max_batch: int) -> None:
-        while not EXIT_GROUP.asked:
+        while not EXIT_GROUP.is_shutting_down:
             with self._lock:
                 jobs = [job for job in self._waiting if not job.future.cancelled()]
                 self._waiting = jobs[max_batch:]
@@ -108,7 +108,7 @@ class BatchQueue:
 
 def _run_batch(engine: BatchEngine, jobs: list[Job]) -> None:
     def ends(row: int, ids: Sequence[int]) -> bool:
-        return EXIT_GROUP.asked or jobs[row].ends(ids)
+        return EXIT_GROUP.is_shutting_down or jobs[row].ends(ids)
 
     version = engine.weight_version
     try:

@@ -10,9 +10,8 @@ from assay.errors import ConfigError, EndpointError
 NEVER = -1
 """As the only stop id: nothing ends a completion but its length."""
 
+# The batch is made smaller when no more than this part of it is still being written.
 _SPARSE = 0.5
-"""The batch is made smaller when no more than this part of it is still being written."""
-
 ShouldStop = Callable[[int, Sequence[int]], bool]
 """Asked after each token with the number of the prompt and what was sampled for it so far."""
 
@@ -189,8 +188,8 @@ class Decoder:
         whole = total[:, -1:]
         if not bool(whole.isfinite().all()):
             raise EndpointError(
-                "the model gives no probabilities: its logits are not numbers",
-                hint="weights that hold NaN come of a training that went wrong",
+                "the model returned logits that are not finite",
+                hint="the weights may contain NaN, as after a training run that diverged",
                 retryable=False,
             )
         point = chances.to(total.device)[:, None] * whole

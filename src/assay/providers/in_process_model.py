@@ -77,9 +77,9 @@ class LocalModel:
         kind = getattr(torch, dtype, None)
         if not isinstance(kind, torch.dtype):
             raise ConfigError(
-                f"dtype={dtype!r} is not a type of numbers that torch has",
+                f"dtype={dtype!r} is not a torch dtype",
                 where=str(folder),
-                hint="float32, bfloat16 and float16 are",
+                hint="use float32, bfloat16 or float16",
             )
         device = device or _choose_device(torch)
         try:
@@ -88,7 +88,7 @@ class LocalModel:
             raise ConfigError(
                 f"device={device!r} cannot be used: {_summarize_load_error(error)}",
                 where=str(folder),
-                hint="leave it out to take the best one there is",
+                hint="omit it to use the best available device",
             ) from error
         try:
             with _hide_loading_bars(transformers):
@@ -102,7 +102,7 @@ class LocalModel:
             raise ConfigError(
                 f"the model cannot be loaded: {_summarize_load_error(error)}",
                 where=str(folder),
-                hint="a folder as `save_pretrained` of model and tokenizer writes it",
+                hint="write the folder with `save_pretrained` of the model and the tokenizer",
             ) from error
         return cls(model.to(device), tokenizer)
 
@@ -195,9 +195,10 @@ def _check_generate_arguments(
     where = "LocalModel.generate()"
     if not len(prompts) == len(samplings) == len(seeds):
         raise ConfigError(
-            f"{len(prompts)} prompts, {len(samplings)} samplings and {len(seeds)} seeds",
+            f"the lengths differ: {len(prompts)} prompts, {len(samplings)} samplings and "
+            f"{len(seeds)} seeds",
             where=where,
-            hint="give one of each for every prompt; a seed may be None",
+            hint="pass one sampling and one seed for each prompt; a seed may be None",
         )
     empty = [place for place, prompt in enumerate(prompts) if len(prompt) == 0]
     if empty:

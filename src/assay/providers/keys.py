@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from assay.errors import ConfigError
 from assay.types import Endpoint
 
-from .address import is_loopback_host
+from .address import is_loopback
 from .provider_table import find_provider
 
 _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "proxy-authorization"})
@@ -22,9 +22,10 @@ def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
     given = [text for text in (endpoint.api_key, named, endpoint.oauth_token, basic) if text]
     if len(given) > 1:
         raise ConfigError(
-            "has more than one of `api_key`, `key_env`, `oauth_token` and a user in `api_base`",
+            "the endpoint has more than one of `api_key`, `key_env`, `oauth_token` and a user "
+            "in `api_base`",
             where=where,
-            hint="give the one that the server expects",
+            hint="keep the one that the server expects",
         )
     if basic:
         return {"Authorization": basic}
@@ -35,7 +36,7 @@ def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
     key = endpoint.api_key or os.environ.get(named or provider.key_variable or "", "")
     if named and not key.strip():
         raise ConfigError(
-            f"the environment variable {named} is not set, and `key_env` names it",
+            f"`key_env` names {named}, but this environment variable is not set",
             where=where,
             hint=f"set {named} to the key for this address",
         )
@@ -43,10 +44,10 @@ def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
         if not endpoint.api_key:
             _refuse_key_over_http(endpoint, where)
         key = _clean_key(key, where)
-        return {"x-api-key": key} if provider.speaks == "anthropic" else _build_bearer_header(key)
+        return {"x-api-key": key} if provider.protocol == "anthropic" else _build_bearer_header(key)
     if provider.key_variable and endpoint.api_base is None:
         raise ConfigError(
-            f"no key for {endpoint.provider}",
+            f"the API key for {endpoint.provider} is missing",
             where=where,
             hint=f"set {provider.key_variable}, or pass Endpoint(api_key=...)",
         )
@@ -60,7 +61,7 @@ def _refuse_key_over_http(endpoint: Endpoint, where: str) -> None:
     """
     parts = urlsplit(endpoint.api_base or "")
     host = parts.hostname or ""
-    if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback_host(host):
+    if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback(host):
         return
     raise ConfigError(
         f"{endpoint.key_env or find_provider(endpoint.provider).key_variable} is not sent to "
@@ -72,15 +73,15 @@ def _refuse_key_over_http(endpoint: Endpoint, where: str) -> None:
 
 
 def build_key_hint(endpoint: Endpoint) -> str:
-    """What to do when a server refuses the credential that `build_credential_headers` found, or none."""
+    """The hint for when a server rejects the credential of an endpoint, or the lack of one."""
     variable = endpoint.key_env or find_provider(endpoint.provider).key_variable
     if _build_basic_credential(endpoint.api_base):
-        return "the user and password in `api_base` are not accepted: give those of this address"
+        return "the user and password in `api_base` are not accepted: pass those of this address"
     header = None if endpoint.oauth_token else _find_credential_header(endpoint)
     if header:
-        return f"the header {header!r} of this Endpoint is not accepted: give the right one"
+        return f"the header {header!r} of this Endpoint is not accepted: pass the right one"
     if endpoint.api_key or endpoint.oauth_token:
-        other = f", or leave it out and set {variable}" if variable else ""
+        other = f"; or omit it and set {variable}" if variable else ""
         return f"the key of this Endpoint is not accepted: pass the one for this address{other}"
     if variable is None:
         return "pass Endpoint(api_key=...)"
@@ -111,7 +112,7 @@ def _clean_key(key: str, where: str) -> str:
     key = key.strip()
     if not key.isascii() or not key.isprintable():
         raise ConfigError(
-            "the key holds characters that no key has",
+            "the key contains characters that are invalid in a key",
             where=where,
             hint="copy it again: a line break or a quotation mark may have slipped in",
         )

@@ -28,6 +28,12 @@ _PLAIN_ESCAPES = "\\'\"/"
 _MAX_LITERAL_DEPTH = 64
 
 
+def skip_whitespace(text: str, at: int) -> int:
+    """Return the first index from `at` on that is not whitespace."""
+    match = _WHITESPACE.match(text, at)
+    return match.end() if match else at
+
+
 class LiteralReader:
     """Values in a text, as JSON or Python writes them. Raises `ValueError` for anything else."""
 
@@ -41,13 +47,13 @@ class LiteralReader:
     def read_whole(self) -> Any:
         """The one value that the text holds."""
         value, at = self.read(0)
-        if self.skip_blank(at) != len(self.text):
+        if skip_whitespace(self.text, at) != len(self.text):
             raise ValueError(f"more text at {at}")
         return check_storable(value)
 
     def read(self, at: int, depth: int = 0) -> tuple[Any, int]:
         """The value at a place, and where it ends."""
-        at, text = self.skip_blank(at), self.text
+        at, text = skip_whitespace(self.text, at), self.text
         if depth > _MAX_LITERAL_DEPTH:
             raise ValueError("too deep")
         if text.startswith("{", at):
@@ -69,21 +75,16 @@ class LiteralReader:
     def read_mapping(self, at: int, depth: int = 0) -> tuple[dict[str, Any], int]:
         """The mapping that begins at a place."""
         found: dict[str, Any] = {}
-        at = self.skip_blank(at + 1)
+        at = skip_whitespace(self.text, at + 1)
         while not self.text.startswith("}", at):
             key, at = self._read_key(at)
             found[key], at = self.read(self._expect(":", at), depth + 1)
             at = self._skip_separator(at, "}")
         return found, at + 1
 
-    def skip_blank(self, at: int) -> int:
-        """The first place from here on that is not blank."""
-        match = _WHITESPACE.match(self.text, at)
-        return match.end() if match else at
-
     def _read_list(self, at: int, depth: int) -> tuple[list[Any], int]:
         found: list[Any] = []
-        at = self.skip_blank(at + 1)
+        at = skip_whitespace(self.text, at + 1)
         while not self.text.startswith("]", at):
             value, at = self.read(at, depth + 1)
             found.append(value)
@@ -92,11 +93,15 @@ class LiteralReader:
 
     def _skip_separator(self, at: int, end: str) -> int:
         """The next item, or the end."""
-        at = self.skip_blank(at)
-        return at if self.text.startswith(end, at) else self.skip_blank(self._expect(",", at))
+        at = skip_whitespace(self.text, at)
+        return (
+            at
+            if self.text.startswith(end, at)
+            else skip_whitespace(self.text, self._expect(",", at))
+        )
 
     def _expect(self, mark: str, at: int) -> int:
-        at = self.skip_blank(at)
+        at = skip_whitespace(self.text, at)
         if not self.text.startswith(mark, at):
             raise ValueError(f"no {mark!r} at {at}")
         return at + len(mark)

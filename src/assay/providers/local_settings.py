@@ -26,18 +26,18 @@ def refuse_unsupported_settings(endpoint: Endpoint, *, known: tuple[str, ...]) -
     """Refuse settings that a model in this process would not see."""
     where = f"local:{endpoint.model}"
     if endpoint.api_base is not None:
-        raise ConfigError("a local model has no address", where=where, hint="leave `api_base` out")
+        raise ConfigError("a local model has no address", where=where, hint="remove `api_base`")
     for name in ("thinking", "reasoning_effort"):
         if getattr(endpoint, name) is not None:
             raise ConfigError(
-                f"`{name}` belongs to hosted models",
+                f"`{name}` is supported by hosted models only",
                 where=where,
-                hint="extra_params={'chat_template_kwargs': {...}} reaches the chat template",
+                hint="pass extra_params={'chat_template_kwargs': {...}} to the chat template",
             )
     if unknown := sorted(endpoint.extra_params.keys() - set(known)):
         raise ConfigError(
-            f"extra_params has {', '.join(map(repr, unknown))}, which this model does not know: "
-            f"{', '.join(known)} are known",
+            f"extra_params has {', '.join(map(repr, unknown))}, which this model does not support; "
+            f"supported: {', '.join(known)}",
             where=where,
         )
 
@@ -56,9 +56,9 @@ def read_tool_format(endpoint: Endpoint) -> CallStyle | None:
 def build_unreadable_calls_error(template: str, *, where: str, hint: str) -> ConfigError:
     """The error for a template whose tool calls cannot be read. `hint`: what else would help."""
     if "tools" in template:
-        problem = "its format of tool calls is not known, so calls would be read as text"
+        problem = "its format of tool calls is unknown, so calls would be read as text"
     else:
-        problem = "it has no place for tools, so the model would not be told of any"
+        problem = "it does not render tools, so the model would not see any"
     return ConfigError(
         f"the environment offers tools, but the chat template does not support them: {problem}",
         where=where,

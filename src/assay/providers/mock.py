@@ -71,7 +71,9 @@ class MockAdapter:
         if self._latency_s:
             await self._sleep(min(self._latency_s, self._timeout_s))
             if self._latency_s > self._timeout_s:
-                raise AttemptError(ErrorKind.TIMEOUT, f"no answer within {self._timeout_s:g} s")
+                raise AttemptError(
+                    ErrorKind.TIMEOUT, f"the request timed out after {self._timeout_s:g} s"
+                )
         if isinstance(said, AttemptError):
             raise replace(said)
         return *said, request
@@ -92,7 +94,7 @@ class MockAdapter:
             "usage": usage,
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
-            "message_index": attempt.place,
+            "message_index": attempt.message_index,
         }
         if self._token_ids:
             fields |= _fake_token_fields(messages, text, seed)
@@ -117,7 +119,7 @@ class MockAdapter:
             return self._replies[position]
         return AttemptError(
             ErrorKind.REFUSED,
-            f"the script has {len(self._replies)} replies, and reply {position + 1} was asked for",
+            f"the script has {len(self._replies)} replies, but reply {position + 1} was requested",
             hint="add replies, or set extra_params['loop'] to true",
         )
 
@@ -139,17 +141,20 @@ def _check_mock_endpoint(endpoint: Endpoint) -> None:
     known = _MOCK_PARAMS.get(endpoint.model)
     if known is None:
         raise ConfigError(
-            f"{endpoint.model!r} is not a mock model: {', '.join(_MOCK_PARAMS)} are", where=where
+            f"{endpoint.model!r} is not a mock model; choose one of {', '.join(_MOCK_PARAMS)}",
+            where=where,
         )
     if unknown := sorted(endpoint.extra_params.keys() - known - _COMMON_MOCK_PARAMS):
         raise ConfigError(
-            f"extra_params has {', '.join(map(repr, unknown))}, which this model does not know: "
-            f"{', '.join(sorted(known | _COMMON_MOCK_PARAMS))} are known",
+            f"extra_params has {', '.join(map(repr, unknown))}, which this model does not support; "
+            f"supported: {', '.join(sorted(known | _COMMON_MOCK_PARAMS))}",
             where=where,
         )
     needed = {"fixed": "text", "script": "replies"}.get(endpoint.model)
     if needed is not None and not endpoint.extra_params.get(needed):
-        raise ConfigError(f"needs extra_params[{needed!r}]", where=where)
+        raise ConfigError(
+            f"the mock model {endpoint.model!r} needs extra_params[{needed!r}]", where=where
+        )
     _check_mock_values(endpoint.extra_params, where)
 
 
@@ -190,9 +195,11 @@ def _parse_scripted_reply(item: Any, index: int) -> MockOutcome:
                 raise ConfigError(f"finish_reason={finish!r} is not a string", where=where)
             return _fill_call_ids(Message.model_validate(fields), index), finish
     except ValidationError as error:
-        raise ConfigError(f"not a message: {error.errors()[0]['msg']}", where=where) from error
+        raise ConfigError(
+            f"the reply is not a message: {error.errors()[0]['msg']}", where=where
+        ) from error
     raise ConfigError(
-        f"{type(item).__name__} is not a reply",
+        f"a reply cannot be of type {type(item).__name__}",
         where=where,
         hint="write a string, a message, or {'error': {'status': 429, 'retry_after': 1}}",
     )
@@ -208,7 +215,7 @@ def _fill_call_ids(message: Message, index: int) -> Message:
 
 
 def _parse_simulated_error(error: Mapping[str, Any], where: str) -> AttemptError:
-    message = str(error.get("message", "rehearsed error"))
+    message = str(error.get("message", "simulated error"))
     if error.get("kind") in _SIMULATED_ERRORS:
         return AttemptError(_SIMULATED_ERRORS[error["kind"]], message)
     status, wait = error.get("status"), error.get("retry_after")
@@ -220,7 +227,7 @@ def _parse_simulated_error(error: Mapping[str, Any], where: str) -> AttemptError
         )
     if wait is not None and not _is_duration(wait):
         raise ConfigError("`retry_after` is not a number of seconds", where=where)
-    return build_http_error(status, message, wait, "this denial is rehearsed by the mock")
+    return build_http_error(status, message, wait, "the mock simulates this denial")
 
 
 def _fake_token_fields(messages: Sequence[Message], text: str, seed: int | None) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 from assay.errors import ConfigError, MissingExtra
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# What a model and its tokenizer are made of. Weights in formats that can hold code are not.
 _MODEL_FILE_PATTERNS = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
-"""What a model and its tokenizer are made of. Weights in formats that can hold code are not."""
 
 
 def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
@@ -36,7 +36,7 @@ def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
         raise ConfigError(
             f"{str(name)!r} is neither a folder nor in the local Hugging Face cache",
             where="local model",
-            hint=f"fetch it with: hf download {name}",
+            hint=f"download it with: hf download {name}",
         )
     return _fetch_snapshot(str(name))
 
@@ -47,7 +47,7 @@ def build_missing_folder_error(folder: Path) -> ConfigError:
     return ConfigError(
         f"{str(folder)!r} {what}",
         where="local model",
-        hint="name a folder as `save_pretrained` writes it, a .gguf file, or 'smollm2-135m'",
+        hint="pass a folder written by `save_pretrained`, a .gguf file, or 'smollm2-135m'",
     )
 
 
@@ -80,14 +80,14 @@ def _fetch_snapshot(name: str) -> Path:
         if isinstance(error, RepositoryNotFoundError):
             why = "the hub has no such model, or it needs an access token (HF_TOKEN)"
         elif isinstance(error.__cause__ or error, OfflineModeIsEnabled):
-            why = "the hub is not asked in offline mode (HF_HUB_OFFLINE)"
+            why = "offline mode is on (HF_HUB_OFFLINE)"
         else:
             first = str(error).strip().partition("\n")[0][:200]
-            why = f"the hub could not be asked ({type(error).__name__}: {first})"
+            why = f"the request to the hub failed ({type(error).__name__}: {first})"
         raise ConfigError(
             f"{name!r} is neither a folder nor in the local Hugging Face cache, and {why}",
             where="local model",
-            hint=f"name a folder, or fetch it where there is a network: hf download {name}",
+            hint=f"pass a folder, or download it with network access: hf download {name}",
         ) from error
     if not (folder / "config.json").is_file():
         raise build_missing_folder_error(folder)

@@ -9,9 +9,8 @@ from .address import resolve_address
 from .provider_table import PROVIDERS, find_provider
 
 _MODEL_STRING_HINT = "write provider:model or provider:model@http://host/v1"
+# Names the environment variable of the key, behind everything else.
 _KEY_ENV = re.compile(r"#key_env=([A-Za-z_][A-Za-z0-9_]*)$")
-"""Names the environment variable of the key, behind everything else."""
-
 _SETTING_SUFFIX = re.compile(r"#[A-Za-z_-]+=")
 
 
@@ -26,7 +25,7 @@ def parse_model(text: str) -> Endpoint:
     if not colon or not provider or not rest:
         # Not shown as it is: where a provider is missing, the rest may be an address with a key.
         raise ConfigError(
-            "a model is written `provider:model`; providers are " + ", ".join(PROVIDERS),
+            "a model string has the form `provider:model`; providers are " + ", ".join(PROVIDERS),
             where="model string",
             hint=_MODEL_STRING_HINT,
         )
@@ -35,20 +34,22 @@ def parse_model(text: str) -> Endpoint:
     if not find_provider(provider).in_process and _contains_address(model):
         # Not shown: there may be a password in it.
         raise ConfigError(
-            "what is after @ is not an address", where="model string", hint=_MODEL_STRING_HINT
+            "the part after @ is not an address", where="model string", hint=_MODEL_STRING_HINT
         )
     known = find_provider(provider)
     if not known.in_process and ("#" in (api_base or "") or _SETTING_SUFFIX.search(model)):
         # A fragment is not sent, so the request would go out without its key. Not shown: it may
         # be the key itself.
         raise ConfigError(
-            "what is after # is not a setting",
+            "the part after # is not a setting",
             where="model string",
-            hint="the one setting is #key_env=NAME, an environment variable that holds the key",
+            hint="the only setting is #key_env=NAME, an environment variable that holds the key",
         )
     if not model or model.isspace():
         raise ConfigError(
-            f"no model after {provider + ':'!r}", where="model string", hint=_MODEL_STRING_HINT
+            f"the model name after {provider + ':'!r} is missing",
+            where="model string",
+            hint=_MODEL_STRING_HINT,
         )
     endpoint = Endpoint(
         provider=provider, model=model, api_base=api_base, key_env=key_env and key_env[1]
@@ -59,11 +60,11 @@ def parse_model(text: str) -> Endpoint:
         raise ConfigError(
             f"a {provider} model has no address",
             where="model string",
-            hint="leave out what is after @",
+            hint="remove the part after @",
         )
     if key_env and find_provider(provider).in_process:
         raise ConfigError(
-            f"a {provider} model needs no key", where="model string", hint="leave out #key_env"
+            f"a {provider} model needs no key", where="model string", hint="remove #key_env"
         )
     return endpoint
 

@@ -26,8 +26,8 @@ _FORMAT_MARKERS = frozenset({"openai_chat", "huggingface", "anthropic", "gemini"
 class OpenAIAdapter:
     """Writes chat-completions requests and reads what comes back."""
 
-    def __init__(self, endpoint: Endpoint, line: HttpEndpoint, price: Price | None) -> None:
-        self._line = line
+    def __init__(self, endpoint: Endpoint, http: HttpEndpoint, price: Price | None) -> None:
+        self._http = http
         self._price = price
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
@@ -45,12 +45,12 @@ class OpenAIAdapter:
             body["seed"] = seed
         if tools or self._own_tools:
             body["tools"] = [*self._own_tools, *map(_to_openai_tool, tools)]
-        lost = converted.lost
+        lost = converted.dropped
         return encode_json_body(body, self._where), count_dropped_fields(lost) if lost else None
 
     async def send(self, request: bytes) -> Any:
         """Post one request."""
-        return await self._line.post(request)
+        return await self._http.post(request)
 
     def read(self, answer: Any, attempt: Attempt) -> Reply:
         """The first choice as a message, and what the server says of the call."""
@@ -65,7 +65,7 @@ class OpenAIAdapter:
 
     async def close(self) -> None:
         """Hang up."""
-        await self._line.close()
+        await self._http.close()
 
     def _read_choice(self, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The first choice and its message."""
@@ -76,9 +76,9 @@ class OpenAIAdapter:
                 if isinstance(message, dict):
                     return choices[0], message
             if answer.get("error"):
-                raise self._line.parse_error_object(answer["error"])
+                raise self._http.parse_error_object(answer["error"])
         raise AttemptError(
-            ErrorKind.GARBLED, "the answer is JSON without a choice that holds a message", 200
+            ErrorKind.GARBLED, "the answer is JSON, but has no choice with a message", 200
         )
 
     def _build_call(self, answer: Mapping[str, Any], choice: Any, attempt: Attempt) -> ModelCall:
@@ -92,7 +92,7 @@ class OpenAIAdapter:
             "usage": self._read_usage(answer.get("usage")),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
-            "message_index": attempt.place,
+            "message_index": attempt.message_index,
         }
         logprobs = choice.get("logprobs")
         if logprobs is not None or "token_ids" in choice or "prompt_token_ids" in answer:

@@ -70,7 +70,7 @@ class Pool:
         self._trust: ssl.SSLContext | None = None
 
     async def exchange(
-        self, place: Origin, request: bytes, *, timeout_s: float, longest: BodyLimit
+        self, origin: Origin, request: bytes, *, timeout_s: float, longest: BodyLimit
     ) -> RawResponse:
         """Send one request and wait for its answer.
 
@@ -78,7 +78,7 @@ class Pool:
         and `ConnectionBroken`. An error status is an answer, even if its body never came.
         """
         deadline = self._loop.time() + timeout_s
-        connection = self._take_idle(place) or await self._connect(place, deadline)
+        connection = self._take_idle(origin) or await self._connect(origin, deadline)
         waiter = connection.ask(request, deadline, longest)
         try:
             return await waiter
@@ -100,8 +100,8 @@ class Pool:
             await asyncio.sleep(0)
 
     def rest(self, connection: "Connection") -> None:
-        """Keep a connection for the next request to the same place."""
-        idle = self._idle.setdefault(connection.place, deque())
+        """Keep a connection for the next request to the same origin."""
+        idle = self._idle.setdefault(connection.origin, deque())
         idle.append(connection)
         while idle[0].rests_since < connection.rests_since - _IDLE_TIMEOUT_S:
             idle.popleft().abort()
@@ -109,9 +109,9 @@ class Pool:
     def forget(self, connection: "Connection") -> None:
         self._open.discard(connection)
 
-    def _take_idle(self, place: Origin) -> "Connection | None":
+    def _take_idle(self, origin: Origin) -> "Connection | None":
         """The connection used last, if the server is still there."""
-        idle = self._idle.get(place)
+        idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
             if connection.usable and connection.rests_since > self._loop.time() - _IDLE_TIMEOUT_S:
@@ -119,28 +119,28 @@ class Pool:
             connection.abort()
         return None
 
-    async def _connect(self, place: Origin, deadline: float) -> "Connection":
+    async def _connect(self, origin: Origin, deadline: float) -> "Connection":
         limit = self._loop.time() + _CONNECT_TIMEOUT_S
         try:
             async with asyncio.timeout_at(min(deadline, limit)):
-                connection = await self._open_connection(place)
+                connection = await self._open_connection(origin)
         except TimeoutError:
             if deadline <= limit:
                 raise
-            raise ConnectTimeout(f"no connection within {_CONNECT_TIMEOUT_S:g} s") from None
+            raise ConnectTimeout(f"connecting timed out after {_CONNECT_TIMEOUT_S:g} s") from None
         self._open.add(connection)
         return connection
 
-    async def _open_connection(self, place: Origin) -> "Connection":
-        addresses = await self._addresses(place)
+    async def _open_connection(self, origin: Origin) -> "Connection":
+        addresses = await self._addresses(origin)
         plug = await start_connection(
             addresses, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY_S, loop=self._loop
         )
         _, connection = await self._loop.create_connection(
-            lambda: Connection(self, place, self._loop),
+            lambda: Connection(self, origin, self._loop),
             sock=plug,
-            ssl=self.get_ssl_context() if place.tls else None,
-            server_hostname=place.host if place.tls else None,
+            ssl=self.get_ssl_context() if origin.tls else None,
+            server_hostname=origin.host if origin.tls else None,
         )
         return connection
 
@@ -151,32 +151,32 @@ class Pool:
             self._trust.set_alpn_protocols(["http/1.1"])
         return self._trust
 
-    async def _addresses(self, place: Origin) -> list[Any]:
+    async def _addresses(self, origin: Origin) -> list[Any]:
         """Where a name leads, asked for once a minute however many connections are made."""
         with suppress(OSError):
             return socket.getaddrinfo(
-                place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+                origin.host, origin.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
             )
-        asked, lookup = self._lookups.get(place, (0.0, None))
+        asked, lookup = self._lookups.get(origin, (0.0, None))
         failed = lookup is not None and lookup.done() and (lookup.cancelled() or lookup.exception())
         if lookup is None or failed or asked < self._loop.time() - _DNS_CACHE_S:
-            lookup = self._loop.create_task(self._look_up(place))
-            self._lookups[place] = (self._loop.time(), lookup)
+            lookup = self._loop.create_task(self._look_up(origin))
+            self._lookups[origin] = (self._loop.time(), lookup)
         # Shielded: one caller that gives up does not end the wait of the others.
         found = await asyncio.shield(lookup)
         self._turn += 1
         first = self._turn % len(found)
         return [*found[first:], *found[:first]]
 
-    async def _look_up(self, place: Origin) -> list[Any]:
-        return await self._loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+    async def _look_up(self, origin: Origin) -> list[Any]:
+        return await self._loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
 
 
 class Connection(asyncio.Protocol):
     """One connection: a request is written, and its answer put together as it comes."""
 
-    def __init__(self, pool: Pool, place: Origin, loop: "AbstractEventLoop") -> None:
-        self.place = place
+    def __init__(self, pool: Pool, origin: Origin, loop: "AbstractEventLoop") -> None:
+        self.origin = origin
         self.usable = False
         self.rests_since = 0.0
         self._pool = pool
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
     def give_up(self, waiter: "Future[RawResponse]") -> None:
         """End the connection if it still works on this answer. It may be at the next already."""
         if self._waiter is waiter:
-            self._fail(ConnectionBroken("given up"))
+            self._fail(ConnectionBroken("cancelled"))
 
     def abort(self) -> None:
         self.usable = False
@@ -245,7 +245,7 @@ class Connection(asyncio.Protocol):
             self._finish_response()
         elif self._received - self._size > _MAX_HEAD_BYTES + 8 * self._size:
             # An endless head, or what follows a body in chunks; the parser would keep it all.
-            self._fail(ConnectionBroken("an endless head"))
+            self._fail(ConnectionBroken("headers too large"))
 
     def eof_received(self) -> None:
         # A body without a length ends with its connection.

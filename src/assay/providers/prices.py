@@ -80,7 +80,7 @@ def load_shipped_prices() -> PriceTable:
 
 def read_prices(path: Path) -> PriceTable:
     """A user's table. Raises `ConfigError` that says what is wrong with it."""
-    hint = 'such as {"models": {"vllm:my-model": {"input": 0.1, "output": 0.4}}}'
+    hint = 'write it like {"models": {"vllm:my-model": {"input": 0.1, "output": 0.4}}}'
     try:
         return PriceTable.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -91,7 +91,7 @@ def read_prices(path: Path) -> PriceTable:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ConfigError(
-            f"not a price table: {place + ': ' if place else ''}{first['msg']}",
+            f"the file is not a price table: {place + ': ' if place else ''}{first['msg']}",
             where=str(path),
             hint=hint,
         ) from error
@@ -106,7 +106,7 @@ def find_price(endpoint: Endpoint, own: Path | None = None) -> Price | None:
     name = f"{endpoint.provider}:{endpoint.model}"
     if own is not None and (price := read_prices(Path(own)).models.get(name)) is not None:
         return price
-    if find_provider(endpoint.provider).speaks == "local":
+    if find_provider(endpoint.provider).protocol == "local":
         return FREE_PRICE
     usual = find_provider(endpoint.provider).api_base
     elsewhere = endpoint.api_base is not None and endpoint.api_base.rstrip("/") != usual

@@ -12,7 +12,7 @@ WireProtocol = Literal["openai", "anthropic", "mock", "local"]
 class Provider:
     """What is known of a provider before an endpoint says more."""
 
-    speaks: WireProtocol
+    protocol: WireProtocol
     api_base: str | None = None
     """None: the endpoint must say."""
 
@@ -22,7 +22,7 @@ class Provider:
     @property
     def in_process(self) -> bool:
         """Whether its models answer in this process, and so have no address."""
-        return self.speaks in ("mock", "local")
+        return self.protocol in ("mock", "local")
 
 
 PROVIDERS = {
@@ -44,8 +44,8 @@ def find_provider(name: str) -> Provider:
     found = PROVIDERS.get(name)
     if found is None:
         raise ConfigError(
-            f"{name!r} is not a provider: {', '.join(PROVIDERS)} are",
+            f"{name!r} is not a provider; choose one of {', '.join(PROVIDERS)}",
             where="Endpoint.provider",
-            hint="a server that speaks OpenAI's protocol is 'openai-compatible' with an api_base",
+            hint="for a server with OpenAI's protocol, use 'openai-compatible' with an api_base",
         )
     return found

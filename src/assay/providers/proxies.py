@@ -13,8 +13,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from assay.errors import ConfigError
 
+from .address import DEFAULT_PORTS
+
 CREDENTIALS_HINT = "write the proxy as http://user:password@host:port in HTTP_PROXY and HTTPS_PROXY"
-_PROXY_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def find_proxy(url: str) -> Proxy | None:
     given = _read_proxy_variable(name)
     if not given or (name == "http_proxy" and _is_cgi()):
         return None
-    port = parts.port or _PROXY_DEFAULT_PORTS[parts.scheme]
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
     if _is_exempt(parts.hostname or "", port, _read_proxy_variable("no_proxy")):
         return None
     return _parse_proxy(given, name.upper())
@@ -70,10 +71,10 @@ def _parse_proxy(given: str, variable: str) -> Proxy:
         raise ConfigError(
             f"{variable} is not an http or https address",
             where="environment",
-            hint="write http://host:3128, or name the model's host in NO_PROXY",
+            hint="write http://host:3128, or add the model's host to NO_PROXY",
         )
     named = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    host = f"{named}:{parts.port or _PROXY_DEFAULT_PORTS[parts.scheme]}"
+    host = f"{named}:{parts.port or DEFAULT_PORTS[parts.scheme]}"
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return Proxy(f"{parts.scheme}://{host}", host, user, password)
 
@@ -81,7 +82,7 @@ def _parse_proxy(given: str, variable: str) -> Proxy:
 def _split_proxy_url(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in _PROXY_DEFAULT_PORTS and parts.hostname and parts.port != 0
+        usable = parts.scheme in DEFAULT_PORTS and parts.hostname and parts.port != 0
     except ValueError:
         return None
     return parts if usable else None

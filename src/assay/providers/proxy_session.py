@@ -57,14 +57,14 @@ class ProxySession:
     ) -> RawResponse:
         """Send one request and wait for its answer.
 
-        Raises `TimeoutError`, `OSError` or `ConnectionBroken` as a direct connection does, and `AttemptError` for
-        what the proxy itself refuses.
+        Raises `TimeoutError`, `OSError` or `ConnectionBroken` as a direct connection does, and
+        `AttemptError` when the proxy itself refuses.
         """
         try:
             return await self._exchange(proxy, request, timeout_s, longest)
         except aiohttp.ConnectionTimeoutError:
             trouble: Exception = ConnectTimeout(
-                f"no connection within {_PROXY_CONNECT_TIMEOUT_S:g} s"
+                f"connecting timed out after {_PROXY_CONNECT_TIMEOUT_S:g} s"
             )
         except TimeoutError:
             trouble = TimeoutError()
@@ -74,7 +74,7 @@ class ProxySession:
             trouble = AttemptError(
                 ErrorKind.UNREACHABLE,
                 f"the proxy {proxy.host} cannot be reached",
-                hint="check HTTPS_PROXY and HTTP_PROXY, or name the model's host in NO_PROXY",
+                hint="check HTTPS_PROXY and HTTP_PROXY, or add the model's host to NO_PROXY",
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             trouble = _convert_aiohttp_error(error)
@@ -126,20 +126,23 @@ async def _read_proxy_response(response: "ClientResponse", most: int) -> RawResp
 
 def _build_proxy_refusal(proxy: Proxy, status: int) -> AttemptError:
     """What a proxy means that opens no tunnel."""
-    said = f"the proxy {proxy.host} opens no connection: HTTP {status}"
+    message = f"the proxy {proxy.host} refused the connection: HTTP {status}"
     if status in _TRANSIENT:
-        return AttemptError(ErrorKind.UNREACHABLE, said, status)
+        return AttemptError(ErrorKind.UNREACHABLE, message, status)
     if status == 407:
-        return AttemptError(ErrorKind.REFUSED, said, status, hint=CREDENTIALS_HINT)
+        return AttemptError(ErrorKind.REFUSED, message, status, hint=CREDENTIALS_HINT)
     return AttemptError(
-        ErrorKind.REFUSED, said, status, hint="ask whoever runs it, or use NO_PROXY"
+        ErrorKind.REFUSED,
+        message,
+        status,
+        hint="ask the operator of the proxy, or add the model's host to NO_PROXY",
     )
 
 
 def _convert_aiohttp_error(error: Exception) -> Exception:
     """The exception of a direct connection for one of aiohttp's."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return ssl.SSLCertVerificationError("the certificate is not valid")
+        return ssl.SSLCertVerificationError("the certificate is invalid")
     cause: Any = getattr(error, "os_error", error)
     if isinstance(cause, OSError):
         return cause

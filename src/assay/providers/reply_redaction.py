@@ -11,14 +11,13 @@ from .proxies import Proxy
 
 __all__ = ["REDACTED", "Redactor", "build_endpoint_redactor"]
 
+# Shorter ones are in many a complaint, and tell what it is about.
 _SHORTEST_NUMBER = 6
-"""Shorter ones are in many a complaint, and tell what it is about."""
-
 _NON_SECRET_HEADERS = frozenset(
     {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version"}
 )
+# `Bearer`, and the `session` of `session=…`: words that a complaint may need.
 _SCHEME_OR_NAME = re.compile(r'^[A-Za-z][-\w]*\s+|(?<![^\s;,])[^\s;,="]+=(?="?[^\s;,="])')
-"""`Bearer`, and the `session` of `session=…`: words that a complaint may need."""
 
 
 def build_endpoint_redactor(

@@ -60,10 +60,10 @@ class RetryBudget:
 
     def _build_timeout_error(self, fault: AttemptError, attempts: int) -> EndpointError:
         left = self._max_wait_s - self._waited_s
-        why = f"no more waiting: {left:.3g} s are left of {self._max_wait_s:g} s"
+        why = f"only {left:.3g} s are left of the {self._max_wait_s:g} s wait limit of one call"
         if fault.retry_after_s is not None:
             why = (
-                f"the server asks to wait {fault.retry_after_s:.3g} s, and {left:.3g} s are left "
-                f"of the {self._max_wait_s:g} s that one call may wait"
+                f"the server asks to wait {fault.retry_after_s:.3g} s, but {left:.3g} s are left "
+                f"of the {self._max_wait_s:g} s wait limit of one call"
             )
         return fault.error(where=self._where, attempts=attempts, why=why)

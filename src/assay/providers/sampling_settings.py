@@ -25,7 +25,7 @@ def check_extra_params(endpoint: Endpoint) -> None:
             raise ConfigError(f"`{name}` cannot be set in extra_params", where=where)
     if given.get("n") not in (None, 1):
         raise ConfigError(
-            f"extra_params has n={given['n']!r}, and a reply is one message",
+            f"extra_params sets n={given['n']!r}, but a reply is one message",
             where=where,
-            hint="ask several times instead, each time with another seed",
+            hint="call the model several times instead, each time with another seed",
         )

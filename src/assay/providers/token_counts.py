@@ -7,9 +7,8 @@ from typing import Any
 from assay.types import Usage
 
 _ID_PREFIX = "token_id:"
+# Above it not every whole number is exact in JSON. No call has as many.
 _MAX_TOKEN_COUNT = 2**53
-"""Above it not every whole number is exact in JSON. No call has as many."""
-
 _COUNT_FIELDS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from assay.types import ToolCall, parse_arguments
 
+from .literals import skip_whitespace
 from .rendered_turn import ParsedTurn, join_words, make_call
 
 _DECODER = json.JSONDecoder(strict=False)
-_JSON_WHITESPACE = re.compile(r"\s*+")
 _HERMES, _HERMES_END = "<tool_call>", "</tool_call>"
 _HERMES_NAME = re.compile(r'\{\s*+"name"\s*+:\s*+"([^"\\\n]++)"')
 _MISTRAL = "[TOOL_CALLS]"
@@ -53,7 +53,7 @@ def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
 
     Broken JSON that begins with a name is a malformed call.
     """
-    start = _skip_json_blank(text, at)
+    start = skip_whitespace(text, at)
     try:
         # Finds the end: text between tags may hold the closing tag in a string.
         end = _DECODER.raw_decode(text, start)[1]
@@ -62,7 +62,7 @@ def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
     except RecursionError:
         return None, at
     calls = _read_objects([parse_arguments(text[start:end])])
-    end = _skip_json_blank(text, end)
+    end = skip_whitespace(text, end)
     if not calls:
         return None, at
     if end < len(text) and not text.startswith(_HERMES_END, end):
@@ -163,8 +163,3 @@ def _read_objects(written: Iterable[Mapping[str, Any] | None]) -> tuple[ToolCall
             make_call(name, arguments, identifier if isinstance(identifier, str) else None)
         )
     return tuple(calls)
-
-
-def _skip_json_blank(text: str, at: int) -> int:
-    match = _JSON_WHITESPACE.match(text, at)
-    return match.end() if match else at

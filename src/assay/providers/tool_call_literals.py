@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.types import ToolCall
 
-from .literals import LiteralReader, check_storable
+from .literals import LiteralReader, check_storable, skip_whitespace
 from .rendered_turn import ParsedTurn, join_words, make_call
 
 _CallAndEnd = tuple[ToolCall | None, int]
@@ -15,13 +15,13 @@ _CallAndEnd = tuple[ToolCall | None, int]
 _LFM_START, _LFM_END = "<|tool_call_start|>", "<|tool_call_end|>"
 _CALL_NAME = re.compile(r"\s*+([^\W\d][\w.\-]*+)\s*+\(")
 _ARGUMENT = re.compile(r"\s*+([^\W\d][\w\-]*+)\s*+=\s*+")
+# The quote that ends a string in which quotes are not escaped: an argument, a call or the end of
+# the list follows.
 _RAW_END = re.compile(
     r"'(?=\s*+(?:,\s*+[^\W\d][\w\-]*+\s*+=|\)\s*+(?:,\s*+[^\W\d][\w.\-]*+\s*+\(|\]?\s*+(?:"
     + re.escape(_LFM_END)
     + r"|\Z))))"
 )
-"""The quote that ends a string in which quotes are not escaped: an argument, a call or the end of
-the list follows."""
 
 
 class _UnterminatedString(ValueError):
@@ -34,7 +34,7 @@ def read_python_calls(text: str, *, escapes: bool) -> ParsedTurn | None:
     said, calls, at = [], list[ToolCall](), 0
     while (start := text.find(_LFM_START, at)) >= 0:
         said.append(text[at:start])
-        at = literals.skip_blank(start + len(_LFM_START))
+        at = skip_whitespace(text, start + len(_LFM_START))
         at += text.startswith("[", at)
         more = True
         while more:
@@ -42,10 +42,10 @@ def read_python_calls(text: str, *, escapes: bool) -> ParsedTurn | None:
             if call is None:
                 return None
             calls.append(call)
-            at = literals.skip_blank(at)
+            at = skip_whitespace(text, at)
             more = text.startswith(",", at)
             at += more
-        at = literals.skip_blank(at + text.startswith("]", at))
+        at = skip_whitespace(text, at + text.startswith("]", at))
         at += len(_LFM_END) if text.startswith(_LFM_END, at) else 0
     said.append(text[at:])
     return ParsedTurn(join_words(said), tuple(calls)) if calls else None
@@ -72,7 +72,7 @@ def _read_arguments(
     literals: LiteralReader, at: int, *, escapes: bool
 ) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {}
-    text, at = literals.text, literals.skip_blank(at)
+    text, at = literals.text, skip_whitespace(literals.text, at)
     while not text.startswith(")", at):
         match = _ARGUMENT.match(text, at)
         if match is None:
@@ -84,9 +84,9 @@ def _read_arguments(
             found[match[1]], at = text[match.end() + 1 : end.start()], end.end()
         else:
             found[match[1]], at = literals.read(match.end())
-        at = literals.skip_blank(at)
+        at = skip_whitespace(text, at)
         if text.startswith(",", at):
-            at = literals.skip_blank(at + 1)
+            at = skip_whitespace(text, at + 1)
         elif not text.startswith(")", at):
             raise ValueError(f"no end of the arguments at {at}")
     return found, at + 1
@@ -117,7 +117,7 @@ def _read_gemma_call(literals: LiteralReader, name: str, at: int) -> tuple[ToolC
     text = literals.text
     try:
         arguments, end = literals.read_mapping(at)
-        end = literals.skip_blank(end)
+        end = skip_whitespace(text, end)
         if end < len(text) and not text.startswith(_GEMMA_END, end):
             raise ValueError(f"no end of the call at {end}")
         return make_call(name, check_storable(arguments)), min(len(text), end + len(_GEMMA_END))

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from assay.types import ToolCall
 
 from .argument_types import ArgumentTypes
+from .literals import skip_whitespace
 from .rendered_turn import ParsedTurn, join_words, make_call
 from .tool_call_json import MAX_BROKEN_CALLS, read_hermes_call
-
-_TAG_WHITESPACE = re.compile(r"\s*+")
 
 
 class _TagFormat(NamedTuple):
@@ -98,7 +97,7 @@ def _read_tagged_call(
     text: str, start: re.Match[str], tags: _TagFormat, types: ArgumentTypes
 ) -> tuple[ToolCall | None, int]:
     name, arguments = start[1].strip(), dict[str, Any]()
-    at = _skip_tag_blank(text, start.end())
+    at = skip_whitespace(text, start.end())
     while match := tags.argument.match(text, at):
         end = _find_value_end(text, match.end(), tags)
         if end is None:
@@ -108,12 +107,12 @@ def _read_tagged_call(
         if tags.own_lines:
             value = value.removeprefix("\n").removesuffix("\n")
         arguments[key] = types.read(name, key, value)
-        at = _skip_tag_blank(text, end + len(tags.argument_end))
+        at = skip_whitespace(text, end + len(tags.argument_end))
     ended = False
     for mark in tags.ends:
         if text.startswith(mark, at):
             ended, at = True, at + len(mark)
-            at = _skip_tag_blank(text, at) if mark != tags.ends[-1] else at
+            at = skip_whitespace(text, at) if mark != tags.ends[-1] else at
     if ended:
         return make_call(name, arguments), at
     end = text.find(tags.ends[-1], at)
@@ -124,12 +123,7 @@ def _read_tagged_call(
 def _find_value_end(text: str, at: int, tags: _TagFormat) -> int | None:
     while (end := text.find(tags.argument_end, at)) >= 0:
         at = end + len(tags.argument_end)
-        after = _skip_tag_blank(text, at)
+        after = skip_whitespace(text, at)
         if after == len(text) or text.startswith(tags.more, after):
             return end
     return None
-
-
-def _skip_tag_blank(text: str, at: int) -> int:
-    match = _TAG_WHITESPACE.match(text, at)
-    return match.end() if match else at

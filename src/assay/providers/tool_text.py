@@ -60,6 +60,7 @@ def _ignore_types(read: Callable[[str], ParsedTurn | None]) -> _ReadCalls:
 
 
 _ESCAPES = r"replace\(\"\\\\\", \"\\\\\\\\\"\)"
+# The first whose marks are found: marks of the later ones stand in templates of earlier ones.
 _CALL_FORMATS: dict[CallStyle, _Format] = {
     "mistral": _Format(re.compile(r"\[TOOL_CALLS\]"), _ignore_types(read_mistral)),
     "gpt-oss": _Format(re.compile(r"<\|channel\|>commentary"), turn=read_harmony),
@@ -83,7 +84,6 @@ _CALL_FORMATS: dict[CallStyle, _Format] = {
     "hermes": _Format(re.compile("<tool_call>"), _ignore_types(read_hermes)),
     "llama": _Format(re.compile(r"""["']parameters["']\s*:"""), _ignore_types(read_llama)),
 }
-"""The first whose marks are found: marks of the later ones stand in templates of earlier ones."""
 
 
 @lru_cache(maxsize=64)
