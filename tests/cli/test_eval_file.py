@@ -86,7 +86,8 @@ def test_a_dataset_is_looked_for_beside_the_file(
         assert sample.prompt == "beside"
 
     file = load_eval_file(str(write(folder, f'{CONFIG}dataset = "only_here.jsonl"\n')))
-    with pytest.raises(DatasetError, match=r"evals.only_here\.jsonl: there is no such file"):
+    expected = r"evals.only_here\.jsonl: the file or folder does not exist"
+    with pytest.raises(DatasetError, match=expected):
         load_samples(file.dataset)
 
 

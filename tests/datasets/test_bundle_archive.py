@@ -123,13 +123,13 @@ def gzipped(path: Path, change: Callable[[bytes], bytes]) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "no tar": (lambda data: b"not a tar file" * 100, "not a tar.gz file of assay"),
+    "no tar": (lambda data: b"not a tar file" * 100, "not a tar.gz file written by assay"),
     "empty": (lambda data: b"", "cut off"),
     "cut in a header": (lambda data: data[:300], "cut off"),
     "cut in a member": (lambda data: data[:600], "cut off"),
     "without its end": (lambda data: data[:1024], "cut off"),
     "more behind its end": (lambda data: data[:2048] + b"more" * 200, "does not end"),
-    "wrong checksum": (lambda data: b"z" + data[1:], "not a tar.gz file of assay"),
+    "wrong checksum": (lambda data: b"z" + data[1:], "not a tar.gz file written by assay"),
 }
 
 
@@ -144,7 +144,7 @@ def test_a_broken_archive_is_refused(case: str, tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_compressed_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.tar.gz").write_bytes(b"plain text")
-    with pytest.raises(DatasetError, match="not a sound gzip file"):
+    with pytest.raises(DatasetError, match="the file is not valid gzip"):
         read(tmp_path / "x.tar.gz")
 
 

@@ -113,7 +113,10 @@ HOSTILE: dict[str, tuple[Callable[[Manifest], object], str]] = {
         lambda given: given["files"]["results.jsonl"].update(size=1),
         "does not have its listed size",
     ),
-    "not listed": (lambda given: given["files"].pop("dataset.jsonl"), "lists no dataset.jsonl"),
+    "not listed": (
+        lambda given: given["files"].pop("dataset.jsonl"),
+        "does not list dataset.jsonl",
+    ),
     "missing": (
         lambda given: given["files"].update({"code/b.py": {"size": 0, "sha256": "0" * 64}}),
         "'code/b.py' is missing",
@@ -191,7 +194,7 @@ def test_a_manifest_that_is_not_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m").write_text("{")
     with (tmp_path / "x.tar.gz").open("wb") as output:
         write_archive(output, [("manifest.json", tmp_path / "m")])
-    with pytest.raises(DatasetError, match=r"manifest\.json is not valid JSON"):
+    with pytest.raises(DatasetError, match=r"manifest\.json ends in the middle of an object"):
         Bundle.open(tmp_path / "x.tar.gz")
 
 

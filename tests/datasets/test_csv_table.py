@@ -36,8 +36,8 @@ def test_a_wrong_number_of_cells_is_a_bad_row_at_its_first_line(tmp_path: Path) 
     found = rows(tmp_path, b'a,b\n"x\ny",1\n"x\ny",1,2\nz\nq,1\n')
 
     assert [shown(problem) for _, problem in found[1:3]] == [
-        "a.csv:4: has 3 cells where the header has 2",
-        "a.csv:6: has 1 cells where the header has 2",
+        "a.csv:4: the row has 3 cells, but the header has 2",
+        "a.csv:6: the row has 1 cells, but the header has 2",
     ]
     assert found[3] == (7, {"a": "q", "b": "1"})
 
@@ -55,8 +55,8 @@ def test_a_messages_cell_is_read_as_json(tmp_path: Path) -> None:
     ("cell", "message"),
     [
         ("hello", "is not JSON: expected value, at byte 1 of the cell"),
-        ('"[1, NaN]"', "holds NaN, which is not JSON, at byte 5 of the cell"),
-        ('"[], ""x"": 1"', "holds more than one value"),
+        ('"[1, NaN]"', "contains NaN, which is not JSON, at byte 5 of the cell"),
+        ('"[], ""x"": 1"', "contains more than one value"),
     ],
 )
 def test_a_messages_cell_that_is_not_json_is_a_bad_row(
@@ -70,7 +70,7 @@ def test_a_messages_cell_that_is_not_json_is_a_bad_row(
 def test_bytes_that_are_not_utf_8_are_placed_and_the_next_row_is_read(tmp_path: Path) -> None:
     found = rows(tmp_path, b'a,b\n"x\ny\xe9",1\nz,2\n')
 
-    assert shown(found[0][1]) == "a.csv:3:2: is not UTF-8: byte 0xe9"
+    assert shown(found[0][1]) == "a.csv:3:2: the line is not UTF-8: byte 0xe9"
     assert found[1] == (4, {"a": "z", "b": "2"})
 
 
@@ -78,13 +78,13 @@ def test_a_quote_that_is_never_closed_is_refused_not_swallowed(tmp_path: Path) -
     found = rows(tmp_path, b'a,b\nx,1\n"y,2\nz,3\n')
 
     assert found[0] == (2, {"a": "x", "b": "1"})
-    assert shown(found[1][1]) == "a.csv:3: is not CSV: unexpected end of data"
+    assert shown(found[1][1]) == "a.csv:3: the row is not CSV: unexpected end of data"
 
 
 def test_text_after_a_closing_quote_is_refused(tmp_path: Path) -> None:
     found = rows(tmp_path, b'a,b\n"x"y,1\nz,2\n')
 
-    assert shown(found[0][1]).startswith("a.csv:2: is not CSV: ")
+    assert shown(found[0][1]).startswith("a.csv:2: the row is not CSV: ")
     assert found[1] == (3, {"a": "z", "b": "2"})
 
 
@@ -94,7 +94,7 @@ def test_a_row_over_the_limit_is_refused_whether_one_line_or_many(
 ) -> None:
     found = rows(tmp_path, b"a,b\n" + row + b"\nz,2\n", max_row_bytes=50)
 
-    assert shown(found[0][1]) == "a.csv:2: is over the limit of 50 bytes"
+    assert shown(found[0][1]) == "a.csv:2: the row is over the limit of 50 bytes"
     assert all(isinstance(problem, BadRow) for _, problem in found[:-1])
 
 
@@ -109,11 +109,11 @@ def test_cells_beyond_the_csv_modules_own_limit_are_read(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "a.csv:1: has no header line"),
-        (b"\nx\n", "a.csv:1: has no header line"),
+        (b"", "a.csv:1: the file has no header line"),
+        (b"\nx\n", "a.csv:1: the file has no header line"),
         (b"a,,b\n", "a.csv:1: column 2 has no name"),
         (b"a,b,a\n", "a.csv:1: two columns are named 'a'"),
-        (b"a,\xe9\n", "a.csv:1:3: is not UTF-8: byte 0xe9"),
+        (b"a,\xe9\n", "a.csv:1:3: the line is not UTF-8: byte 0xe9"),
     ],
 )
 def test_a_table_without_a_proper_header_is_refused(

@@ -34,7 +34,7 @@ def test_a_generator_is_refused_the_second_time() -> None:
     rows = MemoryRows(generated(), ReadLimits())
     list(rows)
 
-    with pytest.raises(DatasetError, match="was read before and cannot be read again"):
+    with pytest.raises(DatasetError, match="was already read and cannot be read again"):
         list(rows)
 
 
@@ -43,7 +43,7 @@ def test_an_item_that_is_no_row_is_a_bad_row(item: object) -> None:
     ((_, found),) = MemoryRows([item], ReadLimits())
 
     assert isinstance(found, BadRow)
-    assert str(found) == f"item 0: is a {type(item).__name__}, not a dict or a Sample"
+    assert str(found) == f"item 0: the item is a {type(item).__name__}, not a dict or a Sample"
 
 
 def test_nan_is_refused_as_it_is_in_a_file() -> None:

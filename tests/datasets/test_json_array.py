@@ -60,7 +60,8 @@ def test_any_prefix_gives_the_whole_elements_and_says_that_it_is_cut_off(
         *whole, (_, last) = rows(tmp_path, content[:cut])
 
     assert [row for _, row in whole] == elements[: len(whole)]
-    assert shown(last) == f"a.json:1:{cut + 1}: the file is cut off before the array ends"
+    truncated = "the file is truncated: it ends before the array does"
+    assert shown(last) == f"a.json:1:{cut + 1}: {truncated}"
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 100_000])
@@ -73,11 +74,11 @@ def test_a_bad_element_is_placed_and_the_next_is_read(
 
     assert found[0] == (0, {"a": 1})
     assert [shown(problem) for _, problem in found[1:6]] == [
-        "a.json:2:9: holds NaN, which is not JSON",
-        "a.json:4:2: names the key 'a' twice in one object",
-        "a.json:4:11: is a string, not an object",
-        "a.json:4:16: is a number, not an object",
-        "a.json:4:19: is an array, not an object",
+        "a.json:2:9: the element contains NaN, which is not JSON",
+        "a.json:4:2: the element repeats the key 'a' in one object",
+        "a.json:4:11: the element is a string, not an object",
+        "a.json:4:16: the element is a number, not an object",
+        "a.json:4:19: the element is an array, not an object",
     ]
     assert found[6] == (6, {"b": 1})
 
@@ -92,7 +93,7 @@ def test_an_element_over_the_limit_is_passed_over_without_holding_it(
 
     found = rows(tmp_path, f'[{element}, {{"b": 1}}]'.encode(), max_row_bytes=50)
 
-    expected = f"a.json:1:2: is {len(element)} bytes long, over the limit of 50"
+    expected = f"a.json:1:2: the element is {len(element)} bytes, over the limit of 50"
     assert shown(found[0][1]) == expected
     assert found[1] == (1, {"b": 1})
 
@@ -100,13 +101,13 @@ def test_an_element_over_the_limit_is_passed_over_without_holding_it(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "a.json:1:1: the file is empty, so it is no JSON array"),
-        (b'\n {"a": 1}', "a.json:2:2: the file does not begin with `[`, so it is no JSON array"),
+        (b"", "a.json:1:1: the file is empty, so it is not a JSON array"),
+        (b'\n {"a": 1}', "a.json:2:2: the file does not begin with `[`, so it is not a JSON array"),
         (b'[{"a": 1} {"a": 2}]', "a.json:1:11: expected `,` or `]` after an element"),
         (b'[{"a": 1},]', "a.json:1:11: expected an element after `,`"),
         (b'[{"a": 1},,{}]', "a.json:1:11: expected an element after `,`"),
         (b"[,]", "a.json:1:2: expected an element after `[`"),
-        (b'[{"a": 1}]\n[]', "a.json:2:1: there is more after the end of the array"),
+        (b'[{"a": 1}]\n[]', "a.json:2:1: the file continues after the end of the array"),
     ],
 )
 def test_a_file_that_is_no_array_is_refused_with_line_and_column(
@@ -116,7 +117,7 @@ def test_a_file_that_is_no_array_is_refused_with_line_and_column(
         rows(tmp_path, content)
 
     assert str(caught.value).replace(f"{tmp_path}/", "").splitlines()[0] == message
-    assert "is .jsonl" in str(caught.value.hint)
+    assert "use .jsonl for one object per line" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("content", [b"[]", b" [ \n ] \n", b"\xef\xbb\xbf[]"])

@@ -52,18 +52,18 @@ def test_a_repeated_key_is_never_overlooked(
 
     problem = refused(('{"outer":[{' + inside + "}]}").encode())
 
-    assert "twice in one object" in problem.message
+    assert "repeats the key " in problem.message
 
 
 @pytest.mark.parametrize(
     ("data", "message", "offset"),
     [
-        (b'{"a": NaN}', "holds NaN, which is not JSON", 6),
-        (b'{"a": [-Infinity]}', "holds -Infinity, which is not JSON", 7),
-        (b'{"a": Infinity}', "holds Infinity, which is not JSON", 6),
-        (b'{"a": "1e999", "b": -1e999}', "holds a number too large for a float", 20),
-        (b'{"a": 1, "b": {"c": 1, "c" : 2}}', "names the key 'c' twice in one object", 23),
-        (b'{"a": 1, "\\u0061": 2}', "names the key 'a' twice in one object", 9),
+        (b'{"a": NaN}', "contains NaN, which is not JSON", 6),
+        (b'{"a": [-Infinity]}', "contains -Infinity, which is not JSON", 7),
+        (b'{"a": Infinity}', "contains Infinity, which is not JSON", 6),
+        (b'{"a": "1e999", "b": -1e999}', "contains a number too large for a float", 20),
+        (b'{"a": 1, "b": {"c": 1, "c" : 2}}', "repeats the key 'c' in one object", 23),
+        (b'{"a": 1, "\\u0061": 2}', "repeats the key 'a' in one object", 9),
         (b'{"a": "\xe9"}', "is not UTF-8: byte 0xe9", 7),
         (b'{"a": "\xed\xa0\x80"}', "is not UTF-8: byte 0xed", 7),
         (b'{"a": [[[]]]}', "is nested deeper than 3", 8),
@@ -90,7 +90,7 @@ def test_nesting_up_to_the_limit_is_read() -> None:
 
 @pytest.mark.parametrize("data", [rb'{"a": "\ud83d"}', rb'{"a": "\ude00 x"}', rb'{"\ud83dx": 1}'])
 def test_half_of_a_surrogate_pair_is_refused(data: bytes) -> None:
-    assert "half of a surrogate pair" in refused(data).message
+    assert "contains a lone surrogate" in refused(data).message
 
 
 def test_a_whole_surrogate_pair_is_a_character() -> None:
@@ -125,4 +125,4 @@ def test_an_object_of_very_many_keys_is_searched_once_for_a_repeated_one() -> No
     names = [*(f"k{number}" for number in range(200_000)), "k7"]
     text = "{" + ", ".join(f'"{name}" : 1' for name in names) + "}"
 
-    assert refused(text.encode()).message == "names the key 'k7' twice in one object"
+    assert refused(text.encode()).message == "repeats the key 'k7' in one object"

@@ -47,20 +47,22 @@ def test_a_cut_off_last_line_is_called_that_at_its_byte(
     found = rows(tmp_path, b'{"a": 1}\n' + last)
 
     assert found[0] == (1, {"a": 1})
-    assert only_problem(found).startswith(f"a.jsonl:2:{column}: the last line is cut off\n  hint: ")
+    expected = f"a.jsonl:2:{column}: the last line is truncated\n  hint: "
+    assert only_problem(found).startswith(expected)
 
 
 def test_a_line_that_ends_early_before_others_is_not_called_the_last(tmp_path: Path) -> None:
     found = rows(tmp_path, b'{"a":\n{"a": 1}\n')
 
-    assert only_problem(found) == "a.jsonl:1:6: ends in the middle of an object"
+    assert only_problem(found) == "a.jsonl:1:6: the line ends in the middle of an object"
     assert found[1] == (2, {"a": 1})
 
 
 def test_the_column_counts_the_space_before_the_object(tmp_path: Path) -> None:
     found = rows(tmp_path, b'   {"a": NaN}\n')
 
-    assert only_problem(found).startswith("a.jsonl:1:10: holds NaN, which is not JSON\n  hint: ")
+    expected = "a.jsonl:1:10: the line contains NaN, which is not JSON\n  hint: "
+    assert only_problem(found).startswith(expected)
 
 
 def test_a_line_over_the_limit_is_passed_over_and_the_next_is_read(tmp_path: Path) -> None:
@@ -68,7 +70,8 @@ def test_a_line_over_the_limit_is_passed_over_and_the_next_is_read(tmp_path: Pat
 
     found = rows(tmp_path, long + b'\n{"a": 1}\n', max_row_bytes=50)
 
-    assert only_problem(found).startswith("a.jsonl:1:51: is 110 bytes long, over the limit of 50")
+    expected = "a.jsonl:1:51: the line is 110 bytes, over the limit of 50"
+    assert only_problem(found).startswith(expected)
     assert found[1] == (2, {"a": 1})
 
 

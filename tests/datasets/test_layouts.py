@@ -112,7 +112,7 @@ def test_a_row_without_an_id_is_named_by_its_content() -> None:
 
 @pytest.mark.parametrize("own", ["", True, 1.5, ["a"], {"$oid": "1"}])
 def test_an_id_that_is_neither_text_nor_a_whole_number_is_refused(own: object) -> None:
-    assert "which is no id" in refused({"prompt": "a", "id": own}).message
+    assert "which is not a valid id" in refused({"prompt": "a", "id": own}).message
 
 
 def test_an_unknown_layout_names_its_columns_and_the_way_out() -> None:
@@ -139,12 +139,12 @@ def test_a_row_without_columns_is_refused() -> None:
         ({"messages": {"role": "user"}}, "the prompt is dict, not text or a list of messages"),
         ({"instruction": ["a"]}, "`instruction` and `input` must both be text"),
         ({"chosen": "a", "rejected": "b"}, "no known layout has these columns: "),
-        ({"messages": [{"content": "hi"}]}, "does not fit a sample: prompt."),
+        ({"messages": [{"content": "hi"}]}, "the row does not fit a sample: prompt."),
         ({"messages": "[]"}, "`messages` is text, not a list of messages"),
         ({"messages": "[]", "input_metadata": {}}, "`messages` is text, not a list of messages"),
         ({"id": "a", "input": {"q": "x"}, "ground_truth": 1}, "the prompt is dict, not text"),
-        ({"messages": ["hi"]}, "does not fit a sample: prompt."),
-        ({"prompt": "a", "x": {1, object}}, "holds a value that has no JSON form"),
+        ({"messages": ["hi"]}, "the row does not fit a sample: prompt."),
+        ({"prompt": "a", "x": {1, object}}, "the row contains a value without a JSON form"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(row: dict[str, Any], message: str) -> None:
@@ -256,12 +256,12 @@ def test_a_written_sample_without_a_place_gets_one() -> None:
 
 
 def test_what_an_adapter_made_of_a_row_leaves_the_input_as_it_came() -> None:
-    came_as = {"utterance": "hi", "intent": "greet"}
+    original = {"utterance": "hi", "intent": "greet"}
 
-    sample = read_row({"prompt": "hi", "answer": "greet"}, index=0, came_as=came_as)
+    sample = read_row({"prompt": "hi", "answer": "greet"}, index=0, original=original)
 
-    assert sample.input == came_as
-    assert sample.id == stable_id(came_as)
+    assert sample.input == original
+    assert sample.id == stable_id(original)
 
 
 @pytest.mark.parametrize(

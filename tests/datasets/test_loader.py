@@ -57,8 +57,8 @@ def test_parquet_gives_the_same_sample(tmp_path: Path) -> None:
         ({"max_samples": True}, "max_samples=True is not a number of samples"),
         ({"max_samples": "3"}, "max_samples='3' is not a number of samples"),
         ({"on_bad_row": "ignore"}, "on_bad_row='ignore' is neither 'fail' nor 'skip'"),
-        ({"adapter": "f"}, "adapter='f' cannot be called"),
-        ({"split": "train"}, "split='train' has no meaning here"),
+        ({"adapter": "f"}, "adapter='f' is not callable"),
+        ({"split": "train"}, "split='train' has no effect here"),
     ],
 )
 def test_a_wrong_argument_is_refused_at_the_call(options: dict[str, Any], message: str) -> None:
@@ -95,7 +95,7 @@ def test_a_path_that_is_not_there_is_no_hub_dataset(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(DatasetError, match="there is no such file or folder"):
+    with pytest.raises(DatasetError, match="the file or folder does not exist"):
         load_samples(source)
 
 
@@ -108,7 +108,8 @@ def test_an_empty_path_is_refused() -> None:
 def test_a_file_of_unknown_format_lists_the_known_ones(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
 
-    with pytest.raises(DatasetError, match=r"is not known by its name\n.*\.jsonl, \.ndjson, "):
+    expected = r"does not have the suffix of a supported format\n.*\.jsonl, \.ndjson, "
+    with pytest.raises(DatasetError, match=expected):
         load_samples(tmp_path / name)
 
 

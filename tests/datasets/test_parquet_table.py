@@ -38,14 +38,14 @@ def test_nan_is_refused_and_null_is_not(tmp_path: Path) -> None:
     found = rows(tmp_path, pyarrow.table({"n": [1.5, None, float("nan")]}))
 
     assert found[:2] == [(0, {"n": 1.5}), (1, {"n": None})]
-    assert shown(found[2][1]) == "a.parquet[2]: holds NaN or an infinity"
+    assert shown(found[2][1]) == "a.parquet[2]: the row contains NaN or an infinity"
 
 
 def test_a_row_over_the_limit_is_passed_over(tmp_path: Path) -> None:
     found = rows(tmp_path, pyarrow.table({"a": ["x", "y" * 500, "z"]}), max_row_bytes=100)
 
     assert found[0] == (0, {"a": "x"})
-    assert "a.parquet[1]: is 5" in shown(found[1][1])
+    assert "a.parquet[1]: the row is 5" in shown(found[1][1])
     assert "over the limit of 100" in shown(found[1][1])
     assert found[2] == (2, {"a": "z"})
 
@@ -70,7 +70,7 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, damage: str) -> N
     whole = path.read_bytes()
     path.write_bytes({"text": b"hello, world", "cut off": whole[:-10], "empty": b""}[damage])
 
-    with pytest.raises(DatasetError, match=r"a\.parquet: is not a sound Parquet file: "):
+    with pytest.raises(DatasetError, match=r"a\.parquet: the file is not valid Parquet: "):
         list(ParquetTable(path, ReadLimits()))
 
 
@@ -81,7 +81,7 @@ def test_damage_inside_the_data_is_refused(tmp_path: Path) -> None:
     data[4:400] = b"\xff" * 396
     path.write_bytes(data)
 
-    with pytest.raises(DatasetError, match="is not a sound Parquet file"):
+    with pytest.raises(DatasetError, match="the file is not valid Parquet"):
         list(ParquetTable(path, ReadLimits()))
 
 

@@ -13,7 +13,8 @@ def test_a_number_json_has_no_word_for_is_refused_wherever_it_stands(number: flo
     found = check_row({"a": [{"b": (1.0, number)}]}, where="item 3", max_depth=10)
 
     assert isinstance(found, BadRow)
-    assert str(found) == "item 3: holds NaN or an infinity\n  hint: unknown is None"
+    expected = "item 3: the row contains NaN or an infinity\n  hint: write None for unknown"
+    assert str(found) == expected
 
 
 def test_a_number_of_another_float_type_is_seen_too() -> None:
@@ -31,7 +32,7 @@ def test_an_object_inside_itself_is_too_deep_rather_than_endless() -> None:
     found = check_row(loop, where="item 0", max_depth=10)
 
     assert isinstance(found, BadRow)
-    assert found.message == "is nested deeper than 10"
+    assert found.message == "the row is nested deeper than 10"
 
 
 def test_a_sound_row_is_given_back_itself() -> None:

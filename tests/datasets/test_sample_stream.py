@@ -41,7 +41,7 @@ def test_skipped_rows_are_counted_and_described(tmp_path: Path) -> None:
     assert [problem.where for problem in stream.skipped.problems] == [f"{path}:2", f"{path}:3:12"]
     assert str(stream.skipped) == (
         f"2 of 4 rows skipped: {path}:2: no known layout has these columns: 'x'; "
-        f"{path}:3:12: holds NaN, which is not JSON"
+        f"{path}:3:12: the line contains NaN, which is not JSON"
     )
 
 
@@ -129,14 +129,14 @@ def test_a_given_id_that_repeats_is_refused_with_both_places(tmp_path: Path) -> 
         list(load_samples(path))
 
     assert caught.value.where == f"{path}:3"
-    assert caught.value.message == f"the id '7' was used before, at {path}:1"
+    assert caught.value.message == f"the id '7' is already used at {path}:1"
 
 
 @pytest.mark.parametrize(
     "item", [{"id": "\ud800x", "prompt": "a"}, Sample(id="\ud800", prompt="a")]
 )
 def test_an_id_that_no_file_could_hold_is_refused_with_its_place(item: Any) -> None:
-    with pytest.raises(BadRow, match=r"item 1: the id '\\ud800.*half of a surrogate pair"):
+    with pytest.raises(BadRow, match=r"item 1: the id '\\ud800.*contains a lone surrogate"):
         list(load_samples([{"id": "naïve", "prompt": "b"}, item]))
 
 
@@ -169,7 +169,7 @@ def test_samples_in_memory_are_passed_on_as_copies_with_a_place() -> None:
 
 
 def test_a_sample_in_memory_with_a_repeated_id_is_refused() -> None:
-    with pytest.raises(BadRow, match="item 1: the id 'x' was used before, at item 0"):
+    with pytest.raises(BadRow, match="item 1: the id 'x' is already used at item 0"):
         list(load_samples([Sample(id="x", prompt="a"), Sample(id="x", prompt="a")]))
 
 
@@ -246,7 +246,7 @@ def test_rollouts_of_one_sample_keep_their_id_when_repeats_are_asked_for() -> No
     rows = [Sample(id="a", prompt="?"), Sample(id="a", prompt="?")]
     stream = load_samples(rows)
 
-    with pytest.raises(BadRow, match="was used before"):
+    with pytest.raises(BadRow, match="is already used"):
         list(stream)
 
     assert [sample.id for sample in stream.with_repeats()] == ["a", "a"]

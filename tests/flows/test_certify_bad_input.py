@@ -77,7 +77,7 @@ MANIFEST_MISTAKES = {
     "a misspelt evaluation": said("evaluation:", "evalution:", "did you mean 'evaluation'?"),
     "NaN": said("0.9", ".nan", "agent.yaml:16", "threshold"),
     "infinity": said("0.9", ".inf", "agent.yaml:16", "threshold"),
-    "a number in quotes": said("0.9", "'0.9'", "take it out of its quotes"),
+    "a number in quotes": said("0.9", "'0.9'", "remove the quotes"),
     "a negative latency": said("2000", "-5", "agent.yaml:10", "expected_latency_ms"),
     "no latency at all": said("2000", "0", "agent.yaml:10", "expected_latency_ms"),
     "a key given twice": said("0.9", "0.9\n          threshold: 0.1", "agent.yaml:17"),
@@ -132,19 +132,19 @@ PLAN_MISTAKES = {
     ),
 }
 DATASET_MISTAKES = {
-    "a file that is not there": uri("none.jsonl", "none.jsonl: there is no such file"),
+    "a file that is not there": uri("none.jsonl", "none.jsonl: the file does not exist"),
     "a file outside": uri("../outside.jsonl", "out of the manifest's folder", "--allow-outside"),
     "a link to the outside": uri("linked.jsonl", "out of the manifest's folder"),
-    "an unknown scheme": uri("ftp://host/golden.jsonl", "'ftp'", "known are"),
+    "an unknown scheme": uri("ftp://host/golden.jsonl", "'ftp'", "supported are"),
     "a chain": uri("'simplecache::file:///etc/hostname'", "chain"),
     "a private address": uri("http://127.0.0.1:9/golden.jsonl", "private", "--allow-private"),
     "bad JSON at a line": uri("broken.jsonl", "broken.jsonl:2"),
     "an id given twice": uri("twice.jsonl", "twice.jsonl:2: the id 'one'", "of its own"),
-    "no rows": uri("empty.jsonl", "holds no samples"),
+    "no rows": uri("empty.jsonl", "the dataset contains no samples"),
     "another digest": said(
         "golden_dataset_uri: golden.jsonl",
         f"golden_dataset_uri: golden.jsonl\n      golden_dataset_sha256: '{'0' * 64}'",
-        "is not the dataset that was pinned",
+        "the dataset is not the pinned one",
         "before you change the pin",
     ),
 }
@@ -235,7 +235,10 @@ def address() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("path", "told", "status"),
-    [("none.jsonl", "nothing at this address (404)", 2), ("busy.jsonl", "answers 503", 3)],
+    [
+        ("none.jsonl", "the file does not exist (HTTP 404)", 2),
+        ("busy.jsonl", "answered HTTP 503", 3),
+    ],
 )
 def test_a_page_that_is_not_there_is_wrong_and_a_busy_server_cannot_be_told(
     folder: Path,
@@ -254,7 +257,7 @@ def test_a_page_that_is_not_there_is_wrong_and_a_busy_server_cannot_be_told(
 def test_a_server_that_is_down_cannot_be_told(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bad = uri("http://127.0.0.1:9/golden.jsonl", "cannot be fetched", status=3)
+    bad = uri("http://127.0.0.1:9/golden.jsonl", "the file cannot be fetched", status=3)
     edited(folder, bad)
 
     refused(bad, capsys, "--allow-private")
@@ -288,7 +291,7 @@ def test_a_missing_bucket_or_key_is_named(
     folder: Path, bucket: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for place in (f"s3://{bucket}/none.jsonl", "s3://no-such-bucket/golden.jsonl"):
-        bad = uri(place, f"{place}: there is no such object, or no such bucket")
+        bad = uri(place, f"{place}: the object or its bucket does not exist")
         edited(folder, bad)
 
         refused(bad, capsys)

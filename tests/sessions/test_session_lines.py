@@ -77,7 +77,7 @@ def test_lines_before_the_cut_of_a_compressed_file_are_read(tmp_path: Path) -> N
     assert found.records == [{"a": 1}]
     (problem,) = found.bad
     assert problem.where == f"{path}:2"
-    assert problem.message.startswith("the compressed file is cut off after")
+    assert problem.message.startswith("the compressed file is truncated after")
 
 
 def test_each_record_comes_with_the_offset_of_the_byte_after_it(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def write_archive(output: BinaryIO, members: Iterable[tuple[str, Path]]) -> None
                     copied += len(piece)
                     archive.write(piece)
             if copied != size:
-                raise ConfigError(f"{path} changed while it was read", hint="try again")
+                raise ConfigError(f"{path} changed while it was read", hint="run the command again")
             archive.write(bytes(-size % _TAR_BLOCK_BYTES))
         archive.write(bytes(2 * _TAR_BLOCK_BYTES))
 
@@ -99,7 +99,7 @@ def read_archive(path: Path) -> Iterator[tuple[ArchiveMember, Iterator[bytes]]]:
             for _ in content:
                 pass
             _read_exactly(archive, -member.size % _TAR_BLOCK_BYTES, path)
-    raise _build_archive_error(path, "it is cut off")
+    raise build_bundle_error(path, "it is cut off")
 
 
 def find_name_problem(name: str) -> str | None:
@@ -126,14 +126,16 @@ def _parse_tar_header(block: bytes, path: Path) -> ArchiveMember:
     try:
         info = TarInfo.frombuf(block, "utf-8", "strict")
     except (HeaderError, UnicodeError, ValueError) as error:
-        raise _build_archive_error(path, f"it is not a tar.gz file of assay ({error})") from None
+        raise build_bundle_error(
+            path, f"it is not a tar.gz file written by assay ({error})"
+        ) from None
     name = info.name
     if info.type != REGTYPE:
-        raise _build_archive_error(path, f"member {name!r} is not a plain file")
+        raise build_bundle_error(path, f"member {name!r} is not a plain file")
     if problem := find_name_problem(name):
-        raise _build_archive_error(path, f"member {name!r}: {problem}")
+        raise build_bundle_error(path, f"member {name!r}: {problem}")
     if not 0 <= info.size <= get_size_limit(name):
-        raise _build_archive_error(
+        raise build_bundle_error(
             path, f"member {name!r} has {info.size} bytes, over {get_size_limit(name)}"
         )
     return ArchiveMember(name, info.size)
@@ -152,9 +154,9 @@ class _MemberNames:
         parts = name.casefold().split("/")
         *folders, whole = ("/".join(parts[: length + 1]) for length in range(len(parts)))
         if whole in self._files or whole in self._folders or not self._files.isdisjoint(folders):
-            raise _build_archive_error(self._path, f"member {name!r} appears twice")
+            raise build_bundle_error(self._path, f"member {name!r} appears twice")
         if len(self._files) >= MAX_MEMBERS:
-            raise _build_archive_error(self._path, f"it has more than {MAX_MEMBERS} members")
+            raise build_bundle_error(self._path, f"it has more than {MAX_MEMBERS} members")
         self._files.add(whole)
         self._folders.update(folders)
 
@@ -164,7 +166,7 @@ def _read_member_content(archive: BinaryIO, member: ArchiveMember, path: Path) -
     while left:
         piece = archive.read(min(left, _ARCHIVE_CHUNK_BYTES))
         if not piece:
-            raise _build_archive_error(path, f"it is cut off in member {member.name!r}")
+            raise build_bundle_error(path, f"it is cut off in member {member.name!r}")
         left -= len(piece)
         yield piece
 
@@ -172,17 +174,18 @@ def _read_member_content(archive: BinaryIO, member: ArchiveMember, path: Path) -
 def _read_exactly(archive: BinaryIO, size: int, path: Path) -> bytes:
     data = archive.read(size)
     if len(data) != size:
-        raise _build_archive_error(path, "it is cut off")
+        raise build_bundle_error(path, "it is cut off")
     return data
 
 
 def _check_archive_end(archive: BinaryIO, path: Path) -> None:
     rest = archive.read(_MAX_PADDING_BYTES + 1)
     if len(rest) < _TAR_BLOCK_BYTES or len(rest) > _MAX_PADDING_BYTES or any(rest):
-        raise _build_archive_error(path, "it does not end where its members end")
+        raise build_bundle_error(path, "it does not end where its members end")
 
 
-def _build_archive_error(path: Path, problem: str) -> DatasetError:
+def build_bundle_error(path: Path, problem: str) -> DatasetError:
+    """The error for a bundle that is refused; `problem` is a clause."""
     return DatasetError(
         f"the bundle is refused: {problem}",
         where=str(path),

@@ -24,6 +24,7 @@ from .bundle_archive import (
     MAX_CODE_BYTES,
     RESULTS,
     ArchiveMember,
+    build_bundle_error,
     find_name_problem,
     get_size_limit,
     read_archive,
@@ -77,7 +78,7 @@ class BundledRun(_BundleModel):
         bounds = self.config.get("bounds")
         numbers = isinstance(bounds, list) and all(type(each) in (int, float) for each in bounds)
         if bounds is not None and not (numbers and len(bounds) == 2):
-            raise ValueError("bounds are not two numbers")
+            raise ValueError("`bounds` must be a list of two numbers")
         return self
 
 
@@ -107,7 +108,7 @@ class BundledCode(_BundleModel):
             if path != "." and (problem := find_name_problem(path)):
                 raise ValueError(f"{path!r}: {problem}")
         if self.kind == "eval" and len(self.files) != 1:
-            raise ValueError("an evaluation has one file")
+            raise ValueError("an evaluation must have exactly one file")
         return self
 
 
@@ -197,7 +198,7 @@ def _read_manifest(path: Path) -> tuple[BundleManifest, str]:
             break
         data = b"".join(pieces)
         return _parse_manifest(path, data), hashlib.sha256(data).hexdigest()
-    raise _build_bundle_error(path, f"its first member is not {MANIFEST}")
+    raise build_bundle_error(path, f"its first member is not {MANIFEST}")
 
 
 def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
@@ -212,13 +213,11 @@ def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
             )
         manifest = BundleManifest.model_validate(plain)
     except JsonProblem as problem:
-        raise _build_bundle_error(
-            path, f"{MANIFEST} is not valid JSON: {problem.message}"
-        ) from None
+        raise build_bundle_error(path, f"{MANIFEST} {problem.message}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))[:80]
-        raise _build_bundle_error(path, f"{MANIFEST}: {place}: {first['msg']}") from None
+        raise build_bundle_error(path, f"{MANIFEST}: {place}: {first['msg']}") from None
     _check_listing(path, manifest)
     return manifest
 
@@ -226,21 +225,21 @@ def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
 def _check_listing(path: Path, manifest: BundleManifest) -> None:
     names = manifest.files.keys()
     if missing := {RESULTS, DATASET_FILE} - names:
-        raise _build_bundle_error(path, f"{MANIFEST} lists no {min(missing)}")
+        raise build_bundle_error(path, f"{MANIFEST} does not list {min(missing)}")
     for name, file in manifest.files.items():
         if name not in (RESULTS, DATASET_FILE) and not name.startswith(CODE):
-            raise _build_bundle_error(path, f"member {name!r} is not a part of a bundle")
+            raise build_bundle_error(path, f"member {name!r} is not a part of a bundle")
         if file.size > get_size_limit(name):
-            raise _build_bundle_error(
+            raise build_bundle_error(
                 path, f"member {name!r} has {file.size} bytes, over {get_size_limit(name)}"
             )
     total = sum(file.size for name, file in manifest.files.items() if name.startswith(CODE))
     if total > MAX_CODE_BYTES:
-        raise _build_bundle_error(path, f"its code has {total} bytes, over {MAX_CODE_BYTES}")
+        raise build_bundle_error(path, f"its code has {total} bytes, over {MAX_CODE_BYTES}")
     code = manifest.code
     for name in () if code is None else code.files:
         if f"{CODE}{name}" not in names:
-            raise _build_bundle_error(path, f"{MANIFEST} names {name!r}, which is not in {CODE}")
+            raise build_bundle_error(path, f"{MANIFEST} names {name!r}, which is not in {CODE}")
 
 
 def _check_members(
@@ -253,30 +252,22 @@ def _check_members(
             continue
         listed = left.pop(member.name, None)
         if listed is None:
-            raise _build_bundle_error(path, f"member {member.name!r} is not listed in {MANIFEST}")
+            raise build_bundle_error(path, f"member {member.name!r} is not listed in {MANIFEST}")
         if member.size != listed.size:
-            raise _build_bundle_error(path, f"member {member.name!r} does not have its listed size")
+            raise build_bundle_error(path, f"member {member.name!r} does not have its listed size")
         digest = hashlib.sha256()
         yield member, _hash_chunks(pieces, digest)
         for piece in pieces:
             digest.update(piece)
         if digest.hexdigest() != listed.sha256:
-            raise _build_bundle_error(
+            raise build_bundle_error(
                 path, f"member {member.name!r} does not have its listed digest"
             )
     if left:
-        raise _build_bundle_error(path, f"member {min(left)!r} is missing")
+        raise build_bundle_error(path, f"member {min(left)!r} is missing")
 
 
 def _hash_chunks(pieces: Iterator[bytes], digest: Any) -> Iterator[bytes]:
     for piece in pieces:
         digest.update(piece)
         yield piece
-
-
-def _build_bundle_error(path: Path, problem: str) -> DatasetError:
-    return DatasetError(
-        f"the bundle is refused: {problem}",
-        where=str(path),
-        hint="a bundle is written by `assay bundle`; copy or download it again",
-    )

@@ -50,9 +50,9 @@ class CsvTable:
             cells = next(reader, None)
         except csv.Error as error:
             return BadRow(
-                f"is not CSV: {error}",
+                f"the row is not CSV: {error}",
                 where=self.where(lines.begun),
-                hint="a quote inside a quoted cell is written twice",
+                hint="double each quote inside a quoted cell",
             )
         except BadRow as problem:
             return problem
@@ -63,9 +63,9 @@ class CsvTable:
     def _check_header(self, cells: list[str] | BadRow | None) -> list[str]:
         if isinstance(cells, BadRow):
             raise DatasetError(cells.message, where=cells.where, hint=cells.hint)
-        hint = "the first line names the columns, each once"
+        hint = "the first line must name every column, each once"
         if not cells:
-            raise DatasetError("has no header line", where=self.where(1), hint=hint)
+            raise DatasetError("the file has no header line", where=self.where(1), hint=hint)
         for number, name in enumerate(cells):
             if not name.strip():
                 raise DatasetError(
@@ -81,9 +81,9 @@ class CsvTable:
     def _build_row(self, header: list[str], cells: list[str], line: int) -> RowOutcome:
         if len(cells) != len(header):
             return BadRow(
-                f"has {len(cells)} cells where the header has {len(header)}",
+                f"the row has {len(cells)} cells, but the header has {len(header)}",
                 where=self.where(line),
-                hint="put a cell that holds a comma or a line break in quotes",
+                hint="quote cells that contain a comma or a line break",
             )
         row: dict[str, Any] = dict(zip(header, cells, strict=True))
         if not row.get("messages"):
@@ -93,7 +93,7 @@ class CsvTable:
             read = parse_json_object(text, max_depth=self.limits.max_depth)
             if len(read) > 1:
                 # Such a cell could set other columns from inside.
-                raise JsonProblem("holds more than one value", offset=0)
+                raise JsonProblem("contains more than one value", offset=0)
             return {**row, **read}
         except JsonProblem as problem:
             place = problem.offset - len(_MESSAGES_PREFIX) + 1
@@ -138,16 +138,16 @@ class _CsvLines:
             if not line.endswith(b"\n"):
                 self._held += skip_line(self._file)
             raise BadRow(
-                f"is over the limit of {self._longest} bytes",
+                f"the row is over the limit of {self._longest} bytes",
                 where=f"{self._path}:{self.begun}",
-                hint="raise ReadLimits(max_row_bytes=…), or look for a quote that is not closed",
+                hint="raise ReadLimits(max_row_bytes=…), or look for an unclosed quote",
             )
         try:
             return line.decode()
         except UnicodeDecodeError as error:
             # Given on with a substitute: the reader must see the quotes to find the row's end.
             self.problem = BadRow(
-                f"is not UTF-8: byte 0x{line[error.start]:02x}",
+                f"the line is not UTF-8: byte 0x{line[error.start]:02x}",
                 where=f"{self._path}:{self._number}:{error.start + 1}",
                 hint="convert the file to UTF-8, for example with iconv",
             )

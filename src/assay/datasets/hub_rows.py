@@ -53,12 +53,14 @@ class HubRows:
             raise self._build_load_error(error) from error
 
     def _build_load_error(self, error: Exception) -> DatasetError:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if isinstance(self.source, Path):
-            hint = "the folder holds data files, or is what save_to_disk wrote"
-            return DatasetError(f"cannot be loaded: {said}", where=str(self.source), hint=hint)
+            hint = "the folder must contain data files, or be written by save_to_disk"
+            return DatasetError(
+                f"the folder cannot be loaded: {cause}", where=str(self.source), hint=hint
+            )
         return DatasetError(
-            f"there is no file or folder of this name, and as a hub dataset it gave: {said}",
+            f"no file or folder has this name, and loading it as a hub dataset failed: {cause}",
             where=self.source,
             hint="check the path; a hub dataset needs its exact name and the network",
         )
@@ -81,20 +83,23 @@ class HubRows:
         if wanted in splits:
             return splits[wanted]  # type: ignore[no-any-return]  # the library is untyped
         names = ", ".join(repr(name) for name in splits)
-        asked = "has several splits" if self.split is None else f"has no split {self.split!r}"
-        hint = f"pass split=, one of {names}" if splits else "it has only one, without a name"
-        raise ConfigError(asked, where=str(self.source), hint=hint)
+        problem = "has several splits" if self.split is None else f"has no split {self.split!r}"
+        hint = f"pass split=, one of {names}" if splits else "omit split=: it has one unnamed split"
+        raise ConfigError(f"the dataset {problem}", where=str(self.source), hint=hint)
 
     def _read_next(self, rows: Iterator[Any], position: int) -> RowOutcome | None:
         try:
             row = next(rows, None)
         except Exception as error:
             raise DatasetError(
-                f"cannot be read on: {type(error).__name__}: {error}", where=self.where(position)
+                f"the row cannot be read: {type(error).__name__}: {error}",
+                where=self.where(position),
             ) from error
         if row is None:
             return None
         if not isinstance(row, Mapping):
-            return BadRow(f"is a {type(row).__name__}, not a dict", where=self.where(position))
+            return BadRow(
+                f"the row is a {type(row).__name__}, not a dict", where=self.where(position)
+            )
         where = self.where(position)
         return check_row(dict(row), where=where, max_depth=self.limits.max_depth)

@@ -32,7 +32,7 @@ class MemoryRows:
         if iterator is self.items:
             if self._consumed:
                 raise DatasetError(
-                    "the iterator was read before and cannot be read again",
+                    "the iterator was already read and cannot be read again",
                     hint="pass a list, or a path, or call load_samples on a new iterator",
                 )
             self._consumed = True
@@ -46,5 +46,6 @@ class MemoryRows:
             where = self.where(position)
             return check_row(dict(item), where=where, max_depth=self.limits.max_depth)
         return BadRow(
-            f"is a {type(item).__name__}, not a dict or a Sample", where=self.where(position)
+            f"the item is a {type(item).__name__}, not a dict or a Sample",
+            where=self.where(position),
         )

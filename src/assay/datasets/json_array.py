@@ -24,7 +24,7 @@ _BARE_WORD = re.compile(rb"[^\s,\[\]{}]*")
 _OPENING = b"[{"
 _ScanState = Literal["brackets", "string", "word"]
 _START_STATES: dict[bytes, _ScanState] = {b"{": "brackets", b"[": "brackets", b'"': "string"}
-_CUT_OFF = "the file is cut off before the array ends"
+_CUT_OFF = "the file is truncated: it ends before the array does"
 
 
 @dataclass(frozen=True)
@@ -39,51 +39,51 @@ class JsonArray:
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:
-            cutter = _ElementScanner(file, longest=self.limits.max_row_bytes)
-            self._expect_array(cutter)
+            scanner = _ElementScanner(file, longest=self.limits.max_row_bytes)
+            self._expect_array(scanner)
             number = 0
-            following = cutter.peek()
+            following = scanner.peek()
             if following == b",":
-                raise self._build_error(cutter, "expected an element after `[`")
+                raise self._build_error(scanner, "expected an element after `[`")
             while following != b"]":
-                yield number, self._parse_element(cutter)
-                if cutter.cut_off:
+                yield number, self._parse_element(scanner)
+                if scanner.cut_off:
                     return
                 number += 1
-                following = self._read_separator(cutter)
-            cutter.skip()
-            if cutter.peek():
-                raise self._build_error(cutter, "there is more after the end of the array")
+                following = self._read_separator(scanner)
+            scanner.skip()
+            if scanner.peek():
+                raise self._build_error(scanner, "the file continues after the end of the array")
 
-    def _expect_array(self, cutter: "_ElementScanner") -> None:
-        first = cutter.peek()
+    def _expect_array(self, scanner: "_ElementScanner") -> None:
+        first = scanner.peek()
         if first != b"[":
-            what = "is empty" if not first else "does not begin with `[`"
-            raise self._build_error(cutter, f"the file {what}, so it is no JSON array")
-        cutter.skip()
+            problem = "is empty" if not first else "does not begin with `[`"
+            raise self._build_error(scanner, f"the file {problem}, so it is not a JSON array")
+        scanner.skip()
 
-    def _read_separator(self, cutter: "_ElementScanner") -> bytes:
+    def _read_separator(self, scanner: "_ElementScanner") -> bytes:
         """The first byte of the next element, b"]" after the last, b"" where the file ends."""
-        following = cutter.peek()
+        following = scanner.peek()
         if following == b",":
-            cutter.skip()
-            following = cutter.peek()
+            scanner.skip()
+            following = scanner.peek()
             if following in (b",", b"]"):
-                raise self._build_error(cutter, "expected an element after `,`")
+                raise self._build_error(scanner, "expected an element after `,`")
         elif following not in (b"]", b""):
-            raise self._build_error(cutter, "expected `,` or `]` after an element")
+            raise self._build_error(scanner, "expected `,` or `]` after an element")
         return following
 
-    def _parse_element(self, cutter: "_ElementScanner") -> RowOutcome:
-        line, column = cutter.place()
-        data, length = cutter.read_element()
-        if cutter.cut_off:
-            line, column = cutter.place()
-            hint = "the file was not written to its end; copy it again"
+    def _parse_element(self, scanner: "_ElementScanner") -> RowOutcome:
+        line, column = scanner.place()
+        data, length = scanner.read_element()
+        if scanner.cut_off:
+            line, column = scanner.place()
+            hint = "the write did not finish; copy the file again"
             return BadRow(_CUT_OFF, where=f"{self.path}:{line}:{column}", hint=hint)
         if data is None:
             return BadRow(
-                f"is {length} bytes long, over the limit of {self.limits.max_row_bytes}",
+                f"the element is {length} bytes, over the limit of {self.limits.max_row_bytes}",
                 where=f"{self.path}:{line}:{column}",
                 hint="raise ReadLimits(max_row_bytes=…)",
             )
@@ -94,11 +94,11 @@ class JsonArray:
             lines = before.count(b"\n")
             column = len(before) - before.rfind(b"\n") if lines else column + len(before)
             where = f"{self.path}:{line + lines}:{column}"
-            return BadRow(problem.message, where=where, hint=problem.hint)
+            return BadRow(f"the element {problem.message}", where=where, hint=problem.hint)
 
-    def _build_error(self, cutter: "_ElementScanner", message: str) -> DatasetError:
-        line, column = cutter.place()
-        hint = "a .json file holds one array of objects; one object on each line is .jsonl"
+    def _build_error(self, scanner: "_ElementScanner", message: str) -> DatasetError:
+        line, column = scanner.place()
+        hint = "a .json file must be one array of objects; use .jsonl for one object per line"
         return DatasetError(message, where=f"{self.path}:{line}:{column}", hint=hint)
 
 

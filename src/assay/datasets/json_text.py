@@ -56,7 +56,7 @@ def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
         raise _build_depth_error(data, max_depth)
     if not finite:
         raise JsonProblem(
-            "holds a number too large for a float",
+            "contains a number too large for a float",
             offset=_find_infinite_number(data),
             hint=_NULL_HINT,
         )
@@ -114,13 +114,13 @@ def _refuse_repeated_keys(data: bytes) -> None:
     json.loads(data, object_pairs_hook=watch)
     if repeated:
         raise JsonProblem(
-            f"names the key {repeated[0]!r} twice in one object",
+            f"repeats the key {repeated[0]!r} in one object",
             offset=_find_repeated_key(data),
-            hint="keep one of them: which value is meant cannot be known",
+            hint="keep one of them: the intended value is ambiguous",
         )
 
 
-def _explain_parse_error(data: bytes, said: str, max_depth: int) -> JsonProblem:
+def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonProblem:
     """The parser's complaint in words that say what to do."""
     try:
         data.decode()
@@ -131,14 +131,14 @@ def _explain_parse_error(data: bytes, said: str, max_depth: int) -> JsonProblem:
             hint="convert the file to UTF-8, for example with iconv",
             cut_off="end of data" in error.reason,
         )
-    found = _ERROR_POSITION.search(said)
+    found = _ERROR_POSITION.search(complaint)
     offset = _compute_offset(data, int(found[1]), int(found[2])) if found else 0
-    text = said[: found.start()] if found else said
+    text = complaint[: found.start()] if found else complaint
     # The parser points behind the sign of a number.
     offset -= data[offset - 1 : offset] == b"-"
     if constant := _CONSTANT.match(data, offset):
         return JsonProblem(
-            f"holds {constant[0].decode()}, which is not JSON", offset=offset, hint=_NULL_HINT
+            f"contains {constant[0].decode()}, which is not JSON", offset=offset, hint=_NULL_HINT
         )
     if "recursion" in text:
         return _build_depth_error(data, max_depth)
@@ -146,9 +146,9 @@ def _explain_parse_error(data: bytes, said: str, max_depth: int) -> JsonProblem:
         return JsonProblem("ends in the middle of an object", offset=len(data), cut_off=True)
     if ("escape" in text or "surrogate" in text) and _has_lone_surrogate(data):
         return JsonProblem(
-            "holds half of a surrogate pair, which is no character",
+            "contains a lone surrogate",
             offset=offset,
-            hint="the text was cut inside a character; replace the half with \\ufffd",
+            hint="the text was cut inside a character; replace the surrogate with \\ufffd",
         )
     # Half a word such as `fal` is not called an early end by the parser.
     cut_off = data[offset:].isalpha()
@@ -176,7 +176,7 @@ def _build_depth_error(data: bytes, max_depth: int) -> JsonProblem:
     return JsonProblem(
         f"is nested deeper than {max_depth}",
         offset=offset,
-        hint="raise ReadLimits(max_depth=…), up to 200, if the data is meant to be so",
+        hint="raise ReadLimits(max_depth=…), up to 200, if the nesting is intended",
     )
 
 

@@ -38,15 +38,15 @@ class JsonLines:
             return parse_json_object(content, max_depth=self.limits.max_depth)
         except JsonProblem as problem:
             column = line.index(content) + problem.offset + 1
-            message, hint = problem.message, problem.hint
+            message, hint = f"the line {problem.message}", problem.hint
             if problem.cut_off and not line.endswith(b"\n"):
-                message = "the last line is cut off"
-                hint = "the file was not written to its end; copy it again or remove the line"
+                message = "the last line is truncated"
+                hint = "the write did not finish; copy the file again or remove the line"
             return BadRow(message, where=f"{self.where(number)}:{column}", hint=hint)
 
     def _build_length_problem(self, number: int, length: int) -> BadRow:
         return BadRow(
-            f"is {length} bytes long, over the limit of {self.limits.max_row_bytes}",
+            f"the line is {length} bytes, over the limit of {self.limits.max_row_bytes}",
             where=f"{self.where(number)}:{self.limits.max_row_bytes + 1}",
-            hint="raise ReadLimits(max_row_bytes=…); a file with commas between objects is .json",
+            hint="raise ReadLimits(max_row_bytes=…), or name a file that is one array .json",
         )

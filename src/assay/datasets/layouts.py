@@ -71,10 +71,10 @@ class Layout:
     """Whether it gives every field of a sample, its `id` and `input` among them."""
 
 
-def read_row(row: DatasetRow, *, index: int, came_as: DatasetRow | None = None) -> Sample:
+def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None) -> Sample:
     """The sample that `row` describes, or `BadRow`.
 
-    `came_as` is the row before an adapter changed it: what `input` and a made id are taken from.
+    `original` is the row before an adapter changed it: what `input` and a made id are taken from.
     """
     for layout in _select_layouts(tuple(row)):
         if layout.matches(row):
@@ -83,7 +83,7 @@ def read_row(row: DatasetRow, *, index: int, came_as: DatasetRow | None = None) 
                 fields = {**fields, "index": index} if row.get("index") is None else fields
             else:
                 _check_prompt(layout, fields["prompt"])
-                fields["input"] = row if came_as is None else came_as
+                fields["input"] = row if original is None else original
                 fields["id"] = _find_row_id(row) or _hash_row(fields["input"])
                 fields["index"] = index
             return _validate_sample(layout, fields)
@@ -109,7 +109,7 @@ def _validate_sample(layout: Layout, fields: Fields) -> Sample:
         return validate(Sample, fields)
     except ValidationError as error:
         raise BadRow(
-            f"does not fit a sample: {_describe_deepest_problem(error)}",
+            f"the row does not fit a sample: {_describe_deepest_problem(error)}",
             hint=f"it was read as the {layout.name} layout; pass adapter= to read it another way",
         ) from error
 
@@ -285,8 +285,8 @@ def _format_id(key: str, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise BadRow(
-        f"`{key}` is {value!r:.80}, which is no id",
-        hint="an id is text or a whole number; leave it out (or null) to have one made",
+        f"`{key}` is {value!r:.80}, which is not a valid id",
+        hint="an id is text or a whole number; omit it (or write null) to generate one",
     )
 
 
@@ -295,7 +295,7 @@ def _hash_row(row: DatasetRow) -> str:
         return stable_id(row)
     except (ValueError, TypeError, RecursionError) as error:
         raise BadRow(
-            f"holds a value that has no JSON form, so no id can be made of it: {error}",
+            f"the row contains a value without a JSON form, so no id can be generated: {error}",
             hint="give the row an `id`, or turn the value into text with adapter=",
         ) from error
 
@@ -309,7 +309,7 @@ def _check_prompt(layout: Layout, prompt: object) -> None:
             hint=f"it was read as the {layout.name} layout; pass adapter= to read it another way",
         )
     if not prompt:
-        raise BadRow("the prompt is empty", hint="a sample needs something to ask")
+        raise BadRow("the prompt is empty", hint="give the row a non-empty prompt")
 
 
 def _describe_deepest_problem(error: ValidationError) -> str:

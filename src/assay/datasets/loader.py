@@ -38,7 +38,7 @@ _OTHER_FILE_SUFFIXES = frozenset(
 )
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(:[\w.-]+)?")
 _MAX_HUB_NAME_CHARS = 200
-_FORMAT_HINT = f"known are {', '.join(_ROW_FILE_SUFFIXES)}, and all but the last with .gz"
+_FORMAT_HINT = f"supported are {', '.join(_ROW_FILE_SUFFIXES)}, and all but the last with .gz"
 _LOADER_WHERE = "load_samples()"
 
 
@@ -81,14 +81,14 @@ def _check_load_options(max_samples: object, on_bad_row: object, adapter: object
         raise ConfigError(
             f"max_samples={max_samples!r} is not a number of samples",
             where=_LOADER_WHERE,
-            hint="None reads all of them",
+            hint="pass None to read all of them",
         )
     if on_bad_row not in ("fail", "skip"):
         raise ConfigError(
             f"on_bad_row={on_bad_row!r} is neither 'fail' nor 'skip'", where=_LOADER_WHERE
         )
     if adapter is not None and not callable(adapter):
-        raise ConfigError(f"adapter={adapter!r} cannot be called", where=_LOADER_WHERE)
+        raise ConfigError(f"adapter={adapter!r} is not callable", where=_LOADER_WHERE)
 
 
 def _open_source(source: Source, split: str | None, limits: ReadLimits) -> Rows:
@@ -106,7 +106,7 @@ def _open_source(source: Source, split: str | None, limits: ReadLimits) -> Rows:
         rows = MemoryRows(source, limits)
     if split is not None and not isinstance(rows, HubRows):
         raise ConfigError(
-            f"split={split!r} has no meaning here: only hub datasets and folders have splits",
+            f"split={split!r} has no effect here: only hub datasets and folders have splits",
             where=_LOADER_WHERE,
         )
     return rows
@@ -124,10 +124,12 @@ def _open_named_source(source: str | PathLike[str], split: str | None, limits: R
     if os.path.exists(name):
         return _open_file_rows(path, limits)
     if isinstance(source, str) and _may_be_on_hub(name):
-        _require_package("datasets", "hf", f"{name!r} is no file or folder here; a hub dataset")
+        _require_package(
+            "datasets", "hf", f"{name!r} is not a local file or folder; loading a hub dataset"
+        )
         return HubRows(name, split, limits)
     raise DatasetError(
-        "there is no such file or folder",
+        "the file or folder does not exist",
         where=name if len(name) <= 200 else f"{name[:200]}…",
         hint="check the path; a hub dataset is named `name`, `org/name` or `org/name:subset`",
     )
@@ -142,7 +144,9 @@ def _may_be_on_hub(name: str) -> bool:
 
 def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
     if not path.is_file():
-        raise DatasetError("is not a regular file", where=str(path), hint="copy it to one")
+        raise DatasetError(
+            "the path is not a regular file", where=str(path), hint="copy it to a regular file"
+        )
     if is_bundle(path):
         return BundleRows(path, limits)
     suffix = path.suffix.lower()
@@ -155,7 +159,9 @@ def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
         _require_package("pyarrow", "parquet", "reading Parquet")
         return ParquetTable(path, limits)
     raise DatasetError(
-        f"the format of {path.name!r} is not known by its name", where=str(path), hint=_FORMAT_HINT
+        f"the name {path.name!r} does not have the suffix of a supported format",
+        where=str(path),
+        hint=_FORMAT_HINT,
     )
 
 

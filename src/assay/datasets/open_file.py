@@ -38,7 +38,9 @@ def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
     try:
         raw: io.RawIOBase = io.FileIO(path)
     except OSError as error:
-        raise DatasetError(f"cannot be opened: {error.strerror}", where=str(path)) from error
+        raise DatasetError(
+            f"the file cannot be opened: {error.strerror}", where=str(path)
+        ) from error
     if suffix in (".gz", ".zst"):
         raw = _BoundedDecompressor(raw, path, limits)
     file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
@@ -69,7 +71,9 @@ def _skip_byte_order_mark(file: io.BufferedReader, path: Path) -> io.BufferedRea
     start = file.peek(3)[:3]
     if start.startswith(_UTF16):
         raise DatasetError(
-            "is UTF-16, not UTF-8", where=str(path), hint="convert it: iconv -f UTF-16 -t UTF-8"
+            "the file is UTF-16, not UTF-8",
+            where=str(path),
+            hint="convert it: iconv -f UTF-16 -t UTF-8",
         )
     if start == b"\xef\xbb\xbf":
         file.read(3)
@@ -141,15 +145,15 @@ class _BoundedDecompressor(io.RawIOBase):
             count = self._content.readinto(buffer)
         except EOFError as error:
             raise DatasetError(
-                f"the compressed file is cut off after {self._expanded} bytes of content",
+                f"the compressed file is truncated after {self._expanded} bytes of content",
                 where=self._where,
                 hint="copy or download it again",
             ) from error
         except (OSError, zlib.error) as error:
             raise DatasetError(
-                f"is not a sound {self._format} file: {error}",
+                f"the file is not valid {self._format}: {error}",
                 where=self._where,
-                hint="copy or download it again; a file that is not compressed must not end in "
+                hint="copy or download it again; an uncompressed file must not end in "
                 f"{self._suffix}",
             ) from error
         self._expanded += count
@@ -159,14 +163,14 @@ class _BoundedDecompressor(io.RawIOBase):
     def _refuse_bomb(self) -> None:
         if self._expanded > self._limits.max_expanded_bytes:
             raise DatasetError(
-                f"expands to more than {self._limits.max_expanded_bytes} bytes",
+                f"the file expands to more than {self._limits.max_expanded_bytes} bytes",
                 where=self._where,
                 hint="raise ReadLimits(max_expanded_bytes=…) if the file is trusted",
             )
         allowed = self._limits.max_expansion * max(self._file.tell(), 1)
         if self._expanded > max(allowed, _RATIO_EXEMPT_BYTES):
             raise DatasetError(
-                f"expands to more than {self._limits.max_expansion} times its size",
+                f"the file expands to more than {self._limits.max_expansion} times its size",
                 where=self._where,
                 hint="raise ReadLimits(max_expansion=…) if the file is trusted",
             )

@@ -32,7 +32,7 @@ class ParquetTable:
             yield from self._read_rows()
         except (pyarrow.ArrowException, OSError) as error:
             raise DatasetError(
-                f"is not a sound Parquet file: {error}",
+                f"the file is not valid Parquet: {error}",
                 where=str(self.path),
                 hint="copy or download it again",
             ) from error
@@ -72,7 +72,7 @@ class ParquetTable:
 
     def _build_length_problem(self, position: int, length: int) -> BadRow:
         return BadRow(
-            f"is {length} bytes long, over the limit of {self.limits.max_row_bytes}",
+            f"the row is {length} bytes, over the limit of {self.limits.max_row_bytes}",
             where=self.where(position),
             hint="raise ReadLimits(max_row_bytes=…)",
         )

@@ -29,8 +29,10 @@ def check_row(row: dict[str, Any], *, where: str, max_depth: int) -> RowOutcome:
     """`row`, or why values that never were JSON text cannot be a row."""
     _, depth, finite = measure_json(row, max_depth)
     if depth > max_depth:
-        hint = "raise ReadLimits(max_depth=…), up to 200, if the data is meant to be so"
-        return BadRow(f"is nested deeper than {max_depth}", where=where, hint=hint)
+        hint = "raise ReadLimits(max_depth=…), up to 200, if the nesting is intended"
+        return BadRow(f"the row is nested deeper than {max_depth}", where=where, hint=hint)
     if not finite:
-        return BadRow("holds NaN or an infinity", where=where, hint="unknown is None")
+        return BadRow(
+            "the row contains NaN or an infinity", where=where, hint="write None for unknown"
+        )
     return row

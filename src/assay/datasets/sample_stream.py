@@ -154,8 +154,8 @@ def _refuse_lone_surrogate(sample_id: str) -> None:
         sample_id.encode()
     except UnicodeEncodeError:
         raise BadRow(
-            f"the id {sample_id!r:.80} holds half of a surrogate pair, which is no character",
-            hint="the text was cut inside a character; replace the half with \\ufffd",
+            f"the id {sample_id!r:.80} contains a lone surrogate",
+            hint="the text was cut inside a character; replace the surrogate with \\ufffd",
         ) from None
 
 
@@ -178,7 +178,7 @@ def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
         return read_row(found, index=index)
     adapted = _apply_adapter(plan.adapter, found)
     if not isinstance(adapted, Sample):
-        return read_row(adapted, index=index, came_as=found)
+        return read_row(adapted, index=index, original=found)
     if adapted.index is None:
         adapted.index = index
     adapted.input = adapted.input or found
@@ -192,7 +192,7 @@ def _apply_adapter(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, 
     except Exception as error:
         raise BadRow(
             f"the adapter failed: {type(error).__name__}: {error}",
-            hint="its own traceback is the cause of this error",
+            hint="see the cause of this error for the traceback of the adapter",
         ) from error
     if isinstance(adapted, Sample | dict):
         return adapted
@@ -209,8 +209,8 @@ def _claim_id(sample: Sample, rows: Rows, seen: SeenIds, position: int) -> Sampl
         return sample
     if not is_generated_id(sample):
         raise BadRow(
-            f"the id {sample.id!r} was used before, at {rows.where(first)}",
-            hint="make ids unique, or drop the column with adapter= to have them made",
+            f"the id {sample.id!r} is already used at {rows.where(first)}",
+            hint="make the ids unique, or drop the column with adapter= to generate them",
         )
     # Equal rows are data, not a mistake: each keeps its place under a numbered id.
     sample.id = seen.number(sample.id, position)

@@ -11,25 +11,26 @@ from assay.errors import DatasetError
 
 
 def landed(data: bytes, name: str = "s3://b/golden.json") -> Download:
-    landing = Download(io.BytesIO(), shown=name, max_bytes=1000)
-    landing.write(data)
-    return landing
+    download = Download(io.BytesIO(), shown=name, max_bytes=1000)
+    download.write(data)
+    return download
 
 
 def test_the_digest_and_the_size_are_taken_on_the_way() -> None:
-    landing = landed(b"ab")
-    landing.write(b"c")
+    download = landed(b"ab")
+    download.write(b"c")
 
-    assert landing.sha256 == hashlib.sha256(b"abc").hexdigest()
-    assert landing.size == 3
+    assert download.sha256 == hashlib.sha256(b"abc").hexdigest()
+    assert download.size == 3
 
 
 def test_a_file_over_the_bound_is_refused_while_it_comes() -> None:
-    landing = landed(b"x" * 1000)
+    download = landed(b"x" * 1000)
 
-    with pytest.raises(DatasetError, match="goes on, and at most 1,000 are fetched"):
-        landing.write(b"x")
-    with pytest.raises(DatasetError, match="has 1,001 bytes, and at most 1,000"):
+    expected = "the file is too large; at most 1,000 bytes are fetched"
+    with pytest.raises(DatasetError, match=expected):
+        download.write(b"x")
+    with pytest.raises(DatasetError, match="the file has 1,001 bytes; at most 1,000 bytes"):
         landed(b"").expect(1001)
     landed(b"").expect(None)
 
@@ -57,7 +58,7 @@ def test_the_format_is_known_by_the_name_and_by_how_it_begins(
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(DatasetError, match="known neither by its name nor by how it begins"):
+    with pytest.raises(DatasetError, match="neither the name nor the first bytes of the file show"):
         _ = landed(b"<html>", "http://h/login").suffix
 
 
@@ -89,7 +90,8 @@ def test_nothing_is_left_of_a_fetch_that_failed(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(DatasetError, match="a dataset cannot be kept here: Not a directory"):
+    expected = "the cache folder cannot be written to: Not a directory"
+    with pytest.raises(DatasetError, match=expected):
         PartFile(tmp_path / "file" / "cache")
 
 

@@ -36,7 +36,7 @@ def test_the_pinned_dataset_is_taken_and_any_other_refused(tmp_path: Path) -> No
 
     other = hashlib.sha256(ROW * 2).hexdigest()
     assert caught.value.message == (
-        f"is not the dataset that was pinned: its sha256 is {other}, not {DIGEST}"
+        f"the dataset is not the pinned one: its sha256 is {other}, not {DIGEST}"
     )
     assert [path.name for path in cache.iterdir()] == [f"{DIGEST}.jsonl"]
 
@@ -66,5 +66,5 @@ def test_a_spoilt_file_in_the_cache_is_not_trusted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("digest", ["", "ab", "g" * 64, DIGEST.upper()])
 def test_a_pin_that_is_no_digest_is_refused(digest: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no digest"):
+    with pytest.raises(ConfigError, match="is not a SHA-256 digest"):
         fetch_golden("golden.jsonl", root=tmp_path, cache=tmp_path, sha256=digest)

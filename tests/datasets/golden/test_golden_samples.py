@@ -74,13 +74,13 @@ def test_rows_without_an_id_get_the_one_that_load_samples_gives(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ("", "golden.json: holds no samples"),
-        ("[]", "golden.json: holds no samples"),
-        ("\n\n", "golden.json: holds no samples"),
-        (lines(*ROWS, ROWS[0]), "golden.json:3: the id 'a' was used before, at golden.json:1"),
+        ("", "golden.json: the dataset contains no samples"),
+        ("[]", "golden.json: the dataset contains no samples"),
+        ("\n\n", "golden.json: the dataset contains no samples"),
+        (lines(*ROWS, ROWS[0]), "golden.json:3: the id 'a' is already used at golden.json:1"),
         (lines(ROWS[0]) + '{"id": "b", "question": NaN}\n', "golden.json:2:"),
         (lines(ROWS[0]) + '{"id": "b", "que', "golden.json:2:"),
-        (json.dumps([*ROWS, 5]), "golden.json:1:98: is a number, not an object"),
+        (json.dumps([*ROWS, 5]), "golden.json:1:98: the element is a number, not an object"),
         (lines({"id": "a", "colour": "red"}), "golden.json:1: no known layout"),
         ("nonsense", "golden.json:1:1: the file"),
     ],

@@ -58,7 +58,8 @@ def test_a_file_address_inside_the_folder_is_copied(root: Path) -> None:
 )
 def test_a_path_out_of_the_folder_is_refused_unless_that_is_waived(uri: str, root: Path) -> None:
     uri = uri.format(root=root)
-    with pytest.raises(DatasetError, match=r"leads out of the manifest's folder\n.*allow-outside"):
+    expected = r"the path leads out of the folder of the manifest\n.*allow-outside"
+    with pytest.raises(DatasetError, match=expected):
         fetched(uri, root)
 
     assert fetched(uri, root, FetchRules(allow_outside=True)).path.read_text() == ROW
@@ -67,9 +68,9 @@ def test_a_path_out_of_the_folder_is_refused_unless_that_is_waived(uri: str, roo
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("none.jsonl", "there is no such file"),
-        ("data", "is a folder"),
-        ("pipe.jsonl", "is not a regular file"),
+        ("none.jsonl", "the file does not exist"),
+        ("data", "the path is a folder"),
+        ("pipe.jsonl", "the path is not a regular file"),
         ("a" * 300, "cannot be read: File name too long"),
     ],
 )
@@ -81,7 +82,7 @@ def test_what_is_no_file_is_refused(uri: str, said: str, root: Path) -> None:
 
 
 def test_without_a_folder_a_path_is_refused(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="is a path without a folder"):
+    with pytest.raises(DatasetError, match="the path is relative, and no root folder is given"):
         fetch_golden("a.jsonl", root=None, cache=tmp_path)
     with pytest.raises(DatasetError, match="leads out"):
         fetch_golden(f"{root}/inside.jsonl", root=None, cache=tmp_path)
@@ -90,5 +91,5 @@ def test_without_a_folder_a_path_is_refused(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_over_the_bound_is_refused(root: Path) -> None:
-    with pytest.raises(DatasetError, match="goes on, and at most 10 are fetched"):
+    with pytest.raises(DatasetError, match="the file is too large; at most 10 bytes are fetched"):
         fetched("inside.jsonl", root, FetchRules(max_bytes=10))

@@ -128,7 +128,7 @@ def test_a_public_address_never_leads_on_to_a_private_one() -> None:
     guard = SocketGuard(allow_private=True, new_socket=sockets)
     guard.create_socket(found("93.184.215.14"))
 
-    with pytest.raises(PermissionError, match=r"a public address leads on to 127\.0\.0\.1"):
+    with pytest.raises(PermissionError, match=r"a public address redirects to 127\.0\.0\.1"):
         guard.create_socket(found("127.0.0.1"))
 
     assert sockets.made == 1

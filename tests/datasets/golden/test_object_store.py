@@ -109,16 +109,16 @@ def test_a_public_object_needs_no_credentials(
     rules = FetchRules(endpoint_url=store.url)
 
     assert fetched("s3://golden/public.json", tmp_path, rules).size == len(ROWS)
-    with pytest.raises(DatasetError, match="access is refused"):
+    with pytest.raises(DatasetError, match="access to the object is denied"):
         fetched("s3://golden/private.json", tmp_path, rules)
 
 
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("s3://golden/none.json", "there is no such object, or no such bucket"),
-        ("s3://no-such-bucket/a.json", "there is no such object, or no such bucket"),
-        ("s3://golden/folder", "is a folder"),
+        ("s3://golden/none.json", "the object or its bucket does not exist"),
+        ("s3://no-such-bucket/a.json", "the object or its bucket does not exist"),
+        ("s3://golden/folder", "the address is a folder"),
     ],
 )
 def test_what_is_not_there_is_told(uri: str, said: str, store: Bucket, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_an_object_over_the_bound_is_refused(store: Bucket, tmp_path: Path) -> N
     store.put("large.json")
     small = FetchRules(max_bytes=10, endpoint_url=store.url)
 
-    with pytest.raises(DatasetError, match="has 48 bytes, and at most 10 are fetched"):
+    with pytest.raises(DatasetError, match="the file has 48 bytes; at most 10 bytes are fetched"):
         fetched("s3://golden/large.json", tmp_path, small)
     assert list(tmp_path.iterdir()) == []
 
@@ -144,7 +144,8 @@ def test_an_object_over_the_bound_is_refused(store: Bucket, tmp_path: Path) -> N
 def test_a_store_that_is_not_there_is_out_of_reach(tmp_path: Path) -> None:
     pytest.importorskip("s3fs")
 
-    with pytest.raises(DatasetOutOfReach, match="cannot be fetched: EndpointConnectionError"):
+    expected = "the object cannot be fetched: EndpointConnectionError"
+    with pytest.raises(DatasetOutOfReach, match=expected):
         fetched("s3://golden/a.json", tmp_path, FetchRules(endpoint_url="http://127.0.0.1:9"))
 
 
@@ -173,7 +174,7 @@ def test_any_store_is_read_in_pieces(tmp_path: Path) -> None:
     rules = FetchRules(allow_memory=True)
 
     assert fetched("memory://box/golden.json", tmp_path, rules).path.read_bytes() == ROWS
-    with pytest.raises(DatasetError, match="there is no such object"):
+    with pytest.raises(DatasetError, match="the object or its bucket does not exist"):
         fetched("memory://box/none.json", tmp_path, rules)
 
 
@@ -184,12 +185,16 @@ class GatedRepoError(Exception):
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (FileNotFoundError(), DatasetError, "there is no such object, or no such bucket"),
-        (PermissionError(), DatasetError, "access is refused"),
-        (GatedRepoError(), DatasetError, "access is refused"),
+        (FileNotFoundError(), DatasetError, "the object or its bucket does not exist"),
+        (PermissionError(), DatasetError, "access to the object is denied"),
+        (GatedRepoError(), DatasetError, "access to the object is denied"),
         (ImportError("libssl"), DatasetError, "the package `huggingface_hub` cannot be loaded"),
-        (TimeoutError("late"), DatasetOutOfReach, "cannot be fetched: TimeoutError: late"),
-        (RuntimeError("500"), DatasetOutOfReach, "cannot be fetched: RuntimeError: 500"),
+        (
+            TimeoutError("late"),
+            DatasetOutOfReach,
+            "the object cannot be fetched: TimeoutError: late",
+        ),
+        (RuntimeError("500"), DatasetOutOfReach, "the object cannot be fetched: RuntimeError: 500"),
     ],
 )
 def test_what_a_store_says_is_told_in_our_words(

@@ -84,12 +84,12 @@ def test_a_redirect_is_followed_without_the_password(web: WebServer, tmp_path: P
 @pytest.mark.parametrize(
     ("status", "kind", "said"),
     [
-        (404, DatasetError, "there is nothing at this address (404)"),
-        (410, DatasetError, "there is nothing at this address (410)"),
-        (403, DatasetError, "access is refused (403)"),
-        (206, DatasetError, "the server answers 206, not 200"),
-        (429, DatasetOutOfReach, "the server answers 429"),
-        (503, DatasetOutOfReach, "the server answers 503"),
+        (404, DatasetError, "the file does not exist (HTTP 404)"),
+        (410, DatasetError, "the file does not exist (HTTP 410)"),
+        (403, DatasetError, "access to the file is denied (HTTP 403)"),
+        (206, DatasetError, "the server answered HTTP 206, not 200"),
+        (429, DatasetOutOfReach, "the server answered HTTP 429"),
+        (503, DatasetOutOfReach, "the server answered HTTP 503"),
     ],
 )
 def test_a_server_that_says_no_is_told(
@@ -110,10 +110,10 @@ def test_bodies_that_are_too_large_cut_off_or_compressed_are_refused(
     cut = web.put("/cut.jsonl", Content_Length="1000")
     packed = web.put("/packed.jsonl", Content_Encoding="gzip")
 
-    assert "has 47 bytes, and at most 20" in refused(declared, tmp_path, small).message
+    assert "the file has 47 bytes; at most 20 bytes" in refused(declared, tmp_path, small).message
     assert "at most 20" in refused(undeclared, tmp_path, small).message
     assert isinstance(refused(cut, tmp_path), DatasetOutOfReach)
-    assert "comes compressed as 'gzip'" in refused(packed, tmp_path).message
+    assert "the server compressed the file as 'gzip'" in refused(packed, tmp_path).message
 
 
 def test_a_redirect_away_from_http_or_without_end_is_refused(
@@ -123,7 +123,7 @@ def test_a_redirect_away_from_http_or_without_end_is_refused(
     to_file = web.redirect("/file", "file:///etc/hostname")
     nowhere = web.put("/nowhere", status=302)
 
-    assert "leads on more than 5 times" in refused(circle, tmp_path).message
+    assert "the server redirects more than 5 times" in refused(circle, tmp_path).message
     assert "which is not http" in refused(to_file, tmp_path).message
     assert "which is not http" in refused(nowhere, tmp_path).message
 
@@ -135,7 +135,7 @@ def test_a_server_that_is_not_there_is_out_of_reach(tmp_path: Path) -> None:
     error = refused(uri, tmp_path)
 
     assert isinstance(error, DatasetOutOfReach)
-    assert "cannot be fetched: ClientConnectorError" in error.message
+    assert "the file cannot be fetched: ClientConnectorError" in error.message
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0x7f000001", "[::ffff:127.0.0.1]"])
@@ -172,10 +172,10 @@ class Outside:
 
     def fetch(self, uri: str) -> FileVersion:
         rules = FetchRules()
-        landing = Download(io.BytesIO(), shown=uri, max_bytes=1000)
+        download = Download(io.BytesIO(), shown=uri, max_bytes=1000)
         address = read_address(uri, rules)
         return asyncio.run(
-            HttpFetch(address, landing, rules, self.guard, resolver=self.names).run()
+            HttpFetch(address, download, rules, self.guard, resolver=self.names).run()
         )
 
 
@@ -192,7 +192,7 @@ def test_a_public_name_is_connected_to_at_the_address_that_was_judged(web: WebSe
 def test_a_name_of_a_private_address_is_never_dialled(address: str, web: WebServer) -> None:
     outside = Outside(web, allow_private=False, golden_example=[address])
 
-    with pytest.raises(DatasetError, match="is not connected to"):
+    with pytest.raises(DatasetError, match="the connection is refused: "):
         outside.fetch("http://golden.example/golden.jsonl")
 
     assert outside.diverted.dialled == []
@@ -206,7 +206,7 @@ def test_a_public_server_cannot_send_us_to_a_private_one(
     names = {"golden_example": ["93.184.215.14"], "inner_example": ["10.0.0.1"]}
     outside = Outside(web, allow_private=allow_private, **names)
 
-    with pytest.raises(DatasetError, match="is not connected to"):
+    with pytest.raises(DatasetError, match="the connection is refused: "):
         outside.fetch("http://golden.example/onward")
 
     assert outside.diverted.dialled == ["93.184.215.14"]
@@ -223,17 +223,18 @@ def test_a_name_that_changes_its_mind_is_judged_again(web: WebServer) -> None:
 
 
 def test_a_name_that_is_not_there_is_out_of_reach(web: WebServer) -> None:
-    with pytest.raises(DatasetOutOfReach, match="cannot be fetched: ClientConnectorDNSError"):
+    expected = "the file cannot be fetched: ClientConnectorDNSError"
+    with pytest.raises(DatasetOutOfReach, match=expected):
         Outside(web, allow_private=False).fetch("http://none.example/golden.jsonl")
 
 
 def test_going_on_from_https_to_http_is_refused(web: WebServer) -> None:
     rules = FetchRules()
     address = read_address("https://golden.example/a", rules)
-    landing = Download(io.BytesIO(), shown="a", max_bytes=1)
-    download = HttpFetch(address, landing, rules, SocketGuard(allow_private=False))
+    download = Download(io.BytesIO(), shown="a", max_bytes=1)
+    fetch = HttpFetch(address, download, rules, SocketGuard(allow_private=False))
 
     response = SimpleNamespace(headers={"Location": "http://golden.example/b"})
 
-    with pytest.raises(DatasetError, match="leads on from https to http"):
-        download._resolve_redirect("https://golden.example/a", response)  # type: ignore[arg-type]  # a part
+    with pytest.raises(DatasetError, match="the server redirects from https to http"):
+        fetch._resolve_redirect("https://golden.example/a", response)  # type: ignore[arg-type]  # a part

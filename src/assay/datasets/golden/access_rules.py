@@ -29,9 +29,13 @@ class FetchRules:
 
     def __post_init__(self) -> None:
         if type(self.max_bytes) is not int or self.max_bytes < 1:
-            raise ConfigError(f"max_bytes={self.max_bytes!r} is no size", where="FetchRules")
+            raise ConfigError(
+                f"max_bytes={self.max_bytes!r} is not a positive whole number", where="FetchRules"
+            )
         if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
-            raise ConfigError(f"timeout_s={self.timeout_s!r} is no time", where="FetchRules")
+            raise ConfigError(
+                f"timeout_s={self.timeout_s!r} is not a positive number", where="FetchRules"
+            )
 
 
 @dataclass(frozen=True)

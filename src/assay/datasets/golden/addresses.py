@@ -33,7 +33,7 @@ _BRACKETED = re.compile(r"(?<=//)\[[0-9A-Fa-f:.]*\]")
 """An IPv6 host, the one place where `::` is no chain."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SCHEME_HINT = f"known are a path, {', '.join(f'{scheme}:' for scheme in SCHEMES)}"
+_SCHEME_HINT = f"supported are a path, {', '.join(f'{scheme}:' for scheme in SCHEMES)}"
 
 
 @dataclass(frozen=True)
@@ -55,37 +55,47 @@ class DatasetAddress:
 def read_address(uri: str, rules: FetchRules) -> DatasetAddress:
     """The parts of a URI or a path. Raises `DatasetError` for what is not fetched from."""
     if not uri.strip() or not uri.isprintable():
-        raise DatasetError(f"{uri!r} is no address", where="golden dataset", hint=_SCHEME_HINT)
+        raise DatasetError(
+            f"{uri!r} is not a valid address", where="golden dataset", hint=_SCHEME_HINT
+        )
     if "::" in _BRACKETED.sub("", uri):
         first = redact_uri(uri.partition("::")[0])
-        raise DatasetError("is a chain of addresses", where=f"{first}::…", hint=_SCHEME_HINT)
+        raise DatasetError(
+            "the address is a chain of several", where=f"{first}::…", hint=_SCHEME_HINT
+        )
     scheme = match[1].lower() if (match := _SCHEME.match(uri)) else None
     if scheme is None:
         return DatasetAddress("file", uri, uri)
     try:
         parts = urlsplit(uri)
     except ValueError as error:
-        raise DatasetError(f"is no address: {error}", where=f"{scheme}:…") from None
+        raise DatasetError(f"the address is invalid: {error}", where=f"{scheme}:…") from None
     if scheme == "file":
         return _parse_file_address(uri, parts)
     shown = redact_uri(uri)
     if scheme in ("http", "https"):
         if not parts.hostname:
-            raise DatasetError("names no host", where=shown)
+            raise DatasetError("the address has no host", where=shown)
         return DatasetAddress(scheme, uri, shown)
     store = _MEMORY_STORE if scheme == "memory" and rules.allow_memory else STORES.get(scheme)
     if store is None:
-        raise DatasetError(f"nothing is fetched from {scheme!r}", where=shown, hint=_SCHEME_HINT)
+        raise DatasetError(
+            f"the scheme {scheme!r} is not supported", where=shown, hint=_SCHEME_HINT
+        )
     return _parse_object_address(scheme, parts, shown, store)
 
 
 def _parse_file_address(uri: str, parts: SplitResult) -> DatasetAddress:
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        hint = "a file's address is file:///path, or simply its path"
-        raise DatasetError("is no address of a file", where=redact_uri(uri), hint=hint)
+        hint = "write file:///path, or the path alone"
+        raise DatasetError(
+            "the address of a file must not have a host, query or fragment",
+            where=redact_uri(uri),
+            hint=hint,
+        )
     path = unquote(parts.path)
     if not path:
-        raise DatasetError("names no file", where=uri)
+        raise DatasetError("the address has no path", where=uri)
     return DatasetAddress("file", path, uri)
 
 
@@ -94,11 +104,13 @@ def _parse_object_address(
 ) -> DatasetAddress:
     # A host or a key inside the address would let a manifest choose where requests go.
     if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment:
-        hint = f"written {scheme}://bucket/path, without user, host and query"
-        raise DatasetError("is no plain address of an object", where=shown, hint=hint)
+        hint = f"write {scheme}://bucket/path, without user, host and query"
+        raise DatasetError(
+            "the address must name a bucket and an object only", where=shown, hint=hint
+        )
     if not parts.path.strip("/") or ".." in parts.path.split("/"):
-        hint = f"written {scheme}://bucket/path"
-        raise DatasetError("names no object", where=shown, hint=hint)
+        hint = f"write {scheme}://bucket/path"
+        raise DatasetError("the address does not name an object", where=shown, hint=hint)
     return DatasetAddress(scheme, f"{store.protocol}://{parts.netloc}{parts.path}", shown, store)
 
 

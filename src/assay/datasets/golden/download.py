@@ -29,13 +29,13 @@ class Download:
     def expect(self, size: int | None) -> None:
         """Refuse a file that says itself that it is too large."""
         if size is not None and size > self._max_bytes:
-            raise self._build_size_error(f"has {size:,} bytes")
+            raise self._build_size_error(f"the file has {size:,} bytes")
 
     def write(self, data: bytes) -> None:
         """Take more bytes of the file, up to the bound."""
         self.size += len(data)
         if self.size > self._max_bytes:
-            raise self._build_size_error("goes on")
+            raise self._build_size_error("the file is too large")
         if len(self._start) < _SNIFFED_BYTES:
             self._start += data[: _SNIFFED_BYTES - len(self._start)]
         self._digest.update(data)
@@ -62,16 +62,16 @@ class Download:
         if start.startswith(b"PAR1"):
             return ".parquet"
         raise DatasetError(
-            "its format is known neither by its name nor by how it begins",
+            "neither the name nor the first bytes of the file show its format",
             where=self._shown,
-            hint=f"known are {', '.join(_DATASET_SUFFIXES)}",
+            hint=f"supported are {', '.join(_DATASET_SUFFIXES)}",
         )
 
-    def _build_size_error(self, how: str) -> DatasetError:
+    def _build_size_error(self, problem: str) -> DatasetError:
         return DatasetError(
-            f"{how}, and at most {self._max_bytes:,} are fetched",
+            f"{problem}; at most {self._max_bytes:,} bytes are fetched",
             where=self._shown,
-            hint="FetchRules(max_bytes=…) raises the bound",
+            hint="raise FetchRules(max_bytes=…)",
         )
 
 
@@ -118,7 +118,7 @@ def find_cached(folder: Path, sha256: str) -> Path | None:
 
 def _build_cache_error(folder: Path, error: OSError) -> DatasetError:
     return DatasetError(
-        f"a dataset cannot be kept here: {error.strerror}",
+        f"the cache folder cannot be written to: {error.strerror}",
         where=str(folder),
-        hint="give a folder that can be written to",
+        hint="choose a writable folder",
     )

@@ -36,7 +36,7 @@ def fetch_golden(
     """
     rules = rules or FetchRules()
     if sha256 is not None and not _SHA256_PATTERN.fullmatch(sha256):
-        raise ConfigError(f"sha256={sha256!r} is no digest", where="fetch_golden()")
+        raise ConfigError(f"sha256={sha256!r} is not a SHA-256 digest", where="fetch_golden()")
     address = read_address(uri, rules)
     copy = _choose_copy(address, root, rules)
     if sha256 is not None and address.scheme != "file" and (kept := find_cached(cache, sha256)):
@@ -49,23 +49,23 @@ def _choose_copy(address: DatasetAddress, root: Path | None, rules: FetchRules) 
         path = find_file(address, root, rules)
         return partial(copy_file, path, shown=address.shown)
     if address.store is None:
-        return lambda landing: copy_page(address, landing, rules)
+        return lambda download: copy_page(address, download, rules)
     require_store(address)
-    return lambda landing: copy_object(address, landing, rules)
+    return lambda download: copy_object(address, download, rules)
 
 
 def _download_dataset(
     address: DatasetAddress, copy: CopyFunction, *, cache: Path, sha256: str | None, max_bytes: int
 ) -> GoldenDataset:
     with PartFile(cache) as part:
-        landing = Download(part.file, shown=address.shown, max_bytes=max_bytes)
-        about = copy(landing)
-        if sha256 not in (None, landing.sha256):
+        download = Download(part.file, shown=address.shown, max_bytes=max_bytes)
+        about = copy(download)
+        if sha256 not in (None, download.sha256):
             raise DatasetError(
-                f"is not the dataset that was pinned: its sha256 is {landing.sha256}, not {sha256}",
+                f"the dataset is not the pinned one: its sha256 is {download.sha256}, not {sha256}",
                 where=address.shown,
-                hint="the dataset was changed: find out why before you change the pin",
+                hint="the dataset has changed: find out why before you update the pin",
             )
-        path = part.keep(f"{landing.sha256}{landing.suffix}")
-    digest, size = landing.sha256, landing.size
+        path = part.keep(f"{download.sha256}{download.suffix}")
+    digest, size = download.sha256, download.size
     return GoldenDataset(path, address.shown, digest, size, about.etag, about.version)

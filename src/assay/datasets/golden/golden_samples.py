@@ -17,7 +17,7 @@ def read_golden(dataset: GoldenDataset) -> tuple[Sample, ...]:
     except DatasetError as error:
         raise _rewrite_error(error, dataset) from error
     if not samples:
-        raise DatasetError("holds no samples", where=dataset.uri)
+        raise DatasetError("the dataset contains no samples", where=dataset.uri)
     return samples
 
 
@@ -26,5 +26,5 @@ def _rewrite_error(error: DatasetError, dataset: GoldenDataset) -> DatasetError:
     path = str(dataset.path)
     where = (error.where or path).replace(path, dataset.uri)
     # There is no adapter to give here.
-    hint = "give each row an `id` of its own" if "adapter=" in (error.hint or "") else error.hint
+    hint = "give each row a unique `id`" if "adapter=" in (error.hint or "") else error.hint
     return type(error)(error.message.replace(path, dataset.uri), where=where, hint=hint)

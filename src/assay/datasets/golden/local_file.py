@@ -16,35 +16,37 @@ def find_file(address: DatasetAddress, root: Path | None, rules: FetchRules) -> 
     """The file that a path leads to, links followed. Raises `DatasetError` outside `root`."""
     given = Path(address.text)
     if root is None and not given.is_absolute():
-        hint = "give the folder that it starts from"
-        raise DatasetError("is a path without a folder", where=address.shown, hint=hint)
+        hint = "pass root=, the folder that the path is relative to"
+        raise DatasetError(
+            "the path is relative, and no root folder is given", where=address.shown, hint=hint
+        )
     try:
         path = given if root is None else root / given
         found = path.resolve()
         inside = root is not None and found.is_relative_to(root.resolve())
     except (OSError, RuntimeError, ValueError):
-        raise DatasetError("is not a path", where=address.shown) from None
+        raise DatasetError("the path is invalid", where=address.shown) from None
     if not inside and not rules.allow_outside:
         raise DatasetError(
-            "leads out of the manifest's folder",
+            "the path leads out of the folder of the manifest",
             where=address.shown,
             hint="move the file there, or allow it with --allow-outside",
         )
     return found
 
 
-def copy_file(path: Path, landing: Download, shown: str) -> FileVersion:
+def copy_file(path: Path, download: Download, shown: str) -> FileVersion:
     """Copy a regular file. Raises `DatasetError` where there is none."""
     try:
         kind = path.stat().st_mode
         if not stat.S_ISREG(kind):
-            what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
-            raise DatasetError(f"is {what}", where=shown, hint="name a file")
+            actual = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
+            raise DatasetError(f"the path is {actual}", where=shown, hint="name a file")
         with path.open("rb") as file:
             while piece := file.read(_COPY_CHUNK_BYTES):
-                landing.write(piece)
+                download.write(piece)
     except FileNotFoundError:
-        raise DatasetError("there is no such file", where=shown, hint="check the path") from None
+        raise DatasetError("the file does not exist", where=shown, hint="check the path") from None
     except OSError as error:
-        raise DatasetError(f"cannot be read: {error.strerror}", where=shown) from error
+        raise DatasetError(f"the file cannot be read: {error.strerror}", where=shown) from error
     return FileVersion()

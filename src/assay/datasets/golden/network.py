@@ -114,10 +114,12 @@ class SocketGuard:
         elif reach == "never":
             raise self._build_refusal(f"{address[0]} is an address of this machine or its cloud")
         elif not self._allow_private:
-            self.hint = "--allow-private allows addresses of this machine and its private network"
+            self.hint = (
+                "pass --allow-private to allow addresses of this machine and its private network"
+            )
             raise self._build_refusal(f"{address[0]} is a private address")
         elif self._was_public:
-            raise self._build_refusal(f"a public address leads on to {address[0]}, a private one")
+            raise self._build_refusal(f"a public address redirects to {address[0]}, a private one")
         return self._new_socket(family, kind, protocol)
 
     def _build_refusal(self, why: str) -> PermissionError:

@@ -28,7 +28,7 @@ def require_store(address: DatasetAddress) -> ObjectStore:
     """The store of an address, when the package that speaks to it is there."""
     store = address.store
     if store is None:
-        raise DatasetError("is no address of an object", where=address.shown)
+        raise DatasetError("the address is not in an object store", where=address.shown)
     for package in ("fsspec", store.package):
         if find_spec(package) is None:
             by = f"fetching from {address.shown}"
@@ -36,11 +36,11 @@ def require_store(address: DatasetAddress) -> ObjectStore:
     return store
 
 
-def copy_object(address: DatasetAddress, landing: Download, rules: FetchRules) -> FileVersion:
+def copy_object(address: DatasetAddress, download: Download, rules: FetchRules) -> FileVersion:
     """Copy an object. Raises `DatasetError`, or `DatasetOutOfReach` when it may yet be there."""
     options = _build_store_options(require_store(address), rules)
     try:
-        return _copy_with_anonymous_fallback(address, landing, options)
+        return _copy_with_anonymous_fallback(address, download, options)
     except DatasetError:
         raise
     # Each store's library raises its own kinds, and what its HTTP client raises.
@@ -49,30 +49,30 @@ def copy_object(address: DatasetAddress, landing: Download, rules: FetchRules) -
 
 
 def _copy_with_anonymous_fallback(
-    address: DatasetAddress, landing: Download, options: dict[str, Any]
+    address: DatasetAddress, download: Download, options: dict[str, Any]
 ) -> FileVersion:
     """Copy with the credentials that are there, and where there are none, as the public may."""
     try:
-        return _copy_with_options(address, landing, options)
+        return _copy_with_options(address, download, options)
     except Exception as error:
-        if type(error).__name__ != "NoCredentialsError" or landing.size:
+        if type(error).__name__ != "NoCredentialsError" or download.size:
             raise
-    return _copy_with_options(address, landing, {**options, "anon": True})
+    return _copy_with_options(address, download, {**options, "anon": True})
 
 
 def _copy_with_options(
-    address: DatasetAddress, landing: Download, options: dict[str, Any]
+    address: DatasetAddress, download: Download, options: dict[str, Any]
 ) -> FileVersion:
     from fsspec.core import url_to_fs
 
     files, path = url_to_fs(address.text, skip_instance_cache=True, **options)
     about = files.info(path)
     if about.get("type") == "directory":
-        raise DatasetError("is a folder", where=address.shown, hint="name a file in it")
-    landing.expect(about.get("size"))
+        raise DatasetError("the address is a folder", where=address.shown, hint="name a file in it")
+    download.expect(about.get("size"))
     with files.open(path, "rb", block_size=_OBJECT_BLOCK_BYTES) as file:
         while piece := file.read(_OBJECT_CHUNK_BYTES):
-            landing.write(piece)
+            download.write(piece)
     return FileVersion(
         etag=_read_first_field(about, _ETAG_FIELDS),
         version=_read_first_field(about, _VERSION_FIELDS),
@@ -99,23 +99,23 @@ def _explain_store_error(error: Exception, address: DatasetAddress) -> DatasetEr
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, FileNotFoundError) or _matches_any(kinds, _NOT_FOUND_ERRORS):
         return DatasetError(
-            "there is no such object, or no such bucket",
+            "the object or its bucket does not exist",
             where=address.shown,
-            hint="check the address, and that your credentials are those of the right account",
+            hint="check the address, and that your credentials belong to the right account",
         )
     if isinstance(error, PermissionError) or _matches_any(kinds, _ACCESS_ERRORS):
         return DatasetError(
-            "access is refused",
+            "access to the object is denied",
             where=address.shown,
-            hint="give the credentials that the store's own tools use",
+            hint="provide credentials as for the store's own tools",
         )
     if isinstance(error, ImportError):
         package = address.store.package if address.store else "fsspec"
         message = f"the package `{package}` cannot be loaded: {error}"
         return DatasetError(message, where=address.shown)
-    said = " ".join(str(error).split())[:300].replace(address.text, address.shown)
+    cause = " ".join(str(error).split())[:300].replace(address.text, address.shown)
     return DatasetOutOfReach(
-        f"cannot be fetched: {type(error).__name__}: {said}", where=address.shown
+        f"the object cannot be fetched: {type(error).__name__}: {cause}", where=address.shown
     )
 
 

@@ -23,20 +23,20 @@ _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 _FETCH_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "assay"}
 
 
-def copy_page(address: DatasetAddress, landing: Download, rules: FetchRules) -> FileVersion:
+def copy_page(address: DatasetAddress, download: Download, rules: FetchRules) -> FileVersion:
     """Copy what an http address answers with. Raises `DatasetError`, or `DatasetOutOfReach`."""
     guard = SocketGuard(allow_private=rules.allow_private)
-    return _run_fetch(HttpFetch(address, landing, rules, guard))
+    return _run_fetch(HttpFetch(address, download, rules, guard))
 
 
-def _run_fetch(download: "HttpFetch") -> FileVersion:
+def _run_fetch(fetch: "HttpFetch") -> FileVersion:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(download.run())
+        return asyncio.run(fetch.run())
     # The caller's own loop cannot be entered again.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, download.run()).result()
+        return thread.submit(asyncio.run, fetch.run()).result()
 
 
 class HttpFetch:
@@ -45,14 +45,14 @@ class HttpFetch:
     def __init__(
         self,
         address: DatasetAddress,
-        landing: Download,
+        download: Download,
         rules: FetchRules,
         guard: SocketGuard,
         *,
         resolver: Any = None,
     ) -> None:
         self._address = address
-        self._landing = landing
+        self._download = download
         self._rules = rules
         self._guard = guard
         self._resolver = resolver
@@ -64,7 +64,7 @@ class HttpFetch:
         except DatasetError:
             raise
         except aiohttp.InvalidURL:
-            raise DatasetError("is no address", where=self._address.shown) from None
+            raise DatasetError("the address is invalid", where=self._address.shown) from None
         # Of many kinds: name lookup, TLS, a broken body, a time limit.
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._explain_error(error) from error
@@ -90,7 +90,7 @@ class HttpFetch:
                     if response.status not in _REDIRECT_STATUSES:
                         return await self._save_response(response)
                     url = self._resolve_redirect(url, response)
-        raise self._build_error(f"leads on more than {_MAX_REDIRECTS} times")
+        raise self._build_error(f"the server redirects more than {_MAX_REDIRECTS} times")
 
     def _resolve_redirect(self, url: str, response: "aiohttp.ClientResponse") -> str:
         """Where a redirect leads. The address itself is judged when it is connected to."""
@@ -98,36 +98,36 @@ class HttpFetch:
         onward = urljoin(url, location)
         schemes = urlsplit(url).scheme.lower(), urlsplit(onward).scheme.lower()
         if not location or schemes[1] not in ("http", "https"):
-            raise self._build_error(f"leads on to {redact_uri(onward)!r}, which is not http")
+            raise self._build_error(
+                f"the server redirects to {redact_uri(onward)!r}, which is not http"
+            )
         if schemes == ("https", "http"):
-            raise self._build_error("leads on from https to http")
+            raise self._build_error("the server redirects from https to http")
         return onward
 
     async def _save_response(self, response: "aiohttp.ClientResponse") -> FileVersion:
         self._check_response(response)
-        self._landing.expect(response.content_length)
+        self._download.expect(response.content_length)
         async for piece in response.content.iter_chunked(_HTTP_CHUNK_BYTES):
-            self._landing.write(piece)
+            self._download.write(piece)
         headers = response.headers
         return FileVersion(_read_header(headers, "ETag"), _read_header(headers, "x-amz-version-id"))
 
     def _check_response(self, response: "aiohttp.ClientResponse") -> None:
         status = response.status
         if status in (404, 410):
-            raise self._build_error(
-                f"there is nothing at this address ({status})", "check the address"
-            )
+            raise self._build_error(f"the file does not exist (HTTP {status})", "check the address")
         if status in (401, 403):
-            raise self._build_error(f"access is refused ({status})")
+            raise self._build_error(f"access to the file is denied (HTTP {status})")
         if status == 429 or status >= 500:
-            said = f"the server answers {status}"
-            raise DatasetOutOfReach(said, where=self._address.shown, hint="try again later")
+            message = f"the server answered HTTP {status}"
+            raise DatasetOutOfReach(message, where=self._address.shown, hint="try again later")
         if status != 200:
-            raise self._build_error(f"the server answers {status}, not 200")
+            raise self._build_error(f"the server answered HTTP {status}, not 200")
         encoding = response.headers.get("Content-Encoding", "identity").lower()
         if encoding not in ("", "identity"):
             raise self._build_error(
-                f"comes compressed as {encoding!r:.40}, which was not asked for"
+                f"the server compressed the file as {encoding!r:.40}, which was not requested"
             )
 
     def _build_error(self, message: str, hint: str | None = None) -> DatasetError:
@@ -135,16 +135,16 @@ class HttpFetch:
 
     def _explain_error(self, error: Exception) -> DatasetError:
         if self._guard.refused is not None:
-            said = f"is not connected to: {self._guard.refused}"
-            return self._build_error(said, self._guard.hint)
+            refusal = f"the connection is refused: {self._guard.refused}"
+            return self._build_error(refusal, self._guard.hint)
         if isinstance(error, TimeoutError):
-            said = f"did not arrive within {self._rules.timeout_s:g} s"
+            message = f"the file did not arrive within {self._rules.timeout_s:g} s"
         else:
             # Without the text of the error, which may repeat the address with its secrets.
-            said = f"cannot be fetched: {type(error).__name__}"
+            message = f"the file cannot be fetched: {type(error).__name__}"
             cause = getattr(getattr(error, "os_error", None), "strerror", None)
-            said += f": {cause}" if cause else ""
-        return DatasetOutOfReach(said, where=self._address.shown)
+            message += f": {cause}" if cause else ""
+        return DatasetOutOfReach(message, where=self._address.shown)
 
 
 def _read_header(headers: Any, name: str) -> str | None:
