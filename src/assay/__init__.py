@@ -1,7 +1,7 @@
 """assay: one sample, from pytest to policy.
 
-The names most used, each loaded from its unit when it is first asked for: `import assay` alone
-loads none of them.
+The most used names, each loaded from its unit on first access: `import assay` alone loads none of
+them.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""Other packages' import names, answered by assay.
+"""Stand-ins for other packages, so that code written for them imports assay instead.
 
-One line in `conftest.py`, `assay.compat.install()`, lets code written for these packages run
-unchanged where they are not installed. A package that is installed is left alone.
+One line in `conftest.py`, `assay.compat.install()`, lets such code run unchanged where the packages
+are not installed. An installed package is never replaced.
 """
 
 import sys
@@ -76,6 +76,8 @@ _EVALUATION = {
     "EvalReport": "assay.runner",
 }
 _AGENTS = _pick_names(_ROLLOUTS, "AgentSession", "Endpoint", "Message", "Trajectory", "run_agent")
+# Each importable module, and the assay module that defines each of its names; `module:name` where
+# assay uses another name.
 _MODULES = {
     "coreason_manifest": _COREASON,
     "eval_protocol": {
@@ -118,23 +120,22 @@ _MODULES = {
     },
     "rollouts.training.types": {**_SAMPLES, **_pick_names(_ROLLOUTS, "Score", "Trajectory")},
 }
-"""Importable name of each stand-in, and where each of its names really lives.
-
-`module:name` where assay has it under another name.
-"""
 
 
 class _ShimModule(ModuleType):
-    """A module whose names are looked up in assay when they are asked for."""
+    """A module that resolves its names in assay on first access."""
 
     def __init__(self, name: str, homes: dict[str, str]) -> None:
-        super().__init__(name, f"`{name}`, answered by assay.")
+        super().__init__(name, f"`{name}`, provided by assay.")
+        # A `__path__`, even an empty one, makes it a package: `import a.b` needs one.
         self.__spec__ = ModuleSpec(name, loader=None, origin="assay.compat", is_package=True)
         self.__path__: list[str] = []
         self.__all__ = sorted(homes)
         self._homes = homes
 
     def __getattr__(self, name: str) -> Any:
+        # Not `self._homes`: copying and pickling ask for attributes before `__init__` has run,
+        # which would recurse into this method.
         home = self.__dict__.get("_homes", {}).get(name)
         if home is None:
             raise AttributeError(f"assay does not support `{self.__name__}.{name}`")
@@ -146,40 +147,42 @@ class _ShimModule(ModuleType):
 
 
 def install() -> tuple[str, ...]:
-    """Answer imports of the packages that are not installed; return the names answered."""
-    answered = tuple(
+    """Provide the packages that are not installed; return the names of those provided."""
+    provided = tuple(
         package
         for package in dict.fromkeys(name.partition(".")[0] for name in _MODULES)
         if isinstance(sys.modules.get(package), _ShimModule) or not _is_installed(package)
     )
     for name, homes in _MODULES.items():
         package, _, attribute = name.rpartition(".")
-        if name.partition(".")[0] in answered and name not in sys.modules:
+        if name.partition(".")[0] in provided and name not in sys.modules:
             sys.modules[name] = _ShimModule(name, homes)
-            # A function has the name of the module that it is in, and is found before it.
+            # `eval_protocol.pytest.evaluation_test` is a module and a function of its package: the
+            # attribute must stay the function, as in the real package.
             if package and attribute not in _MODULES[package]:
                 setattr(sys.modules[package], attribute, sys.modules[name])
     if not any(isinstance(finder, _UnsupportedModuleFinder) for finder in sys.meta_path):
         sys.meta_path.append(_UnsupportedModuleFinder())
-    return answered
+    return provided
 
 
 def _is_installed(package: str) -> bool:
     spec = find_spec(package)
-    # Without an origin it is a mere folder of that name, such as one with a project's servers.
+    # A spec without an origin is a namespace package: any folder of that name, such as one with
+    # a project's servers, would count as installed.
     return spec is not None and spec.origin is not None
 
 
 class _UnsupportedModuleFinder:
-    """The last place where a module is looked for, and a name that its package does not have."""
+    """Raises a helpful error for modules of a provided package that assay does not have."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> None:
         package = name.partition(".")[0]
         if isinstance(sys.modules.get(package), _ShimModule):
-            # It is the package that is missing. An error with the name of what is imported
-            # `from` it would be replaced by one that does not mention assay.
+            # `name=package`, not `name=name`: for `from package import name` Python replaces an
+            # error that carries the submodule's name by one that does not mention assay.
             raise ModuleNotFoundError(
                 f"assay does not support `{name}`; install the package `{package}` to use it",
                 name=package,

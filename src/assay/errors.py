@@ -1,20 +1,20 @@
-"""Every exception assay raises on purpose.
+"""The exceptions that assay raises on purpose.
 
     AssayError
     ├── ConfigError        the request is wrong: an argument, an option, a configuration file
-    │   ├── ManifestError  an agent's manifest is wrong: all that is, with lines and paths
+    │   ├── ManifestError  an agent's manifest is invalid; lists every problem with line and path
     │   └── MissingExtra   an optional dependency is needed and not installed
     ├── DatasetError       a dataset cannot be read
-    │   ├── BadRow         one row of it is wrong; the rest may be fine
-    │   └── DatasetOutOfReach  it could not be asked for; nothing is known about it
-    ├── WireError          a foreign shape cannot be read, or cannot hold what it is given
-    ├── EndpointError      a model could not be asked, or its answer not understood
+    │   ├── BadRow         one row is invalid; the rest may be fine
+    │   └── DatasetOutOfReach  the dataset could not be requested; it may exist and be valid
+    ├── WireError          a foreign format cannot be read, or cannot represent a value
+    ├── EndpointError      a model call failed, or its answer was not understood
     │   └── AccessDenied   the endpoint refuses the key: no call of this run can succeed
     ├── EnvironmentFault   an environment broke; never the agent's mistake
-    ├── ScorerFault        a scorer gave something that is not a result
-    ├── TokenError         tokens to train on cannot be had, or their mask not be trusted
-    ├── TrainingError      a training cannot go on, or not from this checkpoint
-    ├── RunStopped         a run ended early: nothing could succeed, or a limit of it was reached
+    ├── ScorerFault        a scorer returned something that is not a result
+    ├── TokenError         training tokens unavailable or loss mask unreliable
+    ├── TrainingError      training cannot continue, or not from this checkpoint
+    ├── RunStopped         a run was aborted: nothing could succeed, or it hit a limit
     └── StoreError         results cannot be written or read back
 
 Constructing a model from wrong values raises pydantic's own `ValidationError`.
@@ -22,7 +22,7 @@ Constructing a model from wrong values raises pydantic's own `ValidationError`.
 
 
 class AssayError(Exception):
-    """Something a user can act on: what happened, where, and what to do about it."""
+    """An error that a user can act on: the problem, its location and a hint."""
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         self.message = message
@@ -35,7 +35,8 @@ class AssayError(Exception):
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The keyword-only arguments would be lost on the way back from another process.
+        # Pickling calls the class with positional arguments only, which would drop the
+        # keyword-only ones when an error returns from a worker process.
         return (_rebuild, (type(self), self.message, self.where, self.hint))
 
 
@@ -50,15 +51,15 @@ class ConfigError(AssayError):
 
 
 class ManifestError(ConfigError):
-    """An agent's manifest cannot be read, or says what it may not say."""
+    """An agent's manifest cannot be read or is invalid."""
 
 
+# The name on the package index; the import name and the command are `assay`.
 DISTRIBUTION = "assay-eval"
-"""The name of this package on the package index. Its import name and command are `assay`."""
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an optional part of assay."""
+    """Return the command that installs an optional extra of assay."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
@@ -69,7 +70,7 @@ class MissingExtra(ConfigError):
     def needed(
         cls, extra: str, *, by: str, package: str, then: str | None = None
     ) -> "MissingExtra":
-        """The error whose hint installs an extra, and `then` what no extra can bring."""
+        """Return the error whose hint installs an extra, then runs the command `then`."""
         commands = [install_command(extra), *([] if then is None else [then])]
         return cls(f"{by} needs the package `{package}`", hint=" && ".join(commands))
 
@@ -83,15 +84,15 @@ class BadRow(DatasetError):
 
 
 class DatasetOutOfReach(DatasetError):
-    """A dataset could not be asked for: it may be there, and it may be sound."""
+    """A dataset could not be requested; it may exist and be valid."""
 
 
 class WireError(AssayError):
-    """A foreign shape cannot be read, or cannot hold what it was given."""
+    """A foreign format cannot be read, or cannot represent a value."""
 
 
 class EndpointError(AssayError):
-    """A model could not be asked, or its answer could not be understood."""
+    """A model call failed, or its answer could not be understood."""
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class EndpointError(AssayError):
         self.retryable = retryable
 
     def __reduce__(self) -> tuple[object, ...]:
+        # The third element is the state that pickle adds to `__dict__` after the rebuild.
         rebuild, arguments = super().__reduce__()
         return (rebuild, arguments, {"status": self.status, "retryable": self.retryable})
 
@@ -116,7 +118,7 @@ class AccessDenied(EndpointError):
 
 
 class EnvironmentFault(AssayError):
-    """An environment broke. The agent's mistakes are answered in words instead."""
+    """An environment failed. Mistakes of the agent are answered with text instead."""
 
 
 class ScorerFault(AssayError):
@@ -124,21 +126,21 @@ class ScorerFault(AssayError):
 
 
 class TokenError(AssayError):
-    """Tokens to train on cannot be had, or it cannot be proven which of them were sampled."""
+    """Training tokens are unavailable, or their loss mask is unreliable."""
 
 
 class TrainingError(AssayError):
-    """A training cannot go on, or not from where it was asked to. Its checkpoints are kept."""
+    """Training cannot continue, or not from this checkpoint. Checkpoints are kept."""
 
 
 class RunStopped(AssayError):
-    """A run ended early: nothing could succeed, or one of its limits was reached.
+    """A run was aborted: nothing could succeed, or one of its limits was reached.
 
-    What was recorded is kept, and the run can be resumed.
+    Recorded results are kept, and the run can be resumed.
     """
 
     run_id: str | None = None
-    """The run; None before it has begun."""
+    """The id of the run; None before the run starts."""
 
 
 class StoreError(AssayError):

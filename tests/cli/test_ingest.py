@@ -167,7 +167,7 @@ def test_a_session_that_cannot_be_written_is_skipped(
 
     assert ingest(str(path), "-o", str(tmp_path / "s.jsonl")) == 3
 
-    assert "skipped ses_1: cannot be written: Sample: holds Infinity" in capsys.readouterr().err
+    assert "skipped ses_1: cannot be written: Sample: the object contains Infinity" in capsys.readouterr().err
     assert lines_of(tmp_path / "s.jsonl") == []
 
 

@@ -86,7 +86,7 @@ def test_a_prompt_in_words_is_one_user_message() -> None:
     [
         (Sample(prompt="hi"), "the agent took no turn"),
         (rolled_out(asked("hi"), prompt=[asked("hi")]), "the agent took no turn"),
-        (rolled_out(asked("other words"), said("x"), prompt=HISTORY), "cannot be told"),
+        (rolled_out(asked("other words"), said("x"), prompt=HISTORY), "cannot be distinguished"),
     ],
 )
 def test_a_sample_without_a_turn_of_the_agent_is_refused(sample: Sample, problem: str) -> None:

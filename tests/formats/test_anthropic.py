@@ -110,7 +110,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 
 def wheres(messages: list[Message]) -> list[str]:
-    return [loss.where for loss in to_anthropic(messages).lost]
+    return [loss.where for loss in to_anthropic(messages).dropped]
 
 
 @given(systems, st.lists(user_turns | assistant_turns, max_size=4))
@@ -136,7 +136,7 @@ def test_nothing_is_lost_without_a_report(messages: list[Message]) -> None:
     written = to_anthropic(messages)
 
     back = from_anthropic(written.value.messages, system=written.value.system)
-    assert unreported(messages, back, written.lost) == []
+    assert unreported(messages, back, written.dropped) == []
 
 
 @given(st.lists(any_messages(), max_size=5))
@@ -207,7 +207,7 @@ def test_neighbours_of_one_role_become_one_turn_and_that_is_reported() -> None:
 
     texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert written.value.messages == [{"role": "user", "content": texts}]
-    assert [loss.where for loss in written.lost] == ["messages[1]"]
+    assert [loss.where for loss in written.dropped] == ["messages[1]"]
 
 
 def test_a_system_message_in_mid_conversation_is_written_as_a_user_message() -> None:
@@ -220,7 +220,7 @@ def test_a_system_message_in_mid_conversation_is_written_as_a_user_message() -> 
     written = to_anthropic(messages)
 
     assert written.value.messages[2] == {"role": "user", "content": "be brief"}
-    assert [(loss.where, loss.what) for loss in written.lost] == [
+    assert [(loss.where, loss.what) for loss in written.dropped] == [
         ("messages[2].role", "written as a user message")
     ]
 
@@ -238,7 +238,7 @@ def test_missing_ids_are_generated_alike_on_every_run_and_reported() -> None:
     asked, answered = (turn["content"] for turn in written.value.messages)
     assert [block["id"] for block in asked] == ["toolu_0_0_", "toolu_0_1", "toolu_0_0"]
     assert [block["tool_use_id"] for block in answered] == ["toolu_0_1", "toolu_0_0_"]
-    assert [loss.where for loss in written.lost] == [
+    assert [loss.where for loss in written.dropped] == [
         "messages[0].tool_calls[0].id",
         "messages[0].tool_calls[1].id",
         "messages[1].tool_call_id",
@@ -252,7 +252,7 @@ def test_an_empty_text_beside_a_call_is_left_out_and_reported() -> None:
     written = to_anthropic([Message(role="assistant", content="", tool_calls=(call,))])
 
     assert [block["type"] for block in written.value.messages[0]["content"]] == ["tool_use"]
-    assert [loss.where for loss in written.lost] == ["messages[0].content"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].content"]
 
 
 def test_an_image_keeps_its_address_and_reports_the_detail_setting() -> None:
@@ -263,7 +263,7 @@ def test_an_image_keeps_its_address_and_reports_the_detail_setting() -> None:
 
     source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
     assert written.value.messages[0]["content"] == [{"type": "image", "source": source}]
-    assert [loss.where for loss in written.lost] == ["messages[0].content[0].image_url.detail"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].content[0].image_url.detail"]
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "data:text/plain,hello", ""])
@@ -346,5 +346,5 @@ def test_deep_nesting_does_not_crash() -> None:
         deep = {"a": deep}
     block = {"type": "tool_use", "id": "1", "name": "f", "input": deep}
 
-    with pytest.raises(WireError, match=r"messages\[0\]: is nested too deeply"):
+    with pytest.raises(WireError, match=r"messages\[0\]: the value is nested too deeply"):
         from_anthropic([{"role": "assistant", "content": [block]}])

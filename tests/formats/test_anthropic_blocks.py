@@ -55,14 +55,14 @@ def test_an_image_with_no_such_address_stays_as_it_came(source: object) -> None:
 
 
 def test_a_part_of_another_format_is_reported() -> None:
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
 
     written = write_anthropic_blocks(
-        (text_block(text="a"), data_block(type="input_audio", input_audio={})), "m", lost
+        (text_block(text="a"), data_block(type="input_audio", input_audio={})), "m", dropped
     )
 
     assert written == [{"type": "text", "text": "a"}]
-    assert [loss.where for loss in lost] == ["m.content[1]"]
+    assert [loss.where for loss in dropped] == ["m.content[1]"]
 
 
 def test_a_call_and_its_result_keep_what_only_anthropic_has() -> None:

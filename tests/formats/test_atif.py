@@ -31,7 +31,7 @@ def test_recorded_sessions_come_back_through_the_real_package(
     for recorded in read_opencode(RECORDED / version, children=children):
         written = to_atif(recorded)
 
-        assert written.lost == ()
+        assert written.dropped == ()
         assert from_atif(valid(json.loads(json.dumps(written.value)))) == recorded
 
 
@@ -118,7 +118,7 @@ def test_any_conversation_is_written_validly_and_losses_are_reported(
     written = to_atif(whole)
 
     valid(written.value)
-    if not written.lost:
+    if not written.dropped:
         read = from_atif(json.loads(json.dumps(written.value)))
         assert [m.role for m in read.messages] == [m.role for m in conversation]
         assert [m.text for m in read.messages] == [m.text for m in conversation]
@@ -140,9 +140,11 @@ def test_a_sample_to_which_nothing_happened_yet_comes_back() -> None:
 
 
 def test_what_answers_nothing_is_reported() -> None:
-    lost = to_atif(sample(asked("a"), answered("x"), Message(role="oracle", content="o"))).lost
+    dropped = to_atif(
+        sample(asked("a"), answered("x"), Message(role="oracle", content="o"))
+    ).dropped
 
-    assert [loss.where for loss in lost] == ["messages[1]", "messages[2]"]
+    assert [loss.where for loss in dropped] == ["messages[1]", "messages[2]"]
 
 
 FOREIGN = {
@@ -183,16 +185,16 @@ def test_a_document_by_others_is_read_and_nothing_of_it_is_dropped() -> None:
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "no version": ({}, "schema_version: NoneType where a string"),
-    "another format": ({"schema_version": "2.0"}, "'2.0' is not a version of ATIF"),
-    "no steps": ({"schema_version": "ATIF-v1.8"}, "steps: NoneType where a list"),
+    "no version": ({}, "schema_version: the value is null, not a string"),
+    "another format": ({"schema_version": "2.0"}, "'2.0' is not a supported version of ATIF"),
+    "no steps": ({"schema_version": "ATIF-v1.8"}, "steps: the value is null, not a list"),
     "a source": (
         {"schema_version": "ATIF-v1.8", "steps": [{"source": "robot", "message": ""}]},
-        r"steps\[0\].source: 'robot' is no source",
+        r"steps\[0\].source: 'robot' is not a step source",
     ),
     "a message": (
         {"schema_version": "ATIF-v1.8", "steps": [{"source": "user"}]},
-        r"steps\[0\].message: NoneType where a list",
+        r"steps\[0\].message: the value is null, not a list",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""What is reported as lost, and how hostile data is refused."""
+"""What is reported as dropped, and how hostile data is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -111,7 +111,7 @@ def test_lone_surrogates_are_repaired_everywhere_and_other_values_are_left_alone
 
 
 def test_what_json_has_no_word_for_cannot_be_written() -> None:
-    with pytest.raises(WireError, match="arguments: cannot be written as JSON"):
+    with pytest.raises(WireError, match="arguments: the value cannot be written as JSON"):
         write_json_object({"a": object()}, "arguments")
 
 

@@ -132,9 +132,9 @@ def test_a_session_may_begin_with_the_model() -> None:
 
 
 def test_what_the_record_cannot_hold_is_reported() -> None:
-    lost = to_eval_record(sample(Message(role="assistant", content="a", reasoning="r"))).lost
+    dropped = to_eval_record(sample(Message(role="assistant", content="a", reasoning="r"))).dropped
 
-    assert [loss.where for loss in lost] == ["messages[0].reasoning"]
+    assert [loss.where for loss in dropped] == ["messages[0].reasoning"]
 
 
 def test_what_is_not_known_in_metadata_comes_back() -> None:
@@ -173,18 +173,18 @@ def test_all_three_ways_of_counting_turns_are_read(
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "a turn that is none": (bare(2, 9), r"intermediate_events\[1\].turn: turn 9 is no turn"),
+    "a turn that is none": (bare(2, 9), r"intermediate_events\[1\].turn: turn 9 is not a turn"),
     "a turn that is text": (bare(2) | {"intermediate_events": [{"turn": "2"}]}, "turn '2' is no"),
-    "no request": ({"session_id": "s"}, "request: NoneType where an object"),
+    "no request": ({"session_id": "s"}, "request: the value is null, not an object"),
     "a role": (
         {"request": {"contents": [{"role": "tool", "parts": []}]}},
-        r"request.contents\[0\].role: 'tool' is neither",
+        r"request.contents\[0\].role: the role 'tool' is neither",
     ),
     "a part without text": (
         {"request": {"contents": [{"role": "user", "parts": [{"image": 1}]}]}},
-        r"request.contents\[0\].parts\[0\].text: NoneType where a string",
+        r"request.contents\[0\].parts\[0\].text: the value is null, not a string",
     ),
-    "no id": ({"request": {"contents": []}}, "session_id: NoneType where a string"),
+    "no id": ({"request": {"contents": []}}, "session_id: the value is null, not a string"),
     "a call without a name": (
         bare(2) | {"intermediate_events": [{"turn": 2, "function_call": {}}]},
         "cannot be read as a ToolCall",
@@ -298,7 +298,7 @@ def test_subagents_are_records_inside_the_record() -> None:
 def test_subagents_too_deep_are_named_and_reported_as_lost() -> None:
     written = to_eval_record(with_subagents(9))
 
-    assert [lost.what for lost in written.lost] == ["its conversation; left out"]
+    assert [dropped.what for dropped in written.dropped] == ["its conversation; left out"]
     assert to_eval_record(from_eval_record(written.value)).value == written.value
     inside = {"session_id": "x", "request": {"contents": []}, "metadata": {}}
     for _ in range(9):
@@ -313,7 +313,7 @@ def test_a_damaged_subagent_is_named_and_reported_as_lost() -> None:
     written = to_eval_record(sample(*TURN, metadata={"subagents": [damaged]}))
 
     assert written.value["metadata"]["subagents"] == [{"id": "ses_x"}]
-    assert [lost.where for lost in written.lost] == ["metadata.subagents[0]"]
+    assert [dropped.where for dropped in written.dropped] == ["metadata.subagents[0]"]
 
 
 @pytest.mark.parametrize("mark", ["yes", ["x"], {"a": 1}])
@@ -333,7 +333,7 @@ def test_the_turns_of_very_many_events_are_found_in_one_pass() -> None:
     roles = [message.role for message in from_eval_record(written).messages]
     assert roles.count("tool") == 20_000
     written["intermediate_events"][-1]["turn"] = "last"
-    with pytest.raises(WireError, match=r"turn 'last' is no turn of the model's"):
+    with pytest.raises(WireError, match=r"turn 'last' is not a turn of the model"):
         from_eval_record(written)
 
 

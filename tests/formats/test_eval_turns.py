@@ -69,7 +69,7 @@ def test_a_call_without_an_answer_is_an_error() -> None:
 def test_an_answer_to_no_call_is_reported() -> None:
     found = turns(said("a"), answered("x", "none"))
 
-    assert [loss.what for loss in found.lost] == ["answers no call; left out"]
+    assert [loss.what for loss in found.dropped] == ["an answer without a call; left out"]
 
 
 def test_an_answer_without_an_id_is_that_of_the_first_open_call() -> None:
@@ -94,7 +94,7 @@ def test_what_has_no_place_is_reported() -> None:
     )
 
     assert found.turns[0].text == "see\n\n[image_url]"
-    assert [loss.where for loss in found.lost] == [
+    assert [loss.where for loss in found.dropped] == [
         "messages[0]",
         "messages[1].content[1]",
         "messages[2].reasoning",
@@ -125,7 +125,7 @@ def test_answers_find_their_calls_among_very_many_in_linear_time() -> None:
 
     responses = [event["function_response"]["response"]["output"] for event in found.events]
     assert responses == [f"text {n}" for n in range(count)]
-    assert found.lost == []
+    assert found.dropped == []
 
 
 def test_an_answer_without_an_id_takes_the_first_open_call() -> None:
@@ -138,4 +138,4 @@ def test_an_answer_without_an_id_takes_the_first_open_call() -> None:
 
     responses = [event["function_response"]["response"]["output"] for event in found.events]
     assert responses == ["first", "second", "third"]
-    assert [loss.what for loss in found.lost] == ["answers no call; left out"]
+    assert [loss.what for loss in found.dropped] == ["an answer without a call; left out"]

@@ -23,4 +23,4 @@ def test_names_have_no_place_in_its_messages_and_are_reported() -> None:
     converted = to_fireworks_rft(Sample(prompt=[Message(role="user", content="?", name="Ann")]))
 
     assert converted.value["messages"] == [{"role": "user", "content": "?"}]
-    assert [loss.where for loss in converted.lost] == ["messages[0].name"]
+    assert [loss.where for loss in converted.dropped] == ["messages[0].name"]

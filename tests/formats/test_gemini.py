@@ -127,7 +127,7 @@ conversations = st.builds(
 
 
 def wheres(messages: list[Message]) -> list[str]:
-    return [loss.where for loss in to_gemini(messages).lost]
+    return [loss.where for loss in to_gemini(messages).dropped]
 
 
 @given(instructions, st.lists(user_contents | model_contents, max_size=4))
@@ -154,7 +154,7 @@ def test_nothing_is_lost_without_a_report(messages: list[Message]) -> None:
 
     chat = written.value
     back = from_gemini(chat.contents, system_instruction=chat.system_instruction)
-    assert unreported(messages, back, written.lost) == []
+    assert unreported(messages, back, written.dropped) == []
 
 
 def test_parallel_calls_are_answered_in_one_content_under_their_tools_names() -> None:
@@ -229,7 +229,7 @@ def test_a_changed_result_is_not_written_as_the_object_it_was() -> None:
 
     answer = written.value.contents[0]["parts"][0]["functionResponse"]
     assert answer["response"] == {"output": "new"}
-    assert [loss.where for loss in written.lost] == ["messages[0].gemini"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].gemini"]
 
 
 def test_snake_case_says_the_same_as_camel_case() -> None:
@@ -331,7 +331,9 @@ def test_wrong_types_are_refused_with_their_place(wire: Any, where: str) -> None
 
 
 def test_a_system_instruction_of_a_wrong_type_is_refused() -> None:
-    with pytest.raises(WireError, match=r"system_instruction: int where an object is needed"):
+    with pytest.raises(
+        WireError, match=r"system_instruction: the value is of type int, not an object"
+    ):
         from_gemini([], system_instruction=5)  # type: ignore[arg-type]  # what is tested
 
 
@@ -346,5 +348,5 @@ def test_deep_nesting_does_not_crash() -> None:
     for _ in range(100_000):
         deep = {"a": deep}
 
-    with pytest.raises(WireError, match=r"contents\[0\]: is nested too deeply"):
+    with pytest.raises(WireError, match=r"contents\[0\]: the value is nested too deeply"):
         from_gemini([{"role": "model", "parts": [{"functionCall": {"name": "f", "args": deep}}]}])

@@ -77,10 +77,10 @@ def test_any_other_part_stays_as_it_came(part: dict[str, Any]) -> None:
 
 
 def test_a_part_of_another_format_is_reported() -> None:
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
 
-    assert write_gemini_parts((data_block(type="file", file={}),), "m", lost) == []
-    assert [loss.where for loss in lost] == ["m.content[0]"]
+    assert write_gemini_parts((data_block(type="file", file={}),), "m", dropped) == []
+    assert [loss.where for loss in dropped] == ["m.content[0]"]
 
 
 def test_a_result_keeps_what_only_gemini_has() -> None:
@@ -108,7 +108,9 @@ def test_a_result_keeps_what_only_gemini_has() -> None:
 def test_a_response_is_the_text_wrapped(
     content: Any, response: dict[str, Any], reported: list[str]
 ) -> None:
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
 
-    assert write_function_response(Message(role="tool", content=content), {}, "m", lost) == response
-    assert [loss.where for loss in lost] == reported
+    assert (
+        write_function_response(Message(role="tool", content=content), {}, "m", dropped) == response
+    )
+    assert [loss.where for loss in dropped] == reported

@@ -104,7 +104,7 @@ def test_messages_it_can_express_come_back_equal(messages: list[Message]) -> Non
 def test_nothing_is_lost_without_a_report(messages: list[Message]) -> None:
     written = to_huggingface(messages)
 
-    assert unreported(messages, from_huggingface(written.value), written.lost) == []
+    assert unreported(messages, from_huggingface(written.value), written.dropped) == []
 
 
 def test_a_tool_message_gets_the_name_of_the_tool_it_answers_for() -> None:
@@ -145,7 +145,7 @@ def test_malformed_arguments_are_reported_and_written_as_an_empty_object() -> No
     written = to_huggingface([Message(role="assistant", tool_calls=(call,))])
 
     assert written.value[0]["tool_calls"][0]["function"] == {"name": "f", "arguments": {}}
-    assert [loss.where for loss in written.lost] == ["messages[0].tool_calls[0].raw_arguments"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].tool_calls[0].raw_arguments"]
 
 
 def test_openai_extras_have_no_place_and_are_reported() -> None:
@@ -153,7 +153,7 @@ def test_openai_extras_have_no_place_and_are_reported() -> None:
 
     written = to_huggingface([message])
 
-    assert [loss.where for loss in written.lost] == ["messages[0].refusal"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].refusal"]
 
 
 def test_an_object_that_only_memory_can_hold_is_kept_as_it_is() -> None:
@@ -202,5 +202,5 @@ def test_deep_nesting_does_not_crash() -> None:
         deep = {"a": deep}
     call = {"function": {"name": "f", "arguments": deep}}
 
-    with pytest.raises(WireError, match=r"messages\[0\]: is nested too deeply"):
+    with pytest.raises(WireError, match=r"messages\[0\]: the value is nested too deeply"):
         from_huggingface([{"role": "assistant", "tool_calls": [call]}])

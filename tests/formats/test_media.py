@@ -43,10 +43,10 @@ def test_only_an_image_part_with_a_url_has_an_address() -> None:
 
 
 def test_what_an_image_says_beside_its_address_is_reported() -> None:
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     image = {"url": "u", "detail": "low"}
     block = data_block(type="image_url", image_url=image, note=1, anthropic={"a": 1})
 
-    report_image_extras(block, "anthropic", "here", lost)
+    report_image_extras(block, "anthropic", "here", dropped)
 
-    assert [loss.where for loss in lost] == ["here.note", "here.image_url.detail"]
+    assert [loss.where for loss in dropped] == ["here.note", "here.image_url.detail"]

@@ -116,7 +116,9 @@ def test_results_of_earlier_turns_stay_beside_the_trajectorys() -> None:
 
 def test_a_trajectory_without_messages_cannot_carry_a_result() -> None:
     assert read_trajectory_result([]) is None
-    with pytest.raises(WireError, match=r"attach_trajectory_result\(\): no message"):
+    with pytest.raises(
+        WireError, match=r"attach_trajectory_result\(\): the trajectory has no message"
+    ):
         attach_trajectory_result([], GOOD)
 
 

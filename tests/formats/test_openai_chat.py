@@ -102,7 +102,7 @@ def test_messages_it_can_express_come_back_equal(messages: list[Message]) -> Non
 def test_nothing_is_lost_without_a_report(messages: list[Message]) -> None:
     written = to_openai_chat(messages)
 
-    assert unreported(messages, from_openai_chat(written.value), written.lost) == []
+    assert unreported(messages, from_openai_chat(written.value), written.dropped) == []
 
 
 def test_arguments_keep_the_models_own_spelling_even_when_malformed() -> None:
@@ -136,7 +136,7 @@ def test_reasoning_is_lost_unless_a_key_is_given_for_it() -> None:
 
     silent, told = to_openai_chat(thought), to_openai_chat(thought, reasoning_key="reasoning")
 
-    assert [loss.where for loss in silent.lost] == ["messages[0].reasoning"]
+    assert [loss.where for loss in silent.dropped] == ["messages[0].reasoning"]
     assert silent.value == [{"role": "assistant", "content": "4"}]
     assert told.exact() == [{"role": "assistant", "content": "4", "reasoning": "2+2"}]
 
@@ -148,7 +148,7 @@ def test_both_reasoning_keys_of_one_message_survive_where_reasoning_is_wanted() 
 
     assert messages[0].reasoning == "b"
     assert to_openai_chat(messages, reasoning_key="reasoning_content").exact() == wire
-    assert len(to_openai_chat(messages).lost) == 2
+    assert len(to_openai_chat(messages).dropped) == 2
 
 
 @pytest.mark.parametrize("null", ["reasoning", "reasoning_content"])
@@ -175,7 +175,7 @@ def test_a_message_changed_since_it_was_read_is_written_as_it_is_now() -> None:
     written = to_openai_chat([message.model_copy(update={"metadata": {"a": "c"}})])
 
     assert written.value == [{"role": "assistant", "content": None}]
-    assert [loss.where for loss in written.lost] == ["messages[0].metadata"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].metadata"]
 
 
 def test_a_changed_text_keeps_the_spelling_of_the_rest() -> None:
@@ -191,7 +191,7 @@ def test_a_call_with_arguments_that_contradict_their_raw_form_is_reported() -> N
 
     written = to_openai_chat([Message(role="assistant", tool_calls=(call,))])
 
-    assert [loss.where for loss in written.lost] == ["messages[0].tool_calls[0].arguments"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].tool_calls[0].arguments"]
 
 
 def test_reasoning_that_came_as_an_extra_is_no_more_written_than_any_other() -> None:
@@ -203,9 +203,9 @@ def test_reasoning_that_came_as_an_extra_is_no_more_written_than_any_other() -> 
     told = to_openai_chat([message], reasoning_key="reasoning_content")
 
     assert silent.value == [{"role": "assistant", "content": ""}]
-    assert len(silent.lost) == 2
+    assert len(silent.dropped) == 2
     assert told.value[0]["reasoning_content"] == "a"
-    assert [loss.where for loss in told.lost] == ["messages[0].reasoning_content"]
+    assert [loss.where for loss in told.dropped] == ["messages[0].reasoning_content"]
 
 
 def test_an_extra_of_a_call_cannot_replace_what_the_call_says() -> None:
@@ -214,7 +214,7 @@ def test_an_extra_of_a_call_cannot_replace_what_the_call_says() -> None:
     written = to_openai_chat([Message(role="assistant", tool_calls=(call,))])
 
     assert written.value[0]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
-    assert [loss.where for loss in written.lost] == ["messages[0].tool_calls[0].function"]
+    assert [loss.where for loss in written.dropped] == ["messages[0].tool_calls[0].function"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), object(), "\ud800"])
@@ -291,7 +291,7 @@ def test_deep_nesting_under_an_unknown_key_does_not_crash() -> None:
     for _ in range(100_000):
         deep = [deep]
 
-    with pytest.raises(WireError, match=r"messages\[0\]: is nested too deeply"):
+    with pytest.raises(WireError, match=r"messages\[0\]: the value is nested too deeply"):
         from_openai_chat([{"role": "user", "content": "", "refusal": deep}])
 
 

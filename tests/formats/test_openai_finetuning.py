@@ -82,7 +82,7 @@ def test_reasoning_and_foreign_keys_are_left_out_and_reported() -> None:
 
     check_row(converted.value, "sft")
     assert converted.value["messages"][0]["role"] == "system"
-    assert {loss.where.split(".")[-1] for loss in converted.lost} == {
+    assert {loss.where.split(".")[-1] for loss in converted.dropped} == {
         "role",
         "reasoning",
         "annotations",
@@ -106,12 +106,12 @@ def test_a_call_that_was_never_answered_is_refused() -> None:
 
 
 def test_an_answer_to_no_call_is_refused() -> None:
-    with pytest.raises(WireError, match="answers no call"):
+    with pytest.raises(WireError, match="answers no preceding call"):
         to_openai_sft(sample(asked("?"), answered("x", "9"), said("ok")))
 
 
 def test_a_turn_of_an_unknown_role_is_refused() -> None:
-    with pytest.raises(WireError, match="no 'critic' messages"):
+    with pytest.raises(WireError, match="does not accept 'critic' messages"):
         to_openai_sft(sample(asked("?"), Message(role="critic", content="x"), said("ok")))
 
 

@@ -79,7 +79,7 @@ def test_calls_come_back() -> None:
 
 
 def test_what_the_trace_has_no_place_for_is_reported() -> None:
-    assert [loss.where for loss in to_openenv_trace(recorded(*CALLS)).lost] == ["messages"]
+    assert [loss.where for loss in to_openenv_trace(recorded(*CALLS)).dropped] == ["messages"]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_messages_of_one_side_in_a_row_are_joined_and_reported() -> None:
         ("human", "a\n\nb"),
         ("function_call", 'One.\n\nTwo.\n<tool_call>{"name": "look", "arguments": {}}</tool_call>'),
     ]
-    assert [loss.where for loss in converted.lost] == [f"messages[{n}]" for n in (1, 3, 5)]
+    assert [loss.where for loss in converted.dropped] == [f"messages[{n}]" for n in (1, 3, 5)]
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,13 @@ def test_messages_of_one_side_in_a_row_are_joined_and_reported() -> None:
         ),
         (
             [asked("?"), said("a"), Message(role="system", content="s"), said("b")],
-            "a system message is not the first",
+            "a system message is not at the start",
         ),
         ([asked("?"), said("Like <tool_call>", called("f"))], "contains `<tool_call>`"),
-        ([Message(role="function", content="x"), said("a")], "there is no turn of 'function'"),
+        (
+            [Message(role="function", content="x"), said("a")],
+            "ShareGPT has no turn for the role 'function'",
+        ),
     ],
 )
 def test_a_conversation_that_would_be_dropped_is_refused(
@@ -136,9 +139,9 @@ def test_a_conversation_comes_back() -> None:
 def test_reasoning_has_no_place() -> None:
     thought = Message(role="assistant", content="x", reasoning="hm")
 
-    lost = to_sharegpt(sample(asked("?"), thought)).lost
+    dropped = to_sharegpt(sample(asked("?"), thought)).dropped
 
-    assert [loss.where for loss in lost] == ["messages[1].reasoning"]
+    assert [loss.where for loss in dropped] == ["messages[1].reasoning"]
 
 
 def test_assistant_turns_of_the_prompt_are_refused() -> None:

@@ -61,10 +61,10 @@ def test_what_is_no_list_of_tools_is_refused(given: Any) -> None:
 
 
 def test_calls_of_tools_that_nobody_knows_are_reported() -> None:
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
 
-    report_unknown_tools([said(None, called("add"))], [], lost)
-    report_unknown_tools([said("no calls")], [], lost)
-    report_unknown_tools([said(None, called("add"))], [OPENAI], lost)
+    report_unknown_tools([said(None, called("add"))], [], dropped)
+    report_unknown_tools([said("no calls")], [], dropped)
+    report_unknown_tools([said(None, called("add"))], [OPENAI], dropped)
 
-    assert [loss.where for loss in lost] == ["tools"]
+    assert [loss.where for loss in dropped] == ["tools"]

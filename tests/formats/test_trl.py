@@ -101,7 +101,7 @@ def test_reasoning_is_kept_and_a_call_without_words_says_nothing() -> None:
 def test_unknown_tools_and_messages_behind_the_last_turn_are_reported() -> None:
     converted = to_trl_sft(sample(asked("?"), said(None, called("look")), answered("x")))
 
-    assert {loss.where for loss in converted.lost} == {"tools", "messages"}
+    assert {loss.where for loss in converted.dropped} == {"tools", "messages"}
 
 
 def test_a_prompt_for_grpo_has_the_ground_truth_beside_it() -> None:
@@ -148,7 +148,7 @@ def test_labels_are_the_tokens_under_the_mask() -> None:
     [
         ([], [], "0 tokens"),
         ([1], [1.0, 1.0], "1 tokens and 2 mask values"),
-        ([1, 2], [0.0, 0.5], "0.5, neither 0 nor 1"),
+        ([1, 2], [0.0, 0.5], "0.5 is neither 0 nor 1"),
         ([1, 2], [0.0, 0.0], "no token to train on"),
     ],
 )

@@ -86,7 +86,7 @@ def test_keys_that_parquet_padded_objects_with_are_dropped_when_read() -> None:
 def test_calls_of_tools_that_are_not_recorded_are_reported() -> None:
     given = sample(asked("?"), said(None, called("look", "1")))
 
-    assert [loss.where for loss in to_verl_sft(given).lost] == ["tools"]
+    assert [loss.where for loss in to_verl_sft(given).dropped] == ["tools"]
 
 
 def test_assistant_turns_of_the_prompt_are_refused_where_all_are_trained_on() -> None:
@@ -112,4 +112,4 @@ def test_prompts_that_do_not_fit_the_column_are_refused(given: Sample, problem: 
 def test_names_in_a_prompt_are_reported() -> None:
     named = Message(role="user", content="?", name="Ann")
 
-    assert [loss.where for loss in to_verl(Sample(prompt=[named])).lost] == ["messages[0].name"]
+    assert [loss.where for loss in to_verl(Sample(prompt=[named])).dropped] == ["messages[0].name"]

@@ -158,7 +158,7 @@ def test_long_outputs_are_cut_when_asked_and_reported() -> None:
     events = converted.value["agent_data"]["turns"][0]["events"]
     response = events[2]["content"]["parts"][0]["function_response"]["response"]
     assert response == {"output": "xxxxxxxxxx… [40 more characters]"}
-    assert "cut to 10 characters" in {loss.what for loss in converted.lost}
+    assert "cut to 10 characters" in {loss.what for loss in converted.dropped}
     assert "…" not in json.dumps(to_vertex(talk).value, ensure_ascii=False)
 
 
@@ -170,7 +170,7 @@ def test_what_the_agent_thought_can_be_left_out_which_is_reported() -> None:
 
     assert "2 and 2" in json.dumps(to_vertex(talk).value)
     assert "2 and 2" not in json.dumps(converted.value)
-    assert [loss.where for loss in converted.lost] == ["messages[1].reasoning"]
+    assert [loss.where for loss in converted.dropped] == ["messages[1].reasoning"]
 
 
 def test_a_limit_below_one_is_refused() -> None:
@@ -230,12 +230,15 @@ def test_unknown_columns_are_kept() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ([], "an object is needed"),
+        ([], "not an object"),
         ({"request": {"contents": []}}, "Gemini layout"),
         ({"agent_data": "{"}, "is not JSON"),
-        ({"agent_data": {"turns": "none"}}, r"agent_data\.turns: str where a list"),
+        (
+            {"agent_data": {"turns": "none"}},
+            r"agent_data\.turns: the value is of type str, not a list",
+        ),
         ({"agent_data": {"turns": [{"events": [{"content": 1}]}]}}, r"turns\[0\]\.events\[0\]"),
-        ({"prompt": "Hi"}, "response: NoneType where an object"),
+        ({"prompt": "Hi"}, "response: the value is null, not an object"),
         ({"prompt": "Hi", "response": "x", "conversation_history": "{"}, "is not JSON"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The history of agents in a Vertex row: authors, subagents, and what is reported as lost."""
+"""The history of agents in a Vertex row: authors, subagents, and what is reported as dropped."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_events_of_a_subagent_stand_under_its_name_before_the_answer_of_its_call
         ]
     ]
     assert history.agents["opencode"]["sub_agents"] == ["subagent:kid"]
-    assert history.lost == []
+    assert history.dropped == []
 
 
 def test_a_subagent_comes_back_as_a_sample_of_its_own_with_its_link() -> None:
@@ -116,16 +116,16 @@ def test_a_subagent_that_no_call_started_is_reported() -> None:
     child = sample(asked("Warm up."), said("Ready."), id="kid").to_dict()
     alone = sample(asked("Hi"), said("Hi."), metadata={"subagents": [child]})
 
-    losses = {loss.where: loss.what for loss in told(alone).lost}
+    losses = {loss.where: loss.what for loss in told(alone).dropped}
 
-    assert losses == {"metadata.subagents[0]": "no call started it; left out"}
+    assert losses == {"metadata.subagents[0]": "no call started this subagent; left out"}
 
 
 def test_a_subagent_that_is_not_here_is_reported() -> None:
     talk = with_subagent()
     del talk.metadata["subagents"]
 
-    assert [loss.where for loss in told(talk).lost] == ["messages[2]"]
+    assert [loss.where for loss in told(talk).dropped] == ["messages[2]"]
 
 
 def test_what_is_not_text_is_marked_and_reported() -> None:
@@ -136,7 +136,7 @@ def test_what_is_not_text_is_marked_and_reported() -> None:
     history = told(sample(shown, said("Seen.")))
 
     assert history.turns[0][0]["content"]["parts"] == [{"text": "See:\n\n[file: notes.txt]"}]
-    assert [loss.where for loss in history.lost] == ["messages[0].content[1]"]
+    assert [loss.where for loss in history.dropped] == ["messages[0].content[1]"]
 
 
 def test_answers_to_no_call_and_late_instructions_are_reported() -> None:
@@ -144,7 +144,7 @@ def test_answers_to_no_call_and_late_instructions_are_reported() -> None:
 
     history = told(sample(asked("Hi"), said("Hi."), answered("?", "c9"), late, said("Bye.")))
 
-    assert [loss.where for loss in history.lost] == ["messages[2]", "messages[3]"]
+    assert [loss.where for loss in history.dropped] == ["messages[2]", "messages[3]"]
 
 
 def test_each_message_is_of_the_agent_that_was_in_charge() -> None:
@@ -191,7 +191,7 @@ def test_an_answer_without_an_id_is_of_the_first_open_call() -> None:
         ("2", "b"),
         ("2", "a"),
     ]
-    assert [lost.what for lost in history.lost] == ["answers no call; left out"]
+    assert [dropped.what for dropped in history.dropped] == ["an answer without a call; left out"]
 
 
 @pytest.mark.parametrize(("failed", "word"), [(False, "output"), (True, "error")])

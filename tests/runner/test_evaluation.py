@@ -545,7 +545,7 @@ def test_an_exception_without_words_is_still_a_failure(store: Path) -> None:
 
     failure = report.samples[0].failure
     assert failure is not None
-    assert failure.message == "(its message could not be made: RuntimeError)"
+    assert failure.message == "(reading the error message failed: RuntimeError)"
 
 
 def test_a_function_of_the_user_can_take_the_place_of_the_turn_loop(store: Path) -> None:

@@ -129,10 +129,10 @@ def recorded(messages: Iterable[Message]) -> list[Message]:
 
 
 def unreported(
-    messages: Sequence[Message], back: Sequence[Message], lost: Iterable[Dropped]
+    messages: Sequence[Message], back: Sequence[Message], dropped: Iterable[Dropped]
 ) -> list[str]:
-    """Every set field of `messages` that is neither in `back` nor named in `lost`."""
-    wheres = {loss.where for loss in lost}
+    """Every set field of `messages` that is neither in `back` nor named in `dropped`."""
+    wheres = {loss.where for loss in dropped}
     heads = [n for n in range(len(messages)) if f"messages[{n}]" not in wheres]
     if len(heads) != len(back):
         return [f"{len(heads)} messages are not reported as joined, but {len(back)} came back"]

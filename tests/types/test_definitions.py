@@ -74,16 +74,16 @@ def test_the_other_kinds_keep_what_they_bring() -> None:
 @pytest.mark.parametrize("kind", ["tool", "skill", "mcp_resource", "tool_pack", "placeholder"])
 def test_each_other_kind_is_known_and_may_not_have_an_evaluation(kind: str) -> None:
     assert defined({"type": kind, "id": "x"}).type == kind
-    with pytest.raises(ValidationError, match="has an `evaluation`, which only agents have"):
+    with pytest.raises(ValidationError, match="only agents may have an `evaluation`"):
         defined({"type": kind, "id": "x", "evaluation": {}})
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"type": "agnet"}, "unknown `type`"),
-        ({"type": None}, "has no `type`: one of agent, tool"),
-        ({"type": 5}, "unknown `type`"),
+        ({"type": "agnet"}, "`type` is unknown"),
+        ({"type": None}, "`type` is missing; use one of agent, tool"),
+        ({"type": 5}, "`type` is unknown"),
         ({"goal": None}, "valid string"),
         ({"evaluation": {"grading_rubic": []}}, "Extra inputs"),
         ({"evaluation": 5}, "EvaluationProfile"),
@@ -101,7 +101,7 @@ def test_a_broken_agent_is_an_error(change: dict[str, Any], said: str) -> None:
 
 
 def test_an_inline_tool_takes_one_object() -> None:
-    with pytest.raises(ValidationError, match="needs `type: object`"):
+    with pytest.raises(ValidationError, match="add `type: object`"):
         InlineTool(name="add", description="Adds.", parameters={"type": "string"})
     with pytest.raises(ValidationError, match="match pattern"):
         InlineTool(name="add it", description="Adds.", parameters={"type": "object"})

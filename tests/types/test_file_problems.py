@@ -31,14 +31,14 @@ def test_several_problems_are_told_at_once_from_top_to_bottom() -> None:
     ]
 
     assert str(build_problems_error(ConfigError, problems)) == (
-        "a.yaml: 2 problems\n  a.yaml:1: a: is 5\n    hint: so\n  b.yaml:2: is 6"
+        "a.yaml: the file has 2 problems\n  a.yaml:1: a: is 5\n    hint: so\n  b.yaml:2: is 6"
     )
 
 
 def test_problems_that_are_not_listed_are_counted() -> None:
     text = str(build_problems_error(ConfigError, [FileProblem("a.yaml", 1, (), "is 5")] * 30))
 
-    assert text.startswith("a.yaml: 30 problems\n")
+    assert text.startswith("a.yaml: the file has 30 problems\n")
     assert text.endswith("  and 5 more")
 
 
@@ -52,7 +52,7 @@ def test_a_place_without_a_line_has_that_of_what_is_around_it() -> None:
 
 def test_a_word_that_is_not_known_suggests_the_near_miss() -> None:
     assert suggest_name("at_leest", ("at_least", "at_most")) == "did you mean 'at_least'?"
-    assert suggest_name("xyz", ("one", "two")) == "known here: 'one', 'two'"
+    assert suggest_name("xyz", ("one", "two")) == "known names: 'one', 'two'"
 
 
 def test_values_are_quoted_as_the_file_has_them() -> None:

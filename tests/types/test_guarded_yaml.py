@@ -30,11 +30,11 @@ def test_inside_an_alias_the_line_is_that_of_its_use() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [1\nb: 2\n", r"f\.yaml:2: is not YAML"),
-        ("a: b: c\n", r"f\.yaml:1: is not YAML"),
-        ("a: 'x\n", r"f\.yaml:\d: is not YAML"),
-        ("a: \x00\n", r"f\.yaml: is not YAML"),
-        ("\t- a", r"f\.yaml:1: is not YAML"),
+        ("a: [1\nb: 2\n", r"f\.yaml:2: the file is not YAML"),
+        ("a: b: c\n", r"f\.yaml:1: the file is not YAML"),
+        ("a: 'x\n", r"f\.yaml:\d: the file is not YAML"),
+        ("a: \x00\n", r"f\.yaml: the file is not YAML"),
+        ("\t- a", r"f\.yaml:1: the file is not YAML"),
     ],
 )
 def test_what_is_not_yaml_is_refused_with_its_line(text: str, said: str) -> None:
@@ -75,7 +75,7 @@ def test_a_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe9\n")
 
-    with pytest.raises(ConfigError, match=r"latin\.yaml:2: is not UTF-8: byte 0xe9"):
+    with pytest.raises(ConfigError, match=r"latin\.yaml:2: the file is not UTF-8: byte 0xe9"):
         read_limited_text(tmp_path / "latin.yaml")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_limited_text(tmp_path / "none.yaml")

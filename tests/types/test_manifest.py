@@ -112,30 +112,29 @@ def test_nothing_of_a_manifest_can_be_changed(tmp_path: Path) -> None:
 BROKEN = {
     "a misspelt field": (
         GOOD.replace("goal:", "gaol:"),
-        "agent.yaml:7: definitions.teller.gaol: is not a field here\n"
-        "    hint: did you mean 'goal'?",
+        "agent.yaml:7: definitions.teller.gaol: unknown field\n    hint: did you mean 'goal'?",
     ),
     "a missing field": (
         GOOD.replace("    role: Bank teller\n", ""),
-        "agent.yaml:2: definitions.teller.role: is missing",
+        "agent.yaml:2: definitions.teller.role: the field is missing",
     ),
     "a misspelt field of the profile": (
         GOOD.replace("evaluator_model", "evaluater_model"),
-        "agent.yaml:12: definitions.teller.evaluation.evaluater_model: is not a field here\n"
+        "agent.yaml:12: definitions.teller.evaluation.evaluater_model: unknown field\n"
         "  hint: did you mean 'evaluator_model'?",
     ),
     "a misspelt field of a criterion": (
         GOOD.replace("threshold: 0.8", "treshold: 0.8"),
-        "agent.yaml:19: definitions.teller.evaluation.grading_rubric[1].treshold: is not a field "
-        "here\n    hint: did you mean 'threshold'?",
+        "agent.yaml:19: definitions.teller.evaluation.grading_rubric[1].treshold: unknown "
+        "field\n    hint: did you mean 'threshold'?",
     ),
     "a field that is like no other": (
         GOOD.replace("evaluator_model", "qqq"),
-        "known here: 'expected_latency_ms', 'golden_dataset_uri', 'evaluator_model'",
+        "known names: 'expected_latency_ms', 'golden_dataset_uri', 'evaluator_model'",
     ),
     "a misspelt top": (
         GOOD.replace("definitions:", "definitons:"),
-        "agent.yaml:1: definitons: is not a field here\n    hint: did you mean 'definitions'?",
+        "agent.yaml:1: definitons: unknown field\n    hint: did you mean 'definitions'?",
     ),
     "NaN": (
         GOOD.replace("0.8", ".nan"),
@@ -146,8 +145,8 @@ BROKEN = {
     "a number too large": (GOOD.replace("0.8", "1e999"), "threshold: 1e999 is too large"),
     "a threshold in quotes": (
         GOOD.replace("0.8", "'0.8'"),
-        "agent.yaml:19: definitions.teller.evaluation.grading_rubric[1].threshold: is '0.8', not "
-        "a number\n  hint: take it out of its quotes",
+        "agent.yaml:19: definitions.teller.evaluation.grading_rubric[1].threshold: "
+        "the value is '0.8', not a number\n  hint: remove the quotes",
     ),
     "a time for a threshold": (
         GOOD.replace("0.8", "1:30"),
@@ -160,24 +159,25 @@ BROKEN = {
     ),
     "a negative latency": (
         GOOD.replace("2000", "-5"),
-        "agent.yaml:10: definitions.teller.evaluation.expected_latency_ms: is -5: ",
+        "agent.yaml:10: definitions.teller.evaluation.expected_latency_ms: the value is -5: ",
     ),
     "a latency that is true": (
         GOOD.replace("2000", "true"),
-        "agent.yaml:10: definitions.teller.evaluation.expected_latency_ms: is true, not a whole",
+        "agent.yaml:10: definitions.teller.evaluation.expected_latency_ms: "
+        "the value is true, not a whole",
     ),
     "an empty address": (
         GOOD.replace("golden.jsonl", "''"),
-        "agent.yaml:11: definitions.teller.evaluation.golden_dataset_uri: is empty",
+        "agent.yaml:11: definitions.teller.evaluation.golden_dataset_uri: the text is empty",
     ),
     "an empty name": (
         GOOD.replace("politeness", '""'),
-        "agent.yaml:17: definitions.teller.evaluation.grading_rubric[1].name: is empty",
+        "agent.yaml:17: definitions.teller.evaluation.grading_rubric[1].name: the text is empty",
     ),
     "strict in quotes": (
         GOOD.replace("strict: false", "strict: 'no'"),
-        "agent.yaml:20: definitions.teller.evaluation.grading_rubric[1].strict: is 'no', neither "
-        "true nor false\n  hint: take it out of its quotes",
+        "agent.yaml:20: definitions.teller.evaluation.grading_rubric[1].strict: "
+        "the value is 'no', neither true nor false\n  hint: remove the quotes",
     ),
     "an unknown direction": (
         GOOD.replace("strict: false", "direction: low"),
@@ -186,25 +186,25 @@ BROKEN = {
     ),
     "an unknown kind": (
         GOOD.replace("type: agent", "type: agnet"),
-        "agent.yaml:2: definitions.teller: `type` is 'agnet', which is no kind known\n"
+        "agent.yaml:2: definitions.teller: `type` is 'agnet', which is not a known type\n"
         "  hint: did you mean 'agent'?",
     ),
     "no kind": (
         GOOD.replace("    type: agent\n", ""),
-        "agent.yaml:2: definitions.teller: has no `type`: one of agent, tool",
+        "agent.yaml:2: definitions.teller: `type` is missing; use one of agent, tool",
     ),
     "definitions as a list": (
         "definitions: [1]\n",
-        "agent.yaml:1: definitions: is a list, not a mapping",
+        "agent.yaml:1: definitions: the value is a list, not a mapping",
     ),
     "a definition that is text": (
         "definitions:\n  a: text\n",
-        "agent.yaml:2: definitions.a: is not a mapping with a `type`",
+        "agent.yaml:2: definitions.a: the value is not a mapping with a `type`",
     ),
     "a rubric that is null": (
         "definitions:\n  a: {type: agent, id: a, name: a, role: r, goal: g,\n"
         "    evaluation: {grading_rubric: null}}\n",
-        "agent.yaml:3: definitions.a.evaluation.grading_rubric: is null, not a list",
+        "agent.yaml:3: definitions.a.evaluation.grading_rubric: the value is null, not a list",
     ),
     "the wrong version": (
         "apiVersion: v1\n" + GOOD,
@@ -215,18 +215,21 @@ BROKEN = {
         "agent.yaml:21: definitions.teller.evaluation.grading_rubric[1]: the key 'strict' is "
         "given twice; first in line 20",
     ),
-    "broken YAML": (GOOD + "  bad: [\n", "agent.yaml:22: is not YAML"),
-    "a list": ("- a\n", "agent.yaml: is a list, not a mapping\n  hint: it holds a mapping"),
-    "nothing": ("", "agent.yaml: is empty"),
+    "broken YAML": (GOOD + "  bad: [\n", "agent.yaml:22: the file is not YAML"),
+    "a list": (
+        "- a\n",
+        "agent.yaml: the file is a list, not a mapping\n  hint: a manifest is a mapping",
+    ),
+    "nothing": ("", "agent.yaml: the file is empty"),
     "an alias bomb": (
         "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
         + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
-        "agent.yaml:5: a4[1]: holds more than 20,000 values",
+        "agent.yaml:5: a4[1]: the file contains more than 20,000 values",
     ),
     "depth": ("a: " + "[" * 3000 + "]" * 3000, "is nested more than 40 deep"),
     "a number for a name": (
         GOOD.replace("name: Teller", "name: 5"),
-        "agent.yaml:5: definitions.teller.name: is 5, not text\n  hint: put it in quotes",
+        "agent.yaml:5: definitions.teller.name: the value is 5, not text\n  hint: quote the value",
     ),
 }
 
@@ -243,7 +246,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
     said = refusal(tmp_path, text)
 
-    assert said.startswith("agent.yaml: 4 problems\n")
+    assert said.startswith("agent.yaml: the file has 4 problems\n")
     assert re.findall(r"agent\.yaml:\d+", said) == [f"agent.yaml:{n}" for n in (2, 7, 10, 16)]
 
 
@@ -254,13 +257,13 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for source, said in (
         (tmp_path / "none.yaml", "cannot be read: No such file"),
         (tmp_path, "cannot be read: Is a directory"),
-        (tmp_path / "latin.yaml", r"latin\.yaml:2: is not UTF-8: byte 0xe9"),
+        (tmp_path / "latin.yaml", r"latin\.yaml:2: the file is not UTF-8: byte 0xe9"),
         (tmp_path / "huge.yaml", "is larger than 1,048,576 bytes"),
         ("a\x00b", "cannot be read: embedded null"),
         ("", "'' is neither a path nor a mapping"),
         (5, "5 is neither a path nor a mapping"),
-        ({}, "manifest: definitions: is missing"),
-        ({"definitions": {"a": 5}}, "manifest: definitions.a: is not a mapping"),
+        ({}, "manifest: definitions: the field is missing"),
+        ({"definitions": {"a": 5}}, "manifest: definitions.a: the value is not a mapping"),
     ):
         with pytest.raises(ManifestError, match=said):
             Manifest.load(source)  # type: ignore[arg-type]  # 5 is none of the types

@@ -72,7 +72,7 @@ def test_a_mistake_in_a_file_referred_to_is_told_with_its_line_there(tmp_path: P
 
     said = refusal(tmp_path, "definitions:\n  a: {$ref: a.yaml}\n")
 
-    assert said.startswith("a.yaml:7: definitions.a.evaluation.repeats: is 0")
+    assert said.startswith("a.yaml:7: definitions.a.evaluation.repeats: the value is 0")
 
 
 def test_references_inside_a_schema_are_the_schemas_own(tmp_path: Path) -> None:
@@ -82,23 +82,26 @@ def test_references_inside_a_schema_are_the_schemas_own(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "out of the folder": ("../out.yaml", "leads out of the folder"),
-    "out and back into the name": ("../{name}-evil/a.yaml", "leads out of the folder"),
-    "absolute": ("/etc/hostname.yaml", "leads out of the folder"),
-    "a link out of the folder": ("link.yaml", "leads out of the folder"),
-    "a linked folder": ("linked/out.yaml", "leads out of the folder"),
-    "an address": ("https://example.com/a.yaml", "is an address"),
-    "a file address": ("file:///etc/a.yaml", "is an address"),
-    "no such file": ("none.yaml", "there is no such file"),
-    "a folder": ("folder.yaml", "there is no such file"),
-    "another kind of file": ("secrets.env", "is no .yaml/.yml/.json file"),
-    "no such part": ("ok.yaml#/gaol", "there is no 'gaol'\n  hint: did you mean 'goal'?"),
-    "a part of text": ("ok.yaml#/goal/x", "there is no 'x'"),
-    "a fragment that is no pointer": ("ok.yaml#goal", "is not understood"),
-    "itself": ("agent.yaml", "leads back to itself"),
-    "a circle": ("circle.yaml", "leads back to itself"),
-    "a circle of parts": ("#/definitions/a", "leads back to itself"),
-    "a circle through the evaluation": ("inner.yaml", "leads back to itself"),
+    "out of the folder": ("../out.yaml", "leads outside the folder"),
+    "out and back into the name": ("../{name}-evil/a.yaml", "leads outside the folder"),
+    "absolute": ("/etc/hostname.yaml", "leads outside the folder"),
+    "a link out of the folder": ("link.yaml", "leads outside the folder"),
+    "a linked folder": ("linked/out.yaml", "leads outside the folder"),
+    "an address": ("https://example.com/a.yaml", "is a URL"),
+    "a file address": ("file:///etc/a.yaml", "is a URL"),
+    "no such file": ("none.yaml", "the file does not exist"),
+    "a folder": ("folder.yaml", "the file does not exist"),
+    "another kind of file": ("secrets.env", "is not a .yaml/.yml/.json file"),
+    "no such part": (
+        "ok.yaml#/gaol",
+        "'gaol' does not exist in the file\n  hint: did you mean 'goal'?",
+    ),
+    "a part of text": ("ok.yaml#/goal/x", "'x' does not exist in the file"),
+    "a fragment that is no pointer": ("ok.yaml#goal", "is not a valid reference"),
+    "itself": ("agent.yaml", "is circular"),
+    "a circle": ("circle.yaml", "is circular"),
+    "a circle of parts": ("#/definitions/a", "is circular"),
+    "a circle through the evaluation": ("inner.yaml", "is circular"),
 }
 
 
@@ -130,7 +133,7 @@ def test_a_reference_that_leads_elsewhere_is_refused(
         ("{$ref: 5}", "`$ref` is 5"),
         ("{$ref: ''}", "`$ref` is ''"),
         ("{$ref: [a.yaml]}", "`$ref` is a list"),
-        ("{$ref: ok.yaml, goal: other}", "has 'goal' beside `$ref`, which would be lost"),
+        ("{$ref: ok.yaml, goal: other}", "the fields 'goal' beside `$ref` would be dropped"),
     ],
 )
 def test_a_reference_is_one_text_and_stands_alone(node: str, said: str, tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_all_bad_references_are_told_at_once(tmp_path: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
 
-    assert "there is no such file" in refusal(tmp_path, "definitions: {a: {$ref: pipe.yaml}}\n")
+    assert "the file does not exist" in refusal(tmp_path, "definitions: {a: {$ref: pipe.yaml}}\n")
 
 
 def test_references_cannot_multiply(tmp_path: Path) -> None:
@@ -162,14 +165,14 @@ def test_references_cannot_multiply(tmp_path: Path) -> None:
     written(tmp_path, "name: x\n", "f9.yaml")
     text = f"definitions:\n  a: {{{AGENT.replace(chr(10), ', ')} evaluation: {{$ref: f0.yaml}}}}\n"
 
-    assert "is one of over 200 references" in refusal(tmp_path, text)
+    assert "the manifest has more than 200 references" in refusal(tmp_path, text)
 
 
 def test_references_cannot_make_a_small_manifest_large(tmp_path: Path) -> None:
     written(tmp_path, "type: skill\nid: s\nmany: [" + "1," * 19_000 + "]\n", "big.yaml")
     text = "definitions:\n" + "".join(f"  a{n}: {{$ref: big.yaml}}\n" for n in range(9))
 
-    assert "grows to over 100,000 values by its references" in refusal(tmp_path, text)
+    assert "the references expand to more than 100,000 values" in refusal(tmp_path, text)
 
 
 def test_references_cannot_nest_without_end(tmp_path: Path) -> None:
@@ -187,9 +190,9 @@ def test_a_wider_folder_may_be_given(tmp_path: Path) -> None:
     path = written(tmp_path, "definitions: {a: {$ref: ../shared/a.yaml}}\n", "team/agent.yaml")
 
     assert agent(Manifest.load(path, root=tmp_path)).id == "a"
-    with pytest.raises(ManifestError, match="leads out of the folder"):
+    with pytest.raises(ManifestError, match="leads outside the folder"):
         Manifest.load(path)
-    with pytest.raises(ManifestError, match="does not lie in the folder"):
+    with pytest.raises(ManifestError, match="the manifest is outside the folder"):
         Manifest.load(path, root=tmp_path / "shared")
 
 
@@ -198,5 +201,5 @@ def test_plain_values_need_a_folder_for_their_references(tmp_path: Path) -> None
     plain = {"definitions": {"a": {"$ref": "a.yaml"}}}
 
     assert agent(Manifest.load(plain, root=tmp_path)).id == "a"
-    with pytest.raises(ManifestError, match="has no folder to start from"):
+    with pytest.raises(ManifestError, match="has no base folder"):
         Manifest.load(plain)

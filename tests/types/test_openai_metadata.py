@@ -239,7 +239,7 @@ def test_a_wrong_type_in_the_info_makes_the_result_invalid_and_keeps_the_rest(
     result = EvaluateResult.from_openai_metadata({SCORE: "0.5", INFO: text})
 
     assert (result.score, result.is_score_valid) == (0.5, False)
-    assert str(result.error).startswith("slow; eval_protocol_info holds")
+    assert str(result.error).startswith("slow; eval_protocol_info contains")
     assert complaint in str(result.error)
     assert result.model_extra == {"kept": [1]}
 
@@ -308,7 +308,9 @@ def test_ten_thousand_like_steps_are_carried_whole() -> None:
 def test_lossless_refuses_what_sixteen_pairs_cannot_hold() -> None:
     noise = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(300))
 
-    with pytest.raises(WireError, match=r"EvaluateResult: needs \d+ pairs of metadata; 16 of 16"):
+    with pytest.raises(
+        WireError, match=r"EvaluateResult: the result needs \d+ pairs of metadata; 16 of 16"
+    ):
         EvaluateResult(score=1.0, reason=noise).to_openai_metadata(lossless=True)
 
 
@@ -321,7 +323,9 @@ def test_lossless_refuses_what_would_unpack_to_too_much() -> None:
 def test_lossless_refuses_what_would_come_back_as_something_else(value: object) -> None:
     result = EvaluateResult(score=1.0, trajectory_info={"v": value})
 
-    with pytest.raises(WireError, match=r"would not be read back(?s:.*)hint: keep to plain JSON"):
+    with pytest.raises(
+        WireError, match=r"change when they are read back(?s:.*)hint: use plain JSON"
+    ):
         result.to_openai_metadata(lossless=True)
 
 
@@ -336,7 +340,7 @@ def test_lossless_refuses_what_json_cannot_hold(value: object) -> None:
 def test_lossless_refuses_an_integer_that_no_reader_takes() -> None:
     result = EvaluateResult(score=1.0, trajectory_info={"v": 10**5000})
 
-    with pytest.raises(WireError, match="would not be read back"):
+    with pytest.raises(WireError, match="change when they are read back"):
         result.to_openai_metadata(lossless=True)
 
 
@@ -352,7 +356,7 @@ def test_damaged_overflow_falls_back_to_the_info_and_says_so() -> None:
     assert str(result.reason).endswith("…")
     assert result.error == (
         "eval_protocol_more_1 and following are unreadable "
-        "(number 2 is missing or not a short string)"
+        "(string 2 is missing or not a short string)"
     )
 
 
@@ -360,7 +364,7 @@ def test_one_overflow_pair_too_many_is_noticed_and_a_foreign_key_is_not_one() ->
     too_many = EvaluateResult.from_openai_metadata({**WHOLE, f"{MORE}01": "?"})
     foreign = EvaluateResult.from_openai_metadata({**WHOLE, f"{MORE}x": "?"})
 
-    assert "are announced" in str(too_many.error)
+    assert "strings are announced" in str(too_many.error)
     assert foreign == BIG
 
 

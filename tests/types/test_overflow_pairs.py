@@ -18,7 +18,7 @@ def numbered(pairs: list[str]) -> dict[str, str]:
 
 
 def forged(squeezed: bytes) -> dict[str, str]:
-    """Strings as `pack_overflow` writes them around a payload of one's own, without a right checksum."""
+    """Strings as `pack_overflow` writes them, with this payload and a wrong checksum."""
     payload = base64.b85encode(squeezed).decode()
     count = -(-(23 + len(payload)) // 512)
     whole = f"z1.0123456789abcdef.{count:02d}.{payload}"
@@ -46,18 +46,18 @@ LAST = str(len(WHOLE))
 @pytest.mark.parametrize(
     ("damaged", "why"),
     [
-        ({}, "number 1 is missing"),
-        ({n: pair for n, pair in WHOLE.items() if n != "2"}, "number 2 is missing"),
-        ({n: pair for n, pair in WHOLE.items() if n != LAST}, f"number {LAST} is missing"),
-        ({**WHOLE, "99": "x"}, "are announced, "),
+        ({}, "string 1 is missing"),
+        ({n: pair for n, pair in WHOLE.items() if n != "2"}, "string 2 is missing"),
+        ({n: pair for n, pair in WHOLE.items() if n != LAST}, f"string {LAST} is missing"),
+        ({**WHOLE, "99": "x"}, "strings are announced, "),
         ({**WHOLE, "1": "x"}, "no header"),
-        ({**WHOLE, "1": "z1.0123456789abcdef.17."}, "17 are announced"),
-        ({**WHOLE, "1": "z1.0123456789abcdef.00."}, "0 are announced"),
+        ({**WHOLE, "1": "z1.0123456789abcdef.17."}, "17 strings are announced"),
+        ({**WHOLE, "1": "z1.0123456789abcdef.00."}, "0 strings are announced"),
         ({**WHOLE, "2": "x" * 513}, "not a short string"),
         ({**WHOLE, "2": "é" * 512}, "ASCII"),
         ({**WHOLE, "2": " " * 512}, "bad base85"),
         ({**WHOLE, "2": "0" * 512}, "decompressing"),
-        (forged(zlib.compress(NOISE.encode())[:-9]), "cut short"),
+        (forged(zlib.compress(NOISE.encode())[:-9]), "is truncated"),
         (forged(zlib.compress(NOISE.encode()) + b"more"), "too long"),
         (forged(zlib.compress(b"\xff")), "can't decode"),
         (forged(zlib.compress(NOISE.encode())), "the checksum does not match"),

@@ -244,9 +244,9 @@ def test_no_info_says_nothing_and_is_no_fault() -> None:
         ("{", "is unreadable"),
         ("[]", "not a JSON object"),
         ("null", "not a JSON object"),
-        ('{"a":NaN}', "holds NaN"),
-        ('{"a":1e999}', "holds 1e999"),
-        ('{"reason":"a","reason":"b"}', "the same key twice"),
+        ('{"a":NaN}', "contains NaN"),
+        ('{"a":1e999}', "contains 1e999"),
+        ('{"reason":"a","reason":"b"}', "an object contains the same key twice"),
         ("[" * 100_000, "is unreadable"),
         ('{"a":' + "1" * 5000 + "}", "is unreadable"),
         ('"' + "x" * (1 << 20) + '"', "longer than 1048576"),
@@ -254,7 +254,7 @@ def test_no_info_says_nothing_and_is_no_fault() -> None:
         ('{"error":5}', "`error` that is not a string"),
         ('{"metrics":[]}', "`metrics` that are not an object"),
         ('{"measures":1}', "`measures` that are not an object"),
-        ('{"metrics":{"a":{}},"measures":{"a":{}}}', "'a' among metrics and measures"),
+        ('{"metrics":{"a":{}},"measures":{"a":{}}}', "'a' in both metrics and measures"),
     ],
 )
 def test_an_info_that_is_not_as_it_should_be_has_a_fault(text: str, fault: str) -> None:

@@ -74,7 +74,7 @@ def test_both_spellings_can_be_assigned() -> None:
     ],
 )
 def test_two_spellings_of_one_thing_at_once_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="is another spelling of"):
+    with pytest.raises(ValidationError, match="is an alias of"):
         Sample(**fields)
 
 
@@ -110,7 +110,7 @@ def test_reward_is_the_valid_score() -> None:
 def test_a_given_reward_is_the_score_and_must_agree_with_it() -> None:
     assert Sample(reward=0.5).score == EvaluateResult(score=0.5)
     assert Sample(reward=0.5, score=EvaluateResult(score=0.5)).reward == 0.5
-    with pytest.raises(ValidationError, match=r"reward follows the score, which is 0\.0"):
+    with pytest.raises(ValidationError, match=r"reward is derived from the score, 0\.0"):
         Sample(reward=1.0, score=EvaluateResult(score=0.0))
 
 
@@ -119,7 +119,7 @@ def test_setting_the_reward_cannot_make_a_second_truth() -> None:
 
     scored.reward = 0.5
 
-    with pytest.raises(ValueError, match="reward follows the score"):
+    with pytest.raises(ValueError, match="reward is derived from the score"):
         scored.reward = 1.0
 
 
@@ -269,13 +269,13 @@ def test_any_text_and_any_json_value_survives(
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_json_cannot_hold_is_refused_when_written(value: float) -> None:
-    with pytest.raises(WireError, match="which JSON has no word for"):
+    with pytest.raises(WireError, match="which JSON cannot represent"):
         Sample(id="a", metadata={"x": [value]}).to_json()
 
 
 @pytest.mark.parametrize("value", ["\ud800", object()])
 def test_a_value_that_cannot_be_written_is_named_not_dropped(value: object) -> None:
-    with pytest.raises(WireError, match="Sample: cannot be written as JSON"):
+    with pytest.raises(WireError, match="Sample: the object cannot be written as JSON"):
         Sample(id="a", metadata={"x": value}).to_json()
 
 

@@ -59,9 +59,9 @@ def test_each_spelling_is_read_as_it_looks(spelled: str, value: Any) -> None:
     [
         ("a: 1\nb: 2\na: 3\n", "f.yaml:3: the key 'a' is given twice; first in line 1"),
         ("x:\n  - {a: 1, a: 2}\n", "f.yaml:2: x[0]: the key 'a' is given twice; first in line 2"),
-        ("a: !!python/object/apply:os.system [ls]\n", "f.yaml:1: a: has the tag"),
-        ("a: !mine 1\n", "f.yaml:1: a: has the tag '!mine'"),
-        ("a: !mine {}\n", "f.yaml:1: a: has the tag '!mine'"),
+        ("a: !!python/object/apply:os.system [ls]\n", "f.yaml:1: a: the tag"),
+        ("a: !mine 1\n", "f.yaml:1: a: the tag '!mine' is not supported"),
+        ("a: !mine {}\n", "f.yaml:1: a: the tag '!mine' is not supported"),
         ("!mine a: 1\n", "f.yaml:1: the key 'a' has the tag '!mine'"),
         ("a: !!binary aGk=\n", "f.yaml:1: a: 'aGk=' is YAML's spelling of a binary"),
         ("a:\n  b: no\n", "f.yaml:2: a.b: 'no' is YAML's spelling of a bool\n  hint: write true"),
@@ -72,14 +72,14 @@ def test_each_spelling_is_read_as_it_looks(spelled: str, value: Any) -> None:
         ("a: .inf\n", "f.yaml:1: a: '.inf' is not a finite number"),
         ("a: .NaN\n", "f.yaml:1: a: '.NaN' is not a finite number"),
         ("a: 1e999\n", "f.yaml:1: a: 1e999 is too large for a number"),
-        ("a: " + "1" * 101, "f.yaml:1: a: is a number of over 100 digits"),
-        ("? [a]\n: b\n", "f.yaml:1: has a key that is not text"),
-        ("x: &x {a: 1}\ny:\n  <<: *x\n", "f.yaml:3: y: `<<` is not read"),
-        ("a: &a [*a]\n", "f.yaml:1: a[0]: the alias *a stands inside what it stands for"),
-        ("a: *b\n", "f.yaml:1: a: the alias *b stands for nothing"),
-        ("a: 1\n---\nb: 2\n", "f.yaml:2: holds more than one document"),
-        ("", "f.yaml: is empty"),
-        ("# nothing\n", "f.yaml: is empty"),
+        ("a: " + "1" * 101, "f.yaml:1: a: the number has more than 100 digits"),
+        ("? [a]\n: b\n", "f.yaml:1: the mapping has a key that is not text"),
+        ("x: &x {a: 1}\ny:\n  <<: *x\n", "f.yaml:3: y: the merge key `<<` is not supported"),
+        ("a: &a [*a]\n", "f.yaml:1: a[0]: the alias *a is used inside its own anchor"),
+        ("a: *b\n", "f.yaml:1: a: the alias *b has no anchor"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2: the file contains more than one document"),
+        ("", "f.yaml: the file is empty"),
+        ("# nothing\n", "f.yaml: the file is empty"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(text: str, said: str) -> None:
@@ -104,12 +104,12 @@ def test_yes_and_no_are_words_only_where_that_is_asked_for() -> None:
 def test_all_problems_of_a_text_are_told_at_once() -> None:
     said = refused("a: 010\nb: .nan\nc: *x\nd: {e: 1, e: 2}\n")
 
-    assert said.startswith("f.yaml: 4 problems\n")
+    assert said.startswith("f.yaml: the file has 4 problems\n")
     assert [f"f.yaml:{line}:" in said for line in (1, 2, 3, 4)] == [True] * 4
 
 
 def test_a_text_of_nothing_but_problems_is_not_read_to_its_end() -> None:
-    assert refused("a: [" + "010, " * 5000 + "]").startswith("f.yaml: 100 problems\n")
+    assert refused("a: [" + "010, " * 5000 + "]").startswith("f.yaml: the file has 100 problems\n")
 
 
 def test_aliases_may_be_used_but_not_to_blow_up() -> None:
@@ -118,8 +118,8 @@ def test_aliases_may_be_used_but_not_to_blow_up() -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
     bomb += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
 
-    assert "holds more than 20,000 values\n  hint: aliases count" in refused(bomb)
-    assert "holds more than 20,000 values" in refused("[" + "1," * 20_001 + "]")
+    assert "the file contains more than 20,000 values\n  hint: an alias counts" in refused(bomb)
+    assert "the file contains more than 20,000 values" in refused("[" + "1," * 20_001 + "]")
 
 
 def test_depth_is_bounded_also_where_aliases_make_it() -> None:
@@ -142,14 +142,14 @@ def test_aliases_of_one_long_text_are_refused_by_what_they_add_up_to() -> None:
     uses = "\n".join("  - *text" for _ in range(1600))
     text = f"text: &text {'a' * 500_000}\nuses:\n{uses}\n"
 
-    assert "f.yaml:10: uses[7]: holds more than 4,194,304 characters" in refused(text)
+    assert "f.yaml:10: uses[7]: the file contains more than 4,194,304 characters" in refused(text)
 
 
 def test_aliases_of_long_keys_count_as_well() -> None:
     uses = "\n".join("  - *map" for _ in range(1600))
     text = f"map: &map {{? {'k' * 500_000} : 1}}\nuses:\n{uses}\n"
 
-    assert "holds more than 4,194,304 characters" in refused(text)
+    assert "the file contains more than 4,194,304 characters" in refused(text)
 
 
 def test_a_text_as_long_as_a_file_may_be_is_read() -> None:

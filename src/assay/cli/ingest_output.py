@@ -1,4 +1,4 @@
-"""Samples written as lines of JSON, in assay's own form or another."""
+"""Samples as lines of JSON, in assay's own format or another."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from assay.types import Sample, open_private, replace_private
 FORMATS = ("sample", "eval", "atif", "vertex")
 
 LineFormatter = Callable[[Sample], str | None]
-"""The line of a sample, or None for one that cannot be written."""
+"""Returns the line of a sample, or None for a sample that cannot be written."""
 
 _CONVERSIONS: dict[str, Callable[[Sample], Converted[dict[str, Any]]]] = {
     "eval": to_eval_record,
@@ -23,23 +23,26 @@ _CONVERSIONS: dict[str, Callable[[Sample], Converted[dict[str, Any]]]] = {
 
 
 def format_sample_line(sample: Sample, form: str) -> tuple[str, int]:
-    """A sample as one line of JSON, and how many things the format has no place for."""
+    """Return a sample as one line of JSON, and the number of values the format cannot represent."""
     conversion = _CONVERSIONS.get(form)
     if conversion is None:
         return sample.to_json(), 0
     converted = conversion(sample)
     text = json.dumps(converted.value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text, len(converted.lost)
+    return text, len(converted.dropped)
 
 
 def write_file(target: Path, samples: Iterator[Sample], output: LineFormatter) -> None:
-    """Write all samples, then put the file in its place: what is there is always whole."""
+    """Write all samples to a temporary file, then rename it: `target` is always complete."""
     unfinished = target.with_name(f"{target.name}.unfinished")
     try:
         file = open_private(unfinished)
     except OSError as error:
         raise ConfigError(
-            f"cannot be written: {error.strerror}", where=str(target), hint="check the folder"
+            f"the file cannot be written: {error.strerror}",
+            where=str(target),
+            hint="check that the folder exists and is writable",
+       
         ) from None
     try:
         with file:
@@ -53,7 +56,7 @@ def write_file(target: Path, samples: Iterator[Sample], output: LineFormatter) -
 
 
 def write_stdout(samples: Iterator[Sample], output: LineFormatter) -> None:
-    """Write all samples to stdout, whose encoding may not hold every character."""
+    """Write all samples to stdout in UTF-8, whatever its encoding."""
     for line in map(output, samples):
         if line is not None:
             sys.stdout.buffer.write(line.encode() + b"\n")

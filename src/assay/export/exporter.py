@@ -24,8 +24,8 @@ from .token_lengths import Lengths
 Tokenise = Callable[[Sample], Iterable[Sample]]
 """Gives samples with tokens and a mask. Raises `TokenError` where there are none to be had."""
 
+# What one row is made of: a sample, or the better and the worse one of a pair.
 _RowSamples = tuple[Sample, ...]
-"""What one row is made of: a sample, or the better and the worse one of a pair."""
 
 
 @dataclass(frozen=True)

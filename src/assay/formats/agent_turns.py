@@ -31,10 +31,10 @@ class AgentTurns:
     cut: int = 0
     """Messages after the agent's last turn, which teach nothing."""
 
-    def report_trailing_messages(self, lost: list[Dropped]) -> None:
+    def report_trailing_messages(self, dropped: list[Dropped]) -> None:
         """Say what is left out behind the last turn."""
         if self.cut:
-            lost.append(Dropped("messages", "what comes after the agent's last turn; left out"))
+            dropped.append(Dropped("messages", "messages after the agent's last turn; left out"))
 
     @property
     def foreign(self) -> bool:
@@ -129,7 +129,7 @@ def _find_prompt_end(sample: Sample) -> int:
             return offset + len(prompt)
     if any(message.role == "assistant" for message in prompt):
         raise WireError(
-            "the assistant turns of the prompt cannot be told from the agent's",
+            "the prompt's assistant turns cannot be distinguished from the agent's",
             where=f"sample {sample.id}",
             hint="record the model calls with their `message_index`",
         )

@@ -44,7 +44,7 @@ from .conversion import (
 )
 
 _ANTHROPIC_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
-_EMPTY_MESSAGE_NOTE = "says nothing beside its neighbours; left out"
+_EMPTY_MESSAGE_NOTE = "an empty message; left out"
 _EMPTY_TEXT_NOTE = "an empty text is not accepted beside other blocks; left out"
 _UNSUPPORTED_IN_SYSTEM = ("tool_calls", "tool_call_id", "name", "reasoning")
 _THINKING_TYPES = ("thinking", "redacted_thinking")
@@ -72,7 +72,7 @@ def to_anthropic(messages: Iterable[Message]) -> Converted[AnthropicChat]:
             index += writer.write(index)
         except RecursionError as error:
             raise build_depth_error(f"messages[{index}]") from error
-    return Converted(AnthropicChat(writer.system, writer.turns), tuple(writer.lost))
+    return Converted(AnthropicChat(writer.system, writer.turns), tuple(writer.dropped))
 
 
 def from_anthropic(
@@ -103,7 +103,7 @@ class _AnthropicWriter:
     messages: list[Message]
     system: str | list[dict[str, Any]] | None = None
     turns: list[dict[str, Any]] = field(default_factory=list)
-    lost: list[Dropped] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
     """For each turn: the kind of message it ends with, and where the message it began with is."""
 
@@ -120,8 +120,8 @@ class _AnthropicWriter:
         spelling = find_spelling(message, ANTHROPIC_FORMAT)
         if spelling is not None and (count := self._write_as_read(index, spelling)):
             return count
-        report_unsupported_fields(message, where, self.lost)
-        report_extras(message.__pydantic_extra__, ANTHROPIC_FORMAT, where, self.lost)
+        report_unsupported_fields(message, where, self.dropped)
+        report_extras(message.__pydantic_extra__, ANTHROPIC_FORMAT, where, self.dropped)
         self._report_unused(message, where)
         if message.role in ("system", "developer") and not self.turns:
             self._write_system(message, where)
@@ -135,7 +135,7 @@ class _AnthropicWriter:
         used = ("turn", _ANTHROPIC_EXTRAS_BY_ROLE.get(message.role, "turn"))
         if message.role in ("system", "developer") and not self.turns:
             used = ("", "")
-        report_unused(message.__pydantic_extra__, ANTHROPIC_FORMAT, used, where, self.lost)
+        report_unused(message.__pydantic_extra__, ANTHROPIC_FORMAT, used, where, self.dropped)
 
     def _write_as_read(self, index: int, spelling: Mapping[str, Any]) -> int:
         wire = spelling.get("message")
@@ -158,47 +158,47 @@ class _AnthropicWriter:
         return len(read)
 
     def _write_system(self, message: Message, where: str) -> None:
-        report_unsupported_by_role(message, where, self.lost, _UNSUPPORTED_IN_SYSTEM)
+        report_unsupported_by_role(message, where, self.dropped, _UNSUPPORTED_IN_SYSTEM)
         if message.role == "developer":
-            self.lost.append(Dropped(f"{where}.role", "written as the system prompt"))
+            self.dropped.append(Dropped(f"{where}.role", "written as the system prompt"))
         content = message.content
         written: str | list[dict[str, Any]]
         written = (
             content
             if isinstance(content, str)
-            else write_anthropic_blocks(content, where, self.lost)
+            else write_anthropic_blocks(content, where, self.dropped)
         )
         if self.system in ("", []):
-            self.lost.append(Dropped(self.system_from, _EMPTY_MESSAGE_NOTE))
+            self.dropped.append(Dropped(self.system_from, _EMPTY_MESSAGE_NOTE))
             self.system = None
         if self.system is None:
             self.system, self.system_from = written, where
             return
-        self.lost.append(Dropped(where, "joined to the system prompt before it"))
+        self.dropped.append(Dropped(where, "joined to the system prompt before it"))
         self.system = _to_block_list(self.system) + _to_block_list(written)
 
     def _write_result(self, message: Message, index: int, where: str) -> None:
-        report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
+        report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
         if message.role != "tool":
-            self.lost.append(Dropped(f"{where}.role", "written as a tool result"))
+            self.dropped.append(Dropped(f"{where}.role", "written as a tool result"))
         identifier = message.tool_call_id
         if identifier is None:
             identifier = next(
                 (key for key, name in self.pending if message.name in (None, name)),
                 self._make_call_id(str(index)),
             )
-            self.lost.append(
+            self.dropped.append(
                 Dropped(f"{where}.tool_call_id", f"none is set; {identifier!r} written")
             )
         if message.name is not None and self.called.get(identifier) != message.name:
-            self.lost.append(Dropped(f"{where}.name", "no place for the tool's name; left out"))
+            self.dropped.append(Dropped(f"{where}.name", "no place for the tool's name; left out"))
         self._mark_answered(identifier)
         own = get_namespace(message.__pydantic_extra__, ANTHROPIC_FORMAT)
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identifier}
         if isinstance(message.content, str):
             block["content"] = message.content
         elif message.content is not None:
-            block["content"] = write_anthropic_blocks(message.content, where, self.lost)
+            block["content"] = write_anthropic_blocks(message.content, where, self.dropped)
         block = {**get_namespace(own, "result"), **block}
         if self._opens_turn("user", own):
             self._open_turn("user", [block], message, where)
@@ -211,12 +211,12 @@ class _AnthropicWriter:
     def _write_message(self, message: Message, index: int, where: str) -> None:
         role = message.role if message.role in ("user", "assistant") else "user"
         if message.role != role:
-            self.lost.append(Dropped(f"{where}.role", f"written as a {role} message"))
-        report_unsupported_by_role(message, where, self.lost, ("tool_call_id", "name"))
+            self.dropped.append(Dropped(f"{where}.role", f"written as a {role} message"))
+        report_unsupported_by_role(message, where, self.dropped, ("tool_call_id", "name"))
         if role == "user":
-            report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
+            report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
         own = get_namespace(message.__pydantic_extra__, ANTHROPIC_FORMAT)
-        thinking = write_thinking(message, own, where, self.lost) if role == "assistant" else []
+        thinking = write_thinking(message, own, where, self.dropped) if role == "assistant" else []
         calls = self._write_calls(message, index, where) if role == "assistant" else []
         opens = self._opens_turn(role, own)
         content: str | list[dict[str, Any]]
@@ -228,18 +228,18 @@ class _AnthropicWriter:
             self._open_turn(role, content, message, where)
             return
         if not content:
-            self.lost.append(Dropped(where, _EMPTY_MESSAGE_NOTE))
+            self.dropped.append(Dropped(where, _EMPTY_MESSAGE_NOTE))
         elif self.ends[-1][0] == role:
-            self.lost.append(Dropped(where, f"joined to the {role} message before it"))
+            self.dropped.append(Dropped(where, f"joined to the {role} message before it"))
         self._extend_turn(role, content)
 
     def _write_content_blocks(self, message: Message, where: str) -> list[dict[str, Any]]:
         if message.content == "":
-            self.lost.append(Dropped(f"{where}.content", _EMPTY_TEXT_NOTE))
+            self.dropped.append(Dropped(f"{where}.content", _EMPTY_TEXT_NOTE))
             return []
         if isinstance(message.content, str):
             return [{"type": "text", "text": message.content}]
-        return write_anthropic_blocks(message.content, where, self.lost)
+        return write_anthropic_blocks(message.content, where, self.dropped)
 
     def _write_calls(self, message: Message, index: int, where: str) -> list[dict[str, Any]]:
         blocks = []
@@ -248,15 +248,15 @@ class _AnthropicWriter:
             identifier = call.id
             if identifier is None:
                 identifier = self._make_call_id(f"{index}_{position}")
-                self.lost.append(Dropped(f"{at}.id", f"none is set; {identifier!r} written"))
+                self.dropped.append(Dropped(f"{at}.id", f"none is set; {identifier!r} written"))
             self.pending.append((identifier, call.name))
             self.called[identifier] = call.name
-            report_extras(call.__pydantic_extra__, ANTHROPIC_FORMAT, at, self.lost)
+            report_extras(call.__pydantic_extra__, ANTHROPIC_FORMAT, at, self.dropped)
             block = {
                 "type": "tool_use",
                 "id": identifier,
                 "name": call.name,
-                "input": write_plain_arguments(call, at, self.lost),
+                "input": write_plain_arguments(call, at, self.dropped),
             }
             blocks.append({**get_namespace(call.__pydantic_extra__, ANTHROPIC_FORMAT), **block})
         return blocks
@@ -276,7 +276,7 @@ class _AnthropicWriter:
             return True
         while self.turns and self.turns[-1]["role"] == role and not self.turns[-1]["content"]:
             self.turns.pop()
-            self.lost.append(Dropped(self.ends.pop()[1], _EMPTY_MESSAGE_NOTE))
+            self.dropped.append(Dropped(self.ends.pop()[1], _EMPTY_MESSAGE_NOTE))
         return not self.turns or self.turns[-1]["role"] != role
 
     def _open_turn(
@@ -312,9 +312,9 @@ def _read_turn(wire: Mapping[str, Any], where: str, *, again: bool) -> list[Mess
     role = wire.get("role")
     if role not in ("user", "assistant"):
         raise WireError(
-            f"{role!r} is not a role of Anthropic's: 'user' and 'assistant' are",
+            f"the role {role!r} is not 'user' or 'assistant'",
             where=f"{where}.role",
-            hint="the system prompt is given as `system=`",
+            hint="pass the system prompt as `system=`",
         )
     content = wire.get("content")
     if isinstance(content, str):

@@ -28,32 +28,32 @@ ANTHROPIC_FORMAT = "anthropic"
 
 
 def write_anthropic_blocks(
-    content: tuple[ContentBlock, ...] | None, where: str, lost: list[Dropped]
+    content: tuple[ContentBlock, ...] | None, where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     """Content as blocks, reporting the parts that there is no block for."""
     blocks = (
-        _write_anthropic_block(block, f"{where}.content[{position}]", lost)
+        _write_anthropic_block(block, f"{where}.content[{position}]", dropped)
         for position, block in enumerate(content or ())
     )
     return [block for block in blocks if block is not None]
 
 
 def _write_anthropic_block(
-    block: ContentBlock, where: str, lost: list[Dropped]
+    block: ContentBlock, where: str, dropped: list[Dropped]
 ) -> dict[str, Any] | None:
     extra = block.__pydantic_extra__ or {}
     own = get_namespace(extra, ANTHROPIC_FORMAT)
     if isinstance(block, TextBlock):
-        report_extras(extra, ANTHROPIC_FORMAT, where, lost)
+        report_extras(extra, ANTHROPIC_FORMAT, where, dropped)
         return {**own, "type": "text", "text": block.text}
     source = _build_image_source(get_image_url(block))
     if source is not None:
-        report_image_extras(block, ANTHROPIC_FORMAT, where, lost)
+        report_image_extras(block, ANTHROPIC_FORMAT, where, dropped)
         return {**own, "type": "image", "source": source}
     if ANTHROPIC_FORMAT in extra and "image_url" not in extra:
-        report_extras(extra, ANTHROPIC_FORMAT, where, lost)
+        report_extras(extra, ANTHROPIC_FORMAT, where, dropped)
         return {**own, "type": block.type}
-    lost.append(Dropped(where, f"Anthropic has no block for this `{block.type}` part; left out"))
+    dropped.append(Dropped(where, f"Anthropic has no block for this `{block.type}` part; left out"))
     return None
 
 
@@ -89,7 +89,7 @@ def read_anthropic_block(item: object, where: str) -> ContentBlock:
 
 
 def _read_source_url(source: object) -> str | None:
-    """The URL that `_build_image_source` makes this very source from, or None when there is none."""
+    # Only a URL from which `_build_image_source` restores this very source.
     if not isinstance(source, Mapping):
         return None
     if source.get("type") == "base64":
@@ -104,7 +104,7 @@ def _read_source_url(source: object) -> str | None:
 
 
 def write_thinking(
-    message: Message, own: Mapping[str, Any], where: str, lost: list[Dropped]
+    message: Message, own: Mapping[str, Any], where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     """The thinking blocks that were read with this reasoning; Anthropic accepts no other."""
     kept = own.get("thinking")
@@ -115,9 +115,9 @@ def write_thinking(
         return [dict(item) for item in kept]
     if message.reasoning is not None:
         what = "Anthropic accepts thinking only with its signature; left out"
-        lost.append(Dropped(f"{where}.reasoning", what))
+        dropped.append(Dropped(f"{where}.reasoning", what))
     if kept:
-        lost.append(Dropped(f"{where}.anthropic", "the signatures of other thinking; left out"))
+        dropped.append(Dropped(f"{where}.anthropic", "the signatures of other thinking; left out"))
     return []
 
 

@@ -81,12 +81,12 @@ _TOTALS = {
 def to_atif(sample: Sample) -> Converted[dict[str, Any]]:
     """The ATIF document of a sample, with the sessions of its subagents embedded."""
     writer = _AtifWriter(sample)
-    return Converted(writer.document(), tuple(writer.lost))
+    return Converted(writer.document(), tuple(writer.dropped))
 
 
 class _AtifWriter:
     def __init__(self, sample: Sample) -> None:
-        self.lost: list[Dropped] = []
+        self.dropped: list[Dropped] = []
         self._sample = sample
         calls = sample.trajectory.calls if sample.trajectory is not None else []
         self._calls = {call.message_index: call for call in calls}
@@ -125,12 +125,14 @@ class _AtifWriter:
         for place, each in enumerate(found if isinstance(found, list) else []):
             where = f"metadata.subagents[{place}]"
             if not isinstance(each, Mapping) or "trajectory" not in each:
-                self.lost.append(Dropped(where, "not a sample; left out"))
+                self.dropped.append(Dropped(where, "not a sample; left out"))
                 continue
             converted = to_atif(validate_wire(Sample, each, where))
             self._embedded.append(converted.value)
             self._names.add(converted.value["trajectory_id"])
-            self.lost += [Dropped(f"{where}.{loss.where}", loss.what) for loss in converted.lost]
+            self.dropped += [
+                Dropped(f"{where}.{loss.where}", loss.what) for loss in converted.dropped
+            ]
 
     def _add_message(self, index: int, message: Message) -> None:
         where = f"messages[{index}]"
@@ -139,7 +141,7 @@ class _AtifWriter:
             return
         source = _SOURCES_BY_ROLE.get(message.role)
         if source is None:
-            self.lost.append(Dropped(where, f"no step for a {message.role} message; left out"))
+            self.dropped.append(Dropped(where, f"no step for a {message.role} message; left out"))
             return
         step: dict[str, Any] = {"step_id": len(self._steps) + 1, "source": source}
         extra = _collect_message_extra(message)
@@ -151,7 +153,7 @@ class _AtifWriter:
         if source == "agent":
             self._fill_agent_step(step, message, index)
         elif message.reasoning or message.tool_calls:
-            self.lost.append(Dropped(where, "only an agent thinks and calls tools; left out"))
+            self.dropped.append(Dropped(where, "only an agent thinks and calls tools; left out"))
         if extra:
             step["extra"] = {_EXTRA_NAMESPACE: extra}
         self._steps.append(step)
@@ -186,7 +188,9 @@ class _AtifWriter:
         if source is None and len(results) < len(calls):
             source = calls[len(results)]["tool_call_id"]
         if source not in self._asked:
-            self.lost.append(Dropped(where, "answers no call of the step before it; left out"))
+            self.dropped.append(
+                Dropped(where, "an answer without a call in the preceding step; left out")
+            )
             return
         extra = _collect_message_extra(message)
         result: dict[str, Any] = {"source_call_id": source}
@@ -286,7 +290,8 @@ def from_atif(document: Mapping[str, Any]) -> Sample:
     version = expect_text(data.get("schema_version"), "schema_version")
     if not version.startswith("ATIF-v1."):
         raise WireError(
-            f"{version!r} is not a version of ATIF that is read", where="schema_version"
+            f"{version!r} is not a supported version of ATIF; use ATIF-v1.x",
+            where="schema_version",
         )
     messages: list[Message] = []
     calls: list[ModelCall] = []
@@ -328,7 +333,11 @@ def _read_reference(reference: object) -> str | None:
 def _read_step(step: Mapping[str, Any], where: str) -> list[Message]:
     role = _ROLES_BY_SOURCE.get(str(step.get("source")))
     if role is None:
-        raise WireError(f"{step.get('source')!r} is no source of a step", where=f"{where}.source")
+        raise WireError(
+            f"{step.get('source')!r} is not a step source",
+            where=f"{where}.source",
+            hint=f"use one of {', '.join(_ROLES_BY_SOURCE)}",
+        )
     own, foreign = _split_extra(step, where)
     calls = [
         _read_atif_call(

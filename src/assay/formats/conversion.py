@@ -40,18 +40,20 @@ class Converted(Generic[ValueT]):
     """A value in another format, with a report of what did not fit."""
 
     value: ValueT
-    lost: tuple[Dropped, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
     def exact(self) -> ValueT:
-        """The value, or `WireError` when anything was lost on the way."""
-        if not self.lost:
+        """The value, or `WireError` when anything was dropped on the way."""
+        if not self.dropped:
             return self.value
-        shown = "; ".join(f"{loss.where}: {loss.what}" for loss in self.lost[:_MAX_SHOWN_DROPPED])
-        more = len(self.lost) - _MAX_SHOWN_DROPPED
+        shown = "; ".join(
+            f"{loss.where}: {loss.what}" for loss in self.dropped[:_MAX_SHOWN_DROPPED]
+        )
+        more = len(self.dropped) - _MAX_SHOWN_DROPPED
         raise WireError(
-            f"cannot be converted without loss: {shown}" + (f"; and {more} more" * (more > 0)),
-            where=self.lost[0].where,
-            hint="take `.value` and `.lost` where the loss is acceptable",
+            f"the conversion is lossy: {shown}" + (f"; and {more} more" * (more > 0)),
+            where=self.dropped[0].where,
+            hint="take `.value` and `.dropped` if the loss is acceptable",
         )
 
 
@@ -79,7 +81,9 @@ def expect_mapping(value: object, where: str) -> Mapping[str, Any]:
         raise build_type_error(value, "an object", where)
     for key in value:
         if not isinstance(key, str):
-            raise WireError(f"the key {key!r} is not a string", where=where, hint="as in JSON")
+            raise WireError(
+                f"the key {key!r} is not a string", where=where, hint="use string keys, as in JSON"
+            )
     return value
 
 
@@ -103,18 +107,21 @@ def expect_optional_text(value: object, where: str) -> str | None:
 
 
 def build_type_error(value: object, wanted: str, where: str) -> WireError:
+    """Return the error for a value that is not `wanted`, such as "a list"."""
+    kind = "null" if value is None else f"of type {type(value).__name__}"
     return WireError(
-        f"{type(value).__name__} where {wanted} is needed",
+        f"the value is {kind}, not {wanted}",
         where=where,
-        hint=f"make it {wanted}, or leave the message out",
+        hint=f"change it to {wanted}",
     )
 
 
 def build_depth_error(where: str) -> WireError:
+    """Return the error for data that exceeds Python's recursion limit."""
     return WireError(
-        "is nested too deeply",
+        "the value is nested too deeply",
         where=where,
-        hint="leave the message out: no provider accepts such nesting",
+        hint="remove the message: no provider accepts such nesting",
     )
 
 
@@ -126,9 +133,9 @@ def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> M
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         path = where + _format_error_path(first["loc"])
         raise WireError(
-            f"cannot be read as a {model.__name__}: {first['msg']}",
+            f"the data cannot be read as a {model.__name__}: {first['msg']}",
             where=path,
-            hint="correct the value, or leave the message out",
+            hint="correct the value, or remove the message",
         ) from error
 
 
@@ -187,23 +194,25 @@ def write_json_object(value: Mapping[str, Any], where: str) -> str:
         text = to_json(value).decode()
     except ValueError as error:
         raise WireError(
-            f"cannot be written as JSON: {error}", where=where, hint="keep to plain JSON values"
+            f"the value cannot be written as JSON: {error}",
+            where=where,
+            hint="use plain JSON values",
         ) from error
     return text
 
 
-def report_unsupported_fields(message: Message, where: str, lost: list[Dropped]) -> None:
+def report_unsupported_fields(message: Message, where: str, dropped: list[Dropped]) -> None:
     """Report the set fields that no format has a place for."""
     if _UNSUPPORTED_FIELD_SET.isdisjoint(message.__pydantic_fields_set__):
         return
     for name in UNSUPPORTED_FIELDS:
         value = getattr(message, name)
         if value is not None and not (name == "metadata" and not value):
-            lost.append(Dropped(f"{where}.{name}", f"no place for `{name}`; left out"))
+            dropped.append(Dropped(f"{where}.{name}", f"no place for `{name}`; left out"))
 
 
 def report_extras(
-    extra: Mapping[str, Any] | None, own: str, where: str, lost: list[Dropped]
+    extra: Mapping[str, Any] | None, own: str, where: str, dropped: list[Dropped]
 ) -> None:
     """Report the extras that are not `own`. A null, and a mere spelling, is nothing to lose."""
     if not extra:
@@ -214,9 +223,9 @@ def report_extras(
         if name in FORMAT_NAMESPACES and isinstance(value, Mapping):
             if any(inner is not None and inner != {} for inner in value.values()):
                 keys = ", ".join(f"`{key}`" for key in value)
-                lost.append(Dropped(f"{where}.{name}", f"{keys} as read from {name}; left out"))
+                dropped.append(Dropped(f"{where}.{name}", f"{keys} as read from {name}; left out"))
         else:
-            lost.append(Dropped(f"{where}.{name}", f"no place for the extra `{name}`; left out"))
+            dropped.append(Dropped(f"{where}.{name}", f"no place for the extra `{name}`; left out"))
 
 
 def report_unused(
@@ -224,28 +233,28 @@ def report_unused(
     own: str,
     used: tuple[str, ...],
     where: str,
-    lost: list[Dropped],
+    dropped: list[Dropped],
 ) -> None:
     """Report what a message keeps for the format at hand that this message has no use for."""
     kept = extra.get(own) if extra else None
     if kept is None:
         return
     if not isinstance(kept, Mapping):
-        lost.append(Dropped(f"{where}.{own}", f"not something read from {own}; left out"))
+        dropped.append(Dropped(f"{where}.{own}", f"not something read from {own}; left out"))
         return
     for key, value in kept.items():
         if key not in used and value is not None:
-            lost.append(Dropped(f"{where}.{own}.{key}", "no place in such a message; left out"))
+            dropped.append(Dropped(f"{where}.{own}.{key}", "no place in such a message; left out"))
 
 
 def report_unsupported_by_role(
-    message: Message, where: str, lost: list[Dropped], names: tuple[str, ...]
+    message: Message, where: str, dropped: list[Dropped], names: tuple[str, ...]
 ) -> None:
     """Report the fields in `names` that are set, though a message of this role has none."""
     for name in names:
         if getattr(message, name) not in (None, ()):
             what = f"a {message.role} message has no place for `{name}`; left out"
-            lost.append(Dropped(f"{where}.{name}", what))
+            dropped.append(Dropped(f"{where}.{name}", what))
 
 
 def join_reasoning(texts: Iterable[object]) -> str | None:
@@ -254,7 +263,7 @@ def join_reasoning(texts: Iterable[object]) -> str | None:
     return "\n\n".join(found) if found else None
 
 
-def write_plain_arguments(call: ToolCall, where: str, lost: list[Dropped]) -> dict[str, Any]:
+def write_plain_arguments(call: ToolCall, where: str, dropped: list[Dropped]) -> dict[str, Any]:
     """The arguments as an object, reporting the model's own spelling, which an object has not."""
     if call.raw_arguments is not None:
         what = (
@@ -262,7 +271,7 @@ def write_plain_arguments(call: ToolCall, where: str, lost: list[Dropped]) -> di
             if call.malformed
             else "the model's own spelling of the arguments; written as an object"
         )
-        lost.append(Dropped(f"{where}.raw_arguments", what))
+        dropped.append(Dropped(f"{where}.raw_arguments", what))
     return call.arguments
 
 

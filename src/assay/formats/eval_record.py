@@ -85,7 +85,9 @@ def _write_record(
     for index, message in enumerate(sample.messages):
         writer.take(message, f"messages[{index}]")
     if sample.trajectory is not None and sample.trajectory.calls:
-        writer.lost.append(Dropped("trajectory.calls", "what each model call consumed; left out"))
+        writer.dropped.append(
+            Dropped("trajectory.calls", "what each model call consumed; left out")
+        )
     record = _build_record(sample, writer, mode)
     stored = sample.metadata.get("subagents")
     for place, each in enumerate(stored if isinstance(stored, list) else ()):
@@ -94,10 +96,12 @@ def _write_record(
         if inner is not None:
             written = _write_record(inner, mode, tool_names, depth=depth + 1)
             record["metadata"]["subagents"][place]["record"] = written.value
-            writer.lost += [Dropped(f"{where}.{lost.where}", lost.what) for lost in written.lost]
+            writer.dropped += [
+                Dropped(f"{where}.{dropped.where}", dropped.what) for dropped in written.dropped
+            ]
         elif isinstance(each, dict) and "trajectory" in each:
-            writer.lost.append(Dropped(where, "its conversation; left out"))
-    return Converted(record, tuple(writer.lost))
+            writer.dropped.append(Dropped(where, "its conversation; left out"))
+    return Converted(record, tuple(writer.dropped))
 
 
 def _read_stored_subagent(entry: object) -> Sample | None:
@@ -253,7 +257,7 @@ def _read_record_content(value: object, where: str) -> tuple[str, str]:
     content = expect_mapping(value, where)
     role = content.get("role")
     if role not in ("user", "model"):
-        raise WireError(f"{role!r} is neither 'user' nor 'model'", where=f"{where}.role")
+        raise WireError(f"the role {role!r} is neither 'user' nor 'model'", where=f"{where}.role")
     parts = expect_sequence(content.get("parts"), f"{where}.parts")
     texts = [
         expect_text(
@@ -297,9 +301,9 @@ def _locate_event_turns(turns: list[Any], roles: list[str], *, known: bool) -> l
     fitting = {place + 1 for place in models}
     wrong = next((n for n, t in enumerate(turns) if type(t) is not int or t not in fitting), 0)
     raise WireError(
-        f"turn {turns[wrong]!r} is no turn of the model's",
+        f"turn {turns[wrong]!r} is not a turn of the model",
         where=f"intermediate_events[{wrong}].turn",
-        hint="it counts `request.contents` from 1",
+        hint="number the turns by their position in `request.contents`, from 1",
     )
 
 

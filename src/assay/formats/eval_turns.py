@@ -43,7 +43,7 @@ class EvalTurns:
         self.turns: list[EvalTurn] = []
         self._counts: Counter[str] = Counter()
         self.events: list[dict[str, Any]] = []
-        self.lost: list[Dropped] = []
+        self.dropped: list[Dropped] = []
         self._names = tool_names
         self._open: dict[int, dict[str, Any]] = {}
         """Calls without an answer, by their place in `events`."""
@@ -60,7 +60,7 @@ class EvalTurns:
         elif message.role in ("tool", "function"):
             self._add_answer(message, where)
         else:
-            self.lost.append(Dropped(where, f"no place for a {message.role} message; left out"))
+            self.dropped.append(Dropped(where, f"no place for a {message.role} message; left out"))
 
     def _open_turn(self, role: str) -> EvalTurn:
         if not self.turns or self.turns[-1].role != role:
@@ -76,7 +76,7 @@ class EvalTurns:
         for position, block in enumerate(message.content):
             if isinstance(block, DataBlock):
                 words.append(format_block_marker(block))
-                self.lost.append(
+                self.dropped.append(
                     Dropped(f"{where}.content[{position}]", f"written as {words[-1]!r}")
                 )
         return words
@@ -90,7 +90,7 @@ class EvalTurns:
         else:
             turn.after_tools += words
         if message.reasoning:
-            self.lost.append(Dropped(f"{where}.reasoning", "no place for it; left out"))
+            self.dropped.append(Dropped(f"{where}.reasoning", "no place for it; left out"))
         if not message.tool_calls:
             return
         details = message.details or {}
@@ -126,7 +126,7 @@ class EvalTurns:
     def _add_answer(self, message: Message, where: str) -> None:
         event = self._take_open_event(message.tool_call_id)
         if event is None:
-            self.lost.append(Dropped(where, "answers no call; left out"))
+            self.dropped.append(Dropped(where, "an answer without a call; left out"))
             return
         details = message.details or {}
         failed = bool(details.get("failed", details.get("is_error", False)))

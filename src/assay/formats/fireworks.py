@@ -16,12 +16,12 @@ def to_fireworks_rft(sample: Sample) -> Converted[dict[str, Any]]:
     converted = to_openai_rft(sample)
     row = {_FIREWORKS_KEYS.get(key, key): value for key, value in converted.value.items()}
     named = [n for n, message in enumerate(row["messages"]) if "name" in message]
-    lost = (Dropped(f"messages[{n}].name", "no place for `name`; left out") for n in named)
+    dropped = (Dropped(f"messages[{n}].name", "no place for `name`; left out") for n in named)
     row["messages"] = [
         {key: value for key, value in message.items() if key != "name"}
         for message in row["messages"]
     ]
-    return Converted(row, (*converted.lost, *lost))
+    return Converted(row, (*converted.dropped, *dropped))
 
 
 def from_fireworks_rft(row: Mapping[str, Any]) -> Sample:

@@ -70,7 +70,7 @@ def to_gemini(messages: Iterable[Message]) -> Converted[GeminiChat]:
             index += writer.write(index)
         except RecursionError as error:
             raise build_depth_error(f"messages[{index}]") from error
-    return Converted(GeminiChat(writer.contents, writer.system), tuple(writer.lost))
+    return Converted(GeminiChat(writer.contents, writer.system), tuple(writer.dropped))
 
 
 def from_gemini(
@@ -112,7 +112,7 @@ class _GeminiWriter:
     system: dict[str, Any] | None = None
     system_from: str = ""
     contents: list[dict[str, Any]] = field(default_factory=list)
-    lost: list[Dropped] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     in_results: bool = False
     """Whether the last content holds function responses that another may join."""
 
@@ -128,10 +128,10 @@ class _GeminiWriter:
         spelling = find_spelling(message, GEMINI_FORMAT)
         if spelling is not None and (count := self._write_as_read(index, spelling)):
             return count
-        report_unsupported_fields(message, where, self.lost)
-        report_extras(message.__pydantic_extra__, GEMINI_FORMAT, where, self.lost)
+        report_unsupported_fields(message, where, self.dropped)
+        report_extras(message.__pydantic_extra__, GEMINI_FORMAT, where, self.dropped)
         used = ("turn", _GEMINI_EXTRAS_BY_ROLE.get(message.role, "turn"))
-        report_unused(message.__pydantic_extra__, GEMINI_FORMAT, used, where, self.lost)
+        report_unused(message.__pydantic_extra__, GEMINI_FORMAT, used, where, self.dropped)
         if message.role in ("system", "developer") and not self.contents:
             self._write_system(message, where)
         elif message.role in ("tool", "function"):
@@ -171,32 +171,32 @@ class _GeminiWriter:
 
     def _write_system(self, message: Message, where: str) -> None:
         report_unsupported_by_role(
-            message, where, self.lost, ("tool_calls", "tool_call_id", "name", "reasoning")
+            message, where, self.dropped, ("tool_calls", "tool_call_id", "name", "reasoning")
         )
         if message.role == "developer":
-            self.lost.append(Dropped(f"{where}.role", "written as the system instruction"))
-        parts = write_gemini_parts(message.content, where, self.lost)
+            self.dropped.append(Dropped(f"{where}.role", "written as the system instruction"))
+        parts = write_gemini_parts(message.content, where, self.dropped)
         if self.system is not None and not self.system["parts"]:
-            self.lost.append(Dropped(self.system_from, "says nothing; left out"))
+            self.dropped.append(Dropped(self.system_from, "an empty message; left out"))
             self.system = None
         if self.system is None:
             self.system, self.system_from = {**_get_turn_keys(message), "parts": parts}, where
             return
-        self.lost.append(Dropped(where, "joined to the system instruction before it"))
+        self.dropped.append(Dropped(where, "joined to the system instruction before it"))
         self.system = {**self.system, "parts": self.system["parts"] + parts}
 
     def _write_result(self, message: Message, where: str) -> None:
-        report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
+        report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
         if message.role != "tool":
-            self.lost.append(Dropped(f"{where}.role", "written as a function response"))
+            self.dropped.append(Dropped(f"{where}.role", "written as a function response"))
         name = self._resolve_tool_name(message)
         if name is None:
             name = _UNKNOWN_TOOL_NAME
-            self.lost.append(Dropped(f"{where}.name", f"none is known; {name!r} written"))
+            self.dropped.append(Dropped(f"{where}.name", f"none is known; {name!r} written"))
         own = get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
         response = {
             "name": name,
-            "response": write_function_response(message, own, where, self.lost),
+            "response": write_function_response(message, own, where, self.dropped),
         }
         if message.tool_call_id is not None:
             response["id"] = message.tool_call_id
@@ -228,14 +228,14 @@ class _GeminiWriter:
     def _write_message(self, message: Message, where: str) -> None:
         role = "model" if message.role == "assistant" else "user"
         if message.role not in ("user", "assistant"):
-            self.lost.append(Dropped(f"{where}.role", "written as a user message"))
-        report_unsupported_by_role(message, where, self.lost, ("tool_call_id", "name"))
-        parts = write_gemini_parts(message.content, where, self.lost)
+            self.dropped.append(Dropped(f"{where}.role", "written as a user message"))
+        report_unsupported_by_role(message, where, self.dropped, ("tool_call_id", "name"))
+        parts = write_gemini_parts(message.content, where, self.dropped)
         if role == "model":
             calls = self._write_calls(message, where)
-            parts = [*_write_thinking_parts(message, where, self.lost), *parts, *calls]
+            parts = [*_write_thinking_parts(message, where, self.dropped), *parts, *calls]
         else:
-            report_unsupported_by_role(message, where, self.lost, ("tool_calls", "reasoning"))
+            report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
         self.contents.append({**_get_turn_keys(message), "role": role, "parts": parts})
         self.in_results = False
 
@@ -244,9 +244,9 @@ class _GeminiWriter:
         for position, call in enumerate(message.tool_calls):
             at = f"{where}.tool_calls[{position}]"
             self._track_call(call)
-            report_extras(call.__pydantic_extra__, GEMINI_FORMAT, at, self.lost)
+            report_extras(call.__pydantic_extra__, GEMINI_FORMAT, at, self.dropped)
             own = get_namespace(call.__pydantic_extra__, GEMINI_FORMAT)
-            function = {"name": call.name, "args": write_plain_arguments(call, at, self.lost)}
+            function = {"name": call.name, "args": write_plain_arguments(call, at, self.dropped)}
             if call.id is not None:
                 function["id"] = call.id
             inner = {**get_namespace(own, "functionCall"), **function}
@@ -259,7 +259,7 @@ def _get_turn_keys(message: Message) -> Mapping[str, Any]:
 
 
 def _write_thinking_parts(
-    message: Message, where: str, lost: list[Dropped]
+    message: Message, where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     own = get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
     kept = own.get("thinking")
@@ -269,7 +269,7 @@ def _write_thinking_parts(
     if kept and join_reasoning(item.get("text") for item in kept) == message.reasoning:
         return [dict(item) for item in kept]
     if kept:
-        lost.append(Dropped(f"{where}.gemini", "the signatures of other thinking; left out"))
+        dropped.append(Dropped(f"{where}.gemini", "the signatures of other thinking; left out"))
     return [] if message.reasoning is None else [{"text": message.reasoning, "thought": True}]
 
 
@@ -299,9 +299,9 @@ def _read_gemini_content(wire: Mapping[str, Any], where: str, *, after_tool: boo
     role = wire.get("role")
     if role not in (None, "user", "model", "function"):
         raise WireError(
-            f"{role!r} is not a role of Gemini's: 'user' and 'model' are",
+            f"the role {role!r} is not 'user' or 'model'",
             where=f"{where}.role",
-            hint="the system prompt is given as `system_instruction=`",
+            hint="pass the system prompt as `system_instruction=`",
         )
     parts = [
         to_camel_part(part, f"{where}.parts[{position}]")

@@ -69,7 +69,7 @@ def _to_camel_keys(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_gemini_parts(
-    content: str | tuple[ContentBlock, ...] | None, where: str, lost: list[Dropped]
+    content: str | tuple[ContentBlock, ...] | None, where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     """Content as parts, reporting the blocks that there is no part for."""
     if content is None:
@@ -77,30 +77,30 @@ def write_gemini_parts(
     if isinstance(content, str):
         return [{"text": content}]
     parts = (
-        _write_gemini_part(block, f"{where}.content[{position}]", lost)
+        _write_gemini_part(block, f"{where}.content[{position}]", dropped)
         for position, block in enumerate(content)
     )
     return [part for part in parts if part is not None]
 
 
 def _write_gemini_part(
-    block: ContentBlock, where: str, lost: list[Dropped]
+    block: ContentBlock, where: str, dropped: list[Dropped]
 ) -> dict[str, Any] | None:
     extra = block.__pydantic_extra__ or {}
     own = get_namespace(extra, GEMINI_FORMAT)
     if isinstance(block, TextBlock):
-        report_extras(extra, GEMINI_FORMAT, where, lost)
+        report_extras(extra, GEMINI_FORMAT, where, dropped)
         return {**own, "text": block.text}
     url = get_image_url(block)
     if url is not None:
         part = _build_image_part(url, own)
         if part is not None:
-            report_image_extras(block, GEMINI_FORMAT, where, lost)
+            report_image_extras(block, GEMINI_FORMAT, where, dropped)
             return part
     elif GEMINI_FORMAT in extra and _find_part_kind(own) == block.type:
-        report_extras(extra, GEMINI_FORMAT, where, lost)
+        report_extras(extra, GEMINI_FORMAT, where, dropped)
         return dict(own)
-    lost.append(Dropped(where, f"Gemini has no part for this `{block.type}`; left out"))
+    dropped.append(Dropped(where, f"Gemini has no part for this `{block.type}`; left out"))
     return None
 
 
@@ -161,14 +161,14 @@ def _read_image_part_url(part: dict[str, Any]) -> tuple[str | None, dict[str, An
 
 
 def write_function_response(
-    message: Message, own: Mapping[str, Any], where: str, lost: list[Dropped]
+    message: Message, own: Mapping[str, Any], where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
     """The object a function response needs: the one it was read with, or the text wrapped."""
     kept = get_namespace(own, "result").get("response")
     if isinstance(kept, Mapping):
         if message.content == _write_response_text(kept):
             return dict(kept)
-        lost.append(Dropped(f"{where}.gemini", "the response object of another text; left out"))
+        dropped.append(Dropped(f"{where}.gemini", "the response object of another text; left out"))
     content = message.content
     if content is None:
         return {}
@@ -177,11 +177,11 @@ def write_function_response(
     for position, block in enumerate(content):
         at = f"{where}.content[{position}]"
         if not isinstance(block, TextBlock):
-            lost.append(Dropped(at, f"a response has no place for a `{block.type}`; left out"))
+            dropped.append(Dropped(at, f"a response has no place for a `{block.type}`; left out"))
         else:
-            report_extras(block.__pydantic_extra__, "", at, lost)
+            report_extras(block.__pydantic_extra__, "", at, dropped)
     if len(content) > 1:
-        lost.append(Dropped(f"{where}.content", "the blocks' texts are written as one"))
+        dropped.append(Dropped(f"{where}.content", "the blocks' texts are written as one"))
     spoken = any(isinstance(block, TextBlock) for block in content)
     return {"output": message.text} if spoken else {}
 

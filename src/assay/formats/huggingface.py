@@ -38,7 +38,7 @@ def to_huggingface(messages: Iterable[Message]) -> Converted[list[dict[str, Any]
 
     A tool message without a name gets the name of the tool whose call it answers.
     """
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     written: list[dict[str, Any]] = []
     called: dict[str | None, str] = {}
     for index, message in enumerate(check_iterable(messages, "messages")):
@@ -47,7 +47,7 @@ def to_huggingface(messages: Iterable[Message]) -> Converted[list[dict[str, Any]
         for call in message.tool_calls:
             called[call.id] = call.name
         try:
-            wire = _write_huggingface_as_read(message, where, lost)
+            wire = _write_huggingface_as_read(message, where, dropped)
         except RecursionError as error:
             raise build_depth_error(where) from error
         if (
@@ -56,7 +56,7 @@ def to_huggingface(messages: Iterable[Message]) -> Converted[list[dict[str, Any]
         ):
             wire["name"] = called[message.tool_call_id]
         written.append(wire)
-    return Converted(written, tuple(lost))
+    return Converted(written, tuple(dropped))
 
 
 def from_huggingface(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
@@ -89,33 +89,37 @@ def _lacks_tool_name(message: Message, called: Mapping[str | None, str]) -> bool
     return unnamed and identifier is not None and identifier in called
 
 
-def _write_huggingface_message(message: Message, where: str, lost: list[Dropped]) -> dict[str, Any]:
+def _write_huggingface_message(
+    message: Message, where: str, dropped: list[Dropped]
+) -> dict[str, Any]:
     """The usual spelling: only what is set, since templates print a null as the word None."""
     wire: dict[str, Any] = {"role": message.role}
     if isinstance(message.content, str):
         wire["content"] = message.content
     elif message.content is not None:
-        wire["content"] = _write_huggingface_parts(message.content, where, lost)
+        wire["content"] = _write_huggingface_parts(message.content, where, dropped)
     if message.reasoning is not None:
         wire["reasoning_content"] = message.reasoning
     if message.tool_calls:
         wire["tool_calls"] = [
-            _write_huggingface_call(call, f"{where}.tool_calls[{position}]", lost)
+            _write_huggingface_call(call, f"{where}.tool_calls[{position}]", dropped)
             for position, call in enumerate(message.tool_calls)
         ]
     if message.tool_call_id is not None:
         wire["tool_call_id"] = message.tool_call_id
     if message.name is not None:
         wire["name"] = message.name
-    report_unsupported_fields(message, where, lost)
+    report_unsupported_fields(message, where, dropped)
     extra = message.__pydantic_extra__
     if extra:
-        report_extras(extra, _HUGGINGFACE_FORMAT, where, lost)
+        report_extras(extra, _HUGGINGFACE_FORMAT, where, dropped)
         wire = {**get_namespace(extra, _HUGGINGFACE_FORMAT), **wire}
     return wire
 
 
-def _write_huggingface_as_read(message: Message, where: str, lost: list[Dropped]) -> dict[str, Any]:
+def _write_huggingface_as_read(
+    message: Message, where: str, dropped: list[Dropped]
+) -> dict[str, Any]:
     """The spelling it was read with, as long as that still says what the message says."""
     found: list[Dropped] = []
     usual = _write_huggingface_message(message, where, found)
@@ -127,48 +131,48 @@ def _write_huggingface_as_read(message: Message, where: str, lost: list[Dropped]
                 return wire
         except WireError:
             pass
-    lost.extend(found)
+    dropped.extend(found)
     return usual
 
 
 def _write_huggingface_parts(
-    content: tuple[ContentBlock, ...], where: str, lost: list[Dropped]
+    content: tuple[ContentBlock, ...], where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     parts = (
-        _write_huggingface_part(block, f"{where}.content[{position}]", lost)
+        _write_huggingface_part(block, f"{where}.content[{position}]", dropped)
         for position, block in enumerate(content)
     )
     return [part for part in parts if part is not None]
 
 
 def _write_huggingface_part(
-    block: ContentBlock, where: str, lost: list[Dropped]
+    block: ContentBlock, where: str, dropped: list[Dropped]
 ) -> dict[str, Any] | None:
     extra = block.__pydantic_extra__ or {}
     own = get_namespace(extra, _HUGGINGFACE_FORMAT)
     if isinstance(block, TextBlock):
-        report_extras(extra, _HUGGINGFACE_FORMAT, where, lost)
+        report_extras(extra, _HUGGINGFACE_FORMAT, where, dropped)
         return {**own, "type": "text", "text": block.text}
     url = get_image_url(block)
     if url is not None:
-        report_image_extras(block, _HUGGINGFACE_FORMAT, where, lost)
+        report_image_extras(block, _HUGGINGFACE_FORMAT, where, dropped)
         return {**own, "type": "image", "url": url}
     if _HUGGINGFACE_FORMAT in extra:
-        report_extras(extra, _HUGGINGFACE_FORMAT, where, lost)
+        report_extras(extra, _HUGGINGFACE_FORMAT, where, dropped)
         return {**own, "type": block.type}
-    lost.append(Dropped(where, f"chat templates have no `{block.type}` part; left out"))
+    dropped.append(Dropped(where, f"chat templates have no `{block.type}` part; left out"))
     return None
 
 
-def _write_huggingface_call(call: ToolCall, where: str, lost: list[Dropped]) -> dict[str, Any]:
+def _write_huggingface_call(call: ToolCall, where: str, dropped: list[Dropped]) -> dict[str, Any]:
     extra = call.__pydantic_extra__
-    arguments = write_plain_arguments(call, where, lost)
+    arguments = write_plain_arguments(call, where, dropped)
     function: dict[str, Any] = {"name": call.name, "arguments": arguments}
     wire: dict[str, Any] = {"type": "function", "function": function}
     if call.id is not None:
         wire["id"] = call.id
     if extra:
-        report_extras(extra, _HUGGINGFACE_FORMAT, where, lost)
+        report_extras(extra, _HUGGINGFACE_FORMAT, where, dropped)
         own = get_namespace(extra, _HUGGINGFACE_FORMAT)
         if isinstance(own.get("function"), Mapping):
             wire["function"] = {**own["function"], **function}

@@ -35,10 +35,10 @@ def get_image_url(block: ContentBlock) -> str | None:
     return url if isinstance(url, str) else None
 
 
-def report_image_extras(block: ContentBlock, own: str, where: str, lost: list[Dropped]) -> None:
+def report_image_extras(block: ContentBlock, own: str, where: str, dropped: list[Dropped]) -> None:
     """Report what an `image_url` part says beside its URL, such as `detail`."""
     extra: Mapping[str, Any] = block.__pydantic_extra__ or {}
     rest = {key: value for key, value in extra.items() if key != "image_url"}
-    report_extras(rest, own, where, lost)
+    report_extras(rest, own, where, dropped)
     details = {key: value for key, value in extra["image_url"].items() if key != "url"}
-    report_extras(details, "", f"{where}.image_url", lost)
+    report_extras(details, "", f"{where}.image_url", dropped)

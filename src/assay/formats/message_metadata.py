@@ -32,9 +32,9 @@ def attach_trajectory_result(
     """
     if not messages:
         raise WireError(
-            "no message to carry the result",
+            "the trajectory has no message to carry the result",
             where="attach_trajectory_result()",
-            hint="a trajectory needs at least one message",
+            hint="pass at least one message",
         )
     return [*messages[:-1], attach_result(messages[-1], result, lossless=lossless)]
 

@@ -55,7 +55,7 @@ def to_openai_chat(
 ) -> Converted[list[dict[str, Any]]]:
     """Write `messages` for the chat-completions API.
 
-    OpenAI accepts no reasoning: it is reported as lost, unless `reasoning_key` says under which
+    OpenAI accepts no reasoning: it is reported as dropped, unless `reasoning_key` says under which
     key the server wants it (`reasoning_content` for vLLM and DeepSeek).
     """
     if reasoning_key not in (None, *_REASONING_KEYS):
@@ -63,7 +63,7 @@ def to_openai_chat(
             f"reasoning_key={reasoning_key!r} is not one of {_REASONING_KEYS} or None",
             where="to_openai_chat()",
         )
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     written: list[dict[str, Any]] = []
     for index, message in enumerate(check_iterable(messages, "messages")):
         if _is_plain_message(message):
@@ -73,12 +73,12 @@ def to_openai_chat(
         expect_message(message, where)
         try:
             if message.__pydantic_extra__ and find_spelling(message, _OPENAI_CHAT_FORMAT):
-                written.append(_write_openai_as_read(message, reasoning_key, where, lost))
+                written.append(_write_openai_as_read(message, reasoning_key, where, dropped))
             else:
-                written.append(_write_openai_message(message, reasoning_key, where, lost))
+                written.append(_write_openai_message(message, reasoning_key, where, dropped))
         except RecursionError as error:
             raise build_depth_error(where) from error
-    return Converted(written, tuple(lost))
+    return Converted(written, tuple(dropped))
 
 
 def from_openai_chat(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
@@ -104,16 +104,16 @@ def _is_plain_message(message: Message) -> bool:
 
 
 def _write_openai_message(
-    message: Message, reasoning_key: str | None, where: str, lost: list[Dropped]
+    message: Message, reasoning_key: str | None, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
     """The usual spelling: `content` is always there, everything else where it is set."""
     content = message.content
     if content is not None and not isinstance(content, str):
-        content = _write_openai_parts(content, where, lost)  # type: ignore[assignment]  # written form
+        content = _write_openai_parts(content, where, dropped)  # type: ignore[assignment]  # written form
     wire: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         wire["tool_calls"] = [
-            _write_openai_call(call, f"{where}.tool_calls[{position}]", lost)
+            _write_openai_call(call, f"{where}.tool_calls[{position}]", dropped)
             for position, call in enumerate(message.tool_calls)
         ]
     if message.tool_call_id is not None:
@@ -122,12 +122,12 @@ def _write_openai_message(
         wire["name"] = message.name
     if message.reasoning is not None:
         if reasoning_key is None:
-            lost.append(Dropped(f"{where}.reasoning", _REASONING_NOTE))
+            dropped.append(Dropped(f"{where}.reasoning", _REASONING_NOTE))
         else:
             wire[reasoning_key] = message.reasoning
-    report_unsupported_fields(message, where, lost)
+    report_unsupported_fields(message, where, dropped)
     if message.__pydantic_extra__:
-        _write_extras(message.__pydantic_extra__, wire, reasoning_key, where, lost)
+        _write_extras(message.__pydantic_extra__, wire, reasoning_key, where, dropped)
     return wire
 
 
@@ -136,17 +136,19 @@ def _write_extras(
     wire: dict[str, Any],
     reasoning_key: str | None,
     where: str,
-    lost: list[Dropped],
+    dropped: list[Dropped],
 ) -> None:
     for key, value in extra.items():
         if key not in FORMAT_NAMESPACES:
-            _write_extra(key, value, wire, reasoning_key, f"{where}.{key}", lost)
+            _write_extra(key, value, wire, reasoning_key, f"{where}.{key}", dropped)
     if FORMAT_NAMESPACES.isdisjoint(extra):
         return
     for key, value in get_namespace(extra, _OPENAI_CHAT_FORMAT).items():
-        _write_extra(key, value, wire, reasoning_key, f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", lost)
+        _write_extra(
+            key, value, wire, reasoning_key, f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", dropped
+        )
     foreign = {key: value for key, value in extra.items() if key in FORMAT_NAMESPACES}
-    report_extras(foreign, _OPENAI_CHAT_FORMAT, where, lost)
+    report_extras(foreign, _OPENAI_CHAT_FORMAT, where, dropped)
 
 
 def _write_extra(
@@ -155,29 +157,29 @@ def _write_extra(
     wire: dict[str, Any],
     reasoning_key: str | None,
     where: str,
-    lost: list[Dropped],
+    dropped: list[Dropped],
 ) -> None:
     """Write an extra under its own name, unless that is reasoning or already says otherwise."""
     if key in _REASONING_KEYS and reasoning_key is None and value is not None:
-        lost.append(Dropped(where, _REASONING_NOTE))
+        dropped.append(Dropped(where, _REASONING_NOTE))
     elif key not in wire:
         wire[key] = value
     elif not is_same_json(wire[key], value):
-        lost.append(Dropped(where, f"`{key}` is written with another value; left out"))
+        dropped.append(Dropped(where, f"`{key}` is written with another value; left out"))
 
 
 def _write_openai_parts(
-    content: tuple[ContentBlock, ...], where: str, lost: list[Dropped]
+    content: tuple[ContentBlock, ...], where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     parts = (
-        _write_openai_part(block, f"{where}.content[{position}]", lost)
+        _write_openai_part(block, f"{where}.content[{position}]", dropped)
         for position, block in enumerate(content)
     )
     return [part for part in parts if part is not None]
 
 
 def _write_openai_part(
-    block: ContentBlock, where: str, lost: list[Dropped]
+    block: ContentBlock, where: str, dropped: list[Dropped]
 ) -> dict[str, Any] | None:
     part: dict[str, Any] = {"type": block.type}
     if isinstance(block, TextBlock):
@@ -192,30 +194,30 @@ def _write_openai_part(
         if key not in FORMAT_NAMESPACES:
             part[key] = value
     for key, value in get_namespace(extra, _OPENAI_CHAT_FORMAT).items():
-        _write_extra(key, value, part, "reasoning", f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", lost)
+        _write_extra(key, value, part, "reasoning", f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", dropped)
     if len(part) == 1 and _OPENAI_CHAT_FORMAT not in extra:
-        lost.append(Dropped(where, f"OpenAI has no `{block.type}` part; left out"))
+        dropped.append(Dropped(where, f"OpenAI has no `{block.type}` part; left out"))
         return None
     report_extras(
         {key: extra[key] for key in extra if key in FORMAT_NAMESPACES},
         _OPENAI_CHAT_FORMAT,
         where,
-        lost,
+        dropped,
     )
     return part
 
 
-def _write_openai_call(call: ToolCall, where: str, lost: list[Dropped]) -> dict[str, Any]:
+def _write_openai_call(call: ToolCall, where: str, dropped: list[Dropped]) -> dict[str, Any]:
     if call.raw_arguments is not None:
         arguments = call.raw_arguments
-        _report_second_arguments(call, where, lost)
+        _report_second_arguments(call, where, dropped)
     else:
         arguments = write_json_object(call.arguments, f"{where}.arguments")
         if ("NaN" in arguments or "Infinity" in arguments) and parse_arguments(arguments) is None:
             raise WireError(
-                "holds NaN or an infinity, which JSON has no word for",
+                "the arguments contain NaN or an infinity, which JSON cannot represent",
                 where=f"{where}.arguments",
-                hint="unknown is None",
+                hint="use None for an unknown number",
             )
     wire: dict[str, Any] = {} if call.id is None else {"id": call.id}
     extra = call.__pydantic_extra__
@@ -223,11 +225,11 @@ def _write_openai_call(call: ToolCall, where: str, lost: list[Dropped]) -> dict[
         wire["type"] = "function"
         wire["function"] = {"name": call.name, "arguments": arguments}
         return wire
-    return _add_call_extras(wire, call, arguments, where, lost)
+    return _add_call_extras(wire, call, arguments, where, dropped)
 
 
 def _add_call_extras(
-    wire: dict[str, Any], call: ToolCall, arguments: str, where: str, lost: list[Dropped]
+    wire: dict[str, Any], call: ToolCall, arguments: str, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
     """A call with other keys than its own, among which may be that it is a custom one."""
     extra = call.__pydantic_extra__ or {}
@@ -236,29 +238,29 @@ def _add_call_extras(
     wire[nested] = {**get_namespace(extra, nested), "name": call.name, text: arguments}
     for key, value in extra.items():
         if key not in FORMAT_NAMESPACES and not (key == nested and isinstance(value, Mapping)):
-            _write_extra(key, value, wire, "reasoning", f"{where}.{key}", lost)
+            _write_extra(key, value, wire, "reasoning", f"{where}.{key}", dropped)
     for key, value in get_namespace(extra, _OPENAI_CHAT_FORMAT).items():
-        _write_extra(key, value, wire, "reasoning", f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", lost)
+        _write_extra(key, value, wire, "reasoning", f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", dropped)
     report_extras(
         {key: extra[key] for key in extra if key in FORMAT_NAMESPACES},
         _OPENAI_CHAT_FORMAT,
         where,
-        lost,
+        dropped,
     )
     return wire
 
 
-def _report_second_arguments(call: ToolCall, where: str, lost: list[Dropped]) -> None:
+def _report_second_arguments(call: ToolCall, where: str, dropped: list[Dropped]) -> None:
     """The wire has one string: `arguments` that say something else have no place beside it."""
     if call.arguments and not is_same_json(
         parse_arguments(call.raw_arguments or ""), call.arguments
     ):
-        what = "differ from `raw_arguments`, which are written"
-        lost.append(Dropped(f"{where}.arguments", what))
+        what = "`arguments` differ from `raw_arguments`, which are written instead"
+        dropped.append(Dropped(f"{where}.arguments", what))
 
 
 def _write_openai_as_read(
-    message: Message, reasoning_key: str | None, where: str, lost: list[Dropped]
+    message: Message, reasoning_key: str | None, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
     """The spelling it was read with, as long as that still says what the message says."""
     spelling = find_spelling(message, _OPENAI_CHAT_FORMAT) or {}
@@ -277,9 +279,9 @@ def _write_openai_as_read(
     found: list[Dropped] = []
     usual = _write_openai_message(message, reasoning_key, where, found)
     if not still:
-        lost.extend(found)
+        dropped.extend(found)
         return usual
-    lost.extend(loss for loss in found if "reasoning" in loss.where.rpartition(".")[2])
+    dropped.extend(loss for loss in found if "reasoning" in loss.where.rpartition(".")[2])
     wire = apply_spelling(usual, spelling)
     if reasoning_key in given and message.reasoning is not None and reasoning_key is not None:
         wire[reasoning_key] = message.reasoning

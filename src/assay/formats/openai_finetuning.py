@@ -26,48 +26,48 @@ _KEYS_BY_ROLE = {
 
 def to_openai_sft(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `messages` and `tools`. Assistant turns of others have `weight` 0."""
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     turns = split_agent_turns(sample)
-    turns.report_trailing_messages(lost)
-    messages = _write_finetuning_messages([*turns.context, *turns.made], lost)
+    turns.report_trailing_messages(dropped)
+    messages = _write_finetuning_messages([*turns.context, *turns.made], dropped)
     for place, message in enumerate(messages):
         own = place - len(turns.context) in turns.own
         if message["role"] == "assistant" and not own:
             message["weight"] = 0
     tools = find_tools(sample)
-    report_unknown_tools(turns.made, tools, lost)
-    return Converted({"messages": messages, **_build_tool_columns(tools, messages)}, tuple(lost))
+    report_unknown_tools(turns.made, tools, dropped)
+    return Converted({"messages": messages, **_build_tool_columns(tools, messages)}, tuple(dropped))
 
 
 def to_openai_dpo(chosen: Sample, rejected: Sample) -> Converted[dict[str, Any]]:
     """A row with `input`, `preferred_output` and `non_preferred_output`: one message each."""
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     better, worse = split_agent_turns(chosen), split_agent_turns(rejected)
-    context = _write_finetuning_messages(better.context, lost)
+    context = _write_finetuning_messages(better.context, dropped)
     if context != _write_finetuning_messages(worse.context, []):
         raise WireError("the two answers are not to the same context", where=f"sample {chosen.id}")
     row = {
         "input": {"messages": context, **_build_tool_columns(find_tools(chosen), context)},
-        "preferred_output": _write_only_turn(better, chosen, lost),
-        "non_preferred_output": _write_only_turn(worse, rejected, lost),
+        "preferred_output": _write_only_turn(better, chosen, dropped),
+        "non_preferred_output": _write_only_turn(worse, rejected, dropped),
     }
-    return Converted(row, tuple(lost))
+    return Converted(row, tuple(dropped))
 
 
 def to_openai_rft(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `messages`, `tools`, and `reference_answer` and `sample_id` for a grader."""
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     asked = get_prompt_messages(sample)
     if not asked or asked[-1].role != "user":
         raise WireError("the prompt does not end with the user", where=f"sample {sample.id}")
-    messages = _write_finetuning_messages(asked, lost)
+    messages = _write_finetuning_messages(asked, dropped)
     row = {
         "messages": messages,
         **_build_tool_columns(find_tools(sample), messages),
         "reference_answer": sample.ground_truth,
         "sample_id": sample.id,
     }
-    return Converted(row, tuple(lost))
+    return Converted(row, tuple(dropped))
 
 
 def from_openai_finetuning(row: Mapping[str, Any]) -> list[Sample]:
@@ -125,43 +125,44 @@ def _build_tool_columns(
 
 
 def _write_only_turn(
-    turns: AgentTurns, sample: Sample, lost: list[Dropped]
+    turns: AgentTurns, sample: Sample, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     if len(turns.made) != 1:
         raise WireError(
             "the agent took several turns, where a preference is between single messages",
             where=f"sample {sample.id}",
         )
-    turns.report_trailing_messages(lost)
-    return _write_finetuning_messages(turns.made, lost)
+    turns.report_trailing_messages(dropped)
+    return _write_finetuning_messages(turns.made, dropped)
 
 
 def _write_finetuning_messages(
-    messages: Sequence[Message], lost: list[Dropped]
+    messages: Sequence[Message], dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     converted = to_openai_chat(_add_call_ids(messages))
-    lost += converted.lost
+    dropped += converted.dropped
     rows = [
-        _keep_allowed_keys(each, f"messages[{n}]", lost) for n, each in enumerate(converted.value)
+        _keep_allowed_keys(each, f"messages[{n}]", dropped)
+        for n, each in enumerate(converted.value)
     ]
     _check_answers(rows)
     return rows
 
 
-def _keep_allowed_keys(wire: dict[str, Any], where: str, lost: list[Dropped]) -> dict[str, Any]:
+def _keep_allowed_keys(wire: dict[str, Any], where: str, dropped: list[Dropped]) -> dict[str, Any]:
     role = wire["role"]
     if role == "developer":
-        lost.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
+        dropped.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
         role = "system"
     if role not in _KEYS_BY_ROLE:
-        raise WireError(f"there are no {role!r} messages in fine-tuning", where=where)
+        raise WireError(f"fine-tuning does not accept {role!r} messages", where=where)
     row: dict[str, Any] = {"role": role}
     for key, value in wire.items():
         if key in _KEYS_BY_ROLE[role] and key != "role":
             row[key] = value
         # A tool's name is that of the call it answers.
         elif key not in ("role", "name") and value is not None:
-            lost.append(Dropped(f"{where}.{key}", f"no place for `{key}`; left out"))
+            dropped.append(Dropped(f"{where}.{key}", f"no place for `{key}`; left out"))
     if row.get("content") is None and not row.get("tool_calls"):
         row["content"] = ""
     return row
@@ -195,9 +196,11 @@ def _check_answers(messages: list[dict[str, Any]]) -> None:
     for place, message in enumerate(messages):
         if message["role"] == "tool":
             if message.get("tool_call_id") not in waiting:
-                raise WireError("answers no call before it", where=f"messages[{place}]")
+                raise WireError(
+                    "the tool message answers no preceding call", where=f"messages[{place}]"
+                )
             waiting.discard(message["tool_call_id"])
             continue
         if waiting:
-            raise WireError("a tool call before it is not answered", where=f"messages[{place}]")
+            raise WireError("a preceding tool call is not answered", where=f"messages[{place}]")
         waiting = {call["id"] for call in message.get("tool_calls", ())}

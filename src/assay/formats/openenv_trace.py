@@ -30,18 +30,20 @@ def to_openenv_trace(sample: Sample) -> Converted[dict[str, Any]]:
     if not calls:
         raise WireError("no model call is recorded", where=f"sample {sample.id}")
     turns = [_write_trace_turn(sample, call, number) for number, call in enumerate(calls)]
-    lost = (
+    dropped = (
         Dropped("messages", "the conversation in words; its tokens are there"),
         *([Dropped("ground_truth", "no place for it; left out")] if sample.ground_truth else []),
     )
-    return Converted({"schema_version": OPENENV_SCHEMA_VERSION, "turns": turns}, lost)
+    return Converted({"schema_version": OPENENV_SCHEMA_VERSION, "turns": turns}, dropped)
 
 
 def from_openenv_trace(trace: Mapping[str, Any]) -> Sample:
     """The sample that a trace holds: its model calls. Raises `WireError` for anything else."""
     data = expect_mapping(trace, "trace")
     if data.get("schema_version") != OPENENV_SCHEMA_VERSION:
-        raise WireError(f"is of version {data.get('schema_version')!r}, not 1", where="trace")
+        raise WireError(
+            f"the trace has schema version {data.get('schema_version')!r}, not 1", where="trace"
+        )
     turns = [
         expect_mapping(each, f"turns[{n}]")
         for n, each in enumerate(expect_sequence(data.get("turns"), "turns"))
@@ -95,7 +97,7 @@ def _read_trace_turn(turn: Mapping[str, Any], where: str) -> ModelCall:
     mask = expect_sequence(turn.get("loss_mask"), f"{where}.loss_mask")
     expected = len(expect_sequence(prompt, where)) + len(expect_sequence(completion, where))
     if len(mask) != expected:
-        raise WireError(f"has {len(mask)} mask values for {expected} tokens", where=where)
+        raise WireError(f"the turn has {len(mask)} mask values for {expected} tokens", where=where)
     fields = {
         "prompt_ids": prompt,
         "completion_ids": completion,

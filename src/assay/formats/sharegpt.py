@@ -50,23 +50,23 @@ _SHAREGPT_ROLES = {
 
 def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `conversations`, and `tools` as JSON text."""
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     turns = split_agent_turns(sample)
     if turns.foreign:
         raise WireError(
             "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
         )
-    turns.report_trailing_messages(lost)
+    turns.report_trailing_messages(dropped)
     tools = find_tools(sample)
-    report_unknown_tools(turns.made, tools, lost)
+    report_unknown_tools(turns.made, tools, dropped)
     messages = flatten_to_text([*turns.context, *turns.made])
     for n, message in enumerate(messages):
-        _report_dropped_fields(message, f"messages[{n}]", lost)
-    taken = _merge_turns(messages, lost)
+        _report_dropped_fields(message, f"messages[{n}]", dropped)
+    taken = _merge_turns(messages, dropped)
     for call, turn in pairwise(taken):
         turn.order_answers(call)
-    written = [_write_sharegpt_turn(turn, lost) for turn in taken]
-    return Converted({"conversations": written, "tools": write_tools_json(tools)}, tuple(lost))
+    written = [_write_sharegpt_turn(turn, dropped) for turn in taken]
+    return Converted({"conversations": written, "tools": write_tools_json(tools)}, tuple(dropped))
 
 
 def from_sharegpt(row: Mapping[str, Any]) -> Sample:
@@ -104,7 +104,7 @@ class _ShareGptTurn:
             self.messages.sort(key=lambda message: calls.index(message.tool_call_id))
 
 
-def _merge_turns(messages: Sequence[Message], lost: list[Dropped]) -> list[_ShareGptTurn]:
+def _merge_turns(messages: Sequence[Message], dropped: list[Dropped]) -> list[_ShareGptTurn]:
     """Turns of the two sides, one after the other. Raises `WireError` where they do not alternate.
 
     Messages of one side in a row are joined, and reported, where that keeps their meaning.
@@ -122,7 +122,7 @@ def _merge_turns(messages: Sequence[Message], lost: list[Dropped]) -> list[_Shar
         last.speaker = speaker
         last.messages.append(message)
         if speaker != "observation":
-            lost.append(Dropped(where, "follows a message of the same side; joined with it"))
+            dropped.append(Dropped(where, "follows a message of the same side; joined with it"))
     return turns
 
 
@@ -131,7 +131,7 @@ def _choose_speaker(message: Message, where: str) -> str:
         return "function_call" if message.tool_calls else "gpt"
     known = {"system": "system", "developer": "system", "user": "human", "tool": "observation"}
     if message.role not in known:
-        raise WireError(f"there is no turn of {message.role!r}", where=where)
+        raise WireError(f"ShareGPT has no turn for the role {message.role!r}", where=where)
     return known[message.role]
 
 
@@ -143,7 +143,7 @@ def _joins_turn(speaker: str, before: str) -> bool:
 def _find_order_problem(speaker: str, before: str | None) -> str | None:
     """Why LLaMA-Factory would drop a conversation in which one turn follows the other."""
     if speaker == "system":
-        return None if before in (None, "system") else "a system message is not the first"
+        return None if before in (None, "system") else "a system message is not at the start"
     if before in (None, "system"):
         return None if speaker == "human" else "the conversation does not begin with the user"
     if speaker == "observation":
@@ -152,11 +152,11 @@ def _find_order_problem(speaker: str, before: str | None) -> str | None:
     if (before, speaker) == ("observation", "human"):
         return "the user speaks after a tool, before the model does"
     if before == "function_call" and speaker != "human":
-        return "a call before it is not answered"
+        return "a preceding tool call is not answered"
     return None
 
 
-def _write_sharegpt_turn(turn: _ShareGptTurn, lost: list[Dropped]) -> dict[str, Any]:
+def _write_sharegpt_turn(turn: _ShareGptTurn, dropped: list[Dropped]) -> dict[str, Any]:
     if turn.speaker == "observation":
         return {
             "from": "observation",
@@ -168,7 +168,7 @@ def _write_sharegpt_turn(turn: _ShareGptTurn, lost: list[Dropped]) -> dict[str, 
     calls = [
         {
             "name": call.name,
-            "arguments": write_plain_arguments(call, f"{where}.tool_calls[{n}]", lost),
+            "arguments": write_plain_arguments(call, f"{where}.tool_calls[{n}]", dropped),
         }
         for n, call in enumerate(turn.messages[-1].tool_calls)
     ]
@@ -181,13 +181,13 @@ def _write_sharegpt_turn(turn: _ShareGptTurn, lost: list[Dropped]) -> dict[str, 
     return {"from": "function_call", "value": value}
 
 
-def _report_dropped_fields(message: Message, where: str, lost: list[Dropped]) -> None:
+def _report_dropped_fields(message: Message, where: str, dropped: list[Dropped]) -> None:
     if message.reasoning is not None:
-        lost.append(Dropped(f"{where}.reasoning", "no place for `reasoning`; left out"))
+        dropped.append(Dropped(f"{where}.reasoning", "no place for `reasoning`; left out"))
     if message.role == "developer":
-        lost.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
-    report_unsupported_fields(message, where, lost)
-    report_extras(message.__pydantic_extra__, "", where, lost)
+        dropped.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
+    report_unsupported_fields(message, where, dropped)
+    report_extras(message.__pydantic_extra__, "", where, dropped)
 
 
 def _read_sharegpt_turn(turn: Mapping[str, Any], where: str, messages: list[Message]) -> None:
@@ -204,7 +204,8 @@ def _read_sharegpt_turn(turn: Mapping[str, Any], where: str, messages: list[Mess
         return
     if speaker not in _SHAREGPT_ROLES:
         raise WireError(
-            f"{speaker!r} is none of {', '.join(_SHAREGPT_ROLES)}", where=f"{where}.from"
+            f"{speaker!r} is not a speaker; use one of {', '.join(_SHAREGPT_ROLES)}",
+            where=f"{where}.from",
         )
     role = _SHAREGPT_ROLES[speaker]
     if role != "tool":
@@ -230,7 +231,9 @@ def _read_sharegpt_calls(
     try:
         given = json.loads(value)
     except (ValueError, RecursionError):
-        raise WireError("is not the JSON of a call", where=f"{where}.value") from None
+        raise WireError(
+            "the value is not the JSON of a tool call", where=f"{where}.value"
+        ) from None
     listed = given if isinstance(given, list) else [given]
     calls = tuple(
         validate_wire(ToolCall, {"id": f"call_{place}_{n}", **expect_mapping(each, where)}, where)

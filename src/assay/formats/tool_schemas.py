@@ -9,7 +9,7 @@ from assay.types import Message, Sample, ToolSpec
 
 from .conversion import Dropped, expect_mapping, expect_sequence, make_storable, validate_wire
 
-_UNKNOWN_TOOLS_NOTE = "tools are called, but which tools the model was told of is not recorded"
+_UNKNOWN_TOOLS_NOTE = "tools are called, but the sample does not record which tools were offered"
 
 
 def find_tools(sample: Sample) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def read_tools(given: object, where: str) -> list[dict[str, Any]]:
         try:
             given = json.loads(given)
         except (ValueError, RecursionError):
-            raise WireError("is not JSON", where=where) from None
+            raise WireError("the tools are not JSON", where=where) from None
     tools = expect_sequence(given, where)
     return [_read_tool_schema(each, f"{where}[{n}]") for n, each in enumerate(tools)]
 
@@ -58,8 +58,8 @@ def write_tools_json(tools: list[dict[str, Any]]) -> str:
 
 
 def report_unknown_tools(
-    messages: Iterable[Message], tools: list[dict[str, Any]], lost: list[Dropped]
+    messages: Iterable[Message], tools: list[dict[str, Any]], dropped: list[Dropped]
 ) -> None:
     """Report calls of tools where no tool is known: a template would not show them."""
     if not tools and any(message.tool_calls for message in messages):
-        lost.append(Dropped("tools", _UNKNOWN_TOOLS_NOTE))
+        dropped.append(Dropped("tools", _UNKNOWN_TOOLS_NOTE))

@@ -25,67 +25,67 @@ def to_trl_sft(sample: Sample) -> Converted[dict[str, Any]]:
 
     With `assistant_only_loss=True` TRL leaves out what the tools answered, too.
     """
-    lost: list[Dropped] = []
-    turns, tools = _split_trl_turns(sample, lost)
+    dropped: list[Dropped] = []
+    turns, tools = _split_trl_turns(sample, dropped)
     if not all(n in turns.own for n, each in enumerate(turns.made) if each.role == "assistant"):
         raise WireError(
             "between the agent's turns are assistant turns of others, which would be trained on",
             where=f"sample {sample.id}",
         )
     row = {
-        "prompt": _write_trl_messages(turns.context, lost),
-        "completion": _write_trl_messages(turns.made, lost, offset=len(turns.context)),
+        "prompt": _write_trl_messages(turns.context, dropped),
+        "completion": _write_trl_messages(turns.made, dropped, offset=len(turns.context)),
         "tools": tools,
     }
-    return Converted(row, tuple(lost))
+    return Converted(row, tuple(dropped))
 
 
 def to_trl_messages(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `messages` and `tools`. Refuses a sample with assistant turns of others."""
-    lost: list[Dropped] = []
-    turns, tools = _split_trl_turns(sample, lost)
+    dropped: list[Dropped] = []
+    turns, tools = _split_trl_turns(sample, dropped)
     if turns.foreign:
         raise WireError(
             "assistant turns of the prompt would be trained on",
             where=f"sample {sample.id}",
-            hint="`trl-sft` keeps them apart",
+            hint="use `trl-sft`, which keeps prompt and completion apart",
         )
-    messages = _write_trl_messages([*turns.context, *turns.made], lost)
-    return Converted({"messages": messages, "tools": tools}, tuple(lost))
+    messages = _write_trl_messages([*turns.context, *turns.made], dropped)
+    return Converted({"messages": messages, "tools": tools}, tuple(dropped))
 
 
 def to_trl_prompt(sample: Sample) -> Converted[dict[str, Any]]:
     """A row for `GRPOTrainer`: `prompt`, and `ground_truth` and `id` for reward functions."""
-    lost: list[Dropped] = []
-    prompt = _write_trl_messages(_require_prompt(sample), lost)
+    dropped: list[Dropped] = []
+    prompt = _write_trl_messages(_require_prompt(sample), dropped)
     return Converted(
-        {"prompt": prompt, "ground_truth": sample.ground_truth, "id": sample.id}, tuple(lost)
+        {"prompt": prompt, "ground_truth": sample.ground_truth, "id": sample.id}, tuple(dropped)
     )
 
 
 def to_trl_preference(chosen: Sample, rejected: Sample) -> Converted[dict[str, Any]]:
     """A row with `prompt`, `chosen` and `rejected`: two answers to the same context."""
-    lost: list[Dropped] = []
-    better, tools = _split_trl_turns(chosen, lost)
-    worse, _ = _split_trl_turns(rejected, lost)
-    prompt = _write_trl_messages(better.context, lost)
+    dropped: list[Dropped] = []
+    better, tools = _split_trl_turns(chosen, dropped)
+    worse, _ = _split_trl_turns(rejected, dropped)
+    prompt = _write_trl_messages(better.context, dropped)
     if prompt != _write_trl_messages(worse.context, []):
         raise WireError("the two answers are not to the same context", where=f"sample {chosen.id}")
     row = {
         "prompt": prompt,
-        "chosen": _write_trl_messages(better.made, lost, offset=len(prompt)),
-        "rejected": _write_trl_messages(worse.made, lost, offset=len(prompt)),
+        "chosen": _write_trl_messages(better.made, dropped, offset=len(prompt)),
+        "rejected": _write_trl_messages(worse.made, dropped, offset=len(prompt)),
         "tools": tools,
         "score_chosen": chosen.reward,
         "score_rejected": rejected.reward,
     }
-    return Converted(row, tuple(lost))
+    return Converted(row, tuple(dropped))
 
 
 def to_trl_kto(sample: Sample, *, good: bool) -> Converted[dict[str, Any]]:
     """A row with `prompt`, `completion` and `label`: whether the answer is a good one."""
     converted = to_trl_sft(sample)
-    return Converted({**converted.value, "label": good}, converted.lost)
+    return Converted({**converted.value, "label": good}, converted.dropped)
 
 
 def to_trl_tokens(sample: Sample) -> Converted[dict[str, Any]]:
@@ -96,11 +96,13 @@ def to_trl_tokens(sample: Sample) -> Converted[dict[str, Any]]:
     where = f"sample {sample.id}"
     tokens, mask = sample.tokens, sample.loss_mask
     if not tokens or len(tokens) != len(mask):
-        raise WireError(f"has {len(tokens)} tokens and {len(mask)} mask values", where=where)
+        raise WireError(
+            f"the sample has {len(tokens)} tokens and {len(mask)} mask values", where=where
+        )
     if odd := [value for value in mask if value not in (0.0, 1.0)]:
-        raise WireError(f"has the mask value {odd[0]:g}, neither 0 nor 1", where=where)
+        raise WireError(f"the mask value {odd[0]:g} is neither 0 nor 1", where=where)
     if not any(mask):
-        raise WireError("has no token to train on", where=where)
+        raise WireError("the sample has no token to train on", where=where)
     labels = [token if on else IGNORE_LABEL for token, on in zip(tokens, mask, strict=True)]
     return Converted({"input_ids": list(tokens), "labels": labels})
 
@@ -126,36 +128,38 @@ def from_trl(row: Mapping[str, Any]) -> list[Sample]:
     return found or [_build_trl_sample(data, prompt, [])]
 
 
-def _split_trl_turns(sample: Sample, lost: list[Dropped]) -> tuple[AgentTurns, str]:
+def _split_trl_turns(sample: Sample, dropped: list[Dropped]) -> tuple[AgentTurns, str]:
     turns, tools = split_agent_turns(sample), find_tools(sample)
     if not turns.context:
         # TRL takes an empty prompt for one that is no conversation.
         raise WireError("nothing comes before the agent's first turn", where=f"sample {sample.id}")
-    turns.report_trailing_messages(lost)
-    report_unknown_tools(turns.made, tools, lost)
+    turns.report_trailing_messages(dropped)
+    report_unknown_tools(turns.made, tools, dropped)
     return turns, write_tools_json(tools)
 
 
 def _require_prompt(sample: Sample) -> list[Message]:
     asked = get_prompt_messages(sample)
     if not asked:
-        raise WireError("has no prompt", where=f"sample {sample.id}")
+        raise WireError("the sample has no prompt", where=f"sample {sample.id}")
     return asked
 
 
 def _write_trl_messages(
-    messages: Sequence[Message], lost: list[Dropped], *, offset: int = 0
+    messages: Sequence[Message], dropped: list[Dropped], *, offset: int = 0
 ) -> list[dict[str, Any]]:
     converted = to_huggingface(flatten_to_text(messages))
-    for loss in converted.lost:
+    for loss in converted.dropped:
         place, _, rest = loss.where.removeprefix("messages[").partition("]")
-        lost.append(Dropped(f"messages[{int(place) + offset}]{rest}", loss.what))
+        dropped.append(Dropped(f"messages[{int(place) + offset}]{rest}", loss.what))
     return converted.value
 
 
 def _read_trl_messages(data: Mapping[str, Any], key: str) -> list[Message]:
     if key not in data:
-        raise WireError(f"has no `{key}`", where="row", hint="is it a row of TRL's?")
+        raise WireError(
+            f"the row has no `{key}`", where="row", hint="pass a row in one of TRL's layouts"
+        )
     return from_huggingface(expect_sequence(data[key], key))
 
 

@@ -36,43 +36,43 @@ _UNKNOWN_SOURCE = "assay"
 
 def to_verl(sample: Sample) -> Converted[dict[str, Any]]:
     """A row of prompts for verl's RL trainers."""
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     row = {
         "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
-        "prompt": _write_verl_prompt(sample, lost),
+        "prompt": _write_verl_prompt(sample, dropped),
         "ability": _find_text_value(sample, "ability"),
         "reward_model": {"style": "rule", "ground_truth": _write_ground_truth(sample)},
         "extra_info": {"index": sample.index, "id": sample.id},
     }
-    return Converted(row, tuple(lost))
+    return Converted(row, tuple(dropped))
 
 
 def to_skyrl(sample: Sample) -> Converted[dict[str, Any]]:
     """A row of prompts for SkyRL. Without an `env_class` the training configuration names it."""
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     row = {
         "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
-        "prompt": _write_verl_prompt(sample, lost),
+        "prompt": _write_verl_prompt(sample, dropped),
         "env_class": _find_text_value(sample, "env_class"),
         "reward_spec": {"method": "rule", "ground_truth": _write_ground_truth(sample)},
         "extra_info": {"index": sample.index, "id": sample.id},
     }
-    return Converted(row, tuple(lost))
+    return Converted(row, tuple(dropped))
 
 
 def to_verl_sft(sample: Sample) -> Converted[dict[str, Any]]:
     """A row with `messages` and `tools` for verl, which trains on every assistant turn."""
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     turns = split_agent_turns(sample)
     if turns.foreign:
         raise WireError(
             "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
         )
-    turns.report_trailing_messages(lost)
+    turns.report_trailing_messages(dropped)
     tools = find_tools(sample)
-    report_unknown_tools(turns.made, tools, lost)
+    report_unknown_tools(turns.made, tools, dropped)
     converted = to_huggingface(flatten_to_text([*turns.context, *turns.made]))
-    return Converted({"messages": converted.value, "tools": tools}, (*lost, *converted.lost))
+    return Converted({"messages": converted.value, "tools": tools}, (*dropped, *converted.dropped))
 
 
 def from_verl(row: Mapping[str, Any]) -> Sample:
@@ -119,16 +119,16 @@ def _strip_parquet_nulls(value: Any) -> Any:
     )
 
 
-def _write_verl_prompt(sample: Sample, lost: list[Dropped]) -> list[dict[str, Any]]:
+def _write_verl_prompt(sample: Sample, dropped: list[Dropped]) -> list[dict[str, Any]]:
     asked = get_prompt_messages(sample)
     if not asked:
-        raise WireError("has no prompt", where=f"sample {sample.id}")
+        raise WireError("the sample has no prompt", where=f"sample {sample.id}")
     _refuse_calls(asked, sample)
     converted = to_huggingface(flatten_to_text(asked))
     for n, wire in enumerate(converted.value):
         for key in wire.keys() - _TEXT_TURN_KEYS:
-            lost.append(Dropped(f"messages[{n}].{key}", f"no place for `{key}`; left out"))
-    lost += converted.lost
+            dropped.append(Dropped(f"messages[{n}].{key}", f"no place for `{key}`; left out"))
+    dropped += converted.dropped
     return [{key: wire[key] for key in ("role", "content")} for wire in converted.value]
 
 
@@ -155,4 +155,4 @@ def _write_verl_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError) as error:
-        raise WireError(f"cannot be written as JSON: {error}") from None
+        raise WireError(f"the ground truth cannot be written as JSON: {error}") from None

@@ -59,7 +59,7 @@ def to_vertex(
 
     The service would put words into the mouth of an agent that did not answer, and judge them.
     Texts of tools longer than `max_output_chars` are cut, and without `reasoning` what the agent
-    thought is left out; either is reported as lost.
+    thought is left out; either is reported as dropped.
     """
     if max_output_chars is not None and max_output_chars < 1:
         raise ConfigError(f"max_output_chars={max_output_chars} is less than 1", where="to_vertex")
@@ -68,21 +68,21 @@ def to_vertex(
         turns.take(message, f"messages[{index}]")
     asked = [place for place, turn in enumerate(turns.turns) if turn.role == "user"]
     if not asked or turns.turns[-1].role != "model":
-        what = "no user message to answer" if not asked else "no answer to the last user message"
+        missing = "no user message to answer" if not asked else "no answer to the last user message"
         raise WireError(
-            f"there is {what}, so nothing can be judged",
+            f"the sample has {missing}, so it cannot be judged",
             where=f"sample {sample.id}",
-            hint="leave the session out",
+            hint="exclude the session",
         )
     history = AgentHistory(max_output_chars, reasoning)
     history.add_sample(sample)
-    lost = list(history.lost)
+    dropped = list(history.dropped)
     if sample.trajectory is not None and sample.trajectory.calls:
-        lost.append(Dropped("trajectory.calls", "what each model call consumed; left out"))
+        dropped.append(Dropped("trajectory.calls", "what each model call consumed; left out"))
     row = _build_vertex_row(sample, turns, history, response_mode)
     row["prompt"] = turns.turns[asked[-1]].content
     row["conversation_history"] = [turn.content for turn in turns.turns[: asked[-1]]]
-    return Converted({key: row[key] for key in VERTEX_KEYS}, tuple(lost))
+    return Converted({key: row[key] for key in VERTEX_KEYS}, tuple(dropped))
 
 
 def _build_vertex_row(
@@ -164,7 +164,7 @@ def from_vertex(row: Mapping[str, Any]) -> Sample:
     data = expect_mapping(make_storable(dict(expect_mapping(row, "row"))), "row")
     if "request" in data:
         raise WireError(
-            "is a row of the Gemini layout, in which the SDK sees no tool calls",
+            "the row has the Gemini layout, in which the SDK ignores tool calls",
             where="request",
             hint="read an evaluation record with `from_eval_record`",
         )
@@ -190,7 +190,7 @@ def _parse_if_json(value: object, where: str) -> object:
     try:
         return make_storable(json.loads(value))
     except (ValueError, RecursionError) as error:
-        raise WireError(f"is not JSON: {error}", where=where) from None
+        raise WireError(f"the value is not JSON: {error}", where=where) from None
 
 
 def _read_columns(data: Mapping[str, Any]) -> list[Message]:

@@ -43,7 +43,7 @@ class AgentHistory:
     agents: dict[str, dict[str, Any]] = field(default_factory=dict)
     turns: list[list[dict[str, Any]]] = field(default_factory=list)
     instruction: list[str] = field(default_factory=list)
-    lost: list[Dropped] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     _calls: int = 0
     _user_speaks: bool = False
     """Whether all events of the last turn are the user's."""
@@ -122,7 +122,7 @@ class _AgentWriter:
     def _add_instruction(self, message: Message, where: str, *, first: bool) -> None:
         if not first or message.role not in ("system", "developer"):
             what = f"no place for a {message.role} message here; left out"
-            self.history.lost.append(Dropped(where, what))
+            self.history.dropped.append(Dropped(where, what))
             return
         self.history.agents[self.name]["instruction"] = message.text
         if not self.depth:
@@ -136,12 +136,12 @@ class _AgentWriter:
         if message.reasoning and self.history.reasoning:
             parts.append({"text": message.reasoning, "thought": True})
         elif message.reasoning:
-            self.history.lost.append(Dropped(f"{where}.reasoning", "left out as asked"))
+            self.history.dropped.append(Dropped(f"{where}.reasoning", "left out as asked"))
         parts += [part for part in self._write_text_parts(message, where) if part["text"]]
         for place, call in enumerate(message.tool_calls):
             call_id = call.id or self.history.make_call_id()
             at = f"{where}.tool_calls[{place}]"
-            arguments = write_plain_arguments(call, at, self.history.lost)
+            arguments = write_plain_arguments(call, at, self.history.dropped)
             function = {"id": call_id, "name": call.name, "args": arguments}
             parts.append({"function_call": function})
             self._open[self._asked] = call, call_id
@@ -157,13 +157,13 @@ class _AgentWriter:
             if not isinstance(block, TextBlock):
                 words.append(format_block_marker(block))
                 at = f"{where}.content[{position}]"
-                self.history.lost.append(Dropped(at, f"written as {words[-1]!r}"))
+                self.history.dropped.append(Dropped(at, f"written as {words[-1]!r}"))
         return [{"text": "\n\n".join(words)}]
 
     def _add_tool_message(self, message: Message, where: str) -> None:
         found = self._take_open_call(message.tool_call_id)
         if found is None:
-            self.history.lost.append(Dropped(where, "answers no call; left out"))
+            self.history.dropped.append(Dropped(where, "an answer without a call; left out"))
             return
         call, call_id = found
         details = message.details or {}
@@ -194,7 +194,7 @@ class _AgentWriter:
         limit = self.history.max_output_chars
         if limit is None or len(text) <= limit:
             return text
-        self.history.lost.append(Dropped(f"{where}.content", f"cut to {limit} characters"))
+        self.history.dropped.append(Dropped(f"{where}.content", f"cut to {limit} characters"))
         return cut_text(text, limit)
 
     def _add_tool_response(
@@ -221,7 +221,9 @@ class _AgentWriter:
         for place, each in enumerate(found if isinstance(found, list) else []):
             if not isinstance(each, Mapping) or each.get("id") not in linked:
                 where = f"{self.at}metadata.subagents[{place}]"
-                self.history.lost.append(Dropped(where, "no call started it; left out"))
+                self.history.dropped.append(
+                    Dropped(where, "no call started this subagent; left out")
+                )
 
     def _add_subagent(self, child: str, where: str) -> None:
         """Add what a subagent did, when its sample is here."""
@@ -231,8 +233,8 @@ class _AgentWriter:
                 continue
             at = f"{self.at}metadata.subagents[{place}]"
             if self.depth >= _MAX_SUBAGENT_DEPTH:
-                self.history.lost.append(
-                    Dropped(at, "subagents too deep inside each other; left out")
+                self.history.dropped.append(
+                    Dropped(at, "subagents are nested too deeply; left out")
                 )
                 return
             sample = validate_wire(Sample, each, at)
@@ -243,7 +245,7 @@ class _AgentWriter:
                 self.history, sample, name, self._author, f"{at}.", self.depth + 1
             ).write_events()
             return
-        self.history.lost.append(Dropped(where, f"the session {child} of a subagent is not here"))
+        self.history.dropped.append(Dropped(where, f"the session {child} of a subagent is missing"))
 
     def _build_event(
         self, author: str, role: str, parts: list[dict[str, Any]], message: Message | None

@@ -12,9 +12,9 @@ from .serialization import JsonModel
 
 
 class AgentSession(JsonModel):
-    """One conversation with a model, its settings and its place in a tree of branches.
+    """One conversation with a model, its settings and its position in a tree of branches.
 
-    Written without secrets. `with_secrets` puts them back before the session is continued.
+    Written without secrets. `with_secrets` restores them before the session is continued.
     """
 
     id: str = Field(min_length=1, validation_alias=AliasChoices("id", "session_id"))
@@ -37,6 +37,7 @@ class AgentSession(JsonModel):
     @field_validator("endpoint", mode="before")
     @classmethod
     def _ignore_stored_secrets(cls, value: Any) -> Any:
+        # `from_dict` ignores secrets, which files of other tools may contain.
         return Endpoint.from_dict(value) if isinstance(value, dict) else value
 
     @property
@@ -44,7 +45,7 @@ class AgentSession(JsonModel):
         return self.id
 
     def with_secrets(self, *, api_key: str = "", oauth_token: str = "") -> Self:
-        """The same session, with an endpoint that can be called."""
+        """Return the session with an endpoint that can be called."""
         endpoint = Endpoint.from_dict(
             self.endpoint.to_dict(exclude_secrets=False), api_key, oauth_token
         )

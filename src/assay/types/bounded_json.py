@@ -1,4 +1,4 @@
-"""JSON for a place with little room: any value in, plain JSON values out, in bounded work."""
+"""JSON within a size limit: converts any value to plain JSON values in bounded work."""
 
 import json
 from dataclasses import dataclass, fields, is_dataclass
@@ -12,21 +12,21 @@ from pydantic import BaseModel
 
 from .field_types import replace_lone_surrogates
 
+# Deeper values are treated as too large. The limit also ends reference cycles.
 _MAX_JSON_NESTING = 64
-"""Values nested deeper are taken not to fit; this also ends a cycle."""
 
 
 @dataclass(frozen=True)
 class PlainJson:
-    """A value that JSON can hold."""
+    """A value that JSON can represent."""
 
     value: Any
     changed: bool
-    """Whether JSON had no word for some part, which stands in its nearest spelling instead."""
+    """Whether a part was not representable and was replaced by its nearest equivalent."""
 
 
 def to_plain(value: Any, *, room: int) -> PlainJson | None:
-    """`value` as plain JSON values, or None when it surely needs more than `room` characters.
+    """Return `value` as plain JSON values, or None when it needs more than `room` characters.
 
     Never raises. The work is bounded by `room`, whatever the size of `value`.
     """
@@ -38,17 +38,18 @@ def to_plain(value: Any, *, room: int) -> PlainJson | None:
 
 
 def write_compact(value: Any) -> str:
-    """Plain JSON values as text without spaces, non-ASCII characters as themselves."""
+    """Return JSON text without spaces and without escaping non-ASCII characters."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def count_utf16_units(text: str) -> int:
-    """Characters in UTF-16 units: never less than any other way of counting characters gives."""
+    """Return the length in UTF-16 units, the largest count that any reader may use."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def shorten(text: str, *, room: int) -> str:
-    """The longest beginning of `text` that, as a JSON string ending in "…", has `room` width."""
+    """Return the longest prefix of `text` that fits `room` as a JSON string ending in "…"."""
+    # Bisected, because escaping makes the width of a prefix unpredictable.
     low, high = 0, min(len(text), max(room, 0))
     while low < high:
         middle = (low + high + 1) // 2
@@ -60,11 +61,11 @@ def shorten(text: str, *, room: int) -> str:
 
 
 class _RoomExceeded(Exception):
-    """More characters are needed than there are."""
+    """The value needs more characters than the limit."""
 
 
 class _BoundedConverter:
-    """One walk through a value, paying for each part the least it can cost as JSON."""
+    """Converts a value, charging each part the minimum it can take as JSON."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -74,7 +75,7 @@ class _BoundedConverter:
         if depth > _MAX_JSON_NESTING:
             raise _RoomExceeded
         if value is None or isinstance(value, bool):
-            self._charge_room(4)
+            self._charge_room(4)  # null, true; false takes five, but the charge is a lower bound
             return value
         if isinstance(value, Enum):
             self.changed |= not isinstance(value, str | int)
@@ -98,6 +99,7 @@ class _BoundedConverter:
 
     def _convert_string(self, value: str) -> str:
         self._charge_room(len(value) + 2)
+        # `str.__str__`, because a subclass may override it and return anything.
         text = replace_lone_surrogates(str.__str__(value))
         self.changed |= text != value
         return text
@@ -105,7 +107,7 @@ class _BoundedConverter:
     def _convert_number(self, value: int | float) -> int | float | str:
         self._charge_room(1)
         if isinstance(value, int):
-            # Paid before it is spelled: Python refuses to write thousands of digits.
+            # Charged before formatting: Python refuses to format thousands of digits.
             self._charge_room(max(value.bit_length() - 1, 0) * 3 // 10)
             return int(value)
         if isfinite(value):
@@ -136,18 +138,17 @@ class _BoundedConverter:
 
 
 def _approximate_value(value: Any, room: int) -> Any:
-    """What a value of a kind that JSON does not know is written as."""
     try:
         if isinstance(value, bytes | bytearray):
-            # Four bytes make one character at most; what is cut here has no room anyway.
+            # A character takes at most four bytes, so the cut part would not fit anyway.
             return bytes(value[: 4 * room + 4]).decode("utf-8", "replace")
         if isinstance(value, set | frozenset):
-            # Sorted, because the order of a set is not the same tomorrow.
+            # Sorted, because the order of a set differs between processes.
             return sorted(value, key=repr) if len(value) <= room else [None] * len(value)
         if isinstance(value, date | time):
             return value.isoformat()
         if isinstance(value, Integral | Real):
-            # Numbers of array libraries, in which environments like to give rewards.
+            # NumPy scalars and the like, which environments return as rewards.
             return int(value) if isinstance(value, Integral) else float(value)
         if isinstance(value, BaseModel):
             return dict(value)
@@ -155,5 +156,5 @@ def _approximate_value(value: Any, room: int) -> Any:
             return {field.name: getattr(value, field.name) for field in fields(value)}
         return dict(value) if hasattr(value, "keys") else str(value)
     except Exception:
-        # The value's own code failed: its kind is all that can be said, and `changed` says it.
+        # The value's own code failed, so only its type is known; `changed` records that.
         return f"<{type(value).__name__}>"

@@ -1,6 +1,6 @@
-"""What a manifest defines: agents, and the tools, skills and resources around them.
+"""The definitions of a manifest: agents, and the tools, skills and resources they use.
 
-`type` alone decides what a definition is. A broken agent is an error, never another kind.
+`type` alone selects the kind of a definition. A broken agent is an error, never another kind.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ class InlineTool(FrozenModel):
     @classmethod
     def _takes_an_object(cls, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         if parameters.get("type") != "object":
-            raise ValueError("is not the schema of an object: it needs `type: object`")
+            raise ValueError("the schema does not describe an object; add `type: object`")
         return parameters
 
 
@@ -54,28 +54,29 @@ _Validator = Callable[[Any, ValidatorFunctionWrapHandler], Any]
 
 
 def _build_kind_validator(*kinds: type[FrozenModel], text: bool = False) -> _Validator:
-    """A validator that reads a mapping as the kind its `type` names, and as nothing else."""
+    # Selects the model by `type` before validation: a plain union would try every member and
+    # report the errors of all of them, or accept a broken agent as a placeholder.
     by_type = {kind.model_fields["type"].default: kind for kind in kinds}
 
     def read(value: Any, _try_each: ValidatorFunctionWrapHandler) -> Any:
         if isinstance(value, kinds) or (text and isinstance(value, str) and value.strip()):
             return value
         if not isinstance(value, Mapping):
-            raise PydanticCustomError("not_a_mapping", "is not a mapping with a `type`")
+            raise PydanticCustomError("not_a_mapping", "the value is not a mapping with a `type`")
         named = value.get("type")
         if named is None:
             known = {"known": ", ".join(by_type)}
-            raise PydanticCustomError("no_type", "has no `type`: one of {known}", known)
+            raise PydanticCustomError("no_type", "`type` is missing; use one of {known}", known)
         if not isinstance(named, str) or named not in by_type:
             found = {"named": named, "known": list(by_type)}
-            raise PydanticCustomError("unknown_type", "has an unknown `type`", found)
+            raise PydanticCustomError("unknown_type", "`type` is unknown", found)
         return by_type[named].model_validate(dict(value))
 
     return read
 
 
 def _serialize_with_type(value: Any, write: SerializerFunctionWrapHandler) -> Any:
-    """Written with the `type`, which is needed to read it back, also where it is the default."""
+    # `type` equals its default and would be omitted, but reading needs it.
     written = write(value)
     return written if isinstance(value, str) else {"type": value.type, **written}
 
@@ -89,7 +90,7 @@ Tool = Annotated[
 
 
 class AgentDefinition(ExtensibleModel):
-    """An agent: who it is, what it may use, and how it is certified."""
+    """An agent: its role, its tools, and its certification criteria."""
 
     type: Literal["agent"] = "agent"
     id: Name
@@ -107,13 +108,13 @@ class AgentDefinition(ExtensibleModel):
     capabilities: FrozenDict[FrozenJson] | None = None
     runtime: FrozenDict[FrozenJson] | None = None
     evaluation: EvaluationProfile | None = None
-    """Its definition of done; None when it has none."""
+    """The certification criteria; None when there are none."""
 
     resources: FrozenDict[FrozenJson] | None = None
 
 
 class _OpenDefinition(FrozenOpenModel):
-    """A definition that is no agent: named here, and its further fields kept as they came."""
+    """A definition other than an agent; unknown fields are kept unchanged."""
 
     id: Name
     name: NonBlankText | None = None
@@ -123,7 +124,7 @@ class _OpenDefinition(FrozenOpenModel):
     @classmethod
     def _is_not_an_agent(cls, data: Any) -> Any:
         if isinstance(data, Mapping) and "evaluation" in data:
-            raise PydanticCustomError("not_an_agent", "has an `evaluation`, which only agents have")
+            raise PydanticCustomError("not_an_agent", "only agents may have an `evaluation`")
         return data
 
 
@@ -153,7 +154,7 @@ class ToolPackDefinition(_OpenDefinition):
 
 
 class PlaceholderDefinition(_OpenDefinition):
-    """A name kept free for what is not written yet."""
+    """A reserved name for a definition that does not exist yet."""
 
     type: Literal["placeholder"] = "placeholder"
 

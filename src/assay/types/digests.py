@@ -8,7 +8,7 @@ from types import CodeType
 
 
 def find_code(function: object) -> CodeType | None:
-    """The code that runs when an object is called; None where that is not Python's."""
+    """Return the code that runs when an object is called; None for non-Python callables."""
     for each in (getattr(function, "__func__", function), vars(type(function)).get("__call__")):
         code = getattr(each, "__code__", None)
         if isinstance(code, CodeType):
@@ -17,11 +17,9 @@ def find_code(function: object) -> CodeType | None:
 
 
 def compute_code_sha256(function: Callable[..., object]) -> str | None:
-    """The digest of the file that holds a function; None where there is none to be read.
-
-    The whole file: a metric is also the helpers beside it. The file is that of the code which is
-    called: a function that says of itself that it wraps another is not digested as the other.
-    """
+    """Return the digest of the file that defines a function; None when it cannot be read."""
+    # The whole file, because a metric includes its helpers. `__wrapped__` is ignored, because a
+    # decorator may claim to wrap a function that it never calls.
     code = find_code(function)
     try:
         return None if code is None else compute_file_sha256(Path(code.co_filename))
@@ -30,14 +28,16 @@ def compute_code_sha256(function: Callable[..., object]) -> str | None:
 
 
 def compute_stable_sha256(value: object) -> str:
-    """The digest of plain values, whatever numbers are in them."""
+    """Return the digest of plain values, including non-finite numbers."""
     return compute_sha256(json.dumps(value, sort_keys=True, default=str).encode())
 
 
 def compute_file_sha256(path: Path) -> str:
+    """Return the hex digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def compute_sha256(data: bytes) -> str:
+    """Return the hex digest of bytes."""
     return hashlib.sha256(data).hexdigest()

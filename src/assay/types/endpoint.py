@@ -1,4 +1,4 @@
-"""Where a model is and how it is asked. Written without its secrets, always."""
+"""A model's address and settings. Serialization always omits secrets."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -12,6 +12,7 @@ from assay.errors import ConfigError
 
 from .stable_ids import stable_id
 
+# Allowlists, not blocklists: a header or parameter that is unknown here must not leak a key.
 _WRITABLE_HEADERS = frozenset(
     """
     accept accept-encoding accept-language anthropic-beta anthropic-version content-type
@@ -38,20 +39,20 @@ _SENSITIVE_FIELDS = frozenset(
 _SECRET_SETTING_NAME = re.compile(
     r"key|token(?!s|_ids)|secret|passw|auth|credential|cookie|session|bearer|signature", re.I
 )
+# Secret in a URL's query only; elsewhere, as in a JSON schema, these are ordinary names.
 _SECRET_QUERY_NAMES = frozenset({"code", "pin", "pw", "pwd", "sig"})
-"""Elsewhere, as in a JSON schema, these are ordinary names."""
 
+# JSON schema keywords whose keys are names that the user chose.
 _SCHEMA_PROPERTY_KEYWORDS = frozenset({"properties", "$defs", "definitions"})
-"""Keywords of JSON schemas whose keys are names that the user chose."""
-
+# 32 bits distinguish configurations, but are too few to verify a guessed secret.
 _HIDDEN_DIGEST_LENGTH = 8
 
 
 class Endpoint(BaseModel):
     """A model behind an address, with sampling settings and, at run time only, its secrets.
 
-    Every way of writing an endpoint goes through `to_dict()`, which writes what is known to be
-    harmless. Secrets are given again when it is read.
+    Every serialization goes through `to_dict()`, which writes only values known to be harmless.
+    Secrets are passed again when the endpoint is read.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
@@ -61,12 +62,12 @@ class Endpoint(BaseModel):
     api_base: str | None = None
     api_key: str = ""
     key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """The environment variable that holds the key, where it is not the provider's own."""
+    """The environment variable with the key, if not the provider's default one."""
 
     oauth_token: str = ""
     headers: dict[str, str] = Field(default_factory=dict)
     extra_params: dict[str, Any] = Field(default_factory=dict)
-    """Sent with each request beside the settings below."""
+    """Sent with each request in addition to the settings below."""
 
     temperature: FiniteFloat | None = None
     top_p: FiniteFloat | None = None
@@ -81,16 +82,16 @@ class Endpoint(BaseModel):
     """True: a key from the environment may be sent unencrypted to another machine."""
 
     keep: tuple[str, ...] = ()
-    """Extra parameters that are written though their names are not known to be harmless."""
+    """Extra parameters to write although their names are not on the allowlist."""
 
     def to_dict(
         self, exclude_secrets: bool = True, *, keep: Collection[str] = ()
     ) -> dict[str, Any]:
-        """Plain values. Names of what was left out as possibly secret stand under `withheld`.
+        """Return plain values; `withheld` lists the names omitted as possibly secret.
 
-        Written are the settings above, and of headers and extra parameters those with a known
-        name. Other extra parameters are written when they are numbers or flags, or named in `keep`
-        here or on the endpoint; then `from_dict` reads them again.
+        Includes the settings above, and the headers and extra parameters with a known name.
+        Other extra parameters are included when they are numbers or flags, or named in `keep`
+        here or on the endpoint; `from_dict` then reads them again.
         """
         data: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
         named = {keep} if isinstance(keep, str) else {*keep}
@@ -113,9 +114,9 @@ class Endpoint(BaseModel):
         headers: dict[str, str] | None = None,
         extra_params: dict[str, Any] | None = None,
     ) -> Self:
-        """Read what `to_dict` wrote: the same endpoint but for secrets, which are arguments.
+        """Read the output of `to_dict`; secrets are passed as arguments.
 
-        Secrets in `data` are ignored. What was withheld and is not given again stays named.
+        Secrets in `data` are ignored. Withheld names that are not passed again stay listed.
         """
         plain = _strip_secrets(
             {key: value for key, value in data.items() if key in cls.model_fields},
@@ -132,7 +133,7 @@ class Endpoint(BaseModel):
         return cls.model_validate({**plain, "api_key": api_key, "oauth_token": oauth_token})
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same model is asked in the same way; how it is written does not matter."""
+        """Compare the settings that requests depend on; `keep` and `withheld` are ignored."""
         if not isinstance(other, Endpoint):
             return NotImplemented
         return _collect_request_settings(self) == _collect_request_settings(other)
@@ -146,12 +147,12 @@ class Endpoint(BaseModel):
 
 
 def _collect_request_settings(endpoint: Endpoint) -> dict[str, Any]:
-    asked = {**endpoint.__dict__, **(endpoint.__pydantic_extra__ or {})}
-    return {name: value for name, value in asked.items() if name not in ("keep", "withheld")}
+    settings = {**endpoint.__dict__, **(endpoint.__pydantic_extra__ or {})}
+    return {name: value for name, value in settings.items() if name not in ("keep", "withheld")}
 
 
 def _strip_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
-    """What may be written: known settings, known headers and parameters, an address alone."""
+    """Return the writable settings, and list the names of the others under `withheld`."""
     withheld = {name for name in ("api_key", "oauth_token") if fields.get(name)}
     withheld.update(extras.pop("withheld", ()))
     plain = {name: value for name, value in fields.items() if name not in _SENSITIVE_FIELDS}
@@ -183,17 +184,18 @@ def _strip_secrets(fields: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
 
 
 def _is_writable_setting(name: str, value: object) -> bool:
-    """Whether a setting of an unknown name is a number or a flag, and does not sound secret."""
+    # Numbers and flags cannot be keys, except under a name such as `pin`.
     sounds_secret = name.lower() in _SECRET_QUERY_NAMES or _SECRET_SETTING_NAME.search(name)
     return isinstance(value, bool | int | float) and isfinite(value) and not sounds_secret
 
 
 def collect_hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
-    """What `to_dict` leaves out though it may decide the answers; empty where there is nothing.
+    """Return the settings that `to_dict` omits although they may affect the answers.
 
-    A query, a header or a parameter may choose the model. What has a secret's name is not among
-    them: with another key it is the same model. Still it is for digests only, and never written.
+    For digests only, never written: values may be secret despite an innocent name.
     """
+    # A query, a header or a parameter may select the model. Settings with a secret's name are
+    # excluded: with another key it is still the same model.
     written = endpoint.to_dict()
     found = {
         **_collect_hidden_url_parts(endpoint.api_base or "", shown="api_base" in written),
@@ -212,7 +214,10 @@ def collect_hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def compute_hidden_digest(endpoint: Endpoint) -> str | None:
-    """A digest of `collect_hidden_settings`, too short to find a secret by; None where there are none."""
+    """Return a digest of `collect_hidden_settings`, too short to verify a guessed secret.
+
+    None when there are no hidden settings.
+    """
     hidden = collect_hidden_settings(endpoint)
     try:
         return stable_id(hidden)[:_HIDDEN_DIGEST_LENGTH] if hidden else None
@@ -220,20 +225,20 @@ def compute_hidden_digest(endpoint: Endpoint) -> str | None:
         raise ConfigError(
             "extra_params cannot be written as JSON",
             where=f"{endpoint.provider}:{endpoint.model}",
-            hint="keep parameters to plain JSON values",
+            hint="use plain JSON values as parameters",
         ) from error
 
 
 def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
-    """What of an endpoint decides its answers, as plain values without secrets.
+    """Return the settings that affect an endpoint's answers, as plain values without secrets.
 
-    How patiently it is asked does not.
+    Timeouts, retries and the like are omitted.
     """
     plain = endpoint.to_dict()
-    for apart in ("timeout_s", "max_retries", "allow_plain_http", "key_env", "withheld", "keep"):
-        plain.pop(apart, None)
+    for name in ("timeout_s", "max_retries", "allow_plain_http", "key_env", "withheld", "keep"):
+        plain.pop(name, None)
     if endpoint.provider == "mock":
-        # A script is what such a model is. It holds no secret, but is not written either.
+        # The script is the model. It contains no secret, but may be too long to write.
         plain["script"] = stable_id(endpoint.extra_params)
     elif hidden := compute_hidden_digest(endpoint):
         plain["hidden"] = hidden
@@ -244,7 +249,7 @@ def _collect_hidden_url_parts(url: str, *, shown: bool) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return {}  # nobody can be asked there
+        return {}  # an invalid URL cannot be called
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     query = [
         [name, value]
@@ -256,9 +261,9 @@ def _collect_hidden_url_parts(url: str, *, shown: bool) -> dict[str, Any]:
 
 
 def _strip_url_secrets(url: str, withheld: set[str]) -> str | None:
-    """`url` without user, password, query and fragment, where keys travel.
+    """Return `url` without user, password, query and fragment, which may contain keys.
 
-    None where it is not certain which part is which: a password may hold a `/`, a `#` or a `?`.
+    None when the URL is ambiguous.
     """
     parts = _split_unambiguous_url(url)
     if parts is None:
@@ -278,16 +283,18 @@ def _split_unambiguous_url(url: str) -> SplitResult | None:
         return None
     if parts.scheme not in ("http", "https") or not readable:
         return None
+    # An unescaped `/`, `#` or `?` in a password ends the authority early, so that the rest of the
+    # password, up to the `@`, would be taken for the path.
     return None if "@" in f"{parts.path}{parts.query}{parts.fragment}" else parts
 
 
 def _scrub_secrets(value: Any, withheld: set[str], *, names_schemas: bool = False) -> Any:
-    """`value` without the entries of nested objects whose name sounds like a secret.
+    """Return `value` without entries of nested objects that have a secret's name.
 
-    `names_schemas`: the keys are the properties of a JSON schema, and a schema is no secret.
+    `names_schemas`: the keys are property names of a JSON schema, whose values are harmless.
     """
     if isinstance(value, dict):
-        # `logit_bias` may have numbers for keys.
+        # `str(key)`, because `logit_bias` may have numbers as keys.
         secret = {
             key
             for key, inner in value.items()

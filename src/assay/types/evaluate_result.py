@@ -1,4 +1,4 @@
-"""What a scorer said: one result type for a turn, a trajectory and a training step."""
+"""The result of a scorer: one type for a turn, a trajectory and a training step."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -35,7 +35,7 @@ class Metric(BaseModel):
     """None only when the metric could not be measured."""
 
     weight: FiniteFloat | None = None
-    """Share in the result's score. Negative: a penalty. None beside weighted ones: tracked only."""
+    """Weight in the score. Negative: a penalty. None beside weighted metrics: tracked only."""
 
     reason: Text | None = None
     is_score_valid: bool = True
@@ -73,9 +73,10 @@ class StepOutput(BaseModel):
 
     step_index: int | str
     base_reward: FiniteFloat | None
-    """None when the environment did not tell the reward of this step: the total is unknown."""
+    """None when the environment did not report a reward: the total is then unknown."""
 
-    # A text, so that False differs from the default: a written step always has the field.
+    # The default is text, so that False differs from it and is written: readers of other tools
+    # require the field.
     terminated: bool = Field(default="false", validate_default=True)
     """Whether the environment signalled termination at this step."""
 
@@ -107,7 +108,8 @@ def _name_metrics(
             if metric.name is not None:
                 raise ValueError(f"the metric under {key!r} is named {metric.name!r}")
             if info.mode == "json":
-                metric.__dict__["name"] = key  # made a moment ago: nobody else holds it
+                # Just parsed, so no other reference sees the frozen model change.
+                metric.__dict__["name"] = key
             else:
                 metrics[key] = metric.model_copy(update={"name": key})
     return metrics
@@ -127,7 +129,7 @@ def _key_metrics_by_name(metrics: list[Metric]) -> dict[str, Metric]:
 class EvaluateResult(JsonModel):
     """The complete result of a scorer.
 
-    Give a `score`, or `metrics` to take it from. A result without either is not judged:
+    Pass a `score`, or `metrics` to compute it from. A result without either is unscored:
     `is_score_valid` is False and `reward` is None.
     """
 
@@ -175,25 +177,25 @@ class EvaluateResult(JsonModel):
 
     @property
     def reward(self) -> float | None:
-        """The score when it is valid, else None: never 0.0 for what was not judged."""
+        """The score when it is valid, else None; never 0.0 for an unscored sample."""
         return self.score if self.is_score_valid else None
 
     def to_openai_metadata(self, lossless: bool = False) -> dict[str, str]:
-        """This result as metadata of an OpenAI message: what fits, or with `lossless` all of it.
+        """Return the result as metadata of an OpenAI message, shortened unless `lossless`.
 
-        What did not fit is named in the info. `lossless` raises `WireError` when 16 pairs
-        cannot hold the result, or not exactly.
+        Dropped parts are listed in the info. `lossless` raises `WireError` when 16 pairs
+        cannot represent the result exactly.
         """
         return write_metadata(self, lossless=lossless)
 
     @classmethod
     def from_openai_metadata(cls, metadata: Mapping[str, str]) -> Self:
-        """Read what `to_openai_metadata` wrote. What cannot be read makes the result invalid."""
+        """Read the output of `to_openai_metadata`. Unreadable parts make the result invalid."""
         return read_metadata(cls, metadata)
 
 
 def combine_metrics(metrics: Iterable[Metric]) -> tuple[float | None, str]:
-    """The score that these metrics add up to, or None and why there is none.
+    """Return the combined score, or None and the reason why there is none.
 
     Positive weights: the weighted mean. Negative weights: penalties, added after it. No weights
     at all: the plain mean. Without a weight beside weighted ones: tracked only.
@@ -208,7 +210,7 @@ def combine_metrics(metrics: Iterable[Metric]) -> tuple[float | None, str]:
     terms: list[tuple[float, float]] = []
     for metric in counting:
         if metric.score is None or not metric.is_score_valid:
-            # Leaving it out would change what the others weigh: the whole was not judged.
+            # Leaving it out would change the weights of the others: the result is unscored.
             return None, f"metric {metric.name!r} is not valid"
         terms.append((1.0 if metric.weight is None else metric.weight, metric.score))
     gain = sum(weight for weight, _ in terms if weight > 0)

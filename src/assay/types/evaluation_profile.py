@@ -1,4 +1,4 @@
-"""An agent's definition of done: what is measured, on which samples, and the bars to reach."""
+"""An agent's certification criteria: metrics, golden dataset and thresholds."""
 
 from typing import Annotated, Literal, Self
 
@@ -7,23 +7,23 @@ from pydantic import AfterValidator, Field, FiniteFloat, Strict, StrictBool, mod
 from .frozen_models import FrozenModel
 
 Statistic = Literal["p50", "p90", "p95", "p99", "max", "mean"]
-"""Which figure of all measured times is held against the limit."""
+"""Which statistic of all measured times is compared with the limit."""
 
 
 def _check_not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("is empty; leave the field out instead")
+        raise ValueError("the text is empty; omit the field instead")
     return text
 
 
 def _check_printable_name(text: str) -> str:
     if _check_not_blank(text) != text.strip() or not text.isprintable():
-        raise ValueError(f"{text!r} has spaces around it or control characters in it")
+        raise ValueError(f"{text!r} contains surrounding spaces or control characters")
     return text
 
 
 NonBlankText = Annotated[str, AfterValidator(_check_not_blank)]
-"""Text that says something."""
+"""Text that is not blank."""
 
 Name = Annotated[str, Field(max_length=200), AfterValidator(_check_printable_name)]
 """A name, an id or an address: one printable line."""
@@ -35,10 +35,10 @@ StrictPositiveInt = Annotated[int, Strict(), Field(gt=0)]
 
 
 class SuccessCriterion(FrozenModel):
-    """One bar, as written in the agent's manifest."""
+    """One criterion of the agent's manifest: a metric and its threshold."""
 
     name: Name
-    """Equals the name of the metric it reads, unless `metric` says otherwise."""
+    """Also the name of the metric, unless `metric` is set."""
 
     description: NonBlankText
     threshold: StrictFiniteFloat
@@ -58,7 +58,7 @@ class SuccessCriterion(FrozenModel):
     def _range_has_width(self) -> Self:
         if self.range is not None and self.range[0] >= self.range[1]:
             low, high = self.range
-            raise ValueError(f"the range [{low:g}, {high:g}] does not go from low to high")
+            raise ValueError(f"the range [{low:g}, {high:g}] is not ascending")
         return self
 
 
@@ -66,7 +66,7 @@ class EvaluationProfile(FrozenModel):
     """How an agent is certified: its golden dataset, its judge, its limits and its rubric."""
 
     expected_latency_ms: StrictPositiveInt | None = None
-    """The longest acceptable time of a response, held against `latency_statistic`."""
+    """The maximum response time, compared with `latency_statistic`."""
 
     golden_dataset_uri: Annotated[Name, Field(max_length=2000)] | None = None
     """A path inside the manifest's folder, or an address: see `fetch_golden`."""
@@ -76,12 +76,12 @@ class EvaluationProfile(FrozenModel):
 
     grading_rubric: tuple[SuccessCriterion, ...] = ()
     golden_dataset_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
-    """Pins the dataset: anything else found under the same address is refused."""
+    """Pins the dataset: other content at the same address is refused."""
 
     latency_statistic: Statistic = "p95"
     gate: Literal["point", "proven"] = "point"
-    """Whether the measured value decides, or the bound it has at `confidence`."""
+    """Whether the measured value decides, or its bound at `confidence`."""
 
     confidence: Annotated[StrictFiniteFloat, Field(ge=0.5, lt=1)] = 0.95
     repeats: StrictPositiveInt = 1
-    """How often each sample is run."""
+    """How many times each sample is run."""

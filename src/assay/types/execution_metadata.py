@@ -1,4 +1,4 @@
-"""How a rollout went, under the names that eval-protocol has for it."""
+"""Statistics of a rollout under eval-protocol's names."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -21,7 +21,7 @@ class CompletionUsage:
 
 @dataclass(frozen=True)
 class ExecutionMetadata:
-    """A view of the trajectory. Unknown is None."""
+    """A view of the trajectory. Unknown values are None."""
 
     rollout_id: str | None = None
     finish_reason: str | None = None
@@ -31,13 +31,13 @@ class ExecutionMetadata:
     """Tools that the last answer of the model calls."""
 
     usage: CompletionUsage | None = None
-    """None unless every call of the rollout tells its tokens."""
+    """None unless every call of the rollout reports its tokens."""
 
     rollout_duration_seconds: float | None = None
 
     @classmethod
     def of(cls, trajectory: "Trajectory | None", rollout_id: str | None) -> Self:
-        """The metadata of a rollout; all but the id is None without one."""
+        """Return the metadata of a rollout; without one, all fields but the id are None."""
         if trajectory is None or not trajectory.calls:
             return cls(rollout_id)
         answers = [each for each in trajectory.messages if each.role == "assistant"]
@@ -55,7 +55,7 @@ def _sum_usage(calls: "list[ModelCall]") -> CompletionUsage | None:
     for call in calls:
         usage = call.usage
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
-            return None
+            return None  # a partial sum would look like the whole
         read += usage.input_tokens
         written += usage.output_tokens
     return CompletionUsage(read, written)

@@ -1,4 +1,4 @@
-"""A failure as data: what broke, on whose side, and the traceback."""
+"""A failure as data: the error, the component responsible, and the traceback."""
 
 import traceback
 from enum import StrEnum
@@ -11,7 +11,7 @@ from .redaction import redact
 
 
 class Boundary(StrEnum):
-    """Whose side a failure is on."""
+    """The component that is responsible for a failure."""
 
     ENDPOINT = "endpoint"
     ENVIRONMENT = "environment"
@@ -20,7 +20,7 @@ class Boundary(StrEnum):
 
 
 class Failure(BaseModel):
-    """An exception that ended the work on one sample while the others went on."""
+    """An exception that ended one sample while the others continued."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -31,11 +31,11 @@ class Failure(BaseModel):
     message: Text
     traceback: Text | None = None
     retryable: bool = True
-    """False when trying the same again cannot help."""
+    """False when a retry cannot succeed."""
 
     @classmethod
     def of(cls, error: BaseException, boundary: Boundary, *, retryable: bool = True) -> Self:
-        """The failure that an exception stands for, without secrets that it may quote."""
+        """Return the failure for an exception, with secrets redacted."""
         return cls(
             boundary=boundary,
             kind=type(error).__name__,
@@ -46,13 +46,13 @@ class Failure(BaseModel):
 
 
 def error_message(error: BaseException) -> str:
-    """The text of an exception without secrets; never raises."""
+    """Return the text of an exception with secrets redacted; never raises."""
     try:
         return redact(str(error))
-    except Exception as worse:
-        return f"(its message could not be made: {type(worse).__name__})"
+    except Exception as worse:  # `__str__` of a user's exception may itself fail
+        return f"(reading the error message failed: {type(worse).__name__})"
 
 
 def describe_error(error: BaseException) -> str:
-    """The class and the text of an exception, without secrets."""
+    """Return the class and the text of an exception with secrets redacted."""
     return f"{type(error).__name__}: {error_message(error)}"

@@ -1,4 +1,4 @@
-"""Field types that accept what foreign data really contains."""
+"""Field types that tolerate the irregularities of foreign data."""
 
 import re
 from typing import Annotated, Any, cast, get_origin
@@ -10,17 +10,18 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """`text` with each lone surrogate replaced by U+FFFD, so that it can be written as UTF-8."""
+    """Return `text` with lone surrogates replaced by U+FFFD, so that it encodes as UTF-8."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 class _WellFormedText:
-    """Accepts what plain `str` refuses: half an emoji, as a cut-off model output contains it."""
+    """Accepts lone surrogates, which truncated model output contains and plain `str` refuses."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # A length constraint, even this one, makes pydantic look inside a Python string.
-        # The second arm costs nothing on the usual path: it runs only when the first said no.
+        # A length constraint, even `min_length=0`, makes pydantic inspect a Python string, so that
+        # the first member refuses surrogates. The second runs only then, so it costs nothing on
+        # the usual path.
         return core_schema.union_schema(
             [
                 core_schema.str_schema(min_length=0),
@@ -35,10 +36,9 @@ class _WellFormedText:
 
 
 class SerializeByValue:
-    """Writes a value by what it is, rather than by trying the types that it may have in turn.
+    """Serializes a union by the value's own type instead of trying each member."""
 
-    A union otherwise writes a value to Python objects first, and those to JSON.
-    """
+    # Trying members converts a value to Python objects first and those to JSON, which is slow.
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

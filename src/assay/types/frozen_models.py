@@ -1,4 +1,4 @@
-"""Values that cannot be changed after they were read, all the way down."""
+"""Deeply immutable models and mappings."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class FrozenMapping(Mapping[str, V]):
-    """A mapping without a way to change it: hashable, and equal to a dict of the same content."""
+    """An immutable mapping: hashable, and equal to a dict of the same content."""
 
     __slots__ = ("_items",)
 
@@ -44,6 +44,7 @@ class FrozenMapping(Mapping[str, V]):
         return repr(self._items)
 
     def __reduce__(self) -> tuple[object, ...]:
+        # Pickle would otherwise set `_items` by attribute, which subclasses may forbid.
         return (type(self), (self._items,))
 
     def __copy__(self) -> Self:
@@ -54,7 +55,7 @@ class FrozenMapping(Mapping[str, V]):
 
 
 def freeze(value: Any) -> Any:
-    """Plain data with every dict and list in it made unchangeable. Raises `ValueError`."""
+    """Return plain data with dicts and lists made immutable. Raises `ValueError`."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -72,7 +73,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """The dicts and lists that `freeze` was given."""
+    """Return plain dicts and lists: the inverse of `freeze`."""
     if isinstance(value, Mapping):
         return {key: thaw(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -81,7 +82,7 @@ def thaw(value: Any) -> Any:
 
 
 FrozenJson = Annotated[Any, AfterValidator(freeze), PlainSerializer(thaw)]
-"""Any plain data, kept unchangeable and written as it came."""
+"""Any plain data, kept immutable and written unchanged."""
 
 
 def _serialize_as_dict(value: Mapping[str, Any], write: SerializerFunctionWrapHandler) -> Any:
@@ -91,17 +92,18 @@ def _serialize_as_dict(value: Mapping[str, Any], write: SerializerFunctionWrapHa
 FrozenDict = Annotated[
     Mapping[str, V], AfterValidator(FrozenMapping), WrapSerializer(_serialize_as_dict)
 ]
-"""A mapping of checked values that nobody can change."""
+"""An immutable mapping of validated values."""
 
 
 class FrozenModel(BaseModel):
-    """A type whose values never change: frozen, hashable, and no unknown fields."""
+    """An immutable, hashable model that forbids unknown fields."""
 
-    # Built when first used: everyone who imports the data types would pay for manifests.
+    # `defer_build`: importing the data types would otherwise build every manifest schema.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields replaced, checked like a new one."""
+        """Return a copy with some fields replaced, validated like a new one."""
+        # Pydantic's own method does not validate `update`, which would let mutable values in.
         if not update:
             return super().model_copy(deep=deep)
         given = {name: getattr(self, name) for name in self.model_fields_set}
@@ -109,7 +111,7 @@ class FrozenModel(BaseModel):
 
 
 class FrozenOpenModel(FrozenModel):
-    """A type that keeps fields it does not know, unchangeable and written as they came."""
+    """An immutable model that keeps unknown fields and writes them unchanged."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, FrozenJson]
@@ -119,7 +121,7 @@ class FrozenOpenModel(FrozenModel):
 
 
 class ExtensibleModel(FrozenModel):
-    """A type that knows its fields, and keeps any whose name begins with `x-`."""
+    """An immutable model that keeps unknown fields only if they begin with `x-`."""
 
     extensions: FrozenDict[FrozenJson] = Field(default_factory=dict, validate_default=True)
 
@@ -128,7 +130,7 @@ class ExtensibleModel(FrozenModel):
     def _are_extensions(cls, extensions: Mapping[str, Any]) -> Mapping[str, Any]:
         for name in extensions:
             if not name.startswith("x-"):
-                raise ValueError(f"{name!r} does not begin with 'x-'")
+                raise ValueError(f"the extension {name!r} does not begin with 'x-'")
         return extensions
 
     @model_validator(mode="before")

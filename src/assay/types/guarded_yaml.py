@@ -1,8 +1,7 @@
-"""A YAML text read as plain data with the line of every value. Nothing in it is believed.
+"""Reads untrusted YAML as plain data, with the line of every value.
 
-Plain types only, no duplicate or computed keys, and bounds on size, depth and what aliases may
-grow to. Spellings that YAML reads as something else than they look are refused; dates stay text.
-JSON is YAML too.
+Allows plain types only, no duplicate or computed keys, and limits size, depth and the expansion of
+aliases. Ambiguous spellings such as `no` and `010` are refused; dates stay text. JSON is YAML too.
 """
 
 import re
@@ -22,60 +21,63 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_YAML_BYTES = 1024 * 1024
+# JSON writes a character outside the basic plane as two escapes, which YAML does not join.
 _SURROGATE_PAIR = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
 )
-"""JSON's spelling of one character in two halves, which YAML does not have."""
 
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """Plain data and where each value of it stands."""
+    """Plain data and the line of each value."""
 
     value: Any
     file: str
     lines: Mapping[ValuePath, int] = field(repr=False)
 
     def problem(self, place: ValuePath, message: str, hint: str | None = None) -> FileProblem:
-        """What is wrong with the value at a place."""
+        """Return a problem with the value at a path."""
         return FileProblem(self.file, find_nearest_line(self.lines, place), place, message, hint)
 
 
 def read_limited_text(path: Path, *, kind: type[ConfigError] = ConfigError) -> str:
-    """The text of a file of at most `MAX_YAML_BYTES`, without its byte order mark."""
+    """Read a file of at most `MAX_YAML_BYTES` as text, without its byte order mark."""
     return decode_utf8(read_limited_bytes(path, kind=kind), file=str(path), kind=kind)
 
 
 def read_limited_bytes(path: Path, *, kind: type[ConfigError] = ConfigError) -> bytes:
-    """The bytes of a file, of which there are at most `MAX_YAML_BYTES`."""
+    """Read a file of at most `MAX_YAML_BYTES`."""
     try:
         with path.open("rb") as file:
+            # Not `stat`: a pipe or a growing file has no reliable size.
             data = file.read(MAX_YAML_BYTES + 1)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise kind(f"cannot be read: {said}", where=str(path), hint="check the path") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise kind(
+            f"the file cannot be read: {reason}", where=str(path), hint="check the path"
+        ) from None
     if len(data) > MAX_YAML_BYTES:
-        raise kind(f"is larger than {MAX_YAML_BYTES:,} bytes", where=str(path))
+        raise kind(f"the file is larger than {MAX_YAML_BYTES:,} bytes", where=str(path))
     return data
 
 
 def decode_utf8(data: bytes, *, file: str, kind: type[ConfigError] = ConfigError) -> str:
-    """Bytes as text. Raises for what is not UTF-8, with its line."""
+    """Decode UTF-8. Raises an error with the line of the first invalid byte."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        said = f"is not UTF-8: byte 0x{data[error.start]:02x}"
-        raise kind(said, where=f"{file}:{line}", hint="save the file as UTF-8") from None
+        message = f"the file is not UTF-8: byte 0x{data[error.start]:02x}"
+        raise kind(message, where=f"{file}:{line}", hint="save the file as UTF-8") from None
 
 
 def parse_yaml(
     text: str, *, file: str, yes_and_no: bool = False, kind: type[ConfigError] = ConfigError
 ) -> YamlDocument:
-    """The data of a YAML text. Raises `kind`, which names the line of everything refused.
+    """Parse a YAML text. Raises `kind`, which lists every problem with its line.
 
     With `yes_and_no` the words `yes`, `no`, `on` and `off` are read as true and false; without
-    it they are refused, because some readers take them for text.
+    it they are refused, because YAML 1.1 and 1.2 disagree about them.
     """
     if file.lower().endswith(".json"):
         text = _SURROGATE_PAIR.sub(_join_surrogate_pair, text)
@@ -98,20 +100,20 @@ def _parse_yaml_events(text: str, file: str, kind: type[ConfigError]) -> Iterato
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise kind(f"is not YAML: {problem}", where=f"{file}{line}") from None
+        raise kind(f"the file is not YAML: {problem}", where=f"{file}{line}") from None
     except yaml.YAMLError as error:
-        said = " ".join(str(error).split())
-        raise kind(f"is not YAML: {said}", where=file) from None
+        problem = " ".join(str(error).split())
+        raise kind(f"the file is not YAML: {problem}", where=file) from None
 
 
 _UNUSUAL_LINE_BREAKS = "\r\x85\u2028\u2029"
 
 
 def write_yaml(data: Any) -> str:
-    """Plain data as YAML that `parse_yaml` reads back to the same values."""
+    """Return plain data as YAML that `parse_yaml` reads back to the same values."""
 
     class Dumper(yaml.SafeDumper):
-        """Writes nothing by reference, and quotes text that this reader takes for a number."""
+        """Writes no aliases, and quotes text that `parse_yaml` would read as a number."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

@@ -1,4 +1,4 @@
-"""The metadata of a sample, read by key or by attribute."""
+"""The metadata of a sample, accessible by key or by attribute."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ class InputMetadata(dict[str, Any]):
     """A dictionary whose keys are attributes too: `InputMetadata(row_id="a").row_id`.
 
     `row_id`, `dataset_info` and `session_data` are None, and `completion_params` is empty, where
-    they are not given.
+    they are missing.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -18,6 +18,7 @@ class InputMetadata(dict[str, Any]):
         if name in _OPTIONAL_KEYS:
             return None
         if name == "completion_params":
+            # Stored, so that `metadata.completion_params["model"] = ...` takes effect.
             return self.setdefault(name, {})
         raise AttributeError(f"the metadata has no {name!r}; it has {sorted(self)}")
 

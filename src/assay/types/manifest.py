@@ -1,4 +1,4 @@
-"""A manifest: the agents it defines, and the definition of done that travels with each."""
+"""A manifest: agent definitions with their certification criteria."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -44,7 +44,7 @@ __all__ = [
 
 
 class ManifestMetadata(FrozenOpenModel):
-    """What a manifest says about itself."""
+    """The name, version and description of a manifest."""
 
     name: NonBlankText
     version: Name = "0.1.0"
@@ -55,7 +55,7 @@ class ManifestMetadata(FrozenOpenModel):
 
 
 class WorkflowStep(FrozenOpenModel):
-    """One step of a workflow. Workflows are kept and written; assay does not run them."""
+    """One step of a workflow. Workflows are read and written; assay does not run them."""
 
     type: Literal["agent", "logic", "council", "switch", "placeholder"]
 
@@ -68,7 +68,7 @@ class Workflow(FrozenModel):
 
 
 class Manifest(ExtensibleModel):
-    """The definitions of one manifest, whole or as the `definitions` fragment alone."""
+    """The definitions of one manifest, complete or as the `definitions` fragment alone."""
 
     api_version: Literal["coreason.ai/v2"] = Field(default="coreason.ai/v2", alias="apiVersion")
     kind: Literal["Recipe", "Agent"] | None = None
@@ -91,8 +91,8 @@ class Manifest(ExtensibleModel):
     ) -> Self:
         """Read a manifest from a YAML or JSON file, or from plain values.
 
-        References lead to files inside `root` only, by default the manifest's own folder. Raises
-        `ManifestError` that names all that is wrong, each with file, line and path.
+        References may only lead to files inside `root`, by default the manifest's folder. Raises
+        `ManifestError` that lists every problem with file, line and path.
         """
         document = read_manifest(source, root)
         try:
@@ -104,7 +104,7 @@ class Manifest(ExtensibleModel):
         return manifest
 
     def dump(self) -> str:
-        """The manifest as YAML. Reading it gives an equal manifest."""
+        """Return the manifest as YAML. Reading it returns an equal manifest."""
         return write_manifest(self.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
     @property
@@ -115,12 +115,12 @@ class Manifest(ExtensibleModel):
 
     @property
     def path(self) -> Path | None:
-        """The file it was read from; None when it came from memory."""
+        """The file it was read from; None for a manifest from memory."""
         return self._files[0].path if self._files else None
 
     @property
     def root(self) -> Path | None:
-        """The folder that its references and its local datasets must stay in."""
+        """The folder that contains its references and its local datasets."""
         return self._root
 
     @property
@@ -128,7 +128,7 @@ class Manifest(ExtensibleModel):
         """The manifest's own file, then those it refers to, each with its digest."""
         return self._files
 
-    # Where a manifest was read from is no part of what it says.
+    # The source files are not part of a manifest's content, so private attributes are ignored.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Manifest) and self.__dict__ == other.__dict__
 

@@ -1,7 +1,7 @@
-"""References of a manifest put in place, each value remembering the file and line it came from.
+"""Resolves the references of a manifest, and records the file and line of each value.
 
-A reference leads to a YAML or JSON file inside one folder, and nowhere else: no address, no link
-out of the folder, no circle.
+A reference may only lead to a YAML or JSON file inside one folder: no URL, no link out of the
+folder, no cycle.
 """
 
 import re
@@ -26,8 +26,10 @@ from .guarded_yaml import YamlDocument, decode_utf8, parse_yaml, read_limited_by
 from .yaml_values import MAX_YAML_DEPTH
 
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
+# Both bound the work: a few short files can refer to each other exponentially often.
 _MAX_MANIFEST_REFERENCES = 200
 _MAX_EXPANDED_VALUES = 100_000
+# At least two letters: `c:` is a Windows drive.
 _URI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -41,18 +43,18 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class ManifestDocument:
-    """The plain values of a manifest, its references followed."""
+    """The plain values of a manifest with all references resolved."""
 
     value: Any
     file: str
     spots: Mapping[ValuePath, tuple[str, int]]
-    """File and line of each value, as far as it came from a file."""
+    """File and line of each value that was read from a file."""
 
     root: Path | None
     files: tuple[SourceFile, ...]
 
     def problem(self, place: ValuePath, message: str, hint: str | None = None) -> FileProblem:
-        """What is wrong with the value at a place."""
+        """Return a problem with the value at a path."""
         around = (place[:end] for end in range(len(place), -1, -1))
         spot = next((self.spots[each] for each in around if each in self.spots), None)
         file, line = spot or (self.file, None)
@@ -61,7 +63,7 @@ class ManifestDocument:
 
 @dataclass(frozen=True)
 class _ManifestNode:
-    """A value, the document it stands in, and the place it comes to in the manifest."""
+    """A value, its document, and its path in the resolved manifest (`becomes`)."""
 
     value: Any
     document: YamlDocument
@@ -78,16 +80,17 @@ class _ManifestNode:
         return _ManifestNode(self.value[part], self.document, place, self.path, becomes)
 
 
+# The references that led to a value: a repeated one is a cycle.
 _ReferenceChain = tuple[tuple[Path | None, ValuePath], ...]
-"""The references that led to a value."""
 
 
 class _UnresolvedReference(Exception):
-    """A reference that leads nowhere; the problem is noted."""
+    """A reference could not be resolved; the problem is recorded."""
 
 
 def read_source_file(path: Path) -> tuple[YamlDocument, SourceFile]:
-    """A manifest's file, or one that it refers to, read once: data and digest are of one state."""
+    """Read a manifest's file or one that it refers to, with its digest."""
+    # Read once, so that data and digest describe the same content.
     data = read_limited_bytes(path, kind=ManifestError)
     text = decode_utf8(data, file=str(path), kind=ManifestError)
     document = parse_yaml(text, file=str(path), yes_and_no=True, kind=ManifestError)
@@ -95,7 +98,7 @@ def read_source_file(path: Path) -> tuple[YamlDocument, SourceFile]:
 
 
 class ReferenceResolver:
-    """Follows the references of one manifest."""
+    """Resolves the references of one manifest."""
 
     def __init__(self, root: Path | None) -> None:
         self._root = root
@@ -107,7 +110,7 @@ class ReferenceResolver:
     def resolve_references(
         self, document: YamlDocument, path: Path | None, files: tuple[SourceFile, ...]
     ) -> ManifestDocument:
-        """The manifest with everything in place. Raises `ManifestError` for all bad references."""
+        """Return the resolved manifest. Raises `ManifestError` that lists all bad references."""
         top = _ManifestNode(document.value, document, (), path, ())
         self._record_positions(top)
         trail: _ReferenceChain = ((path and path.resolve(), ()),)
@@ -130,14 +133,13 @@ class ReferenceResolver:
             evaluation = self._resolve_value(node.at("evaluation"), trail)
             return {**node.value, "evaluation": evaluation}
         except _UnresolvedReference:
-            return None
+            return None  # recorded; the other definitions are still checked
 
     def _resolve_value(self, node: _ManifestNode, trail: _ReferenceChain) -> Any:
-        """A value with all references inside it followed."""
         node, trail = self._follow_references(node, trail)
         if len(node.becomes) > MAX_YAML_DEPTH:
             raise self._record_unresolved(
-                node.problem(f"is nested more than {MAX_YAML_DEPTH} deep")
+                node.problem(f"the value is nested more than {MAX_YAML_DEPTH} deep")
             )
         if isinstance(node.value, Mapping):
             return {key: self._resolve_value(node.at(key), trail) for key in node.value}
@@ -149,37 +151,38 @@ class ReferenceResolver:
     def _follow_references(
         self, node: _ManifestNode, trail: _ReferenceChain
     ) -> tuple[_ManifestNode, _ReferenceChain]:
-        """The value that stands here, after as many references as there are in a row."""
+        # A reference may lead to another reference.
         while isinstance(node.value, Mapping) and "$ref" in node.value:
             self._followed += 1
             if self._followed > _MAX_MANIFEST_REFERENCES:
                 raise self._record_unresolved(
-                    node.problem(f"is one of over {_MAX_MANIFEST_REFERENCES} references")
+                    node.problem(
+                        f"the manifest has more than {_MAX_MANIFEST_REFERENCES} references"
+                    )
                 )
             target = self._find_target(node)
             step = (target.path and target.path.resolve(), target.place)
             if step in trail:
-                raise self._record_unresolved(
-                    node.problem(f"{_quote_reference(node)} leads back to itself")
-                )
+                raise self._record_unresolved(node.problem(f"{_quote_reference(node)} is circular"))
             trail = (*trail, step)
             self._record_positions(target)
             node = target
         return node, trail
 
     def _find_target(self, node: _ManifestNode) -> _ManifestNode:
-        """What a reference leads to."""
         siblings = [key for key in node.value if key != "$ref"]
         if siblings:
             listed = ", ".join(map(repr, siblings[:5]))
-            said = f"has {listed} beside `$ref`, which would be lost"
+            message = f"the fields {listed} beside `$ref` would be dropped"
             raise self._record_unresolved(
-                node.problem(said, "write it in the file that is referred to")
+                node.problem(message, "move them into the file that `$ref` names")
             )
         reference = node.value["$ref"]
         if not isinstance(reference, str) or not reference.strip():
-            hint = "a reference is text: file.yaml or file.yaml#/part"
-            raise self._record_unresolved(node.problem(f"`$ref` is {quote_value(reference)}", hint))
+            hint = "write file.yaml or file.yaml#/part"
+            raise self._record_unresolved(
+                node.problem(f"`$ref` is {quote_value(reference)}, not text", hint)
+            )
         name, _, pointer = reference.partition("#")
         path, document = node.path, node.document
         if name:
@@ -189,36 +192,35 @@ class ReferenceResolver:
         return _ManifestNode(value, document, place, path, node.becomes)
 
     def _locate_file(self, node: _ManifestNode, name: str) -> Path:
-        """The file of that name, when it lies in the folder."""
+        """Return the file of that name if it is inside the root folder."""
         if _URI_SCHEME.match(name) or name.startswith("//"):
-            hint = "only files in the manifest's folder can be referred to"
-            raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} is an address", hint)
-            )
+            hint = "refer to a file in the manifest's folder"
+            raise self._record_unresolved(node.problem(f"{_quote_reference(node)} is a URL", hint))
         if self._root is None:
-            hint = "pass root=, the folder that references stay in"
+            hint = "pass root=, the folder that contains all referenced files"
             raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} has no folder to start from", hint)
+                node.problem(f"{_quote_reference(node)} has no base folder", hint)
             )
         folder = node.path.parent if node.path else self._root
         path = folder / name
         try:
+            # Resolved, because a symbolic link may lead out of the folder.
             inside = path.resolve().is_relative_to(self._root)
         except (OSError, ValueError, RuntimeError):
             raise self._record_unresolved(
                 node.problem(f"{_quote_reference(node)} is not a path")
             ) from None
         if not inside:
-            hint = f"it must stay inside {str(self._root)!r}"
+            hint = f"refer to a file inside {str(self._root)!r}"
             raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} leads out of the folder", hint)
+                node.problem(f"{_quote_reference(node)} leads outside the folder", hint)
             )
         if path.suffix.lower() not in MANIFEST_SUFFIXES:
-            said = f"{_quote_reference(node)} is no {'/'.join(MANIFEST_SUFFIXES)} file"
-            raise self._record_unresolved(node.problem(said))
+            message = f"{_quote_reference(node)} is not a {'/'.join(MANIFEST_SUFFIXES)} file"
+            raise self._record_unresolved(node.problem(message))
         if not path.is_file():
             raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)}: there is no such file")
+                node.problem(f"{_quote_reference(node)}: the file does not exist")
             )
         return path
 
@@ -231,24 +233,24 @@ class ReferenceResolver:
     def _resolve_pointer(
         self, node: _ManifestNode, value: Any, pointer: str
     ) -> tuple[Any, ValuePath]:
-        """The part of a document that a JSON pointer names, and its place there."""
+        """Return the value that a JSON pointer names, and its path in the document."""
         if pointer and not pointer.startswith("/"):
-            hint = "what follows `#` begins with `/`, as in file.yaml#/definitions/name"
+            hint = "the part after `#` must start with `/`, as in file.yaml#/definitions/name"
             raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} is not understood", hint)
+                node.problem(f"{_quote_reference(node)} is not a valid reference", hint)
             )
         place: ValuePath = ()
         for written in pointer.split("/")[1:]:
-            part = written.replace("~1", "/").replace("~0", "~")
+            part = written.replace("~1", "/").replace("~0", "~")  # in this order (RFC 6901)
             if isinstance(value, Mapping) and part in value:
                 value, place = value[part], (*place, part)
             elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
                 value, place = value[int(part)], (*place, int(part))
             else:
                 known = [str(key) for key in value] if isinstance(value, Mapping) else []
-                said = f"{_quote_reference(node)}: there is no {part!r}"
+                message = f"{_quote_reference(node)}: {part!r} does not exist in the file"
                 raise self._record_unresolved(
-                    node.problem(said, suggest_name(part, known) if known else None)
+                    node.problem(message, suggest_name(part, known) if known else None)
                 )
         return value, place
 
@@ -258,8 +260,8 @@ class ReferenceResolver:
             if place[:start] == node.place:
                 self._spots[(*node.becomes, *place[start:])] = (node.document.file, line)
         if len(self._spots) > _MAX_EXPANDED_VALUES:
-            said = f"grows to over {_MAX_EXPANDED_VALUES:,} values by its references"
-            raise build_problems_error(ManifestError, [node.problem(said)])
+            message = f"the references expand to more than {_MAX_EXPANDED_VALUES:,} values"
+            raise build_problems_error(ManifestError, [node.problem(message)])
 
     def _record_unresolved(self, problem: FileProblem) -> _UnresolvedReference:
         self._problems.append(problem)

@@ -1,4 +1,4 @@
-"""One turn of a conversation, in the shape every provider's shape converts to."""
+"""One turn of a conversation: the format that every provider's format converts to."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from .field_types import NullToEmpty, SerializeByValue, Text
 from .serialization import JsonModel
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
-"""The roles the providers know. A message may carry another one, as some datasets do."""
+"""The roles that providers know. A message may have another one, as in some datasets."""
 
 
 class TextBlock(BaseModel):
@@ -31,14 +31,15 @@ class TextBlock(BaseModel):
     text: Text
 
     def __init__(self, **fields: Any) -> None:
-        # Not a default of the field: defaults are left out when a message is written.
+        # Not a default of the field: defaults are omitted when a message is written, and a block
+        # without `type` is invalid everywhere.
         super().__init__(**{"type": "text", **fields})
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # read by pydantic
 
 
 class DataBlock(BaseModel):
-    """Any other block: an image, audio, a file, or a kind not known here. Kept as it came."""
+    """Any other block: an image, audio, a file, or an unknown type. Kept unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -63,7 +64,7 @@ ContentBlocks = tuple[
 
 
 class CalledFunction(NamedTuple):
-    """Name and arguments of a tool call as OpenAI nests them."""
+    """Name and arguments of a tool call in OpenAI's nesting."""
 
     name: str
     arguments: str
@@ -71,9 +72,9 @@ class CalledFunction(NamedTuple):
 
 
 class ToolCall(BaseModel):
-    """A tool the model asked for.
+    """A tool call of the model.
 
-    Reads three shapes: its own, OpenAI's (`function.arguments` is a JSON string) and Hugging
+    Reads three formats: its own, OpenAI's (`function.arguments` is a JSON string) and Hugging
     Face's (`function.arguments` is an object).
     """
 
@@ -85,7 +86,7 @@ class ToolCall(BaseModel):
     """Empty when the model wrote something that is not a JSON object: see `malformed`."""
 
     raw_arguments: Text | None = None
-    """The arguments as the model wrote them, where `arguments` would not be written the same."""
+    """The model's own text of the arguments, if serializing `arguments` would differ."""
 
     @property
     def malformed(self) -> bool:
@@ -94,14 +95,14 @@ class ToolCall(BaseModel):
 
     @property
     def arguments_text(self) -> str:
-        """The arguments as a JSON string: the model's own spelling where there is one."""
+        """The arguments as a JSON string: the model's own text where there is one."""
         if self.raw_arguments is not None:
             return self.raw_arguments
         return to_json(self.arguments).decode()
 
     @property
     def function(self) -> CalledFunction:
-        """The call as OpenAI's type has it: `call.function.name`, `call.function.arguments`."""
+        """The call in OpenAI's nesting: `call.function.name`, `call.function.arguments`."""
         return CalledFunction(self.name, self.arguments_text)
 
     @model_validator(mode="before")
@@ -118,7 +119,7 @@ class ToolCall(BaseModel):
 
 
 def _flatten_function(data: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
-    """OpenAI's nesting undone; whatever else stood in it is kept under `function`."""
+    # Other keys of OpenAI's nested object are kept under `function`.
     flat = {key: value for key, value in data.items() if key != "function"}
     if flat.get("type") == "function":
         del flat["type"]
@@ -132,7 +133,7 @@ def _flatten_function(data: Mapping[str, Any], function: Mapping[str, Any]) -> d
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """The fields of a `ToolCall` that hold this JSON string."""
+    """Return the fields of a `ToolCall` for this JSON string."""
     arguments = parse_arguments(text)
     if arguments is None:
         return {"arguments": {}, "raw_arguments": text}
@@ -142,19 +143,18 @@ def read_arguments(text: str) -> dict[str, Any]:
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` holds, or None when it holds something else.
-
-    Blank text is how some servers write the arguments of a tool that has no parameters.
-    """
+    """Return the JSON object in `text`, or None when it is something else."""
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError:
+        # Some servers send blank text for a tool without parameters.
         return None if text.strip() else {}
     return value if isinstance(value, dict) and _has_finite_numbers(value) else None
 
 
 def _has_finite_numbers(value: dict[str, Any]) -> bool:
-    """False for numbers such as 1e999, which are read as an infinity and cannot be written."""
+    # A number such as 1e999 is read as an infinity, which cannot be written back. Searching the
+    # bytes first spares the second parse in all but odd cases.
     written = to_json(value, inf_nan_mode="constants")
     if b"Infinity" not in written:
         return True
@@ -164,7 +164,7 @@ def _has_finite_numbers(value: dict[str, Any]) -> bool:
 
 
 class Message(JsonModel):
-    """One message. Unknown fields of a foreign shape are kept as extras."""
+    """One message. Unknown fields of a foreign format are kept as extras."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -184,7 +184,7 @@ class Message(JsonModel):
     details: dict[str, Any] | None = None
     timestamp: str | None = None
     metadata: Annotated[dict[Text, Text], NullToEmpty] = Field(default_factory=dict)
-    """OpenAI's: at most 16 pairs of strings. A result of this turn rides here."""
+    """OpenAI's: at most 16 pairs of strings. May contain the result of this turn."""
 
     @property
     def reasoning_content(self) -> str | None:
@@ -192,7 +192,7 @@ class Message(JsonModel):
 
     @property
     def text(self) -> str:
-        """Everything this message says in words."""
+        """The text of all text blocks, joined."""
         if isinstance(self.content, str):
             return self.content
         if self.content is None:

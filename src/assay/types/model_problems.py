@@ -1,4 +1,4 @@
-"""Pydantic's complaints in the words of a file: what stands there, what may, what was meant."""
+"""Rewords pydantic's errors for the author of a file, with suggestions."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -25,18 +25,17 @@ _WRONG_TYPE_PHRASES = {
     "string_type": "not text",
     "tuple_type": "not a list",
 }
-"""What a value of the wrong type is not."""
 
 ModelProblem = tuple[ValuePath, str, str | None]
-"""A place, what is wrong there, and a hint."""
+"""A path, a message and a hint."""
 
 
 def find_model_problems(error: ValidationError, model: type[BaseModel]) -> Iterator[ModelProblem]:
-    """Everything that is wrong with the values that `model` was to be made of."""
+    """Yield every problem of the values that `model` refused."""
     found = error.errors(include_url=False)
     places = [_get_error_path(each) for each in found]
     for each, place in zip(found, places, strict=True):
-        # A list whose members were refused is not too short on top of that.
+        # A list whose members were refused is also reported as too short, which misleads.
         if each["type"] != "too_short" or not _has_nested_path(place, places):
             yield place, *_describe_model_error(each, place, model)
 
@@ -47,7 +46,7 @@ def _has_nested_path(place: ValuePath, places: list[ValuePath]) -> bool:
 
 
 def _get_error_path(found: ErrorDetails) -> ValuePath:
-    """Where it is, without pydantic's own mark for the key of a mapping."""
+    # Pydantic appends "[key]" when the key of a mapping, not its value, is wrong.
     loc = found["loc"]
     return loc[:-1] if loc[-1:] == ("[key]",) else loc
 
@@ -57,20 +56,20 @@ def _describe_model_error(
 ) -> tuple[str, str | None]:
     kind, given, about = found["type"], found["input"], found.get("ctx", {})
     if kind == "extra_forbidden":
-        return "is not a field here", suggest_name(str(place[-1]), _list_known_fields(model, place))
+        return "unknown field", suggest_name(str(place[-1]), _list_known_fields(model, place))
     if kind == "missing":
-        return "is missing", None
+        return "the field is missing", None
     if kind in _WRONG_TYPE_PHRASES:
-        return f"is {quote_value(given)}, {_WRONG_TYPE_PHRASES[kind]}", _suggest_quoting(
+        return f"the value is {quote_value(given)}, {_WRONG_TYPE_PHRASES[kind]}", _suggest_quoting(
             kind, given
         )
     if kind == "literal_error":
         return f"{quote_value(given)} is not {about['expected']}", None
     if kind == "unknown_type":
         hint = suggest_name(str(about["named"]), about["known"])
-        return f"`type` is {quote_value(about['named'])}, which is no kind known", hint
+        return f"`type` is {quote_value(about['named'])}, which is not a known type", hint
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-        return f"is {quote_value(given)}: {found['msg']}", None
+        return f"the value is {quote_value(given)}: {found['msg']}", None
     if kind == "value_error":
         return str(about["error"]), None
     return found["msg"], None
@@ -78,17 +77,17 @@ def _describe_model_error(
 
 def _suggest_quoting(kind: str, given: object) -> str | None:
     if kind == "string_type" and isinstance(given, int | float):
-        return "put it in quotes"
+        return "quote the value"
     if not isinstance(given, str):
         return None
     number = kind in ("int_type", "float_type") and is_number(given)
     if number or (kind == "bool_type" and given.lower() in ("true", "false", "yes", "no")):
-        return "take it out of its quotes"
+        return "remove the quotes"
     return None
 
 
 def _list_known_fields(model: type[BaseModel], place: ValuePath) -> list[str]:
-    """The fields of whatever stands around `place`."""
+    # Walks the type annotations down to the parent of `place`; unions give several parents.
     around: list[Any] = [model]
     for part in place[:-1]:
         around = [inner for each in around for inner in _find_inner_types(each, part)]
@@ -100,14 +99,13 @@ def _list_known_fields(model: type[BaseModel], place: ValuePath) -> list[str]:
 
 def _iterate_field_names(annotation: Any) -> Iterator[str]:
     for kind in _expand_union(annotation):
-        # A type that keeps unknown fields has not complained about one.
+        # A model that keeps unknown fields cannot have refused one.
         if _is_model(kind) and kind.model_config.get("extra") != "allow":
             for name, field in kind.model_fields.items():
                 yield field.alias or name
 
 
 def _find_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:
-    """What the type says about the value under a key or at a position."""
     for kind in _expand_union(annotation):
         origin, arguments = get_origin(kind), get_args(kind)
         if _is_model(kind):
@@ -125,7 +123,6 @@ def _is_model(kind: Any) -> bool:
 
 
 def _expand_union(annotation: Any) -> Iterator[Any]:
-    """The members of a union, without their annotations."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _expand_union(get_args(annotation)[0])

@@ -1,7 +1,7 @@
 """A result as the metadata of an OpenAI message: at most 16 pairs of short strings.
 
-`eval_protocol_score` holds the number, `eval_protocol_info` the rest as JSON, as much of it as
-fits. Numbered `eval_protocol_more_…` pairs, where asked for, hold the whole result exactly.
+`eval_protocol_score` contains the number, `eval_protocol_info` the rest as JSON, as far as it
+fits. With `lossless`, numbered `eval_protocol_more_…` pairs contain the exact result.
 """
 
 import json
@@ -19,6 +19,7 @@ from .overflow_pairs import MAX_UNPACKED_BYTES, pack_overflow, unpack_overflow
 from .result_info import InfoReading, ResultFields, read_info, to_finite_float, write_info
 from .serialization import JsonModel
 
+# Limits of OpenAI's API.
 MAX_PAIRS = 16
 MAX_METADATA_VALUE = 512
 SCORE_KEY = "eval_protocol_score"
@@ -32,14 +33,14 @@ _ResultT = TypeVar("_ResultT", bound=JsonModel)
 
 
 def is_result_key(key: str) -> bool:
-    """Whether a pair under this key is part of a result."""
+    """Whether a pair with this key is part of a result."""
     return key in (SCORE_KEY, INFO_KEY) or _OVERFLOW_KEY_PATTERN.fullmatch(key) is not None
 
 
 def write_metadata(
     result: ResultFields, *, lossless: bool = False, max_pairs: int = MAX_PAIRS
 ) -> dict[str, str]:
-    """The pairs that carry `result`. Raises `WireError` when `max_pairs` cannot hold them."""
+    """Return the pairs of `result`. Raises `WireError` when they exceed `max_pairs`."""
     score = to_finite_float(result.score)
     metadata = {} if score is None else {SCORE_KEY: repr(score)}
     metadata[INFO_KEY] = write_info(result)
@@ -51,7 +52,8 @@ def write_metadata(
     needed = len(metadata) + len(pairs)
     if needed > max_pairs:
         raise WireError(
-            f"needs {needed} pairs of metadata; {max(max_pairs, 0)} of {MAX_PAIRS} are free",
+            f"the result needs {needed} pairs of metadata; "
+            f"{max(max_pairs, 0)} of {MAX_PAIRS} are free",
             where=type(result).__name__,
             hint="write it without `lossless`, which keeps what fits"
             if lossless
@@ -62,10 +64,10 @@ def write_metadata(
 
 
 def read_metadata(kind: type[_ResultT], metadata: Mapping[str, str]) -> _ResultT:
-    """The result that these pairs carry, as a `kind`. Never raises unless `kind` asks for more.
+    """Read a result of type `kind`. Never raises unless `kind` has further required fields.
 
-    Without a readable score, or with an info that is not what it should be, the result is not
-    valid and its `error` says why.
+    Without a readable score, or with a damaged info, the result is invalid and its `error`
+    describes the problem.
     """
     notes: list[str] = []
     matches = ((_OVERFLOW_KEY_PATTERN.fullmatch(key), value) for key, value in metadata.items())
@@ -83,7 +85,8 @@ def read_metadata(kind: type[_ResultT], metadata: Mapping[str, str]) -> _ResultT
 
 
 def _join_readable_pairs(metadata: Mapping[str, str]) -> str:
-    """The two readable pairs: when another tool replaces one, the overflow is out of date."""
+    # Covered by the overflow's checksum: when another tool replaces a readable pair, the overflow
+    # is out of date.
     return json.dumps([metadata.get(SCORE_KEY), metadata.get(INFO_KEY)], default=repr)
 
 
@@ -97,29 +100,29 @@ def _read_score(text: object, reading: InfoReading) -> float | None:
         score = float(text)
     if score is not None and not isfinite(score):
         score = None
-    # A result that was never judged has no score to write, and says so in its info.
+    # An unscored result has no score to write; its info marks it as invalid.
     unjudged = text is None and not reading.is_score_valid
     if score is None and not unjudged:
-        what = "is missing" if text is None else f"is not a finite number: {text!r:.40}"
-        reading.faults.append(f"{SCORE_KEY} {what}")
+        fault = "is missing" if text is None else f"is not a finite number: {text!r:.40}"
+        reading.faults.append(f"{SCORE_KEY} {fault}")
     if reading.score is not None and reading.score != score:
-        reading.faults.append(f"{INFO_KEY} holds another score: {reading.score!r:.40}")
+        reading.faults.append(f"{INFO_KEY} contains another score: {reading.score!r:.40}")
     return score
 
 
 def _build_result(
     kind: type[_ResultT], score: float | None, reading: InfoReading, notes: list[str]
 ) -> _ResultT:
-    """A `kind` from what was read, without the fields that it refuses."""
+    # Retries without the refused fields: one damaged field must not cost the others.
     fields = reading.fields
     while True:
-        said = [reading.error] if reading.error is not None else []
-        problems = [*said, *reading.faults, *notes]
+        earlier = [reading.error] if reading.error is not None else []
+        problems = [*earlier, *reading.faults, *notes]
         valid = reading.is_score_valid and score is not None and not reading.faults
         settled = {"score": score, "is_score_valid": valid}
         error = {"error": "; ".join(problems)} if problems else {}
         try:
-            # Strict, so that "yes" is no flag and true no number.
+            # Strict, so that "yes" is not read as a flag or true as a number.
             text = replace_lone_surrogates(
                 json.dumps({**fields, **settled, **error}, ensure_ascii=False)
             )
@@ -128,12 +131,12 @@ def _build_result(
             if not fields:
                 raise
             refused = _find_refused_fields(refusal, fields)
-            reading.faults.extend(f"{INFO_KEY} holds {what}" for what in refused.values())
+            reading.faults.extend(f"{INFO_KEY} contains {each}" for each in refused.values())
             fields = {name: value for name, value in fields.items() if name not in refused}
 
 
 def _find_refused_fields(refusal: Exception, fields: Iterable[str]) -> dict[str, str]:
-    """The fields that are to blame, each with what is wrong: all where that is not clear."""
+    # All fields when the error names none of them.
     errors = refusal.errors() if isinstance(refusal, ValidationError) else []
     named = {
         str(error["loc"][0]): f"a wrong `{error['loc'][0]}` ({error['msg']:.80})"
@@ -144,12 +147,12 @@ def _find_refused_fields(refusal: Exception, fields: Iterable[str]) -> dict[str,
 
 
 def _write_exact_json(result: ResultFields) -> str:
-    """The JSON of `result`, once it is known to be read back as an equal result."""
+    # Read back before it is written: `lossless` must not lose a type that JSON does not have.
     where = type(result).__name__
     text = result.to_json()
     if (size := len(text.encode())) > MAX_UNPACKED_BYTES:
         raise WireError(
-            f"is {size} bytes of JSON; metadata takes {MAX_UNPACKED_BYTES} at most",
+            f"the result is {size} bytes of JSON; metadata takes {MAX_UNPACKED_BYTES} at most",
             where=where,
             hint="write it without `lossless`, which keeps what fits",
         )
@@ -159,8 +162,8 @@ def _write_exact_json(result: ResultFields) -> str:
         same = False
     if not same:
         raise WireError(
-            "holds values that would not be read back as they are",
+            "the result contains values that change when they are read back",
             where=where,
-            hint="keep to plain JSON values: lists rather than tuples, text rather than dates",
+            hint="use plain JSON values: lists rather than tuples, text rather than dates",
         )
     return text

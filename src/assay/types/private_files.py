@@ -1,6 +1,6 @@
-"""Files and folders that only their owner may read: they hold conversations.
+"""Files and folders that only their owner may read, because they contain conversations.
 
-What is there already keeps the permissions that its owner chose.
+Existing files keep the permissions that their owner chose.
 """
 
 import os
@@ -15,24 +15,25 @@ SHARED_FOLDER_MODE = 0o770
 
 
 def open_private(path: Path) -> TextIO:
-    """A new text file to write, in place of a temporary one that a killed process left."""
+    """Open a new text file for writing; replaces one that a killed process left behind."""
     path.unlink(missing_ok=True)
     create_private(path)
     return path.open("r+", encoding="utf-8", newline="\n")
 
 
 def create_private(path: Path, mode: int = FILE_MODE) -> None:
-    """Make an empty file. Raises `FileExistsError` if there is one, or a link in its place."""
+    """Create an empty file. Raises `FileExistsError` for an existing file or link."""
+    # O_EXCL also refuses a symbolic link that another user planted under the name.
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & FILE_MODE)
     try:
         if mode != FILE_MODE:
-            os.fchmod(handle, mode)  # beyond what the umask would leave
+            os.fchmod(handle, mode)  # the umask would remove the group's permissions
     finally:
         os.close(handle)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a text so that the file is never seen in part, nor by others."""
+    """Write a text atomically to a file that only its owner may read."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with open_private(unfinished) as file:
@@ -44,7 +45,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def replace_private(unfinished: Path, target: Path) -> None:
-    """Put a finished file in its place, with the permissions of the one that was there."""
+    """Move a finished file to its target, with the permissions of the file it replaces."""
     with suppress(OSError):
         before = target.stat()
         if before.st_gid != unfinished.stat().st_gid:
@@ -54,7 +55,7 @@ def replace_private(unfinished: Path, target: Path) -> None:
 
 
 def make_private_folder(folder: Path, mode: int = FOLDER_MODE) -> None:
-    """Make a folder and those above it that are missing."""
+    """Create a folder and its missing parents."""
     if folder.is_dir():
         return
     if not folder.parent.exists():

@@ -1,7 +1,7 @@
-"""Keeps secrets out of text that people and files will see.
+"""Redacts secrets from text that is shown or written.
 
-Every live `Redactor` is known to the process: `redact` removes the secrets of all of them, so that
-code which quotes a key of one endpoint cannot leak it through the failure of another part.
+Every live `Redactor` is registered: `redact` removes the secrets of all of them, so that the
+failure of one component cannot leak a key of another.
 """
 
 import json
@@ -16,16 +16,13 @@ from weakref import WeakSet
 
 REDACTED = "[redacted]"
 _MIN_SECRET_LENGTH = 4
+# For text that does not come from the server with the secret: shorter secrets may be words.
 _MIN_SHARED_SECRET_LENGTH = 6
-"""In text that does not come from the server which has the secret. Shorter ones are words."""
-
 _MIN_ENVIRONMENT_SECRET_LENGTH = 8
+# A fragment of this length is redacted anywhere in a text.
 _MIN_FRAGMENT_LENGTH = 12
-"""So many characters of a secret are redacted wherever they stand."""
-
+# Passed as a key to servers that require none, so redacting them would only garble messages.
 _PLACEHOLDER_KEYS = frozenset({"lm-studio", "not-needed", "ollama"})
-"""Given as a key to servers that want none."""
-
 _MIN_LINE_END_FRAGMENT_LENGTH = 8
 _VISIBLE_ASCII = "".join(map(chr, range(33, 127)))
 _TRUNCATION_MARKS = ("...", "…", "*")
@@ -40,14 +37,14 @@ _SECRET_PATTERN = re.compile(
     r"(?:[^-]{0,20000}-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
     r"|(?i:\b(?:bearer|basic)\s+)(?=\S*[\d=._])[-._~+/=A-Za-z0-9]{8,}"
 )
+# Names such as `hf_hub_download` have a key's prefix, but consist of short words.
 _KEY_BODY = re.compile(r"[A-Za-z0-9]{16}")
-"""Names such as `hf_hub_download` have a key's prefix, but consist of short words."""
 
 
 class Redactor:
-    """Knows secrets, and removes them from any text.
+    """Removes a set of secrets from text.
 
-    `redact` uses its secrets too for as long as somebody holds it.
+    `redact` removes them too for as long as a reference to the redactor exists.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -60,9 +57,9 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def clean(self, text: str, *, cut: bool = False) -> str:
-        """`text` without known secrets and without what looks like a key.
+        """Return `text` without known secrets and without strings that look like keys.
 
-        Where it is `cut`, its end may be the beginning of a secret, which is removed as well.
+        With `cut`, a secret that the end of the text truncates is removed as well.
         """
         for spelling in self._encodings:
             text = text.replace(spelling, REDACTED)
@@ -70,11 +67,11 @@ class Redactor:
 
     @cached_property
     def _encodings(self) -> list[str]:
-        """The longest first. Not made before they are needed: most servers do not complain."""
+        # Computed lazily, because most servers never return an error to clean.
         return _collect_encodings(self._secrets)
 
     def _strip_partial_secret(self, text: str) -> str:
-        text = text.rstrip("\ufffd")  # half a character
+        text = text.rstrip("\ufffd")  # the remains of a truncated character
         starts = [_find_partial_secret(spelling, text) for spelling in self._encodings]
         start = min((each for each in starts if each >= 0), default=-1)
         return text if start < 0 else f"{text[:start]}{REDACTED}"
@@ -85,7 +82,7 @@ _REDACTORS_LOCK = threading.Lock()
 
 
 def redact(text: str) -> str:
-    """`text` without any secret that is in use in this process, whole or cut.
+    """Return `text` without any secret in use in this process, whole or truncated.
 
     Secrets in use are those of live redactors and the environment variables named like one
     (`OPENAI_API_KEY`, `HF_TOKEN`, `PGPASSWORD`).
@@ -99,7 +96,7 @@ def redact(text: str) -> str:
     spellings = _collect_encodings_cached(frozenset(secrets.union(_find_environment_secrets())))
     for spelling in spellings:
         text = text.replace(spelling, REDACTED)
-    # Only now: a fragment of one spelling may be a part of another.
+    # After all whole spellings: a fragment of one may be a part of another.
     for spelling in spellings:
         if len(spelling) > _MIN_LINE_END_FRAGMENT_LENGTH:
             text = _redact_fragments(text, spelling)
@@ -123,7 +120,7 @@ def _collect_encodings(secrets: Iterable[str]) -> list[str]:
 
 
 def _iterate_encodings(secret: str) -> Iterator[str]:
-    """A text as it is, and as it stands in JSON, in Python's words, in addresses and in pages."""
+    # The secret itself and its encodings in JSON, Python, URLs and HTML.
     in_json = json.dumps(secret, ensure_ascii=False)[1:-1]
     yield from (secret, in_json, json.dumps(secret)[1:-1], repr(secret)[1:-1])
     yield json.dumps(in_json, ensure_ascii=False)[1:-1]  # in JSON that is quoted in JSON
@@ -134,7 +131,7 @@ def _iterate_encodings(secret: str) -> Iterator[str]:
 
 
 def _find_partial_secret(secret: str, text: str) -> int:
-    """Where the beginning of `secret` stands that `text` ends with; -1 where it does not."""
+    # The position of a prefix of `secret` that `text` ends with, or -1.
     start = text.find(secret[:_MIN_SECRET_LENGTH], max(len(text) - len(secret), 0))
     while start >= 0 and not secret.startswith(text[start:]):
         start = text.find(secret[:_MIN_SECRET_LENGTH], start + 1)
@@ -142,7 +139,7 @@ def _find_partial_secret(secret: str, text: str) -> int:
 
 
 def _redact_fragments(text: str, secret: str) -> str:
-    """Remove the beginning of `secret` where it was cut, and its end after an ellipsis."""
+    # Servers quote keys as `sk-abc...xyz`: both the prefix and the suffix are removed.
     head = secret[:_MIN_SECRET_LENGTH]
     pieces: list[str] = []
     done, start = 0, text.find(head)
@@ -180,7 +177,7 @@ def _measure_common_prefix(text: str, start: int, secret: str) -> int:
 
 
 def _is_secret_fragment(text: str, start: int, length: int) -> bool:
-    """Whether so long a beginning of a secret is one, rather than a word that it shares."""
+    # A short prefix may be an ordinary word that the secret happens to begin with.
     end = start + length
     if length >= _MIN_FRAGMENT_LENGTH or text.startswith(_TRUNCATION_MARKS, end):
         return True
@@ -190,6 +187,6 @@ def _is_secret_fragment(text: str, start: int, length: int) -> bool:
 
 def _mask_key(match: re.Match[str]) -> str:
     found = match[0]
-    # The other shapes are not those of names, whatever they consist of.
+    # Bearer tokens, PEM blocks and JWTs cannot be confused with names.
     certain = found[:2].lower() in ("be", "ba", "--", "ey")
     return REDACTED if certain or _KEY_BODY.search(found) else found

@@ -327,19 +327,19 @@ def read_info(text: str | None) -> InfoReading:
         return reading
     try:
         info = _parse_info(text)
-    except (ValueError, RecursionError) as error:
-        reading.faults.append(f"is unreadable ({error})")
+    except (ValueError, RecursionError) as refusal:
+        reading.faults.append(f"is unreadable ({refusal})")
         return reading
     reading.score = info.pop("score", None)
-    valid, said = info.pop("is_score_valid", True), info.pop("error", None)
+    valid, error = info.pop("is_score_valid", True), info.pop("error", None)
     if isinstance(valid, bool):
         reading.is_score_valid = valid
     else:
-        reading.faults.append(f"holds an `is_score_valid` of {valid!r:.40}")
-    if said is None or isinstance(said, str):
-        reading.error = said
+        reading.faults.append(f"contains an `is_score_valid` of {valid!r:.40}")
+    if error is None or isinstance(error, str):
+        reading.error = error
     else:
-        reading.faults.append("holds an `error` that is not a string")
+        reading.faults.append("contains an `error` that is not a string")
     reading.fields = {**info, **_merge_metrics(info, reading.faults)}
     reading.fields.pop("measures", None)
     return reading
@@ -362,7 +362,7 @@ def _parse_info(text: object) -> dict[str, Any]:
 
 
 def _refuse_non_finite(constant: str) -> NoReturn:
-    raise ValueError(f"holds {constant:.40}")
+    raise ValueError(f"contains {constant:.40}")
 
 
 def _parse_finite_float(text: str) -> float:
@@ -373,7 +373,7 @@ def _parse_finite_float(text: str) -> float:
 def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        raise ValueError("the same key twice in one object")
+        raise ValueError("an object contains the same key twice")
     return entries
 
 
@@ -385,10 +385,10 @@ def _merge_metrics(info: Mapping[str, Any], faults: list[str]) -> dict[str, Any]
         if content is None:
             continue
         if not isinstance(content, dict):
-            faults.append(f"holds `{place}` that are not an object")
+            faults.append(f"contains `{place}` that are not an object")
             continue
         if repeated := merged.keys() & content.keys():
-            faults.append(f"holds {min(repeated)!r:.40} among metrics and measures")
+            faults.append(f"contains {min(repeated)!r:.40} in both metrics and measures")
         merged = {**content, **merged}
     return {"metrics": {name: _strip_empty_reason(entry) for name, entry in merged.items()}}
 

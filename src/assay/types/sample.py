@@ -99,10 +99,10 @@ class Sample(JsonModel):
         """Refuse two spellings of one thing; make `reward` what it is: a view of the score."""
         for second, first in _FIELD_ALIASES.items():
             if second in extra:
-                raise ValueError(f"{second!r} is another spelling of {first!r}: give one of them")
+                raise ValueError(f"{second!r} is an alias of {first!r}; pass only one of them")
         if "response" in extra:
             raise ValueError(
-                "'response' is read from the messages: give a trajectory, or messages that end "
+                "'response' is read from the messages; pass a trajectory, or messages that end "
                 "with the assistant's answer"
             )
         reward = extra.pop("reward", None)
@@ -117,7 +117,7 @@ class Sample(JsonModel):
             return self.input[name]
         except KeyError:
             raise KeyError(
-                f"{name!r} is no field of the row; it has {sorted(self.input)}"
+                f"{name!r} is not a field of the row; its fields are {sorted(self.input)}"
             ) from None
 
     @property
@@ -159,7 +159,7 @@ class Sample(JsonModel):
     def reward(self, value: float | None) -> None:
         if value != self.reward:
             raise ValueError(
-                f"reward follows the score, which is {self.reward}; it cannot be {value}"
+                f"reward is derived from the score, {self.reward}; it cannot be set to {value}"
             )
 
     @property

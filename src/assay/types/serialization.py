@@ -95,9 +95,9 @@ class JsonModel(NestedModel):
             data = self.__pydantic_serializer__.to_json(self, exclude_defaults=True)
         except PydanticSerializationError as error:
             raise WireError(
-                f"cannot be written as JSON: {error}",
+                f"the object cannot be written as JSON: {error}",
                 where=type(self).__name__,
-                hint="keep `input`, `metadata` and `ground_truth` to plain JSON values",
+                hint="use plain JSON values in `input`, `metadata` and `ground_truth`",
             ) from error
         # A single byte is found ten times faster than a word, and is usually not there.
         if (_BYTE_N in data and b"NaN" in data) or (_BYTE_I in data and b"Infinity" in data):
@@ -122,9 +122,9 @@ def _refuse_constants(data: bytes, where: str) -> None:
 
     def refuse(constant: str) -> None:
         raise WireError(
-            f"holds {constant}, which JSON has no word for",
+            f"the object contains {constant}, which JSON cannot represent",
             where=where,
-            hint="unknown is None",
+            hint="use None for an unknown number",
         )
 
     json.loads(data, parse_constant=refuse)

@@ -73,13 +73,13 @@ class YamlReader:
                 if not isinstance(event, yaml.DocumentStartEvent):
                     continue
                 if found:
-                    self._refuse(event, (), "holds more than one document")
+                    self._refuse(event, (), "the file contains more than one document")
                     break
                 found.append(self._read_value(next(self._events), ()).value)
         except _LimitReached:
             return None
         if not found:
-            self.problems.append(FileProblem(self._file, None, (), "is empty"))
+            self.problems.append(FileProblem(self._file, None, (), "the file is empty"))
         return found[0] if found else None
 
     def _read_value(self, event: "yaml.Event", place: ValuePath) -> _MeasuredValue:
@@ -111,8 +111,8 @@ class YamlReader:
         anchored = self._anchored.get(name)
         if anchored is None:
             inside = name in self._anchored
-            said = "stands inside what it stands for" if inside else "stands for nothing"
-            self._refuse(event, place, f"the alias *{name[:80]} {said}")
+            problem = "is used inside its own anchor" if inside else "has no anchor"
+            self._refuse(event, place, f"the alias *{name[:80]} {problem}")
             return _MeasuredValue(None)
         self._count_value(event, place, anchored)
         return anchored
@@ -143,14 +143,14 @@ class YamlReader:
     def _read_key(self, event: "yaml.Event", place: ValuePath) -> str:
         """A key as the text it is written with."""
         if not isinstance(event, yaml.ScalarEvent):
-            self._refuse(event, place, "has a key that is not text")
+            self._refuse(event, place, "the mapping has a key that is not text")
             self._read_value(event, place)
             return ""
         key = str(event.value)
         self._characters += len(key)
         plain = _is_plain_scalar(event)
         if plain and key == "<<":
-            self._refuse(event, place, "`<<` is not read", "write the keys out")
+            self._refuse(event, place, "the merge key `<<` is not supported", "write the keys out")
         elif event.tag not in (None, f"{_STANDARD_TAG_PREFIX}str"):
             self._refuse(
                 event, place, f"the key {quote_value(key)} has the tag {quote_value(event.tag)}"
@@ -176,7 +176,7 @@ class YamlReader:
             self._refuse(event, place, f"{quote_value(text)} is not a finite number")
         elif tag.startswith(_STANDARD_TAG_PREFIX):
             wanted = "write true or false, or " if kind == "bool" else ""
-            hint = f"{wanted}put it in quotes to have the text {quote_value(text)}"
+            hint = f"{wanted}quote it to get the text {quote_value(text)}"
             self._refuse(
                 event,
                 place,
@@ -190,7 +190,7 @@ class YamlReader:
     def _read_number(self, event: Any, place: ValuePath) -> int | float | None:
         text = str(event.value)
         if len(text) > _MAX_YAML_NUMBER_LENGTH:
-            self._refuse(event, place, f"is a number of over {_MAX_YAML_NUMBER_LENGTH} digits")
+            self._refuse(event, place, f"the number has more than {_MAX_YAML_NUMBER_LENGTH} digits")
             return None
         if not any(mark in text for mark in ".eE"):
             return int(text)
@@ -202,21 +202,27 @@ class YamlReader:
     def _count_value(self, event: "yaml.Event", place: ValuePath, read: _MeasuredValue) -> None:
         self._values += read.values
         self._characters += read.characters
-        hint = "aliases count as often as they are used"
+        hint = "an alias counts each time it is used"
         if self._values > MAX_YAML_VALUES:
-            self._refuse(event, place, f"holds more than {MAX_YAML_VALUES:,} values", hint)
+            self._refuse(
+                event, place, f"the file contains more than {MAX_YAML_VALUES:,} values", hint
+            )
             raise _LimitReached
         if self._characters > MAX_YAML_CHARACTERS:
-            self._refuse(event, place, f"holds more than {MAX_YAML_CHARACTERS:,} characters", hint)
+            self._refuse(
+                event,
+                place,
+                f"the file contains more than {MAX_YAML_CHARACTERS:,} characters",
+                hint,
+            )
             raise _LimitReached
         if len(place) + read.height > MAX_YAML_DEPTH:
-            self._refuse(event, place, f"is nested more than {MAX_YAML_DEPTH} deep")
+            self._refuse(event, place, f"the value is nested more than {MAX_YAML_DEPTH} deep")
             raise _LimitReached
 
     def _refuse_tag(self, event: Any, place: ValuePath, kind: str) -> None:
         if event.tag not in (None, f"{_STANDARD_TAG_PREFIX}{kind}"):
-            said = f"has the tag {quote_value(event.tag)}, which means nothing here"
-            self._refuse(event, place, said)
+            self._refuse(event, place, f"the tag {quote_value(event.tag)} is not supported")
 
     def _refuse(
         self, event: "yaml.Event", place: ValuePath, message: str, hint: str | None = None
