@@ -109,7 +109,10 @@ def test_a_limit_of_costs_needs_a_price(tmp_path: Path, server: MisbehavingServe
     ended = evaluate(tmp_path, server.url, "--max-cost-usd", "0.5")
 
     assert ended.returncode == 2
-    assert "max_cost_usd=0.5 cannot be kept: the price of 'openai:ghost' is unknown" in ended.stderr
+    assert (
+        "max_cost_usd=0.5 cannot be enforced: the price of 'openai:ghost' is unknown"
+        in ended.stderr
+    )
     assert server.calls == []
 
 
@@ -173,4 +176,4 @@ def test_limits_of_a_test_and_of_the_command_line(
     assert len(server.calls) <= 15
     assert "fail_on_error=1: 2 of 100 samples failed" in sooner.output
     assert wrong.status == 4
-    assert "--assay-fail-on-error=2.5 is neither" in wrong.output
+    assert "--assay-fail-on-error=2.5 is not True or False, a share" in wrong.output

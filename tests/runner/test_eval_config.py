@@ -29,8 +29,8 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({}, "nothing gives a score"),
-        ({"score_fn": 3}, "score_fn=3 cannot be called"),
+        ({}, "neither `score_fn` nor `environment_factory` is set"),
+        ({"score_fn": 3}, "score_fn=3 is not callable"),
         ({"score_fn": lambda: 1.0}, "`score_fn` cannot be called with a sample"),
         ({"score_fn": lambda trajectory, sample: 1.0}, "missing a required argument: 'sample'"),
         ({"score_fn": right, "repeats": 0}, "repeats=0"),
@@ -45,17 +45,23 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
         ({"score_fn": right, "name": 5}, "`name` cannot be of type `int`"),
         (
             {"score_fn": right, "limits": {}},
-            r"`limits` cannot be of type `dict`\n.*rollout\.Limits",
+            r"`limits` cannot be of type `dict`\n.*assay\.agents\.Limits",
         ),
         ({"score_fn": right, "client": None}, "`client` cannot be of type `NoneType`"),
         ({"score_fn": right, "endpoint": 5}, r"`endpoint` cannot be of type `int`\n.*model string"),
-        ({"score_fn": right, "endpoint": "gpt-4o"}, r"a model is written `provider:model`"),
+        (
+            {"score_fn": right, "endpoint": "gpt-4o"},
+            r"a model string has the form `provider:model`",
+        ),
         ({"score_fn": right, "prepare_messages": lambda s: []}, "no effect without an `endpoint`"),
-        ({"score_fn": right, "bounds": 5}, "bounds=5 are not the lowest and the highest"),
+        (
+            {"score_fn": right, "bounds": 5},
+            "bounds=5 is not a pair of the lowest and the highest score",
+        ),
         ({"score_fn": right, "bounds": (0, 1, 2)}, "bounds="),
         ({"score_fn": right, "bounds": (False, True)}, "bounds="),
         ({"score_fn": right, "bounds": (1, -1)}, "the first must be below the second"),
-        ({"score_fn": right, "rollout_fn": 3}, "rollout_fn=3 cannot be called"),
+        ({"score_fn": right, "rollout_fn": 3}, "rollout_fn=3 is not callable"),
         ({"environment_factory": "lake"}, "no environment 'lake'"),
     ],
 )

@@ -70,9 +70,9 @@ def test_a_dataset_that_exits_is_an_error_and_what_was_read_before_is_kept(store
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
-        ("hello", "returned a str, no list of messages"),
-        ({"role": "user", "content": "hello"}, "returned a dict, no list of messages"),
-        (Message(role="user", content="hello"), "returned a Message, no list of messages"),
+        ("hello", "returned a str instead of a list of messages"),
+        ({"role": "user", "content": "hello"}, "returned a dict instead of a list of messages"),
+        (Message(role="user", content="hello"), "returned a Message instead of a list of messages"),
     ],
 )
 def test_messages_that_are_no_list_are_named(store: Path, returned: Any, said: str) -> None:

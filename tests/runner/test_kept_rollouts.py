@@ -106,7 +106,7 @@ def test_a_scorer_that_was_repaired_is_taken_when_none_was_scored_before(
     again = run(rows(6), config(server, repaired), store=store, resume="latest")
     assert len(server.calls) == 6
     assert again.summary.judged_samples == 6
-    with pytest.raises(ConfigError, match="the configuration is not the one"):
+    with pytest.raises(ConfigError, match="the configuration differs from the one"):
         run(rows(5), config(server, all_raise), store=store, resume="latest")
 
 
@@ -128,7 +128,7 @@ def test_a_rollout_of_the_users_function_without_a_model_is_kept_as_well(store: 
     run(rows(5), again, store=store, resume=Resume(rescore=True))
     assert len(asked) == 5
     others = [{**row, "question": "Else?"} for row in rows(5)]
-    with pytest.raises(ConfigError, match="was asked with other messages"):
+    with pytest.raises(ConfigError, match="now gives other messages"):
         run(others, repairing, store=store, resume=resumed.run_id)
 
 
@@ -196,7 +196,9 @@ def test_a_rescoring_of_other_rollouts_is_refused(store: Path, server: Misbehavi
 
     with pytest.raises(ConfigError, match="seed: None -> 7"):
         run(rows(2), config(server, repaired, seed=7), store=store, resume=again)
-    with pytest.raises(ConfigError, match="nothing is rolled out without an endpoint"):
+    with pytest.raises(
+        ConfigError, match="a configuration without an endpoint has no rollouts to reuse"
+    ):
         run(rows(2), EvalConfig(score_fn=repaired), store=store, resume=again)
 
     assert len(server.calls) == 2

@@ -71,7 +71,7 @@ def test_a_run_without_rollouts_cannot_be_rescored(tmp_path: Path) -> None:
     store = tmp_path / "a.db"
     old = recorded(store, {"error": {"status": 400}})
 
-    with pytest.raises(ConfigError, match="has no rollout to score"):
+    with pytest.raises(ConfigError, match="has no rollouts to score"):
         asyncio.run(rescore(old, lambda sample: 1.0, store=store))
 
 

@@ -111,7 +111,7 @@ def test_rows_in_memory_that_ask_something_else_are_refused_as_well(
     run(rows(20), evaluation, store=store)
     other = [{**row, "question": f"{row['question']}!"} for row in rows(20)]
 
-    with pytest.raises(ConfigError, match="asked with other messages than the dataset gives now"):
+    with pytest.raises(ConfigError, match="the dataset now gives other messages"):
         run(other, evaluation, store=store, resume="latest")
 
     server.react = Exchange.echo
@@ -127,7 +127,9 @@ def test_a_prompt_that_can_no_longer_be_made_is_refused(
     run(rows(20), evaluation, store=store)
     (tmp_path / "prompt.txt").unlink()
 
-    with pytest.raises(ConfigError, match=r"changed since the run was started: there is none now"):
+    with pytest.raises(
+        ConfigError, match=r"changed since the run was started: it cannot be prepared any more"
+    ):
         run(rows(20), evaluation, store=store, resume="latest")
 
 

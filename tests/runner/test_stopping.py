@@ -52,7 +52,7 @@ def test_the_progress_of_a_resumed_run_begins_with_what_it_had(store: Path) -> N
 
 
 def test_resuming_where_no_store_is_makes_none(store: Path) -> None:
-    with pytest.raises(StoreError, match="no store"):
+    with pytest.raises(StoreError, match="the store does not exist"):
         run(rows(1), EvalConfig(endpoint=ECHO, score_fn=right), store=store, resume="latest")
 
     assert not store.exists()

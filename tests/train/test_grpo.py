@@ -198,7 +198,7 @@ def test_groups_without_differences_are_replaced_up_to_a_limit(tmp_path: Path) -
 
 
 def test_the_environments_own_rewards_will_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing gives a score"):
+    with pytest.raises(ConfigError, match="neither `score_fn` nor `environment_factory` is set"):
         trained(tmp_path, score_fn=None, environment=None)
 
     result = trained(tmp_path, num_steps=1, score_fn=None)

@@ -1,4 +1,4 @@
-"""Ends a run early: nothing can succeed, too many samples failed, or the money is spent."""
+"""Early stops: nothing succeeds, too many samples failed, or the budget is spent."""
 
 import asyncio
 from collections import Counter
@@ -12,28 +12,28 @@ from assay.types import Boundary, Failure, Message, ToolSpec, Usage, redact
 
 FailOnError = bool | float | int | None
 
+# Samples in flight until the first one succeeds: a wrong setup should not cost a full batch.
 _MAX_PROBES = 10
-"""Samples in flight until the first one succeeds."""
 
+# Slow samples without a failure must not hold the others back for longer than this.
 _PROBE_S = 1.0
-"""Samples that take longer than this without a failure do not hold the others back."""
 
+# This many equal failures without a success, and the run is hopeless.
 _MAX_EQUAL_FAILURES = 5
-"""This many equal failures and no success: the run is hopeless."""
 
+# Failures that differ may be caused by their samples, so that more of them are needed.
 _MAX_MIXED_FAILURES = 20
-"""The same for failures that differ, which may be about their samples."""
 
 _HINTS_BY_BOUNDARY = {
     Boundary.ENDPOINT: "check the endpoint with `assay doctor --model PROVIDER:MODEL`",
-    Boundary.ENVIRONMENT: "correct the environment or its factory",
-    Boundary.SCORER: "correct the scorer and resume the run: its rollouts are kept",
-    Boundary.DATASET: "correct `prepare_messages` or the dataset",
+    Boundary.ENVIRONMENT: "fix the environment or its factory",
+    Boundary.SCORER: "fix the scorer and resume the run: its rollouts are kept",
+    Boundary.DATASET: "fix `prepare_messages` or the dataset",
 }
 
 
 class EarlyStop:
-    """Decides from what happened so far whether another sample is worth starting."""
+    """Decides from the outcomes so far whether to start another sample."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class EarlyStop:
         self._resumed = resumed
         self._is_watching = is_watching
         self.answered = False
-        """Whether the model answered at all."""
+        """Whether any model call was answered."""
 
         self.succeeded = False
-        """Whether a sample was rolled out and scored."""
+        """Whether any sample was rolled out and scored."""
 
         self.failed = 0
         self._forbidden = 0
@@ -66,43 +66,45 @@ class EarlyStop:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to decide before a sample is started."""
+        """Whether samples may start without further checks."""
         return self.succeeded and self._max_cost_usd is None
 
     def answer(self, usage: Usage | None) -> None:
-        """Note an answer of the model and its cost."""
+        """Record an answer of the model and its cost."""
         self.answered = True
         cost = None if usage is None else usage.cost_usd
         if self._spent_usd is not None:
             self._spent_usd = None if cost is None else self._spent_usd + cost
 
     def fail(self, error: BaseException, failure: Failure) -> AssayError | None:
-        """Count a failed sample. Returns the error that ends the run at once, if there is one."""
+        """Count a failed sample. Returns the error that ends the run at once, if any."""
         self.failed += 1
         boundary = failure.boundary
         if isinstance(error, AccessDenied) and not self.answered:
-            # Every other call would be refused as well. A model's 403 may be about one input, and
-            # is faster than an answer.
+            # Every other call would be refused as well. A 403 of a model may concern one input
+            # only, and often arrives before the first answer: it takes several of them.
             alone = boundary is Boundary.ENDPOINT and error.status == 403
             self._forbidden += alone
             if not alone or self._forbidden == _MAX_EQUAL_FAILURES:
                 return error
-        text = _describe_sample_error(error, failure)
+        text = f"{failure.kind}: {failure.message}"
+        if isinstance(error, AssayError):
+            text = redact(error.message)
         if self._is_watching and not self.succeeded and (_is_outage(error) or not self._resumed):
             self._last[boundary] = error, text
             self._boundaries[boundary] += 1
-            # A sample that takes too long may do so on its own account.
+            # A timeout may be caused by its sample.
             if not isinstance(error, TimeoutError):
                 self._kinds[boundary, text] += 1
         if exceeds(self.failed, self._fail_on_error, self._total):
             return self._build_too_many_error(f", the last one at the {boundary}: {text}")
         if self._kinds[boundary, text] >= _MAX_MIXED_FAILURES and not self.succeeded:
-            # Samples in flight are not waited for: they would be paid for in vain.
+            # End at once: the samples in flight would be paid for in vain.
             return self.build_hopeless_error()
         return None
 
     def conclude(self, ended: int) -> RunStopped | None:
-        """The same for a share of samples whose number is known only at the end."""
+        """Apply a `fail_on_error` share whose total is known only at the end of the run."""
         if self._total is None and exceeds(self.failed, self._fail_on_error, ended):
             self._total = ended
             return self._build_too_many_error("")
@@ -118,7 +120,7 @@ class EarlyStop:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether nothing but failures was seen, and enough of them."""
+        """Whether there were enough failures and no success."""
         return not self.succeeded and self._find_hopeless_boundary() is not None
 
     def _find_hopeless_boundary(self) -> Boundary | None:
@@ -129,14 +131,19 @@ class EarlyStop:
         return None
 
     def build_hopeless_error(self) -> RunStopped:
-        """The error that ends a hopeless run."""
+        """Build the error that ends a hopeless run."""
         boundary = self._find_hopeless_boundary()
         assert boundary is not None
         (error, text), count = self._last[boundary], self._boundaries[boundary]
         hint = error.hint if isinstance(error, AssayError) else None
+        frames = extract_tb(error.__traceback__)
+        location = ""
+        if frames and not isinstance(error, AssayError):
+            # Errors of user code need a place to look at; our own name it in `where`.
+            location = f" ({PurePath(frames[-1].filename).name}, line {frames[-1].lineno})"
         stopped = RunStopped(
             f"the run was stopped: none of the first {count} samples succeeded, all failed at the "
-            f"{boundary}: {text}{_format_code_location(error)}",
+            f"{boundary}: {text}{location}",
             where=redact(error.where) if isinstance(error, AssayError) and error.where else None,
             hint=redact(hint) if hint else _HINTS_BY_BOUNDARY[boundary],
         )
@@ -144,31 +151,31 @@ class EarlyStop:
         return stopped
 
     def can_afford(self, ended: int, in_flight: int) -> bool:
-        """Whether another sample fits below the limit, if those in flight cost the usual."""
+        """Whether another sample fits the budget, if those in flight cost the average."""
         if self._max_cost_usd is None or not in_flight or not ended or self._spent_usd is None:
             return True
         usual = (self._spent_usd - self._before_usd) / ended
         return self._spent_usd + usual * in_flight < self._max_cost_usd
 
     def spent(self) -> RunStopped | None:
-        """The error that ends a run whose money is spent."""
+        """Return the error that ends a run over its budget, if it is."""
         limit = self._max_cost_usd
         if limit is None or (self._spent_usd is not None and self._spent_usd < limit):
             return None
         if self._spent_usd is None:
-            told = "the cost of a model call is unknown, so that the limit cannot be kept"
-            hint = "remove the limit, or give the model a price: ClientSettings(prices=...)"
+            reason = "the cost of a model call is unknown, so the limit cannot be enforced"
+            hint = "remove the limit, or set a price for the model: ClientSettings(prices=...)"
         else:
-            told = f"the model calls of this run cost ${self._spent_usd:.4f}"
+            reason = f"the model calls of this run cost ${self._spent_usd:.4f}"
             hint = "resume the run with a higher limit to execute the remaining samples"
-        return RunStopped(f"the run was stopped by max_cost_usd={limit:g}: {told}", hint=hint)
+        return RunStopped(f"the run was stopped by max_cost_usd={limit:g}: {reason}", hint=hint)
 
 
 def exceeds(failed: int, limit: FailOnError, total: int | None) -> bool:
     """Whether more samples failed than `fail_on_error` allows.
 
-    True allows none, a whole number so many, and a share that part of all samples. Without a known
-    total there is no share until the end of the run.
+    True allows none, a whole number that many, and a share that part of all samples. A share
+    cannot be applied before the total is known.
     """
     if limit is None or limit is False:
         return False
@@ -180,7 +187,7 @@ def exceeds(failed: int, limit: FailOnError, total: int | None) -> bool:
 
 
 class Admission:
-    """Lets samples start: few until the first one succeeds, so that a hopeless run costs little."""
+    """Admits samples: few until the first one succeeds, so that a hopeless run costs little."""
 
     def __init__(self, early: EarlyStop) -> None:
         self._early = early
@@ -199,7 +206,7 @@ class Admission:
             if (spent := early.spent()) is not None:
                 return spent
             if early.is_hopeless:
-                # One of those in flight may still succeed: it began before the others failed.
+                # Wait for the samples in flight: one that started earlier may still succeed.
                 if not self._in_flight:
                     return early.build_hopeless_error()
             elif early.can_afford(self._ended, self._in_flight) and (
@@ -255,25 +262,9 @@ class ObservedClient:
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Whether a model could not be asked at all, whatever the sample.
-
-    The samples that are left of a run in which others succeeded may fail on their own account.
-    """
+    """Whether the endpoint failed independently of the sample."""
+    # Used for resumed runs: their remaining samples may have failed before because of their input.
     if not isinstance(error, EndpointError):
         return False
     status = error.status
     return status is None or status in (401, 403, 404, 429) or status >= 500
-
-
-def _describe_sample_error(error: BaseException, failure: Failure) -> str:
-    if isinstance(error, AssayError):
-        return redact(error.message)
-    return f"{failure.kind}: {failure.message}"
-
-
-def _format_code_location(error: BaseException) -> str:
-    """Where code of the user's raised, as ` (my_eval.py, line 3)`."""
-    frames = extract_tb(error.__traceback__)
-    if isinstance(error, AssayError) or not frames:
-        return ""
-    return f" ({PurePath(frames[-1].filename).name}, line {frames[-1].lineno})"

@@ -1,4 +1,4 @@
-"""The one place that joins source, rollout, scoring and record."""
+"""The engine of a run: joins dataset, rollout, scoring and store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -43,10 +43,10 @@ _Awaited = TypeVar("_Awaited")
 
 
 class EvalEngine:
-    """Runs units through a bounded number of workers and records each as it ends."""
+    """Runs jobs through a bounded number of workers and records each as it ends."""
 
     _probes = True
-    """Whether a few samples have to show that one can succeed before all workers start."""
+    """Whether one of a few samples has to succeed before all workers start."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class EvalEngine:
         self._finished: list[tuple[RolloutJob, bool]] = []
 
     async def run(self, todo: Iterator[RolloutJob]) -> None:
-        """Work until there is nothing left, or the run is stopped.
+        """Execute all jobs, until none is left or the run is stopped.
 
-        Raises what makes going on pointless: a refused key, a run in which nothing succeeds, a
-        limit of the run, a dataset that cannot be read on, a store that cannot be written. What
-        was recorded before that stays.
+        Raises errors that affect the whole run: a refused key, a run in which nothing succeeds, a
+        limit of the run, an unreadable dataset, an unwritable store. Samples recorded before the
+        error are kept.
         """
         todo = self._read_ahead(todo)
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
@@ -99,6 +99,7 @@ class EvalEngine:
             watcher.cancel()
             await asyncio.gather(*workers, watcher, return_exceptions=True)
             self._admission.close()
+            # After the workers: they may have finished samples while they were being cancelled.
             self._submit_finished()
             await self._writer.flush()
             if self._scorer is not None:
@@ -108,15 +109,13 @@ class EvalEngine:
             raise self._fatal
 
     def _read_ahead(self, todo: Iterator[RolloutJob]) -> Iterator[RolloutJob]:
-        """The same units, read several at a time, which is faster than one by one.
-
-        An error is raised where it stands: behind the units that were read before it.
-        """
+        """Yield the same jobs, read in batches, which is faster than one by one."""
+        # An error of the dataset is raised after the jobs that were read before it.
         count = min(self._config.concurrency, _BATCH_SIZE)
         problem: BaseException | None = None
         while problem is None:
             if self._finished:
-                # A dataset may take its time. What is done is not kept waiting for it.
+                # A dataset may block for a while: record finished samples first.
                 self._submit_finished()
             read: list[RolloutJob] = []
             try:
@@ -132,25 +131,25 @@ class EvalEngine:
             raise problem
 
     def _check_worker_ends(self, ends: list[BaseException | None]) -> None:
-        """A worker that died on its own has lost its sample: the run must not look complete."""
+        """Keep a run from looking complete when a worker died and lost its sample."""
         if self._fatal is None and not self._stop.requested:
             self._fatal = next((end for end in ends if end is not None), None)
             if isinstance(self._fatal, asyncio.CancelledError):
-                # Not ours: passed on, it would look as if the caller had cancelled the run.
-                self._fatal = AssayError("a sample was cancelled from within its own code")
+                # Raised by user code. Re-raised, it would look as if the caller cancelled the run.
+                self._fatal = AssayError("the code of a sample cancelled its own task")
             elif self._fatal is None:
                 progress = self._progress
                 ended = progress.already_done + progress.done + progress.failed
                 self._fatal = self._early.conclude(ended)
 
     def _abort(self, error: BaseException) -> None:
-        """End the run, and now: nothing that is still in flight could be kept."""
+        """End the run at once: samples in flight could not be kept."""
         self._fatal = self._fatal or error
         self._hopeless = True
         self._woken.set()
 
     async def _cancel_on_stop(self, workers: list[asyncio.Task[None]]) -> None:
-        """Once a stop is asked for, give samples in flight their grace time, then end them."""
+        """Wait for a stop request and its grace time, then cancel the samples in flight."""
         self._stop.listen(self._woken.set)
         while not (self._stop.requested or self._hopeless):
             await self._woken.wait()
@@ -175,13 +174,13 @@ class EvalEngine:
             try:
                 job = next(todo, None)
             except Exception as error:
-                # The dataset: no worker can go on, but the others finish what they have.
+                # The dataset failed: no worker can continue, but the others finish their samples.
                 self._fatal = error
                 return
             if job is None:
                 return
             if reason is not None:
-                # Only now: a run of which nothing is left has not been cut short.
+                # Checked after reading a job: a run without further jobs was not cut short.
                 self._fatal = reason
                 return
             admission.start()
@@ -190,21 +189,26 @@ class EvalEngine:
                 failure = await self._attempt(job)
             finally:
                 admission.end()
-            # A refused key says nothing about the sample. Whatever else ended the run, what was
-            # done until then is kept, and so is a rollout that only could not be scored.
+            # A failure by a refused key is not recorded: it does not concern the sample. Any other
+            # outcome is recorded, and so is an unscored rollout, which was paid for.
             unscored = failure is not None and failure.boundary is Boundary.SCORER
             paid = unscored and _has_new_rollout(job.sample, given)
             if paid or not isinstance(self._fatal, AccessDenied):
                 if self._writer.is_full:
-                    await self._wait_for_room()
+                    # Back-pressure: samples must not pile up in memory behind a slow disk.
+                    try:
+                        await self._writer.wait_for_room()
+                    except AssayError as error:
+                        self._abort(error)
                 self._queue_for_store(job, failed=failure is not None)
 
     async def _attempt(self, job: RolloutJob) -> Failure | None:
-        """Fill the sample in. A failure is data; only cancellation passes through."""
+        """Roll out and score the sample. Failures are returned; only cancellation propagates."""
         sample = job.sample
         if sample.failure is not None:
-            return sample.failure  # it came here failed, and is kept as it is
-        own, given = self._start_timer(), sample.trajectory
+            return sample.failure  # already failed, such as in a rescored run: keep it
+        given, limit = sample.trajectory, self._config.sample_timeout_s
+        own = None if limit is None else ActiveTimer()
         try:
             if job.kept is not None:
                 self._reuse_rollout(job, job.kept)
@@ -217,7 +221,7 @@ class EvalEngine:
                 if own is not None:
                     self._check_timeout(own)
         except ConfigError as error:
-            # Not this sample's: no rollout could be made.
+            # Not caused by the sample: every other rollout would fail as well.
             self._abort(error)
             raise
         except RolloutFailed as failed:
@@ -232,7 +236,7 @@ class EvalEngine:
                 sample, error, job.waited_for or _find_slower_boundary(sample.trajectory)
             )
         except Exception as error:
-            # Whatever else: the environment is the only other code in a rollout.
+            # The environment is the only other code in a rollout.
             return self._record_failure(sample, error, job.waited_for or Boundary.ENVIRONMENT)
         try:
             if self._scorer is None:
@@ -249,13 +253,13 @@ class EvalEngine:
             if sample.id != job.sample_id:
                 raise ScorerFault(f"the id of the sample was changed to {sample.id!r}")
         except (Exception, SystemExit) as error:
-            # Passed on, sys.exit() in somebody's code would end the run as if all were well.
+            # Re-raised, sys.exit() in a scorer would end the process with its exit status.
             sample.id = job.sample_id
             return self._record_failure(sample, error, Boundary.SCORER)
         except asyncio.CancelledError:
             if job.kept is not None or not self._loses_rollout(sample, given):
                 raise
-            # It is paid for: kept, it is scored when the run is resumed.
+            # The rollout was paid for: keep it, to score it when the run is resumed.
             unscored = RunStopped("the run was stopped before the sample was scored")
             return _mark_failed(sample, Failure.of(unscored, Boundary.SCORER))
         truncated = sample.trajectory is not None and sample.trajectory.truncated
@@ -264,27 +268,24 @@ class EvalEngine:
         if not self._early.succeeded:
             self._early.succeeded = True
             if self._early.is_settled:
-                # Nobody observes the answers any more.
+                # Answers need not be observed any longer: skip the wrapper.
                 self._client = self._model
         return None
 
-    def _start_timer(self) -> ActiveTimer | None:
-        return None if self._config.sample_timeout_s is None else ActiveTimer()
-
     def _loses_rollout(self, sample: Sample, given: Trajectory | None) -> bool:
-        """Whether the end of the run would throw away a rollout that waits for its score."""
+        """Whether ending the run would discard a rollout that is not scored yet."""
         ends = self._stop.requested or isinstance(self._fatal, RunStopped | AccessDenied)
         return ends and _has_new_rollout(sample, given)
 
     def _reuse_rollout(self, job: RolloutJob, kept: KeptRollout) -> None:
-        """Take a rollout that was paid for instead of another one."""
-        # For what it does to the sample: a scorer may read that.
+        """Use a recorded rollout instead of making another one."""
+        # Called for its side effects on the sample, which a scorer may read.
         prepare_messages(self._config, job.sample)
         set_unchecked(job.sample, {"trajectory": kept.trajectory})
         job.prompt_digest = kept.prompt_digest
 
     def _start_rollout(self, job: RolloutJob) -> Coroutine[Any, Any, Trajectory] | None:
-        """What rolls the sample out; None when it is scored as it is."""
+        """Start the rollout of a sample; None when the sample is scored without one."""
         if self._config.rollout_fn is not None:
             return self._roll_out_with_function(job, self._config.rollout_fn)
         return None if self._client is None else self._roll_out_with_agent(job, self._client)
@@ -358,28 +359,20 @@ class EvalEngine:
         if isinstance(ending, AccessDenied) or (ending and self._early.is_hopeless):
             self._abort(ending)
         elif ending is not None:
-            # Samples in flight are paid for, and end by themselves.
+            # Let the samples in flight finish: they are paid for already.
             self._fatal = self._fatal or ending
         return _mark_failed(sample, failure)
 
     def _queue_for_store(self, job: RolloutJob, *, failed: bool) -> None:
-        """Give the sample to the store without waiting for the disk.
-
-        Those that end in one turn of the event loop are handed over together. Doing one kind of
-        work several times over is faster than doing all kinds in turn.
-        """
+        """Hand the sample to the store without waiting for the disk."""
+        # Samples that end in one turn of the event loop are encoded together: a batch of equal
+        # work is faster than alternating between kinds of work.
         finished = self._finished
         finished.append((job, failed))
         if len(finished) >= _BATCH_SIZE:
             self._submit_finished()
         elif len(finished) == 1:
             asyncio.get_running_loop().call_soon(self._submit_finished)
-
-    async def _wait_for_room(self) -> None:
-        try:
-            await self._writer.wait_for_room()
-        except AssayError as error:
-            self._abort(error)
 
     def _submit_finished(self) -> None:
         finished, self._finished = self._finished, []
@@ -389,13 +382,13 @@ class EvalEngine:
             try:
                 entry, note = self._encode_job(job, failed=failed)
             except Exception as error:
-                # Whatever it is: a sample that is not recorded is never passed over.
+                # A sample that cannot be recorded ends the run: it must never be dropped silently.
                 self._abort(error)
             else:
                 entries.append(entry)
                 notes.append(note)
         try:
-            # Only what is told of them waits for the disk: the samples themselves can go.
+            # Only the notes wait for the disk, so that the samples can be freed.
             self._writer.submit(entries, partial(self._count_recorded, notes))
         except Exception as error:
             self._abort(error)
@@ -408,7 +401,7 @@ class EvalEngine:
             note = sample.reward, compute_sample_cost(sample)
             return self._build_entry(build_result_row, job), note
         except WireError as error:
-            # Somebody's code put a value into the sample that no file can hold.
+            # User code put a value into the sample that cannot be written as JSON.
             job.sample = bare = _drop_unwritable_fields(sample)
             in_rollout = bare.trajectory is None and sample.trajectory is not None
             self._record_failure(
@@ -441,20 +434,21 @@ class EvalEngine:
             self._abort(error)
 
 
+# Reward and cost of a recorded sample; None for a failed one.
 _ProgressNote = tuple[float | None, float | None] | None
-"""What the progress counts of a sample: its reward and its cost, or None for one that failed."""
 
 _SAMPLE_TIMEOUT = "sample_timeout_s"
+
 _BATCH_SIZE = 50
 
 
 def _has_new_rollout(sample: Sample, given: Trajectory | None) -> bool:
-    """Whether the sample has a rollout that it did not come with, and that was paid for."""
+    """Whether the sample has a rollout that this run made and paid for."""
     return sample.trajectory is not None and sample.trajectory is not given
 
 
 def _mark_failed(sample: Sample, failure: Failure) -> Failure:
-    """Write down why a sample has no score."""
+    """Record in the sample why it has no score."""
     sample.status = Status.FAILED
     sample.failure = failure
     score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
@@ -463,7 +457,7 @@ def _mark_failed(sample: Sample, failure: Failure) -> Failure:
 
 
 def _drop_unwritable_fields(sample: Sample) -> Sample:
-    """What of a sample can be written, whatever was put into it."""
+    """Copy the fields of a sample that can be written as JSON."""
     kept = Sample(
         id=sample.id,
         index=sample.index,
@@ -479,14 +473,14 @@ def _drop_unwritable_fields(sample: Sample) -> Sample:
 
 
 def _read_environment_result(sample: Sample) -> EvaluateResult:
-    """What the environment itself said, where nobody else is asked."""
+    """Return the environment's own result, for a run without a scorer."""
     own = sample.trajectory.evaluation_result if sample.trajectory is not None else None
     none = EvaluateResult(reason="the environment gave no reward")
     return own or _add_environment_steps(none, sample.trajectory)
 
 
 def _add_environment_steps(result: EvaluateResult, trajectory: Trajectory | None) -> EvaluateResult:
-    """The result with the environment's steps: they belong to it, whoever judged it."""
+    """Add the environment's steps to a result, unless the scorer set them."""
     if trajectory is None or (trajectory.session is None and trajectory.evaluation_result is None):
         return result
     own = trajectory.evaluation_result
@@ -495,24 +489,20 @@ def _add_environment_steps(result: EvaluateResult, trajectory: Trajectory | None
         more["step_outputs"] = own.step_outputs
         more["final_control_plane_info"] = own.final_control_plane_info
     if result.trajectory_info is None:
-        more["trajectory_info"] = _build_trajectory_info(trajectory)
+        # The fallback is for environments without rewards, which have no result of their own.
+        more["trajectory_info"] = {
+            "duration": trajectory.duration,
+            "steps": trajectory.steps,
+            "termination_reason": trajectory.termination_reason,
+        }
+        if own is not None and own.trajectory_info is not None:
+            more["trajectory_info"] = own.trajectory_info
     return result.model_copy(update=more)
 
 
-def _build_trajectory_info(trajectory: Trajectory) -> dict[str, Any]:
-    own = trajectory.evaluation_result
-    if own is not None and own.trajectory_info is not None:
-        return own.trajectory_info
-    # An environment that gives no rewards has no result of its own.
-    return {
-        "duration": trajectory.duration,
-        "steps": trajectory.steps,
-        "termination_reason": trajectory.termination_reason,
-    }
-
-
 def _check_finite_scores(result: EvaluateResult) -> None:
-    """Refuse here what no mean can hold: recorded, it would cost the numbers of the whole run."""
+    """Raise `ScorerFault` for NaN and infinite scores."""
+    # Recorded, one of them would make the mean of the whole run useless.
     try:
         if result.score is not None:
             check_finite(result.score, "the score")
@@ -528,15 +518,15 @@ def _build_timeout_error(seconds: float) -> TimeoutError:
 
 
 def _find_slower_boundary(trajectory: Trajectory | None) -> Boundary:
-    """Where most of the time of a finished rollout went."""
+    """Attribute the timeout of a finished rollout to where most of its time was spent."""
     if trajectory is None or trajectory.duration is None:
         return Boundary.ENVIRONMENT
-    asked_s = sum(call.latency_s or 0.0 for call in trajectory.calls)
-    return Boundary.ENDPOINT if 2 * asked_s > trajectory.duration else Boundary.ENVIRONMENT
+    endpoint_s = sum(call.latency_s or 0.0 for call in trajectory.calls)
+    return Boundary.ENDPOINT if 2 * endpoint_s > trajectory.duration else Boundary.ENVIRONMENT
 
 
 def compute_sample_cost(sample: Sample) -> float | None:
-    """What the model calls of a sample cost; None when one of them is unknown."""
+    """Return the cost of the model calls of a sample; None when one of them is unknown."""
     if sample.trajectory is None:
         return 0.0
     total = 0.0

@@ -1,4 +1,4 @@
-"""What to run: the one description that evaluation, resuming and the commands share."""
+"""The configuration of an evaluation, shared by Python, pytest and the commands."""
 
 import inspect
 import math
@@ -32,12 +32,12 @@ EnvironmentFactory = Callable[[Sample], Environment]
 SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 
 _ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
-_ENDPOINT_HINT = "give an Endpoint, or a model string such as 'provider:model'"
+_ENDPOINT_HINT = "pass an Endpoint, or a model string such as 'provider:model'"
 
 
 @contextmanager
 def expect_endpoint(expected: bool = True) -> Iterator[None]:
-    """Make configurations whose endpoint is given later, such as by `--model`."""
+    """Accept configurations whose endpoint is set later, such as by `--model`."""
     token = _ENDPOINT_FOLLOWS.set(expected)
     try:
         yield
@@ -46,10 +46,10 @@ def expect_endpoint(expected: bool = True) -> Iterator[None]:
 
 
 class _EndpointField:
-    """A field that takes an endpoint or a model string, and holds the endpoint."""
+    """A field that accepts an endpoint or a model string, and returns the endpoint."""
 
     def __get__(self, config: "EvalConfig | None", kind: type | None = None) -> Endpoint | None:
-        # The class itself is asked for the default value of the field.
+        # `dataclass` reads the default of the field from the class itself.
         return None if config is None else config.__dict__.get("_endpoint")
 
     def __set__(self, config: "EvalConfig", given: Endpoint | str | None) -> None:
@@ -61,21 +61,21 @@ class EvalConfig:
     """How samples are rolled out and scored."""
 
     endpoint: _EndpointField = _EndpointField()
-    """An `Endpoint`, or a model string such as `openai:gpt-5`. None: nothing is rolled out; the
-    samples are scored as they are."""
+    """An `Endpoint`, or a model string such as `openai:gpt-5`. None: samples are scored
+    without a rollout."""
 
     score_fn: ScoreFunction | None = None
     """None: the environment's own rewards are the score."""
 
     prepare_messages: PrepareMessages | None = None
-    """What the agent is asked. None: the sample's own messages. Needs an `endpoint`."""
+    """Returns the prompt of a sample. None: the sample's own messages. Needs an `endpoint`."""
 
     environment_factory: EnvironmentFactory | str | None = None
-    """Makes a fresh environment for each rollout; a name such as `gym:FrozenLake-v1` will do."""
+    """Creates a new environment for each rollout; or a name such as `gym:FrozenLake-v1`."""
 
     rollout_fn: SampleRollout | None = None
-    """Rolls out a sample in place of the turn loop. It gets the client of `endpoint`, None without
-    one, and returns the trajectory. The environment is not used."""
+    """Replaces the agent loop: takes the client of `endpoint` (None without one) and the sample,
+    and returns the trajectory. The environment is not used."""
 
     name: str = "eval"
     limits: Limits = field(default_factory=Limits)
@@ -84,14 +84,14 @@ class EvalConfig:
     """Rollouts of each sample."""
 
     concurrency: int = 100
-    """Samples in progress at once. The client may hold their requests back."""
+    """Samples in progress at once. The client may queue their requests."""
 
     sample_timeout_s: float | None = None
-    """A sample that takes longer has failed; waits for a turn to send a request do not count."""
+    """A sample that takes longer fails; time in the request queue does not count."""
 
     seed: int | None = None
-    """Each rollout gets a seed of its own made from this. A row's own `seed` takes its place for
-    the environment, in every repeat."""
+    """Seed from which every rollout derives its own. A row's own `seed` overrides it for the
+    environment, in every repeat."""
 
     max_samples: int | None = None
     bounds: tuple[float, float] | None = None
@@ -100,7 +100,7 @@ class EvalConfig:
 
     fail_on_error: bool | int | float | None = None
     """Stop the run when more samples fail than this: True at the first failure, a whole number
-    after more than so many, a share between 0 and 1 after more than that part of all samples.
+    after more than that many, a share between 0 and 1 after more than that part of all samples.
     None and False: failed samples never stop a run that can succeed."""
 
     max_cost_usd: float | None = None
@@ -109,7 +109,7 @@ class EvalConfig:
 
     session: AgentSession | None = None
     """A stored conversation that every rollout continues: its messages come before the sample's.
-    Without an `endpoint` its model is asked."""
+    Without an `endpoint` its model is used."""
 
     save_sessions: bool = False
     """Store each rollout as a session too, under `RUN/SAMPLE`, so that it can be continued."""
@@ -121,40 +121,42 @@ class EvalConfig:
         self._check_numbers()
         if self.score_fn is None and self.environment_factory is None:
             raise ConfigError(
-                "neither `score_fn` nor `environment_factory` is given: nothing gives a score",
+                "neither `score_fn` nor `environment_factory` is set, so samples cannot be scored",
                 where="EvalConfig",
             )
         for name in ("score_fn", "prepare_messages", "environment_factory"):
             value = getattr(self, name)
             if value is not None and not (name == "environment_factory" and isinstance(value, str)):
                 _check_takes_sample(name, value)
-        unasked = self.endpoint is None and not _ENDPOINT_FOLLOWS.get()
-        if self.prepare_messages is not None and unasked:
+        no_model = self.endpoint is None and not _ENDPOINT_FOLLOWS.get()
+        if self.prepare_messages is not None and no_model:
             raise ConfigError(
-                "`prepare_messages` has no effect without an `endpoint`: no model is asked",
+                "`prepare_messages` has no effect without an `endpoint`",
                 where="EvalConfig",
-                hint="give `endpoint`, or leave out `prepare_messages`",
+                hint="set `endpoint`, or remove `prepare_messages`",
             )
         if isinstance(self.environment_factory, str):
             environment_by_name(self.environment_factory)
         if self.rollout_fn is not None and not callable(self.rollout_fn):
-            raise ConfigError(
-                f"rollout_fn={self.rollout_fn!r} cannot be called", where="EvalConfig"
-            )
+            raise ConfigError(f"rollout_fn={self.rollout_fn!r} is not callable", where="EvalConfig")
 
     def _check_kinds(self) -> None:
         for name, kind, hint in (
-            ("name", str, "give a text"),
+            ("name", str, "pass a string"),
             ("endpoint", Endpoint | None, _ENDPOINT_HINT),
-            ("session", AgentSession | None, "give an AgentSession, such as Store.load_session()"),
-            ("limits", Limits, "give an assay.environments.Limits"),
-            ("client", ClientSettings, "give an assay.providers.ClientSettings"),
+            (
+                "session",
+                AgentSession | None,
+                "pass an AgentSession, such as from Store.load_session()",
+            ),
+            ("limits", Limits, "pass an assay.agents.Limits"),
+            ("client", ClientSettings, "pass an assay.providers.ClientSettings"),
         ):
-            # Not shown: what stands where an endpoint belongs may hold a key.
+            # The value is not shown: a wrong `endpoint` may contain a key.
             given = getattr(self, name)
             if not isinstance(given, kind):
-                said = f"`{name}` cannot be of type `{type(given).__name__}`"
-                raise ConfigError(said, where="EvalConfig", hint=hint)
+                message = f"`{name}` cannot be of type `{type(given).__name__}`"
+                raise ConfigError(message, where="EvalConfig", hint=hint)
 
     def _check_numbers(self) -> None:
         for name in ("repeats", "concurrency"):
@@ -177,8 +179,7 @@ class EvalConfig:
 
     @property
     def rolls_out(self) -> bool:
-        """Whether samples are rolled out, by a model or by `rollout_fn`, rather than scored as
-        they are."""
+        """Whether samples are rolled out, by a model or by `rollout_fn`, before they are scored."""
         return self.endpoint is not None or self.rollout_fn is not None
 
     def make_environment(self, sample: Sample) -> Environment:
@@ -190,18 +191,17 @@ class EvalConfig:
         return factory(sample)
 
     def seed_of(self, sample: Sample, repeat: int) -> int | None:
-        """The seed of a rollout's environment: the row's own in every repeat, else from `seed`."""
+        """Return the seed of a rollout's environment: the row's own, else derived from `seed`."""
         return derive_environment_seed(self.seed, sample, repeat)
 
     def sampling_seed_of(self, sample: Sample, repeat: int) -> int | None:
-        """The seed that the model is asked with: another one for each repeat."""
+        """Return the sampling seed of a rollout, which differs for each repeat."""
         return derive_sampling_seed(self.seed, sample, repeat)
 
     def describe(self) -> dict[str, Any]:
-        """Everything that decides what a result means, as plain values without secrets.
+        """Return all settings that affect results, as plain values without secrets.
 
-        Two runs with equal descriptions may share results. How fast and how often one asks does
-        not belong here.
+        Runs with equal descriptions may share results. Settings of speed and retries are omitted.
         """
         description: dict[str, Any] = {
             "endpoint": None if self.endpoint is None else describe_endpoint(self.endpoint),
@@ -212,7 +212,7 @@ class EvalConfig:
             "seed": self.seed,
             "sample_timeout_s": self.sample_timeout_s,
         }
-        # Only then: a run that was recorded without is known by the same fingerprint.
+        # Omitted when unset: the fingerprints of runs recorded before these fields existed stay.
         if self.rollout_fn is not None:
             description["rollout_fn"] = _describe_setting(self.rollout_fn)
         if self.bounds is not None:
@@ -231,21 +231,21 @@ def _is_plain_number(value: object, kind: Any) -> bool:
 
 
 def check_fail_on_error(value: object, *, where: str) -> None:
-    """Raise `ConfigError` for what is neither a flag, a share nor a count."""
+    """Raise `ConfigError` unless the value is a flag, a share or a count."""
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, int) and value >= 1:
         return
     if not isinstance(value, float) or not 0 < value < 1:
         raise ConfigError(
-            f"fail_on_error={value!r} is neither True or False, a share between 0 and 1, nor a "
-            "whole number from 1 on",
+            f"fail_on_error={value!r} is not True or False, a share between 0 and 1, or a whole "
+            "number of at least 1",
             where=where,
         )
 
 
 def parse_fail_on_error(text: str) -> bool | int | float:
-    """`fail_on_error` from a command line: `true`, `false`, a count or a share.
+    """Parse `fail_on_error` of a command line: `true`, `false`, a count or a share.
 
     Raises `ConfigError` for anything else.
     """
@@ -260,7 +260,7 @@ def parse_fail_on_error(text: str) -> bool | int | float:
 
 
 def check_max_cost(value: object, *, where: str) -> None:
-    """Raise `ConfigError` for what is not an amount of money."""
+    """Raise `ConfigError` unless the value is a positive, finite number."""
     if value is None or (_is_plain_number(value, int | float) and 0 < value < math.inf):  # type: ignore[operator]  # a number
         return
     raise ConfigError(f"max_cost_usd={value!r} is not a number above 0", where=where)
@@ -270,27 +270,27 @@ def _check_bounds(bounds: object) -> None:
     pair = bounds if isinstance(bounds, tuple | list) else ()
     if len(pair) != 2 or not all(_is_plain_number(bound, int | float) for bound in pair):
         raise ConfigError(
-            f"bounds={bounds!r} are not the lowest and the highest score possible",
+            f"bounds={bounds!r} is not a pair of the lowest and the highest score",
             where="EvalConfig",
-            hint="give two numbers, such as bounds=(-1, 1)",
+            hint="pass two numbers, such as bounds=(-1, 1)",
         )
     check_bounds((pair[0], pair[1]))
 
 
 def _check_takes_sample(name: str, function: object) -> None:
     if not callable(function):
-        raise ConfigError(f"{name}={function!r} cannot be called", where="EvalConfig")
+        raise ConfigError(f"{name}={function!r} is not callable", where="EvalConfig")
     if name != "score_fn" and inspect.iscoroutinefunction(function):
         raise ConfigError(f"`{name}` is async; only a scorer can be awaited", where="EvalConfig")
     try:
         inspect.signature(function).bind(object())
     except ValueError:
-        return  # built-in functions do not always tell their signature
+        return  # some built-in functions have no signature
     except TypeError as error:
         raise ConfigError(
             f"`{name}` cannot be called with a sample: {error}",
             where="EvalConfig",
-            hint="it takes one argument, the Sample",
+            hint="the function must take one argument, the Sample",
         ) from None
 
 

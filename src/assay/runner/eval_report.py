@@ -1,4 +1,4 @@
-"""What an evaluation gives back: numbers at once, samples when they are asked for."""
+"""The report of an evaluation: figures at once, samples read from the store on demand."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from assay.types import Sample
 
 
 class RunSamples:
-    """The samples of a run in dataset order, read from the store while they are looked at.
+    """The samples of a run in dataset order, read from the store during iteration.
 
-    Failed ones are among them, with their `failure`.
+    Failed samples are included, with their `failure`.
     """
 
     def __init__(self, store: Store | str | Path | None, run_id: str, count: int) -> None:
@@ -34,19 +34,20 @@ class RunSamples:
             yield from store.run(self._run_id).samples()
 
     @overload
-    def __getitem__(self, place: int) -> Sample: ...
+    def __getitem__(self, index: int) -> Sample: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Sample]: ...
-    def __getitem__(self, place: int | slice) -> Sample | list[Sample]:
-        if isinstance(place, slice):
-            wanted = range(self._count)[place]
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            wanted = range(self._count)[index]
             if not wanted:
                 return []
+            # The store reads forwards only: read the covered range once, then reverse.
             first, last = min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1])
             passed = enumerate(islice(self, first, last + 1), first)
             chosen = [sample for number, sample in passed if number in wanted]
             return chosen if wanted.step > 0 else chosen[::-1]
-        number = range(self._count)[place]
+        number = range(self._count)[index]
         return next(islice(self, number, None))
 
 
@@ -56,27 +57,27 @@ class EvalReport:
 
     run_id: str
     spec: RunSpec
-    """What was run: configuration and dataset, with their fingerprints."""
+    """Configuration and dataset of the run, with their fingerprints."""
 
     store: str
-    """Where the run is kept; without user and password."""
+    """Address of the store, without user and password."""
 
     summary: RunSummary
     samples: RunSamples
     interrupted: bool = False
     skipped: SkippedRows | None = None
-    """The dataset's bad rows, where they were to be skipped."""
+    """Invalid rows of the dataset, if they were skipped."""
 
     @property
     def mean(self) -> float | None:
-        """The mean score of the judged samples, repeats averaged first."""
+        """The mean score of the scored samples, with repeats averaged first."""
         return self.summary.score.interval.mean
 
 
 def build_eval_report(
     run: Run, store: Store, *, reopen: Store | str | Path | None, interrupted: bool
 ) -> EvalReport:
-    """Read a run's numbers; its samples stay where they are."""
+    """Read the figures of a run; its samples stay in the store."""
     summary = summarise_recorded(run.results(), run.spec.config)
     return EvalReport(
         run_id=run.id,

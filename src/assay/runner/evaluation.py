@@ -1,11 +1,10 @@
 """`evaluate`: from a dataset and a configuration to a recorded run."""
 
 import asyncio
-import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +21,7 @@ from assay.store import (
     check_resume_spec,
     check_same_config,
 )
-from assay.types import Sample, stable_id
+from assay.types import Sample, compute_file_sha256, stable_id
 
 from .engine import EvalEngine
 from .eval_config import EvalConfig
@@ -35,26 +34,27 @@ from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .saved_sessions import save_sessions
 from .sent_messages import PromptCheck, check_each_sample
 
+# Samples compared between two turns of the event loop, which deliver signals.
 _YIELD_EVERY = 1000
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Which run to go on with, and what may differ from when it was started."""
+    """Which run to resume, and which differences from its start are accepted."""
 
     run_id: str = "latest"
     allow_changed_dataset: bool = False
-    """Match the samples of a changed dataset by id; otherwise it is refused."""
+    """Match the samples of a changed dataset by id. False: a changed dataset is an error."""
 
     take_over: bool = False
-    """Go on although another live process works on the run."""
+    """Resume even if another live process holds the run."""
 
     rescore: bool = False
-    """Start a new run instead, with another scorer: rollouts of the run that are recorded are
-    scored again, and only those that are missing are made."""
+    """Start a new run with another scorer instead: recorded rollouts are scored again, and only
+    missing ones are executed."""
 
     check_prompts: bool = True
-    """Refuse when a recorded sample was asked with other messages than it would be now."""
+    """Abort if the prompt of a recorded sample has changed since."""
 
 
 async def evaluate(
@@ -68,13 +68,13 @@ async def evaluate(
 ) -> EvalReport:
     """Roll out and score every sample, recording each durably as it ends.
 
-    A failure is data: it is attributed to its boundary, kept with its sample, and the others go
-    on. Raises errors that concern the whole run: a dataset that cannot be read, a refused key, a
-    store that cannot be written, and `RunStopped` when nothing succeeds or a limit of the run is
-    reached. What was recorded before that is kept, and the run can be resumed.
+    A failure is data: it is attributed to its boundary and kept with its sample, and the other
+    samples continue. Raises errors that affect the whole run: an unreadable dataset, a refused
+    key, an unwritable store, and `RunStopped` when nothing succeeds or a limit of the run is
+    reached. Samples recorded before the error are kept, and the run can be resumed.
     """
     with reduce_gc_frequency():
-        # Everything that can be wrong with the request is found here, before a run begins.
+        # Find every mistake in the request here, before a run is created or anything is paid for.
         _check_price(config)
         client = None if config.endpoint is None else connect(config.endpoint, config.client)
         samples = _open_sample_stream(dataset, config)
@@ -116,39 +116,42 @@ async def execute_jobs(
     client: ModelClient | None,
     control: RunControl,
 ) -> None:
-    """Do what is not done yet, and say in the store how the run ended."""
-    # Asking a set in C whether it holds nothing is cheaper.
+    """Execute the jobs that are not recorded yet, and store how the run ended."""
+    # A lookup in an empty frozenset is cheaper than one in `DoneKeys`, and happens per sample.
     done = frozenset[str]() if run.is_new else run.done() or frozenset[str]()
     status: RunStatus | None = "interrupted"
     try:
         if not run.is_new:
             control.progress.resume_from(len(done), run.totals)
             control = replace(control, spent_usd=_read_resumed_cost(run, config))
-        async with _close_client_after(client), run.writer() as writer:
+        async with AsyncExitStack() as stack:
+            if client is not None:
+                stack.push_async_callback(client.close)
+            writer = await stack.enter_async_context(run.writer())
             await EvalEngine(config, client, writer, control).run(todo(done))
         if not control.stop.requested:
             status = "completed"
     except Exception as error:
         if isinstance(error, RunStopped):
             error.run_id = run.id
-        # A store that just broke is not told: one that is locked would be waited for once more.
+        # Do not write to a store that just failed: a locked one would block for another timeout.
         status = None if isinstance(error, StoreError) else "failed"
         raise
     finally:
         if status is not None:
-            # Why the run ended is on its way, and worth more than that the store broke as well.
+            # An error is already propagating, and matters more than a failing store.
             with suppress(StoreError):
                 run.finish(status)
 
 
 def _read_resumed_cost(run: Run, config: EvalConfig) -> float:
-    """What a resumed run has cost. Raises `ConfigError` if there is a limit and it is unknown."""
+    """Return the cost of a run so far. Raises `ConfigError` for a limit on unknown costs."""
     if config.max_cost_usd is None:
         return 0.0
     totals = run.totals
     if config.endpoint is not None and totals.cost_known < totals.recorded:
         raise ConfigError(
-            f"max_cost_usd={config.max_cost_usd:g} cannot be kept: the cost of "
+            f"max_cost_usd={config.max_cost_usd:g} cannot be enforced: the cost of "
             f"{totals.recorded - totals.cost_known} recorded samples is unknown",
             where=f"run {run.id!r}",
             hint="resume the run without the limit",
@@ -157,28 +160,20 @@ def _read_resumed_cost(run: Run, config: EvalConfig) -> float:
 
 
 def _check_price(config: EvalConfig) -> None:
-    """Raise `ConfigError` for a limit on costs that are not known."""
+    """Raise `ConfigError` for a cost limit when the price of the model is unknown."""
     endpoint = config.endpoint
     if config.max_cost_usd is None or endpoint is None:
         return
     if find_price(endpoint, config.client.prices) is None:
         model = f"{endpoint.provider}:{endpoint.model}"
         raise ConfigError(
-            f"max_cost_usd={config.max_cost_usd:g} cannot be kept: the price of {model!r} is "
+            f"max_cost_usd={config.max_cost_usd:g} cannot be enforced: the price of {model!r} is "
             "unknown",
             where="EvalConfig",
-            hint=f'give it in a price table, ClientSettings(prices=...): {{"models": {{"{model}": '
+            hint="add the price to a price table, ClientSettings(prices=...): "
+            f'{{"models": {{"{model}": '
             '{"input": 0.1, "output": 0.4}}}, in US dollars for a million tokens',
         )
-
-
-@asynccontextmanager
-async def _close_client_after(client: ModelClient | None) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        if client is not None:
-            await client.close()
 
 
 def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
@@ -186,15 +181,16 @@ def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> S
         return load_samples(dataset, config.max_samples)
     if config.max_samples is not None:
         raise ConfigError(
-            "`max_samples` is set, but the dataset is a stream already",
+            "`max_samples` cannot be applied to a dataset that is already a stream",
             where="evaluate()",
-            hint="give it to load_samples()",
+            hint="pass the limit to load_samples()",
         )
     return dataset
 
 
 def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
-    """How many samples there are. Reads all of a file before anything is paid for."""
+    """Count the samples, if that is possible up front."""
+    # Reading the whole file first finds a bad row before any model call is paid for.
     pays = config.endpoint is not None and config.endpoint.provider != "mock"
     if samples.file is not None and pays:
         return sum(1 for _ in samples)
@@ -209,33 +205,32 @@ def _build_eval_spec(samples: SampleStream, config: EvalConfig, total: int | Non
         config=description,
         config_fingerprint=stable_id(description),
         dataset=samples.name,
-        dataset_fingerprint=None if samples.file is None else _digest_dataset_file(samples.file),
+        dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),
         total=total,
         repeats=config.repeats,
     )
 
 
 def create_run_id(name: str) -> str:
-    """A name that tells what and when, and that no other run has."""
+    """Return a unique run id made of the name, the time and random digits."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "eval"
     return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def _digest_dataset_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _build_prompt_checks(
     store: Store, spec: RunSpec, resume: Resume, config: EvalConfig
 ) -> list[PromptCheck]:
-    """What compares the prompts of a run with today's. Raises `ConfigError` for another run.
-
-    Before the run is claimed: what is refused here changes nothing in the store.
-    """
+    """Build the prompt checks of a resumed run. Raises `ConfigError` for another configuration."""
+    # Checked before the run is claimed, so that a refusal changes nothing in the store.
     run = store.run(resume.run_id)
     if resume.rescore:
-        _check_same_rollouts(run.spec, spec, config)
+        if not config.rolls_out:
+            raise ConfigError(
+                "a configuration without an endpoint has no rollouts to reuse",
+                where="Resume(rescore=True)",
+                hint="start a new run",
+            )
+        check_same_config(run.spec, spec, ignore=SCORER_SETTINGS)
     else:
         check_resume_spec(
             run.spec,
@@ -243,7 +238,7 @@ def _build_prompt_checks(
             allow_changed_dataset=resume.allow_changed_dataset,
             allow_changed_scorer=config.rolls_out and not run.totals.recorded,
         )
-    # Then messages are rows, and other rows are allowed.
+    # Without `prepare_messages` a prompt is a row of the dataset, which is allowed to change.
     only_rows = config.prepare_messages is None and resume.allow_changed_dataset
     if not config.rolls_out or not resume.check_prompts or only_rows:
         return []
@@ -253,28 +248,15 @@ def _build_prompt_checks(
 async def _check_prompts(
     checks: list[PromptCheck], samples: SampleStream, config: EvalConfig
 ) -> Iterable[Sample]:
-    """The samples to run. Raises `ConfigError` for a prompt that changed.
-
-    A stream that can be read only once is checked while the run reads it.
-    """
+    """Return the samples to run. Raises `ConfigError` for a changed prompt."""
     checked = check_each_sample(samples, checks)
     if samples.reads_once:
-        return checked
+        return checked  # the run checks it while reading: the stream cannot be read twice
     for number, _ in enumerate(checked):
         if number % _YIELD_EVERY == 0:
-            await asyncio.sleep(0)  # a signal may ask to stop
+            await asyncio.sleep(0)  # let a signal handler run
     await check_opening(checks[0], config)
     return samples
-
-
-def _check_same_rollouts(stored: RunSpec, given: RunSpec, config: EvalConfig) -> None:
-    if not config.rolls_out:
-        raise ConfigError(
-            "nothing is rolled out without an endpoint, and nothing can be reused",
-            where="Resume(rescore=True)",
-            hint="start a new run",
-        )
-    check_same_config(stored, given, ignore=SCORER_SETTINGS)
 
 
 def _start_eval_run(store: Store, spec: RunSpec, resume: Resume | None, config: EvalConfig) -> Run:
@@ -286,9 +268,9 @@ def _start_eval_run(store: Store, spec: RunSpec, resume: Resume | None, config: 
 def start_or_resume(
     store: Store, spec: RunSpec, resume: Resume | str | None, *, allow_changed_scorer: bool
 ) -> Run:
-    """A new run, or the one to resume.
+    """Start a new run, or claim the one to resume.
 
-    `allow_changed_scorer`: a run without a single result may be resumed with another scorer.
+    With `allow_changed_scorer` a run without results may be resumed with another scorer.
     """
     if resume is None:
         return store.start_run(spec)

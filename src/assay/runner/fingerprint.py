@@ -1,8 +1,8 @@
-"""What a callable is, in words that are the same in another process: its source and parameters.
+"""Fingerprints of callables: source and parameters, equal in every process.
 
-No value is written as it is, for it may be a secret. A digest of 32 bits tells values apart and
-is too short to find a key by. What has a secret's name or looks like a key is left out: a password
-could be guessed and tried against the digest, and another key gives no other results.
+Values are digested, never written: they may be secrets. A digest of 32 bits distinguishes values
+and is too short to recover a key. Values with a secret's name, or that look like a key, are left
+out: a weak password could be guessed by its digest, and results do not depend on keys.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ from assay.types import Endpoint, describe_endpoint
 
 Description = str | dict[str, Any]
 
+# Enough for any configuration. A callable that contains a dataset is described by its size.
 MAX_DESCRIBED_VALUES = 50_000
-"""A callable that holds a whole dataset is told by how much of it there is."""
 
 _MAX_DESCRIBED_DEPTH = 8
 _SECRET_PARAMETER = re.compile(
@@ -44,58 +44,54 @@ _TEXT_TYPES = (PurePath, Decimal, date, timedelta, UUID, range)
 
 
 def describe_callable(value: object) -> Description:
-    """The name of a callable and a digest of its source; with its parameters, where it has some.
+    """Return the name of a callable, a digest of its source, and its parameters if it has any.
 
-    They are what a `partial` was given, what a function closes over, and the attributes of an
-    instance or of a method's instance. What a function reads from its module is not seen.
-
-    An object stays what it was when it was first described: a scorer that counts its calls, or
-    collects what it saw, is no other scorer when a run is resumed.
+    Parameters are the arguments of a `partial`, the closure of a function, and the attributes of
+    an instance or of a method's instance. Globals that a function reads are not included.
     """
+    # The first description of an object is kept: a scorer that counts its calls or collects its
+    # inputs must have the same fingerprint when its run is resumed.
     reference, description = _descriptions.get(id(value), (None, ""))
     if reference is not None and reference() is value:
         return description
     description = _Describer().describe(value)
-    with suppress(TypeError):  # an instance with slots alone cannot be referred to like this
-        forget = partial(_forget_description, id(value))
-        _descriptions[id(value)] = ref(value, forget), description
+    with suppress(TypeError):  # an instance with `__slots__` only has no weak references
+        key = id(value)
+        # Ids are reused: without the callback a later object would inherit the description.
+        _descriptions[key] = ref(value, lambda _: _descriptions.pop(key, None)), description
     return description
 
 
 _descriptions: "dict[int, tuple[ref[object], Description]]" = {}
 
 
-def _forget_description(place: int, reference: object) -> None:
-    _descriptions.pop(place, None)
-
-
 class _Describer:
-    """Goes through what a callable holds, within bounds.
+    """Walks the values that a callable contains, within bounds."""
 
-    Nothing is asked for its `repr`: it may show an address in memory, which differs each time.
-    """
+    # `repr` of arbitrary objects is never used: it may show an address in memory, which differs in
+    # each process.
 
     def __init__(self) -> None:
         self._left = MAX_DESCRIBED_VALUES
         self._depth = 0
-        self._passed_over = 0
+        self._skipped = 0
         self._names: dict[int, str] = {}
 
     def describe(self, value: Any) -> Description:
-        """What a callable is."""
+        """Describe a callable."""
         self._left -= 1
         if self._depth > _MAX_DESCRIBED_DEPTH or self._left <= 0:
             return self._format_skipped(_format_type_name(value))
         self._depth += 1
         try:
             if isinstance(value, partial):
-                numbered = {str(place): each for place, each in enumerate(value.args)}
+                numbered = {str(index): each for index, each in enumerate(value.args)}
                 return self._add_parameters(
                     self.describe(value.func), {**numbered, **value.keywords}
                 )
             wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
             if wrapped is not None and not isinstance(value, type):
-                # It goes by the name of what it wraps. The callables it has are how it does so.
+                # A wrapper is described by the function it wraps. Its own callables are mechanism.
                 own = (
                     _collect_closure(value)
                     if isinstance(value, FunctionType)
@@ -108,11 +104,15 @@ class _Describer:
             self._depth -= 1
 
     def _describe_name(self, value: Any) -> str:
-        """A callable by its name and a digest of its source, where that can be read."""
+        """Return the name of a callable and a digest of its source, if that can be read."""
         function = value if hasattr(value, "__qualname__") else type(value)
-        # Finding the source of a class takes a while, and a model has a hundred layers of one.
+        # Finding the source of a class is slow, and a model has a hundred layers of one class.
         if id(function) not in self._names:
-            self._names[id(function)] = _describe_function_source(function)
+            name = f"{function.__module__}.{function.__qualname__}"
+            with suppress(OSError, TypeError, SyntaxError):  # code without a file has no source
+                source = inspect.getsource(function)
+                name += f" {hashlib.sha256(source.encode()).hexdigest()[:12]}"
+            self._names[id(function)] = name
         return self._names[id(function)]
 
     def _add_parameters(
@@ -136,14 +136,14 @@ class _Describer:
         return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:8]
 
     def _format_plain(self, value: object) -> str | None:
-        """One spelling for equal plain values; None for any other value."""
+        """Format equal plain values equally; None for any other value."""
         if value is None or isinstance(value, bool):
             return str(value)
         if isinstance(value, Enum):
             return f"{_format_type_name(value)}.{value.name}"
         if isinstance(value, int):
-            return int.__format__(value, "#x")  # in decimals, a long one is refused
-        # Subclasses, such as those of numpy, have a `repr` of their own.
+            return int.__format__(value, "#x")  # decimal conversion refuses very long integers
+        # Subclasses, such as those of numpy, define their own `repr`.
         for kind in (float, bytes):
             if isinstance(value, kind):
                 return kind.__repr__(value)
@@ -153,36 +153,37 @@ class _Describer:
             return f"{self._format_plain(value.pattern)} {value.flags}"
         if isinstance(value, _TEXT_TYPES):
             return f"{_format_type_name(value)} {value}"
-        held = _unpack_container(value)
-        return None if held is None else self._format_container(*held)
+        container = _unpack_container(value)
+        return None if container is None else self._format_container(*container)
 
-    def _format_container(self, kind: str, held: "_Container") -> str:
-        if self._depth > _MAX_DESCRIBED_DEPTH or len(held) > self._left:
-            return self._format_skipped(f"{kind} of {len(held)}")
-        self._left -= len(held)
+    def _format_container(self, kind: str, items: "_Container") -> str:
+        if self._depth > _MAX_DESCRIBED_DEPTH or len(items) > self._left:
+            return self._format_skipped(f"{kind} of {len(items)}")
+        self._left -= len(items)
         self._depth += 1
-        passed_over = self._passed_over
+        skipped = self._skipped
         try:
-            if isinstance(held, dict):
-                pairs = ((name, each) for name, each in held.items() if not _is_secret(name))
+            if isinstance(items, dict):
+                pairs = ((name, each) for name, each in items.items() if not _is_secret(name))
                 texts = sorted(
                     f"{self._format_element(key)}: {self._format_element(each)}"
                     for key, each in pairs
                 )
             else:
-                texts = [self._format_element(each) for each in held]
+                texts = [self._format_element(each) for each in items]
         finally:
             self._depth -= 1
-        if not isinstance(held, Set):
+        if not isinstance(items, Set):
             return f"{kind}({', '.join(texts)})"
-        # The order of a set is another one in each process, and so is what of it was read.
-        if self._passed_over > passed_over:
+        # Sets are ordered differently in each process: after a partial walk, the described part
+        # differs as well, so that only the size is left.
+        if self._skipped > skipped:
             self._left = 0
-            return self._format_skipped(f"{kind} of {len(held)}")
+            return self._format_skipped(f"{kind} of {len(items)}")
         return f"{kind}({', '.join(sorted(texts))})"
 
     def _format_skipped(self, what: str) -> str:
-        self._passed_over += 1
+        self._skipped += 1
         return f"{what}, not looked into"
 
     def _format_element(self, value: object) -> str:
@@ -195,7 +196,7 @@ _Container = dict[Any, Any] | list[Any] | tuple[Any, ...] | Set[Any]
 
 
 def _unpack_container(value: object) -> tuple[str, _Container] | None:
-    """What a plain value of several parts holds, and what kind it is of."""
+    """Return the kind and the items of a container; None for any other value."""
     if isinstance(value, dict):
         return "dict", value
     if isinstance(value, list | tuple):
@@ -221,48 +222,36 @@ def _format_type_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _describe_function_source(function: Any) -> str:
-    name = f"{function.__module__}.{function.__qualname__}"
-    try:
-        source = inspect.getsource(function)
-    except (OSError, TypeError, SyntaxError):
-        return name
-    return f"{name} {hashlib.sha256(source.encode()).hexdigest()[:12]}"
-
-
 def _collect_parameters(value: Any) -> dict[str, object]:
     if isinstance(value, MethodType):
-        return {**_collect_closure(value.__func__), **_collect_instance_attributes(value.__self__)}
+        found, instance = _collect_closure(value.__func__), value.__self__
+        if isinstance(instance, type):
+            return {**found, "self": instance}
+        attributes = _collect_attributes(instance)
+        own = {f"self.{name}": attributes[name] for name in attributes}
+        return {**found, "self": type(instance), **own}
     if isinstance(value, BuiltinMethodType):
         return (
             {} if isinstance(value.__self__, ModuleType | type | None) else {"self": value.__self__}
         )
     if isinstance(value, FunctionType):
-        # One that was given another name than its own says with it all there is to say.
+        # A function that was renamed on purpose is identified by that name alone.
         return _collect_closure(value) if value.__qualname__ == value.__code__.co_qualname else {}
     return {} if hasattr(value, "__qualname__") else _collect_attributes(value)
 
 
-def _collect_instance_attributes(instance: object) -> dict[str, object]:
-    """What a method is called on."""
-    if isinstance(instance, type):
-        return {"self": instance}
-    attributes = _collect_attributes(instance)
-    return {"self": type(instance), **{f"self.{name}": attributes[name] for name in attributes}}
-
-
 def _collect_closure(function: Any) -> dict[str, object]:
-    """What a function has from where it was made."""
+    """Collect the closure of a function, and the defaults of a nested one."""
     found: dict[str, object] = {}
     if not isinstance(function, FunctionType):
         return found
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        # `__class__` is how a method says super().
+        # `__class__` is the implicit cell of `super()`.
         if name != "__class__":
-            with suppress(ValueError):  # it has no value yet
+            with suppress(ValueError):  # the cell is still empty
                 found[name] = cell.cell_contents
     if "<" in function.__qualname__:
-        # Those of a function of a module stand in its source; a loop can give a lambda others.
+        # Defaults of a top-level function are in its source; a loop can vary those of a lambda.
         found |= {
             each.name: each.default
             for each in inspect.signature(function).parameters.values()

@@ -1,14 +1,14 @@
-"""How often Python looks for cyclic garbage while samples stream through."""
+"""Garbage collection settings for streaming many samples."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+# Python's default is 700. A sample creates many objects and hardly a cycle, yet each collection
+# walks everything that is alive: this took a sixth of the time of a sample. The threshold exceeds
+# the objects of all samples waiting to be written, so that short-lived ones trigger no collection.
 GC_THRESHOLD = 50_000
-"""Python's own is 700. A sample makes many objects and hardly a cycle, so that the search, which
-also goes through everything that stays, took a sixth of the time of a sample. This is more than
-the samples that wait to be written hold: objects that come and go start no search at all."""
 
 _gc_lock = Lock()
 _users = 0
@@ -17,11 +17,9 @@ _usual = (0, 0, 0)
 
 @contextmanager
 def reduce_gc_frequency() -> Iterator[None]:
-    """Search less often inside the block. A setting that is rarer already, or off, is left alone.
-
-    The setting is the process's: blocks may overlap, in any order and in any thread, and the last
-    to end puts back what the first one found.
-    """
+    """Collect garbage less often inside the block, unless it is already rarer or disabled."""
+    # The setting is global to the process. Blocks may overlap in any order and thread: the first
+    # saves the setting, and the last restores it.
     global _users, _usual
     with _gc_lock:
         _users += 1

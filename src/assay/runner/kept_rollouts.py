@@ -1,17 +1,17 @@
-"""Rollouts that were paid for and can be scored again, in a resumed run or in a new one."""
+"""Recorded rollouts that can be scored without making them again."""
 
 from collections.abc import Iterator
 
 from assay.errors import ConfigError
-from assay.store import DoneKeys, KeptRollout, Run, Store, sample_key
+from assay.store import DoneKeys, Run, Store, sample_key
 
 from .rollout_job import RolloutJob
 
 
 class KeptRollouts:
-    """Rollouts that were paid for in this run, and in the runs that it reuses.
+    """The recorded rollouts of a run and of the runs that it reuses.
 
-    Of the run itself those whose scorer failed; of the others those that were scored as well.
+    Of the run itself only those whose scorer failed; of reused runs the scored ones as well.
     """
 
     def __init__(self, run: Run, store: Store) -> None:
@@ -21,25 +21,23 @@ class KeptRollouts:
             self._runs.append((each, known if each is run else [each.done(), *known]))
 
     def fill_kept(self, todo: Iterator[RolloutJob]) -> Iterator[RolloutJob]:
-        """The same units, with the rollouts that are there already."""
+        """Yield the same jobs, with their recorded rollouts."""
         for job in todo:
-            job.kept = self._find_kept(job)
+            for run, known in self._runs:
+                key = sample_key(run.id, job.sample_id, job.repeat, run.key_fingerprint)
+                # The key sets are in memory: most samples cost no query.
+                if any(key in keys for keys in known) and (kept := run.kept(key)) is not None:
+                    job.kept = kept
+                    break
             yield job
-
-    def _find_kept(self, job: RolloutJob) -> KeptRollout | None:
-        for run, known in self._runs:
-            key = sample_key(run.id, job.sample_id, job.repeat, run.key_fingerprint)
-            if any(key in keys for keys in known) and (kept := run.kept(key)) is not None:
-                return kept
-        return None
 
 
 def iterate_reused_runs(run: Run, store: Store) -> Iterator[Run]:
-    """A run, the one whose rollouts it reuses, and so on."""
+    """Yield a run, the run that it reuses, the run that one reuses, and so on."""
     yield run
     while run.spec.reuses is not None:
         try:
             run = store.run(run.spec.reuses)
         except ConfigError:
-            return  # it was deleted since
+            return  # deleted in the meantime
         yield run

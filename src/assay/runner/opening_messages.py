@@ -1,7 +1,7 @@
-"""What an environment adds to a prompt, compared when a run is resumed.
+"""Comparison of the messages and tools that an environment adds to a prompt, on resume.
 
-Only by opening one can it be known. One recorded sample stands for all: opening an environment may
-take a while, and a prompt that was edited there is usually that of every sample.
+They are known only after opening an environment, which may take a while. One recorded sample is
+checked for all: an edited prompt usually affects every sample.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from .eval_config import EvalConfig
 from .rollout_job import copy_sample
 from .sent_messages import PromptCheck, digest_messages, prepare_messages
 
+# The comparison is a courtesy: an environment that hangs must not block the run itself.
 _OPENING_TIMEOUT_S = 30.0
 _CLOSING_TIMEOUT_S = 10.0
 
@@ -25,7 +26,7 @@ _CLOSING_TIMEOUT_S = 10.0
 async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
     """Raise `ConfigError` if an environment opens a recorded sample with other messages or tools.
 
-    An environment that breaks, or that opens differently each time, cannot be compared.
+    An environment that fails, or that opens differently each time, is not compared.
     """
     if config.environment_factory is None or check.compared is None:
         return
@@ -37,6 +38,8 @@ async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
     tools = (kept.trajectory.model_extra or {}).get("tools", [])
     recorded = _digest_messages_and_tools(kept.trajectory.messages[: first.message_index], tools)
     now = await _digest_opening(config, sample, repeat)
+    # Opened a second time before refusing: messages drawn at random differ from the recorded ones
+    # without any change of the code.
     if now is None or now == recorded or now != await _digest_opening(config, sample, repeat):
         return
     raise ConfigError(
@@ -48,9 +51,9 @@ async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
 
 
 async def _digest_opening(config: EvalConfig, sample: Sample, repeat: int) -> str | None:
-    """A digest of what a model would be sent first; None when the environment does not open."""
+    """Digest the first messages and tools; None when the environment does not open."""
     own = copy_sample(sample, repeat) if config.repeats > 1 else sample.model_copy(deep=True)
-    # Whatever breaks here breaks in the run as well, and is attributed there.
+    # An error here occurs in the run as well, and is attributed to its boundary there.
     with suppress(Exception, SystemExit):
         messages = prepare_messages(config, own)
         environment = config.make_environment(own)

@@ -1,4 +1,4 @@
-"""A model client that keeps what a rollout by the user's own function has sent and received."""
+"""A model client that records the messages and calls of a `rollout_fn`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from assay.types import Boundary, Message, ModelCall, ToolSpec, Trajectory
 
 
 class RecordingClient:
-    """The client of one rollout: what it keeps outlives a rollout that breaks."""
+    """The client of one rollout. Its record survives a rollout that fails."""
 
     def __init__(self, client: ModelClient) -> None:
         self.endpoint = client.endpoint
@@ -38,17 +38,17 @@ class RecordingClient:
         return reply
 
     async def close(self) -> None:
-        """Leave the client open: other rollouts use it."""
+        """Do nothing: other rollouts share the client."""
 
     def find_boundary(self, error: BaseException) -> Boundary | None:
-        """`ENDPOINT` for an error that came from a model call; None for any other."""
+        """Return `ENDPOINT` for an error raised by a model call; None for any other."""
         cancelled = isinstance(error, asyncio.CancelledError)
-        # A cancellation is another object in each task that it passes through.
+        # `CancelledError` is a new object in each task that it passes through: compare the type.
         is_same = cancelled and isinstance(self._error, asyncio.CancelledError)
         return Boundary.ENDPOINT if is_same or error is self._error else None
 
     def trajectory(self, reason: str) -> Trajectory | None:
-        """The conversation of the last call, and all calls; None if no call was made."""
+        """Return the last conversation and all calls; None if no call was made."""
         if not self._messages:
             return None
         return Trajectory(messages=self._messages, calls=self._calls, termination_reason=reason)

@@ -1,13 +1,14 @@
-"""`rescore`: another scorer over rollouts that are already recorded. Calls no model."""
+"""`rescore`: apply another scorer to recorded rollouts. Calls no model."""
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.scorers import ScoreFunction
 from assay.store import ResultRow, Run, RunSpec, Store, sample_key
-from assay.types import Boundary, Sample, stable_id
+from assay.types import Boundary, stable_id
 
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
@@ -19,17 +20,17 @@ from .run_progress import Progress, ProgressCallback, RunControl, Stop
 
 @dataclass(frozen=True, kw_only=True)
 class RescoreOptions:
-    """Which rollouts are scored again, and how."""
+    """Which rollouts to score again, and how."""
 
     name: str | None = None
-    """Of the new run. None: after the old one."""
+    """Name of the new run. None: derived from the name of the old run."""
 
     keep_failed: bool = False
-    """Samples that never had a whole rollout are failures of the new run as well; otherwise they
-    are left to the run that they belong to."""
+    """Record samples without a complete rollout as failures of the new run as well. False: the new
+    run omits them."""
 
     limit: int | None = None
-    """Only the first so many samples, with all their repeats."""
+    """Rescore only this many samples, from the first, with all their repeats."""
 
     concurrency: int = 100
     """Samples in progress at once."""
@@ -38,10 +39,10 @@ class RescoreOptions:
     """The lowest and highest score possible, where scores are not within 0..1."""
 
     resume: Resume | str | None = None
-    """Which rescoring to go on with: what it has scored is not scored again."""
+    """Which rescoring run to resume. Results it already has are kept."""
 
     stops_early: bool = True
-    """Whether the new run is stopped when nothing of it succeeds."""
+    """Whether to stop the new run when none of its samples succeeds."""
 
 
 async def rescore(
@@ -53,10 +54,9 @@ async def rescore(
     watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> EvalReport:
-    """Score the rollouts of a run again, as a new run. Samples whose scorer failed are among them.
+    """Score the rollouts of a run again, as a new run, including samples whose scorer failed.
 
-    Each result is recorded once, as it comes: after `stop`, or a killed process, the run can be
-    resumed.
+    Results are recorded one by one, so that the new run can be resumed after `stop` or a crash.
     """
     how, stop = how or RescoreOptions(), stop or Stop()
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
@@ -68,13 +68,10 @@ async def rescore(
         )
         total = sum(1 for _ in _select_results(old, how))
         if not total:
-            raise ConfigError(f"run {old.id!r} has no rollout to score", where="rescore()")
+            raise ConfigError(f"run {old.id!r} has no rollouts to score", where="rescore()")
         spec = _build_rescore_spec(old, config, total)
         run = start_or_resume(opened, spec, how.resume, allow_changed_scorer=True)
-
-        def todo(done: Container[str]) -> Iterator[RolloutJob]:
-            return _build_rescore_jobs(old, run, how, done)
-
+        todo = partial(_build_rescore_jobs, old, run, how)
         progress = Progress(total=total)
         control = RunControl(progress, watch, stop, stops_early=how.stops_early)
         with reduce_gc_frequency():
@@ -99,34 +96,32 @@ def _build_rescore_spec(old: Run, config: EvalConfig, total: int) -> RunSpec:
     )
 
 
-def _select_results(old: Run, how: RescoreOptions) -> Iterator[tuple[int, ResultRow]]:
-    """The results that are scored again, with their place among all of the run."""
+def _select_results(old: Run, options: RescoreOptions) -> Iterator[tuple[int, ResultRow]]:
+    """Yield the results to score again, with their positions in the run."""
     samples, last = 0, None
-    for place, row in enumerate(old.results()):
-        if not (how.keep_failed or row.boundary in (None, Boundary.SCORER)):
+    for position, row in enumerate(old.results()):
+        if not (options.keep_failed or row.boundary in (None, Boundary.SCORER)):
             continue
         if row.sample_id != last:
             samples, last = samples + 1, row.sample_id
-        if how.limit is not None and samples > how.limit:
+        if options.limit is not None and samples > options.limit:
             return
-        yield place, row
+        yield position, row
 
 
 def _build_rescore_jobs(
-    old: Run, new: Run, how: RescoreOptions, done: Container[str]
+    old: Run, new: Run, options: RescoreOptions, done: Container[str]
 ) -> Iterator[RolloutJob]:
-    """The rollouts of `old` that are not done yet, without what was said of them."""
+    """Yield the rollouts of `old` that are not scored yet, without their old scores."""
     fingerprint = new.key_fingerprint
     samples = enumerate(old.samples())
-    for place, row in _select_results(old, how):
-        sample = next(sample for number, sample in samples if number == place)
+    for position, row in _select_results(old, options):
+        # Results and samples come in one order, so that a single pass finds every sample.
+        sample = next(sample for number, sample in samples if number == position)
         key = sample_key(new.id, row.sample_id, row.repeat, fingerprint)
         if key not in done:
-            yield RolloutJob(_strip_score(sample, row), row.repeat, key, sample.id)
-
-
-def _strip_score(sample: Sample, row: ResultRow) -> Sample:
-    if row.boundary in (None, Boundary.SCORER):
-        sample.failure = None
-    sample.score = None
-    return sample
+            # Earlier failures stay: these samples lack a rollout that a scorer could read.
+            if row.boundary in (None, Boundary.SCORER):
+                sample.failure = None
+            sample.score = None
+            yield RolloutJob(sample, row.repeat, key, sample.id)

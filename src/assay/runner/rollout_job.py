@@ -1,4 +1,4 @@
-"""The rollouts of a run that are still to do, one sample at a time."""
+"""The rollouts of a run that are not recorded yet, one job each."""
 
 from collections.abc import Container, Iterator
 from copy import deepcopy
@@ -12,28 +12,28 @@ from .eval_config import EvalConfig
 
 @dataclass(slots=True)
 class RolloutJob:
-    """One rollout to do."""
+    """One rollout to execute, and its state."""
 
     sample: Sample
     repeat: int
     key: str
     sample_id: str
-    """As it was before anybody's code had the sample."""
+    """The id of the sample before user code could change it."""
 
     prompt_digest: str | None = None
-    """Of the messages that the agent was sent first; None until then."""
+    """Digest of the first messages; None until they are prepared."""
 
     kept: KeptRollout | None = None
-    """A rollout of this sample that was paid for, and is to be scored only."""
+    """A recorded rollout of this sample, which only needs a score."""
 
     waited_for: Boundary | None = None
-    """Where a rollout by `rollout_fn` broke; None where that is not known."""
+    """The boundary at which `rollout_fn` failed, if known."""
 
 
 def build_rollout_jobs(
     samples: Iterator[Sample], config: EvalConfig, run: Run, done: Container[str]
 ) -> Iterator[RolloutJob]:
-    """The rollouts that are not recorded yet."""
+    """Yield a job for each rollout that is not recorded yet."""
     run_id, fingerprint = run.id, run.key_fingerprint
     if config.repeats == 1:
         for sample in samples:
@@ -52,11 +52,9 @@ def build_rollout_jobs(
 
 
 def copy_sample(sample: Sample, repeat: int) -> Sample:
-    """The sample that one of several rollouts fills.
-
-    What came with the row is copied as well: a scorer that changes it must not change it for the
-    others.
-    """
+    """Return the copy of a sample that one of its repeats fills in."""
+    # The fields of the row are copied as well: a scorer that changes them must not change them for
+    # the other repeats.
     return sample.model_copy(
         update={
             "group_index": sample.index,

@@ -1,4 +1,4 @@
-"""What can be told about a run while it goes on, and how it is asked to stop."""
+"""Progress of a run, and the request to stop it."""
 
 import time
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from assay.store import Totals
 
 @dataclass
 class Progress:
-    """A run so far. Counts what is recorded, not what is in flight."""
+    """Counts of a running evaluation. Samples in flight are not counted."""
 
     total: int | None = None
-    """Rollouts to come to in the end, when that is known."""
+    """Rollouts of the whole run, if known."""
 
     already_done: int = 0
-    """Recorded before this run was resumed."""
+    """Rollouts recorded before the run was resumed."""
 
     done: int = 0
     failed: int = 0
     not_judged: int = 0
     cost_usd: float = 0.0
     cost_unknown: int = 0
-    """Samples whose cost is not known, and is not in `cost_usd`."""
+    """Samples of unknown cost, which `cost_usd` omits."""
 
     started: float = field(default_factory=time.monotonic)
     _rewards: float = 0.0
@@ -30,10 +30,9 @@ class Progress:
 
     @property
     def mean(self) -> float | None:
-        """Of the judged results so far, each counted for itself.
-
-        The report has the mean of the samples, which averages the repeats of each first.
-        """
+        """The mean of the scored results so far."""
+        # Every repeat counts for itself. The report averages the repeats of a sample first, which
+        # is not possible while some of them are missing.
         return self._rewards / self._judged if self._judged else None
 
     @property
@@ -42,7 +41,7 @@ class Progress:
 
     @property
     def rate(self) -> float | None:
-        """Samples a second, of this run."""
+        """Samples per second since the run was started or resumed."""
         finished = self.done + self.failed
         return finished / self.elapsed_s if finished and self.elapsed_s else None
 
@@ -54,7 +53,7 @@ class Progress:
         return max(left, 0) / self.rate
 
     def resume_from(self, done: int, totals: Totals) -> None:
-        """Begin with what the run had when it was resumed."""
+        """Start from the counts of a resumed run."""
         self.already_done = done
         self.not_judged = totals.invalid
         self.cost_usd = totals.cost_usd or 0.0
@@ -79,18 +78,18 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class Stop:
-    """Asks a run to end early. Everything that is recorded stays."""
+    """A request to end a run early. Recorded samples are kept."""
 
     def __init__(self, *, grace_s: float = 30.0) -> None:
         self.grace_s = grace_s
-        """How long samples in flight may take to end by themselves."""
+        """Seconds that samples in flight get to finish."""
 
         self.requested = False
         self.at_once = False
         self._listeners: list[Callable[[], None]] = []
 
     def request(self) -> None:
-        """First: start no more samples. Again: end those in flight now."""
+        """Start no more samples. A second request cancels the samples in flight."""
         self.at_once = self.requested
         self.requested = True
         for listener in self._listeners:
@@ -102,13 +101,13 @@ class Stop:
 
 @dataclass(frozen=True)
 class RunControl:
-    """How a run is watched and stopped."""
+    """Progress, callback and stop request of a run."""
 
     progress: Progress
     watch: ProgressCallback | None
     stop: Stop
     spent_usd: float = 0.0
-    """What the run had cost when it was resumed."""
+    """Cost of the run before it was resumed."""
 
     stops_early: bool = True
-    """Whether a run in which nothing succeeds is stopped."""
+    """Whether to stop a run in which nothing succeeds."""

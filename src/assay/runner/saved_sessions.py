@@ -7,17 +7,33 @@ from .eval_config import EvalConfig
 
 
 def save_sessions(run: Run, store: Store, config: EvalConfig) -> None:
-    """Store each recorded rollout as a session, in place of what was stored of it before.
+    """Store each recorded rollout as a session, replacing earlier versions of it.
 
-    A session that was continued since stays as it is.
+    A session that was continued in the meantime is left alone.
     """
     if config.endpoint is None:
         return
+    parent = config.session
     for sample in run.samples():
-        if sample.trajectory is not None and sample.trajectory.messages:
-            session = _build_rollout_session(sample, run.id, config)
-            if not _is_continued(session, store):
-                store.save_session(session)
+        if sample.trajectory is None or not sample.trajectory.messages:
+            continue
+        session = AgentSession(
+            id=build_session_id(run.id, sample),
+            endpoint=config.endpoint,
+            messages=sample.messages,
+            environment=sample.trajectory.session,
+            parent_id=None if parent is None else parent.id,
+            branch_point=None if parent is None else len(parent.messages),
+            status=sample.status,
+            tags={"run": run.id, "sample": sample.id},
+        )
+        if not _is_continued(session, store):
+            store.save_session(session)
+
+
+def build_session_id(run_id: str, sample: Sample) -> str:
+    """Return the id under which a rollout of a run is stored as a session."""
+    return f"{run_id}/{sample.rollout_id or sample.id}"
 
 
 def _is_continued(session: AgentSession, store: Store) -> bool:
@@ -25,24 +41,3 @@ def _is_continued(session: AgentSession, store: Store) -> bool:
         return False
     stored, count = store.load_session(session.id).messages, len(session.messages)
     return len(stored) > count and stored[:count] == session.messages
-
-
-def build_session_id(run_id: str, sample: Sample) -> str:
-    """The id under which a rollout of a run is stored as a session."""
-    return f"{run_id}/{sample.rollout_id or sample.id}"
-
-
-def _build_rollout_session(sample: Sample, run_id: str, config: EvalConfig) -> AgentSession:
-    parent = config.session
-    assert config.endpoint is not None
-    assert sample.trajectory is not None
-    return AgentSession(
-        id=build_session_id(run_id, sample),
-        endpoint=config.endpoint,
-        messages=sample.messages,
-        environment=sample.trajectory.session,
-        parent_id=None if parent is None else parent.id,
-        branch_point=None if parent is None else len(parent.messages),
-        status=sample.status,
-        tags={"run": run_id, "sample": sample.id},
-    )

@@ -6,21 +6,18 @@ from assay.types import Sample
 
 
 def derive_environment_seed(run_seed: int | None, sample: Sample, repeat: int) -> int | None:
-    """The row's own seed (0 included) in every repeat, else one made from the run's seed."""
+    """Return the row's own seed (0 included) for every repeat, else one derived from the run's."""
     own = read_sample_seed(sample)
     return own if own is not None else _derive_seed(run_seed, sample, repeat)
 
 
 def derive_sampling_seed(run_seed: int | None, sample: Sample, repeat: int) -> int | None:
-    """Another seed for each repeat, made from the run's seed, else from that of the row."""
+    """Derive a different seed for each repeat from the run's seed, else from the row's."""
     return _derive_seed(read_sample_seed(sample) if run_seed is None else run_seed, sample, repeat)
 
 
 def read_sample_seed(sample: Sample) -> int | None:
-    """The seed that a row names: `seed`, or the one in the environment context of eval-protocol.
-
-    None without one.
-    """
+    """Return the `seed` of a row, or the one in its eval-protocol environment context, if any."""
     own = _parse_whole_seed(sample.input.get("seed"))
     if own is None and sample.metadata:
         own = _read_context_seed(sample.metadata)
@@ -38,7 +35,7 @@ def _read_context_seed(metadata: object) -> int | None:
 
 
 def _parse_whole_seed(value: object) -> int | None:
-    # A column in which some rows have no seed is often read as floats.
+    # Table readers turn an integer column with missing values into floats.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -48,4 +45,5 @@ def _derive_seed(seed: int | None, sample: Sample, repeat: int) -> int | None:
     if seed is None:
         return None
     text = f"{seed}:{sample.id}:{repeat}"
+    # 31 bits: the seed fits a signed 32-bit integer.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) >> 1

@@ -1,4 +1,4 @@
-"""The messages that an agent is sent first: made, digested, and compared when a run is resumed."""
+"""The first messages of a rollout: preparation, digest, and comparison on resume."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,19 +13,20 @@ from assay.types import Boundary, Message, Sample
 from .eval_config import EvalConfig
 from .rollout_job import copy_sample
 
+# Fields of a message that no provider is sent: they must not change the digest.
 _UNSENT_FIELDS = {"timestamp", "metadata", "provider", "api", "model"}
 _NON_TEXT_FIELDS = ("tool_calls", "tool_call_id", "name", "reasoning", "details")
 
 
 class PreparationFailed(Exception):
-    """A rollout could not even begin. `__cause__` is why."""
+    """A rollout could not be started; `__cause__` is the reason."""
 
     def __init__(self, boundary: Boundary) -> None:
         self.boundary = boundary
 
 
 def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
-    """What the agent is asked. Raises `PreparationFailed` when the user's code does not say."""
+    """Return the first messages of a rollout. Raises `PreparationFailed` if user code fails."""
     prepare = config.prepare_messages
     try:
         given = sample.messages if prepare is None else prepare(sample)
@@ -43,18 +44,18 @@ def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
 
 def _check_prepared_messages(given: object) -> None:
     if inspect.iscoroutine(given):
-        given.close()
-        raise TypeError("`prepare_messages` is async; it has to return the messages at once")
+        given.close()  # or Python warns about a coroutine that was never awaited
+        raise TypeError("`prepare_messages` is async; make it a plain function")
     if isinstance(given, str | Mapping | Message):
-        raise TypeError(
-            f"`prepare_messages` returned a {type(given).__name__}, no list of messages"
-        )
+        # Iterating over these would give characters, keys or fields.
+        kind = type(given).__name__
+        raise TypeError(f"`prepare_messages` returned a {kind} instead of a list of messages")
 
 
 def digest_messages(messages: Sequence[Message]) -> str | None:
-    """The same 32 characters for the same messages, in every process.
+    """Digest the fields that a model is sent, equally in every process.
 
-    Covers what a model is sent of them. None for messages that no JSON can hold.
+    Returns None for messages that cannot be written as JSON.
     """
     digest = blake2b(digest_size=16)
     try:
@@ -66,7 +67,7 @@ def digest_messages(messages: Sequence[Message]) -> str | None:
                 and not message.__pydantic_extra__
                 and not any(map(values.get, _NON_TEXT_FIELDS))
             ):
-                # Most messages are text, which is written by pydantic in three times the time.
+                # Most messages are plain text; pydantic takes three times as long for them.
                 digest.update(f"{len(role)}:{role}{len(text)}:{text}".encode())
             else:
                 write = message.__pydantic_serializer__.to_json
@@ -82,7 +83,7 @@ class PromptCheck:
     def __init__(self, run: Run, config: EvalConfig) -> None:
         self.run = run
         self.compared: tuple[Sample, int, str] | None = None
-        """The first recorded sample that came by, which repeat of it, and its key."""
+        """The first recorded sample that was compared, its repeat and its key."""
 
         self._config = config
         self._done = run.done()
@@ -104,18 +105,16 @@ class PromptCheck:
             messages = prepare_messages(self._config, own)
         except PreparationFailed as unprepared:
             cause = unprepared.__cause__
-            raise self._build_error(sample, f"there is none now: {cause!r}") from cause
+            raise self._build_error(sample, f"it cannot be prepared any more: {cause!r}") from cause
         digest = digest_messages(messages)
         if self._prompts.has(key, digest) or self._is_recorded_prompt(key, messages, digest):
             self.compared = self.compared or (sample, repeat, key)
             return
         made_by = "the dataset" if self._config.prepare_messages is None else "`prepare_messages`"
-        raise self._build_error(
-            sample, f"it was asked with other messages than {made_by} gives now"
-        )
+        raise self._build_error(sample, f"{made_by} now gives other messages")
 
     def _is_recorded_prompt(self, key: str, messages: list[Message], digest: str | None) -> bool:
-        """Whether a rollout without a digest, of an older assay, began with these messages."""
+        """Whether a rollout recorded without a digest started with these messages."""
         if not self._prompts.has(key, None):
             return False
         kept = self.run.kept(key)
@@ -127,13 +126,13 @@ class PromptCheck:
         return ConfigError(
             f"the prompt of sample {sample.id!r} changed since the run was started: {why}",
             where=f"run {self.run.id!r}",
-            hint="restore the prompt, or start a new run; a prompt that is drawn at random "
-            "needs a seed made from the sample's id",
+            hint="restore the prompt, or start a new run; derive the seed of a random prompt "
+            "from the sample's id",
         )
 
 
 def check_each_sample(samples: Iterable[Sample], checks: Sequence[PromptCheck]) -> Iterator[Sample]:
-    """The same samples, each after its check. Raises `ConfigError` for a prompt that changed."""
+    """Yield the samples, each after its check. Raises `ConfigError` for a changed prompt."""
     for sample in samples:
         for check in checks:
             check.check(sample)
