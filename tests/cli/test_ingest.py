@@ -151,7 +151,7 @@ def test_a_corrupt_session_is_named_and_exit_status_tells(
     assert ingest(str(broken_database(tmp_path)), "-o", str(target), "--json") == 3
 
     captured = capsys.readouterr()
-    assert captured.err.startswith("skipped ses_1: message msg_b: is not JSON")
+    assert captured.err.startswith("skipped ses_1: message msg_b: the text is not JSON")
     told = json.loads(captured.out)
     assert (told["written"], [each["session"] for each in told["skipped"]]) == (1, ["ses_1"])
     assert [each["id"] for each in lines_of(target)] == ["ses_2"]
@@ -188,7 +188,7 @@ def test_unknown_kinds_and_versions_are_reported_and_the_sessions_are_written(
         assert account["untested_versions"] == {"99.1.0": 1}
     else:
         assert "unknown       2 records of 1 unknown kind: part hologram (2)\n" in told
-        assert "note          1 session of version 99.1.0: assay was tested with" in told
+        assert "note          1 session of version 99.1.0: assay is tested with" in told
 
 
 def test_a_session_that_is_not_there_is_named(
@@ -266,7 +266,7 @@ def test_the_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere", "-o", "s.jsonl"], "nowhere: there is no such file or folder"),
+        (["nowhere", "-o", "s.jsonl"], "nowhere: the file or folder does not exist"),
         ([DATA, "--format", "eval"], "--format eval is the format of a file"),
         ([DATA, "-o", "s", "--since", "yesterday"], "'yesterday' is neither a date"),
         ([DATA, "-o", "none/s.jsonl"], "none/s.jsonl: cannot be written: No such file"),

@@ -109,7 +109,7 @@ def test_bad_documents_are_named_and_the_others_are_read(tmp_path: Path) -> None
     assert [each.session_id for each in stream.reading.skipped] == ["s2", "s3", "out:4"]
     problems = [str(each.problem) for each in stream.reading.skipped]
     assert f"{path}:2" in problems[0]
-    assert "'ATIF-v9.0' is not a version" in problems[0]
+    assert "'ATIF-v9.0' is not a supported version" in problems[0]
     assert f"{path}:4" in problems[2]
 
 
@@ -128,9 +128,9 @@ def test_a_document_without_a_name_is_called_after_its_file(tmp_path: Path) -> N
 
 
 def test_places_without_documents_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="holds no files in ATIF"):
+    with pytest.raises(DatasetError, match="the folder contains no ATIF files"):
         list(read_atif(tmp_path))
-    with pytest.raises(DatasetError, match="no such file or folder"):
+    with pytest.raises(DatasetError, match="the file or folder does not exist"):
         list(read_atif(tmp_path / "none"))
 
 

@@ -239,7 +239,9 @@ def test_subagents_can_be_samples_of_their_own_or_left_out() -> None:
 
 
 def test_an_unknown_way_with_subagents_is_refused() -> None:
-    with pytest.raises(ConfigError, match="children='merge' is none of separate, inline, drop"):
+    with pytest.raises(
+        ConfigError, match="children must be one of separate, inline, drop, not 'merge'"
+    ):
         read_claude_code(FOLDER, children="merge")  # type: ignore[arg-type]  # the point
 
 
@@ -298,7 +300,7 @@ def test_a_corrupt_line_is_named_by_file_and_line_and_the_rest_is_read(tmp_path:
 
     assert said_in(sample) == [("user", "Hi"), ("assistant", "Yes?")]
     assert [each.problem.where for each in stream.reading.damaged] == [f"{path}:2"]
-    assert stream.reading.notes[0].startswith(f"{path}:2: is not JSON")
+    assert stream.reading.notes[0].startswith(f"{path}:2: the text is not JSON")
     assert sample.metadata["unreadable_lines"][0]["where"] == f"{path}:2"
 
 
@@ -309,7 +311,7 @@ def test_a_last_line_that_is_cut_off_is_told_as_such(tmp_path: Path) -> None:
     stream = read_claude_code(path)
     list(stream)
 
-    assert stream.reading.damaged[0].problem.message == "the last line is cut off"
+    assert stream.reading.damaged[0].problem.message == "the last line is truncated"
 
 
 def test_a_file_of_something_else_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -337,7 +339,7 @@ def test_values_that_make_no_sample_skip_one_session_only(tmp_path: Path) -> Non
 
 
 def test_places_without_transcripts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="holds no transcripts of Claude Code"):
+    with pytest.raises(DatasetError, match="the folder contains no transcripts of Claude Code"):
         list(read_claude_code(tmp_path))
-    with pytest.raises(DatasetError, match="no such file or folder"):
+    with pytest.raises(DatasetError, match="the file or folder does not exist"):
         list(read_claude_code(tmp_path / "none"))

@@ -15,7 +15,7 @@ def talk(*records: dict[str, Any]) -> Conversation:
     reader = ClaudeConversation(SessionMeta(id="s"), SampleOptions(), {})
     for record in records:
         reader.take(record)
-    return reader.finished()
+    return reader.finish()
 
 
 def user(content: Any, **more: Any) -> dict[str, Any]:

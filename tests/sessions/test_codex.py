@@ -204,7 +204,7 @@ def test_a_file_of_something_else_is_reported_and_the_rest_is_read(tmp_path: Pat
 
 
 def test_places_without_rollouts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="holds no rollouts of Codex"):
+    with pytest.raises(DatasetError, match="the folder contains no rollouts of Codex"):
         list(read_codex(tmp_path))
 
 

@@ -14,7 +14,7 @@ def talk(*records: dict[str, Any]) -> Conversation:
     reader = CodexConversation(SampleOptions(), {"model_provider": "openai"}, [])
     for record in records:
         reader.take(record)
-    return reader.finished()
+    return reader.finish()
 
 
 def item(kind: str, **payload: Any) -> dict[str, Any]:
@@ -425,6 +425,6 @@ def test_an_output_names_one_of_very_many_subagents() -> None:
         output = "word " * 40 + f"started thread-{child}"
         reader.take(item("function_call_output", call_id=str(number), output=output))
 
-    answers = [each for each in reader.finished().messages if each.role == "tool"]
+    answers = [each for each in reader.finish().messages if each.role == "tool"]
 
     assert [(each.details or {}).get("subagent") for each in answers] == children

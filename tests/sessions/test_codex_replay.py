@@ -239,7 +239,7 @@ def test_positions_are_bytes_where_records_have_no_ordinals(tmp_path: Path) -> N
 BROKEN: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "missing": (
         {"thread_id": "gone", "end_ordinal_exclusive": 4},
-        "inherited history is missing: no rollout gone is here",
+        "inherited history is missing: rollout gone does not exist",
         ["own"],
     ),
     "beyond the end": (
@@ -254,12 +254,12 @@ BROKEN: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     ),
     "no position": (
         {"thread_id": "a", "end_ordinal_exclusive": "4"},
-        "inherited history is missing: its `history_base` has no position",
+        "inherited history is missing: `history_base` has no position",
         ["own"],
     ),
     "itself": (
         {"thread_id": "b", "end_ordinal_exclusive": 1},
-        "inherited history is missing: no rollout b is here",
+        "inherited history is missing: rollout b does not exist",
         ["own"],
     ),
 }

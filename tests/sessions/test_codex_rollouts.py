@@ -53,7 +53,7 @@ def test_of_two_copies_the_longer_one_is_read_and_the_other_named(tmp_path: Path
     (sample,) = stream
 
     assert len(sample.messages) == 4
-    assert stream.reading.notes == [f"{shorter}: session a is in a longer file; read once"]
+    assert stream.reading.notes == [f"{shorter}: session a has a longer copy; file skipped"]
     assert stream.reading.damaged == []
     assert longer.exists()
 

@@ -128,15 +128,15 @@ def test_samples_are_chosen_and_broken_logs_reported(logs: Path, tmp_path: Path)
 
     assert [sample.id for sample in chosen] == ["orders/sum/1"]
     assert list(broken) == []
-    assert "cannot be read as a log of Inspect" in str(broken.reading.skipped[0].problem)
+    assert "the file is not a readable Inspect log" in str(broken.reading.skipped[0].problem)
 
 
 def test_places_without_logs_are_refused(tmp_path: Path) -> None:
     import_module("inspect_ai")
 
-    with pytest.raises(DatasetError, match="holds no logs of Inspect"):
+    with pytest.raises(DatasetError, match="the folder contains no Inspect logs"):
         list(read_inspect(tmp_path))
-    with pytest.raises(DatasetError, match="no such file or folder"):
+    with pytest.raises(DatasetError, match="the file or folder does not exist"):
         list(read_inspect(tmp_path / "none"))
 
 

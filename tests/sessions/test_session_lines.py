@@ -22,8 +22,8 @@ def test_bad_lines_are_named_and_the_others_are_read(tmp_path: Path) -> None:
 
     assert found.records == [{"a": 1}, {"b": 2}]
     assert [problem.where for problem in found.bad] == [f"{path}:{n}" for n in (3, 4, 6, 7)]
-    assert found.bad[0].message == "is a list, not an object"
-    assert found.bad[-1].message == "the last line is cut off"
+    assert found.bad[0].message == "the JSON value is a list, not an object"
+    assert found.bad[-1].message == "the last line is truncated"
 
 
 def test_half_a_character_in_a_cut_output_is_no_reason_to_lose_the_line(tmp_path: Path) -> None:
@@ -61,9 +61,11 @@ def test_files_are_found_in_a_settled_order(tmp_path: Path) -> None:
 
 
 def test_a_place_without_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"holds no sessions[\s\S]*looked for \*\.jsonl"):
+    with pytest.raises(
+        DatasetError, match=r"the folder contains no sessions[\s\S]*file names must match \*\.jsonl"
+    ):
         find_session_files(tmp_path, "*.jsonl", kind="sessions")
-    with pytest.raises(DatasetError, match="no such file or folder"):
+    with pytest.raises(DatasetError, match="the file or folder does not exist"):
         find_session_files(tmp_path / "none", "*.jsonl", kind="sessions")
 
 

@@ -11,6 +11,6 @@ def test_what_is_not_known_of_a_session_is_none() -> None:
 
 
 def test_a_session_that_cannot_be_read_says_why() -> None:
-    assert str(UnreadableSession("ses_1", BadRow("is cut off", where="a.json")).problem) == (
-        "a.json: is cut off"
-    )
+    assert str(
+        UnreadableSession("ses_1", BadRow("the file is truncated", where="a.json")).problem
+    ) == ("a.json: the file is truncated")

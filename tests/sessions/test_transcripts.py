@@ -55,7 +55,7 @@ def test_sessions_that_cannot_be_read_are_reported_and_the_rest_goes_on() -> Non
 
     assert [each.id for each in found] == ["a", "d"]
     assert [each.session_id for each in found.reading.skipped] == ["b", "c"]
-    assert "holds values that make no sample: odd" in str(found.reading.skipped[1].problem)
+    assert "the session contains invalid values: odd" in str(found.reading.skipped[1].problem)
 
 
 def test_faults_of_the_program_are_not_taken_for_faults_of_the_data() -> None:
@@ -111,7 +111,7 @@ def test_a_session_that_is_its_own_subagent_ends() -> None:
     found = stream(ring)
 
     assert len(list(found)) == 1
-    assert "is inside too many others" in str(found.reading.skipped[0].problem)
+    assert "the session is nested more than 8 levels deep" in str(found.reading.skipped[0].problem)
     assert len(list(stream(ring, children="separate"))) < 20
 
 
@@ -136,8 +136,8 @@ def test_damaged_lines_are_named_in_the_sample_and_in_the_account() -> None:
     list(found)
 
     assert len(read.metadata["unreadable_lines"]) == len(found.reading.damaged) == 25
-    assert found.reading.notes[0] == "s.jsonl:0: is not JSON; read without it"
-    assert found.reading.notes[-1] == "and 5 more lines"
+    assert found.reading.notes[0] == "s.jsonl:0: is not JSON; line skipped"
+    assert found.reading.notes[-1] == "5 more damaged lines skipped"
 
 
 KINDS = ("talk", "empty", "broken", "lost")
@@ -306,7 +306,7 @@ def test_sessions_of_untested_versions_are_read_counted_and_noted() -> None:
     assert [each.id for each in found] == list("abcde")
     assert found.reading.untested_versions == {"1.2.4": 2, "dev": 1}
     assert found.reading.notes == [
-        "2 sessions of version 1.2.4, 1 session of version dev: assay was tested with versions "
+        "2 sessions of version 1.2.4, 1 session of version dev: assay is tested with versions "
         "up to 1.2.3; these sessions were read like those of 1.2.3"
     ]
 
@@ -321,7 +321,7 @@ def test_a_note_names_a_few_versions_and_counts_the_others() -> None:
     list(found)
 
     assert len(found.reading.untested_versions) == 8
-    assert "1 session of version 9.0.4, 3 more: assay was tested" in found.reading.notes[0]
+    assert "1 session of version 9.0.4, 3 more: assay is tested" in found.reading.notes[0]
 
 
 def test_counts_of_unknown_records_that_are_no_counts_are_ignored() -> None:

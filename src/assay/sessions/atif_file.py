@@ -57,10 +57,10 @@ def _find_trajectories(path: Path) -> Iterator[RecordedSession | UnreadableSessi
         yield from _read_atif_file(path, name=path.stem)
         return
     if not path.is_dir():
-        raise DatasetError("there is no such file or folder", where=str(path))
+        raise DatasetError("the file or folder does not exist", where=str(path))
     files = [file for file in sorted(path.rglob("*.json*")) if _looks_like_atif(file)]
     if not files:
-        raise DatasetError("holds no files in ATIF", where=str(path))
+        raise DatasetError("the folder contains no ATIF files", where=str(path))
     for file in files:
         yield from _read_atif_file(file, name=file.relative_to(path).with_suffix("").as_posix())
 
@@ -112,15 +112,15 @@ def _build_atif_session(document: Mapping[str, Any], where: str, name: str) -> R
     times = [at for at in map(parse_iso_ms, stamps) if at is not None]
     inner = document.get("subagent_trajectories")
     found = inner if isinstance(inner, list) else [] if inner is None else [inner]
-    head = SessionMeta(
+    meta = SessionMeta(
         id=session_id or name,
         created=min(times, default=None),
         updated=max(times, default=None),
     )
     return RecordedSession(
-        head,
-        partial(_read_atif_sample, document, head.id, where),
-        partial(_iterate_subagents, found, head.id, where),
+        meta,
+        partial(_read_atif_sample, document, meta.id, where),
+        partial(_iterate_subagents, found, meta.id, where),
         version=(text_or_none(document.get("schema_version")) or "").removeprefix(_ATIF_PREFIX)
         or None,
     )
@@ -139,7 +139,9 @@ def _iterate_subagents(
         if isinstance(document, dict):
             yield _build_atif_session(document, at, name)
         else:
-            problem = BadRow(f"is a {type(document).__name__}, not an object", where=at)
+            problem = BadRow(
+                f"the subagent is a {type(document).__name__}, not an object", where=at
+            )
             yield UnreadableSession(name, problem)
 
 

@@ -74,7 +74,7 @@ def _find_transcripts(
         try:
             yield _Transcript(
                 read_session_lines(file), agents, options, origin=origins.get(file)
-            ).recorded()
+            ).to_recorded_session()
         except BadRow as problem:
             yield UnreadableSession(file.stem, problem.with_traceback(None))
             # Their parent cannot hold them.
@@ -124,7 +124,7 @@ class _Transcript:
     def __post_init__(self) -> None:
         self.lines.records = [drop_invalid_ids(record) for record in self.lines.records]
 
-    def recorded(self) -> RecordedSession:
+    def to_recorded_session(self) -> RecordedSession:
         records = self.lines.records
         self._check_is_transcript()
         session_id = self._build_session_id()
@@ -135,7 +135,7 @@ class _Transcript:
             parent = next((str(r["sessionId"]) for r in records if r.get("sessionId")), None)
         agent = self._read_agent_info()
         folder = next((r["cwd"] for r in records if isinstance(r.get("cwd"), str)), None)
-        head = SessionMeta(
+        meta = SessionMeta(
             id=session_id,
             title=_find_title(records) or (agent or {}).get("description") or "",
             parent_id=parent,
@@ -147,14 +147,14 @@ class _Transcript:
         build = partial(
             build_claude_sample,
             own,
-            head,
+            meta,
             self.options,
             apart={key: _read_subagent_prompt(each) for key, each in apart},
             agent=agent,
             origin=self.origin,
         )
         children = partial(self._read_children, session_id, apart)
-        return RecordedSession(head, build, children, tuple(self.lines.bad))
+        return RecordedSession(meta, build, children, tuple(self.lines.bad))
 
     def _read_agent_info(self) -> dict[str, str] | None:
         """What is noted beside the transcript of a subagent: its type, and the call it answers."""
@@ -179,9 +179,9 @@ class _Transcript:
         if self.lines.bad:
             raise self.lines.bad[0]
         raise BadRow(
-            "is no transcript of Claude Code",
+            "the file is not a Claude Code transcript",
             where=str(self.lines.path),
-            hint="its records have a `type` and a `sessionId`",
+            hint="each record of a transcript has a `type` and a `sessionId`",
         )
 
     def _build_session_id(self) -> str:
@@ -232,7 +232,7 @@ def _read_child(
     make: Callable[..., _Transcript], name: str, parent: str, options: SampleOptions
 ) -> RecordedSession | UnreadableSession:
     try:
-        return make({}, options, parent).recorded()
+        return make({}, options, parent).to_recorded_session()
     except BadRow as problem:
         return UnreadableSession(name, problem.with_traceback(None))
 

@@ -52,10 +52,10 @@ class ClaudeConversation:
     `apart` is what each subagent in the same file was asked, by the id of its session.
     """
 
-    head: SessionMeta
+    meta: SessionMeta
     options: SampleOptions
     apart: dict[str, str]
-    talk: Conversation = field(default_factory=Conversation)
+    conversation: Conversation = field(default_factory=Conversation)
     _items: list[Message | _AssistantRecords] = field(default_factory=list)
     _answers: dict[str, _AssistantRecords] = field(default_factory=dict)
     _command: Message | None = None
@@ -77,12 +77,14 @@ class ClaudeConversation:
         """Read the next record."""
         kind = record.get("type")
         if kind in ("user", "assistant") and isinstance(record.get("message"), dict):
-            self.talk.unknown_kinds.update(find_unknown_blocks(record["message"].get("content")))
+            self.conversation.unknown_kinds.update(
+                find_unknown_blocks(record["message"].get("content"))
+            )
             (self._take_user if kind == "user" else self._take_assistant)(record)
         elif attachment_of(record).get("type") == "queued_command":
             # What was typed, or came in, while the agent worked.
             content = attachment_of(record).get("prompt")
-            self.talk.unknown_kinds.update(find_unknown_blocks(content))
+            self.conversation.unknown_kinds.update(find_unknown_blocks(content))
             self._take_user({**record, "message": {"role": "user", "content": content}})
         else:
             self._take_other(record)
@@ -91,25 +93,25 @@ class ClaudeConversation:
         kind = kind_of(record)
         self._prompt.take(record)
         if kind == "system/compact_boundary":
-            self.talk.compactions += 1
+            self.conversation.compactions += 1
         elif kind == "system/local_command":
             # The program itself answered the command; no model was asked.
             self._command = None
         elif kind == "cost-state":
-            self.talk.cost_usd = _read_total_cost(record)
+            self.conversation.cost_usd = _read_total_cost(record)
         known = is_known_kind(kind)
-        (self.talk.omitted if known else self.talk.unknown_kinds)[kind] += 1
+        (self.conversation.omitted if known else self.conversation.unknown_kinds)[kind] += 1
         if not known or self.options.raw_records:
-            self.talk.records.append(record)
+            self.conversation.records.append(record)
 
     def _take_assistant(self, record: dict[str, Any]) -> None:
         message = record["message"]
         if message.get("model") == "<synthetic>" and not record.get("isApiErrorMessage"):
-            self.talk.skip(record.get("uuid"), "written by the program", record)
+            self.conversation.skip(record.get("uuid"), "written by the program", record)
             return
-        self.talk.interrupted = False
+        self.conversation.interrupted = False
         # A total that was noted before this answer lacks what the answer cost.
-        self.talk.cost_usd = None
+        self.conversation.cost_usd = None
         if self._command is not None:
             # A command of the user that the model was asked to carry out.
             self._items.append(self._command)
@@ -138,12 +140,12 @@ class ClaudeConversation:
             else:
                 said.append(block)
         if said:
-            self._command, self.talk.interrupted = None, False
+            self._command, self.conversation.interrupted = None, False
             self._items.append(self._build_user_message(record, said))
 
     def _skip_block(self, record: dict[str, Any], block: Any, why: str) -> None:
         text = text_of(block)
-        self.talk.interrupted |= why == "interruption"
+        self.conversation.interrupted |= why == "interruption"
         if why == "shell command of the user":
             self._add_shell_command(text)
             return
@@ -159,15 +161,15 @@ class ClaudeConversation:
         if self.options.synthetic and why == "injected by the program":
             self._items.append(self._build_user_message(record, [block], synthetic=True))
         else:
-            self.talk.skip(record.get("uuid"), why, block)
+            self.conversation.skip(record.get("uuid"), why, block)
 
     def _add_shell_command(self, text: str) -> None:
         command = extract_tag(text, "bash-input")
         if command is not None:
-            self.talk.user_shell.append({"tool": "bash", "args": {"command": command}})
-        elif self.talk.user_shell:
+            self.conversation.user_shell.append({"tool": "bash", "args": {"command": command}})
+        elif self.conversation.user_shell:
             output = extract_tag(text, "bash-stdout")
-            self.talk.user_shell[-1]["output"] = text if output is None else output
+            self.conversation.user_shell[-1]["output"] = text if output is None else output
 
     def _build_user_message(
         self, record: dict[str, Any], blocks: list[Any], **more: Any
@@ -175,7 +177,7 @@ class ClaudeConversation:
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
         plain = all(isinstance(text, str) for text in texts) and len(texts) == len(blocks)
         content: Any = "\n\n".join(map(str, texts)).strip() if plain else blocks
-        message = _parse_anthropic_message({"role": "user", "content": content}, self.head.id)[0]
+        message = _parse_anthropic_message({"role": "user", "content": content}, self.meta.id)[0]
         details = {"id": record.get("uuid"), **more, **_build_record_details(record)}
         stamp = text_or_none(record.get("timestamp"))
         return message.model_copy(update={"timestamp": stamp, "details": details})
@@ -202,7 +204,7 @@ class ClaudeConversation:
         return message.model_copy(update={"metadata": metadata, "details": details})
 
     def _build_tool_result(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
-        message = _parse_anthropic_message({"role": "user", "content": [block]}, self.head.id)[0]
+        message = _parse_anthropic_message({"role": "user", "content": [block]}, self.meta.id)[0]
         failed = block.get("is_error") is True
         details: dict[str, Any] = {"message_id": record.get("uuid")}
         details |= {"status": "error" if failed else "completed", "failed": failed}
@@ -213,7 +215,7 @@ class ClaudeConversation:
         if result is not None:
             details["result"] = result
         if isinstance(result, dict) and text_or_none(result.get("agentId")):
-            parent = self.head.parent_id or self.head.id
+            parent = self.meta.parent_id or self.meta.id
             details["subagent"] = f"{parent}/agent-{result['agentId']}"
         stamp = text_or_none(record.get("timestamp"))
         message = message.model_copy(update={"timestamp": stamp, "details": details})
@@ -222,12 +224,12 @@ class ClaudeConversation:
                 self._tasks[task] = message
         return message
 
-    def finished(self) -> Conversation:
+    def finish(self) -> Conversation:
         """The conversation, with each answer of the model in one piece."""
         requests = (answer.last.get("requestRef") for answer in self._answers.values())
-        system, self.talk.tools = self._prompt.read(requests)
+        system, self.conversation.tools = self._prompt.read(requests)
         if system is not None:
-            self.talk.messages.append(Message(role="system", content=system))
+            self.conversation.messages.append(Message(role="system", content=system))
         names: dict[str | None, str] = {}
         started: dict[str | None, str] = {}
         waiting: dict[str, list[str]] = {}
@@ -245,18 +247,18 @@ class ClaudeConversation:
                 prompt = call.arguments.get("prompt")
                 if isinstance(prompt, str) and waiting.get(prompt):
                     started[call.id] = waiting[prompt].pop()
-            self.talk.messages.append(message)
+            self.conversation.messages.append(message)
             self._open = {call.id for call in message.tool_calls}
-            self._results_end = len(self.talk.messages)
-        return self.talk
+            self._results_end = len(self.conversation.messages)
+        return self.conversation
 
     def _append_message(self, message: Message) -> None:
         """Append a message, but a result before what was typed while its call ran."""
         if message.role == "tool" and message.tool_call_id in self._open:
-            self.talk.messages.insert(self._results_end, message)
+            self.conversation.messages.insert(self._results_end, message)
             self._results_end += 1
         else:
-            self.talk.messages.append(message)
+            self.conversation.messages.append(message)
 
     def _build_assistant_message(self, answer: _AssistantRecords) -> Message:
         said, record = answer.last["message"], answer.first
@@ -264,24 +266,24 @@ class ClaudeConversation:
         blocks = [block for block in answer.blocks if isinstance(block, dict)]
         error = "\n\n".join(str(block.get("text", "")) for block in blocks) if failed else None
         content = [] if failed else blocks
-        message = _parse_anthropic_message({"role": "assistant", "content": content}, self.head.id)[
+        message = _parse_anthropic_message({"role": "assistant", "content": content}, self.meta.id)[
             0
         ]
         details: dict[str, Any] = {"id": read_message_id(record) or record.get("uuid")}
         details |= _build_record_details(answer.last)
         if error is not None:
             details["error"] = error
-        self.talk.calls.append(
+        self.conversation.calls.append(
             ModelCall(
                 model=None if failed else text_or_none(said.get("model")),
-                message_index=len(self.talk.messages),
+                message_index=len(self.conversation.messages),
                 finish_reason=text_or_none(said.get("stop_reason")),
                 usage=None if failed else _parse_claude_usage(answer.last),
                 error=error,
             )
         )
         update = {
-            "model": self.talk.calls[-1].model,
+            "model": self.conversation.calls[-1].model,
             "provider": "anthropic",
             "timestamp": text_or_none(record.get("timestamp")),
             "details": details,

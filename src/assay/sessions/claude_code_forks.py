@@ -97,7 +97,7 @@ def _group_related_files(
     """Files that are connected: one has the first record of another."""
     family = {file: file for file in files}
 
-    def head(file: Path) -> Path:
+    def find_root(file: Path) -> Path:
         while family[file] != file:
             family[file] = family[family[file]]
             file = family[file]
@@ -107,10 +107,10 @@ def _group_related_files(
         for _, line in _iterate_readable_lines(file):
             for name in _RECORD_ID.findall(line):
                 for other in roots.get(name, ()):
-                    family[head(other)] = head(file)
+                    family[find_root(other)] = find_root(file)
     members: dict[Path, list[Path]] = {}
     for file in files:
-        members.setdefault(head(file), []).append(file)
+        members.setdefault(find_root(file), []).append(file)
     return (each for each in members.values() if len(each) > 1)
 
 

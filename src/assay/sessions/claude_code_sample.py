@@ -14,7 +14,7 @@ from .transcripts import text_or_none
 
 def build_claude_sample(
     records: list[dict[str, Any]],
-    head: SessionMeta,
+    meta: SessionMeta,
     options: SampleOptions,
     *,
     apart: dict[str, str],
@@ -26,34 +26,34 @@ def build_claude_sample(
     Of a subagent, `agent` describes it. Of a fork, `origin` is the session that it repeats.
     """
     branches = Branches(records)
-    reader = ClaudeConversation(head, options, apart)
+    reader = ClaudeConversation(meta, options, apart)
     repeated = _find_repeated_ids(records, origin)
     inherited = 0
     for record in branches.all if options.keep_reverted else branches.kept:
         reader.take(record)
         if record.get("uuid") in repeated:
             inherited = reader.messages
-    talk = reader.finished()
+    conversation = reader.finish()
     if not options.keep_reverted:
-        talk.reverted = [record.get("uuid") for record in branches.abandoned]
-        talk.records += branches.abandoned if options.raw_records else []
+        conversation.reverted = [record.get("uuid") for record in branches.abandoned]
+        conversation.records += branches.abandoned if options.raw_records else []
     stamps = [text for text in (r.get("timestamp") for r in records) if isinstance(text, str)]
     given = {
-        "title": head.title or None,
+        "title": meta.title or None,
         "created": min(stamps, default=None),
         "updated": max(stamps, default=None),
-        "directory": head.directory,
+        "directory": meta.directory,
         "version": _find_last_text(records, "version"),
         "branch": _find_last_text(records, "gitBranch"),
     }
-    metadata: dict[str, Any] = {"source": "claude-code", "parent_id": head.parent_id}
+    metadata: dict[str, Any] = {"source": "claude-code", "parent_id": meta.parent_id}
     metadata["agent"] = agent
     if origin is not None:
         metadata["forked_from"] = {
             "session_id": origin.session_id,
             "inherited_messages": inherited,
         }
-    return talk.to_sample(head.id, given, metadata)
+    return conversation.to_sample(meta.id, given, metadata)
 
 
 def _find_repeated_ids(records: list[dict[str, Any]], origin: ForkOrigin | None) -> set[Any]:

@@ -110,22 +110,22 @@ class _Thread:
         """What the session is chosen by, and how to build its sample."""
         self._read_lines()
         index, thread_id = self.folder.index, self.rollouts[-1].thread_id
-        meta = self._find_session_meta()
+        payload = self._find_session_meta()
         times = [at for at in map(parse_iso_ms, self._list_timestamps()) if at]
-        head = SessionMeta(
-            id=text_or_none(meta.get("id")) or find_session_name(self.rollouts[-1].path),
+        meta = SessionMeta(
+            id=text_or_none(payload.get("id")) or find_session_name(self.rollouts[-1].path),
             title=self.folder.titles.get(thread_id, ""),
-            parent_id=read_parent_id(meta),
+            parent_id=read_parent_id(payload),
             created=min(times, default=None),
             updated=max(times, default=None),
-            project=text_or_none(meta.get("cwd")),
-            directory=text_or_none(meta.get("cwd")),
+            project=text_or_none(payload.get("cwd")),
+            directory=text_or_none(payload.get("cwd")),
         )
         copies = index.copies_of(thread_id)
-        notes = [f"{path}: session {head.id} is in a longer file; read once" for path in copies]
-        build = partial(self._build_sample, head, dict(meta))
+        notes = [f"{path}: session {meta.id} has a longer copy; file skipped" for path in copies]
+        build = partial(self._build_sample, meta, dict(payload))
         children = partial(self.folder.read_children, thread_id)
-        return RecordedSession(head, build, children, self.damage, notes=notes)
+        return RecordedSession(meta, build, children, self.damage, notes=notes)
 
     def _read_lines(self) -> None:
         for rollout in self.rollouts:
@@ -136,45 +136,45 @@ class _Thread:
     def _find_session_meta(self) -> dict[str, Any]:
         """The `session_meta` of the current rollout."""
         records = [wrap_in_envelope(line) for line, _ in self.lines[-1] if isinstance(line, dict)]
-        meta = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
-        if meta is not None:
-            return dict(meta)
+        payload = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
+        if payload is not None:
+            return dict(payload)
         if self.damage:
             raise self.damage[0]
         path = self.rollouts[-1].path
-        hint = "its first line is a `session_meta`"
-        raise BadRow("is no rollout of Codex", where=path, hint=hint)
+        hint = "the first line of a rollout is a `session_meta`"
+        raise BadRow("the file is not a Codex rollout", where=path, hint=hint)
 
     def _list_timestamps(self) -> list[str]:
         records = (line for lines in self.lines for line, _ in lines if isinstance(line, dict))
         stamps = (record.get("timestamp") for record in records)
         return [stamp for stamp in stamps if isinstance(stamp, str)]
 
-    def _build_sample(self, head: SessionMeta, meta: dict[str, Any]) -> Sample:
+    def _build_sample(self, meta: SessionMeta, payload: dict[str, Any]) -> Sample:
         children = self.folder.index.children_of(self.rollouts[-1].thread_id)
-        reader = CodexConversation(self.folder.options, meta, children)
+        reader = CodexConversation(self.folder.options, payload, children)
         replay = Replay(self.folder.index, reader, self.rollouts)
         for rollout, lines in zip(self.rollouts, self.lines, strict=True):
             replay.take(rollout, lines)
-        talk = reader.finished()
+        conversation = reader.finish()
         self.damage += replay.problems
         stamps = self._list_timestamps()
         given = {
-            "title": head.title or None,
+            "title": meta.title or None,
             "created": min(stamps, default=None),
             "updated": max(stamps, default=None),
-            "directory": head.directory,
-            "version": meta.get("cli_version"),
-            "provider": meta.get("model_provider"),
+            "directory": meta.directory,
+            "version": payload.get("cli_version"),
+            "provider": payload.get("model_provider"),
         }
         metadata = {
             "source": "codex",
-            "parent_id": head.parent_id,
+            "parent_id": meta.parent_id,
             "forked_from": self._describe_fork(replay),
             "info": reader.info,
             "repeated_events": reader.repeated,
         }
-        return talk.to_sample(head.id, given, metadata)
+        return conversation.to_sample(meta.id, given, metadata)
 
     def _describe_fork(self, replay: Replay) -> dict[str, Any] | None:
         """The session that this one was forked from, and how much of this one is of that one."""
@@ -189,7 +189,7 @@ class _Thread:
         if all(each.base is None and each.own_from is None for each in self.rollouts):
             # Older versions copy the history into the file, where nothing tells it apart.
             return {"session_id": origin, "inherited_messages": None, "inherited_turns": None}
-        inherited = replay.reader.talk.messages[: replay.inherited_messages]
+        inherited = replay.reader.conversation.messages[: replay.inherited_messages]
         turns = [
             m for m in inherited if m.role == "user" and not (m.details or {}).get("synthetic")
         ]

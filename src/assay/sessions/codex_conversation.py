@@ -84,7 +84,7 @@ class CodexConversation:
     children: list[str]
     """Ids of the sessions of subagents."""
 
-    talk: Conversation = field(default_factory=Conversation)
+    conversation: Conversation = field(default_factory=Conversation)
     repeated: int = 0
     """Events that were left out because they repeat items."""
 
@@ -108,36 +108,36 @@ class CodexConversation:
         base = self.info.get("base_instructions")
         text = base.get("text") if isinstance(base, dict) else base
         if isinstance(text, str) and text:
-            self.talk.messages.append(Message(role="system", content=text))
+            self.conversation.messages.append(Message(role="system", content=text))
             self.info = {k: v for k, v in self.info.items() if k != "base_instructions"}
 
     def take(self, record: dict[str, Any]) -> None:
         """Read the next line."""
         kind, payload = record["type"], record["payload"]
-        count_unknown_records(record, self.talk.unknown_kinds)
+        count_unknown_records(record, self.conversation.unknown_kinds)
         if kind == "session_meta":
             if self._begun:
                 # A fork repeats what its parent began with.
-                self.talk.records.append(record)
+                self.conversation.records.append(record)
             self._begun = True
         elif kind == "turn_context":
             self._model = text_or_none(payload.get("model")) or self._model
-            self.talk.records.append(record)
+            self.conversation.records.append(record)
         elif kind == "compacted":
             self._close_answer()
             self._remove_summary(text_or_none(payload.get("message")) or "")
-            self.talk.compactions += 1
-            self.talk.skip(None, "compaction summary", payload)
+            self.conversation.compactions += 1
+            self.conversation.skip(None, "compaction summary", payload)
         elif kind == "token_usage_record":
             self._close_answer()
             self._count_response_tokens(payload.get("usage"))
-            self.talk.records.append(record)
+            self.conversation.records.append(record)
         elif kind == "response_item":
             self._take_item(record, payload)
         elif kind == "event_msg":
             self._take_event(record, payload)
         else:
-            self.talk.records.append(record)
+            self.conversation.records.append(record)
 
     def _take_item(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         kind = item.get("type")
@@ -157,7 +157,7 @@ class CodexConversation:
             self._close_answer()
             self._add_tool_result(record, item)
         else:
-            self.talk.records.append(record)
+            self.conversation.records.append(record)
 
     def _open_answer(self, record: dict[str, Any]) -> _PendingAnswer:
         metadata = record.get("metadata")
@@ -167,7 +167,7 @@ class CodexConversation:
             self._close_answer()
         if self._step is None:
             self._step = _PendingAnswer(timestamp=text_or_none(record.get("timestamp")))
-            self.talk.interrupted = False
+            self.conversation.interrupted = False
         self._step.compaction = summary
         return self._step
 
@@ -230,35 +230,41 @@ class CodexConversation:
         if step.compaction:
             self._skip_summary(answer)
             return
-        self._add_model_call(ModelCall(model=self._model, message_index=len(self.talk.messages)))
-        self.talk.messages.append(answer)
-        self.talk.messages += step.answers
+        self._add_model_call(
+            ModelCall(model=self._model, message_index=len(self.conversation.messages))
+        )
+        self.conversation.messages.append(answer)
+        self.conversation.messages += step.answers
 
     def _add_model_call(self, call: ModelCall) -> None:
         if call.error is None:
-            self._counted.append(len(self.talk.calls))
-        self.talk.calls.append(call)
+            self._counted.append(len(self.conversation.calls))
+        self.conversation.calls.append(call)
 
     def _skip_summary(self, answer: Message) -> None:
         """Put the model's summary beside the conversation; the tokens it took stay counted."""
         self._add_model_call(ModelCall(model=self._model))
-        self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
+        self.conversation.skip(
+            (answer.details or {}).get("id"), "compaction reply", answer.to_dict()
+        )
 
     def _remove_summary(self, summary: str) -> None:
         """Versions before 0.166 do not mark the answer that became the summary."""
-        if not self.talk.messages:
+        if not self.conversation.messages:
             return
-        answer, place = self.talk.messages[-1], len(self.talk.messages) - 1
+        answer, place = self.conversation.messages[-1], len(self.conversation.messages) - 1
         written = answer.role == "assistant" and not answer.tool_calls and bool(answer.text)
         if not written or not summary.endswith(answer.text):
             return
-        del self.talk.messages[place]
-        self.talk.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
+        del self.conversation.messages[place]
+        self.conversation.skip(
+            (answer.details or {}).get("id"), "compaction reply", answer.to_dict()
+        )
         # Calls are in the order of their messages, so the answer's is among the last ones.
-        for number in range(len(self.talk.calls) - 1, -1, -1):
-            call = self.talk.calls[number]
+        for number in range(len(self.conversation.calls) - 1, -1, -1):
+            call = self.conversation.calls[number]
             if call.message_index == place:
-                self.talk.calls[number] = call.model_copy(update={"message_index": None})
+                self.conversation.calls[number] = call.model_copy(update={"message_index": None})
             if call.message_index is not None:
                 break
 
@@ -268,19 +274,19 @@ class CodexConversation:
         if shell := _USER_SHELL.match(text):
             command = {"tool": "shell", "args": {"command": shell[1].strip()}}
             output = _SHELL_CLOSING_TAGS.sub("", shell[2]).strip()
-            self.talk.user_shell.append({**command, "output": output})
+            self.conversation.user_shell.append({**command, "output": output})
             return
         why = _find_message_skip_reason(item, text)
         if why == "interruption":
-            self.talk.interrupted = True
+            self.conversation.interrupted = True
         if why is not None and not (self.options.synthetic and why != "interruption"):
-            self.talk.skip(item.get("id"), why, item)
+            self.conversation.skip(item.get("id"), why, item)
             return
         details: dict[str, Any] = {"synthetic": True} if why is not None else {}
         if why is None:
-            self.talk.interrupted = False
-            self._turns.append((len(self.talk.messages), len(self.talk.calls)))
-        self.talk.messages.append(
+            self.conversation.interrupted = False
+            self._turns.append((len(self.conversation.messages), len(self.conversation.calls)))
+        self.conversation.messages.append(
             Message(
                 role=str(item.get("role") or "user"),
                 content=_join_codex_content(blocks),
@@ -309,8 +315,8 @@ class CodexConversation:
         if (started := self._find_child(text)) is not None:
             details["subagent"] = started
         plain = all(isinstance(block, TextBlock) for block in blocks)
-        self._answered[call_id] = len(self.talk.messages)
-        self.talk.messages.append(
+        self._answered[call_id] = len(self.conversation.messages)
+        self.conversation.messages.append(
             Message(
                 role="tool",
                 name=self._names.get(call_id),
@@ -342,7 +348,7 @@ class CodexConversation:
             self._count_answer_tokens(event)
         elif kind == "turn_aborted":
             self._close_answer()
-            self.talk.interrupted = True
+            self.conversation.interrupted = True
         elif kind == "thread_rolled_back":
             self._close_answer()
             self._roll_back(event.get("num_turns"))
@@ -351,18 +357,20 @@ class CodexConversation:
         elif kind in _TURN_COMPLETE:
             self._close_answer()
             self._add_error(event.get("error"))
-        self.talk.records.append(record)
+        self.conversation.records.append(record)
 
     def _record_outcome(self, call_id: str, outcome: CallOutcome) -> None:
         """Note what became of a call, before its answer is read or after."""
-        place = self._answered.get(call_id, len(self.talk.messages))
-        answer = self.talk.messages[place] if place < len(self.talk.messages) else None
+        place = self._answered.get(call_id, len(self.conversation.messages))
+        answer = (
+            self.conversation.messages[place] if place < len(self.conversation.messages) else None
+        )
         if answer is None or answer.tool_call_id != call_id:
             self._outcomes[call_id] = outcome
             return
         before = {k: v for k, v in (answer.details or {}).items() if k != "exit_code"}
         details = {**before, **outcome.to_details()}
-        self.talk.messages[place] = answer.model_copy(update={"details": details})
+        self.conversation.messages[place] = answer.model_copy(update={"details": details})
 
     def _add_error(self, event: Any) -> bool:
         """Note an error of the endpoint as a model call that gave no answer."""
@@ -370,26 +378,36 @@ class CodexConversation:
         if text is None:
             return False
         self._close_answer()
-        if self.talk.calls and self.talk.calls[-1].error == text and self._ends_with_error():
+        if (
+            self.conversation.calls
+            and self.conversation.calls[-1].error == text
+            and self._ends_with_error()
+        ):
             return True
         self._add_model_call(
-            ModelCall(model=self._model, message_index=len(self.talk.messages), error=text)
+            ModelCall(model=self._model, message_index=len(self.conversation.messages), error=text)
         )
-        self.talk.messages.append(Message(role="assistant", content="", details={"error": event}))
+        self.conversation.messages.append(
+            Message(role="assistant", content="", details={"error": event})
+        )
         return True
 
     def _ends_with_error(self) -> bool:
         """Whether the error that an event reports is there already, from an event before it."""
-        last = self.talk.messages[-1] if self.talk.messages else None
+        last = self.conversation.messages[-1] if self.conversation.messages else None
         return last is not None and "error" in (last.details or {})
 
     def _count_response_tokens(self, stored: Any) -> None:
         """Note what one response of the model consumed, whether or not it gave an answer."""
         if not isinstance(stored, dict):
             return
-        if not self.talk.calls or self.talk.calls[-1].usage or self.talk.calls[-1].error:
+        if (
+            not self.conversation.calls
+            or self.conversation.calls[-1].usage
+            or self.conversation.calls[-1].error
+        ):
             self._add_model_call(ModelCall(model=self._model))
-        self.talk.calls[-1] = self.talk.calls[-1].model_copy(
+        self.conversation.calls[-1] = self.conversation.calls[-1].model_copy(
             update={"usage": _parse_codex_usage(stored)}
         )
 
@@ -405,21 +423,25 @@ class CodexConversation:
         self._total = total
         self._close_answer()
         place = self._counted[-1] if self._counted else None
-        if place is not None and self.talk.calls[place].usage is None:
+        if place is not None and self.conversation.calls[place].usage is None:
             update = {"usage": _parse_codex_usage(stored)}
-            self.talk.calls[place] = self.talk.calls[place].model_copy(update=update)
+            self.conversation.calls[place] = self.conversation.calls[place].model_copy(
+                update=update
+            )
 
     def _roll_back(self, turns: object) -> None:
         """Take back the last turns of the user, as the user did."""
         count = min(parse_token_count(turns) or 0, len(self._turns))
         if count and not self.options.keep_reverted:
             self._undo(*self._turns[-count])
-            self.talk.interrupted = False
+            self.conversation.interrupted = False
 
     def _undo(self, messages: int, calls: int) -> None:
         """Take back all messages and calls after the first so many."""
-        self.talk.reverted += [message.to_dict() for message in self.talk.messages[messages:]]
-        del self.talk.messages[messages:], self.talk.calls[calls:]
+        self.conversation.reverted += [
+            message.to_dict() for message in self.conversation.messages[messages:]
+        ]
+        del self.conversation.messages[messages:], self.conversation.calls[calls:]
         while self._turns and self._turns[-1][0] >= messages:
             self._turns.pop()
         while self._counted and self._counted[-1] >= calls:
@@ -428,8 +450,10 @@ class CodexConversation:
     def mark(self) -> ConversationCheckpoint:
         """The end of the conversation so far."""
         self._close_answer()
-        lengths = len(self.talk.messages), len(self.talk.calls)
-        return ConversationCheckpoint(*lengths, self._model, self._total, self.talk.interrupted)
+        lengths = len(self.conversation.messages), len(self.conversation.calls)
+        return ConversationCheckpoint(
+            *lengths, self._model, self._total, self.conversation.interrupted
+        )
 
     def rewind(self, mark: ConversationCheckpoint) -> None:
         """Go back to an earlier place, as the user did: what came after it was undone."""
@@ -437,12 +461,12 @@ class CodexConversation:
         if not self.options.keep_reverted:
             self._undo(mark.messages, mark.calls)
         self._model, self._total = mark.model, mark.total
-        self.talk.interrupted = mark.interrupted
+        self.conversation.interrupted = mark.interrupted
 
-    def finished(self) -> Conversation:
+    def finish(self) -> Conversation:
         """The conversation, when all lines are read."""
         self._close_answer()
-        return self.talk
+        return self.conversation
 
 
 def _find_message_skip_reason(item: dict[str, Any], text: str) -> str | None:

@@ -292,11 +292,11 @@ class RolloutIndex:
             source = self.find(base.rollout_id)
             if source is None:
                 return segments[::-1], _build_missing_error(
-                    rollout, f"no rollout {base.rollout_id} is here"
+                    rollout, f"rollout {base.rollout_id} does not exist"
                 )
             if not base.is_usable:
                 return segments[::-1], _build_missing_error(
-                    rollout, "its `history_base` has no position"
+                    rollout, "`history_base` has no position"
                 )
             if (place := places.get(source.rollout_id)) is not None:
                 # Nothing that this rollout is said to inherit can come before it.

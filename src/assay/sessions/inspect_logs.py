@@ -64,13 +64,13 @@ def read_inspect(
 
 def _find_logs(path: Path, *, reader: Any) -> Iterator[RecordedSession | UnreadableSession]:
     if not path.exists():
-        raise DatasetError("there is no such file or folder", where=str(path))
+        raise DatasetError("the file or folder does not exist", where=str(path))
     files = [path]
     if path.is_dir():
         found = (file for file in path.rglob("*") if file.suffix in (".eval", ".json"))
         files = sorted(file for file in found if file.is_file())
     if not files:
-        raise DatasetError("holds no logs of Inspect", where=str(path))
+        raise DatasetError("the folder contains no Inspect logs", where=str(path))
     for file in files:
         yield from _read_log_file(file, reader)
 
@@ -105,7 +105,7 @@ def _read_log_file(file: Path, reader: Any) -> Iterator[RecordedSession | Unread
 
 def _build_unreadable(name: str, error: Exception, where: str) -> UnreadableSession:
     return UnreadableSession(
-        name, BadRow(f"cannot be read as a log of Inspect: {error}", where=where)
+        name, BadRow(f"the file is not a readable Inspect log: {error}", where=where)
     )
 
 
@@ -119,17 +119,17 @@ def _build_inspect_session(log: Any, sample: Any) -> RecordedSession:
 
 
 def _build_inspect_sample(log: Any, given: Any, session_id: str) -> Sample:
-    talk = Conversation()
+    conversation = Conversation()
     try:
         for message in given.messages:
-            _add_inspect_message(talk, message)
-        _add_inspect_usage(talk, given)
-        _count_unknown_inspect_kinds(talk, given)
-        sample = talk.to_sample(
+            _add_inspect_message(conversation, message)
+        _add_inspect_usage(conversation, given)
+        _count_unknown_inspect_kinds(conversation, given)
+        sample = conversation.to_sample(
             session_id, _build_inspect_input(log, given), _build_inspect_metadata(log, given)
         )
     except (AssayError, ValidationError) as error:
-        raise BadRow(f"holds values that make no sample: {error}", where=session_id) from None
+        raise BadRow(f"the session contains invalid values: {error}", where=session_id) from None
     sample.ground_truth = given.target
     sample.score = _convert_scores(given)
     if given.error is not None:
@@ -161,7 +161,7 @@ def _build_inspect_metadata(log: Any, given: Any) -> dict[str, Any]:
     }
 
 
-def _add_inspect_message(talk: Conversation, message: Any) -> None:
+def _add_inspect_message(conversation: Conversation, message: Any) -> None:
     calls = [
         ToolCall.model_validate(
             {"id": call.id, "name": call.function, "arguments": call.arguments}
@@ -178,8 +178,10 @@ def _add_inspect_message(talk: Conversation, message: Any) -> None:
     if error is not None and not content:
         content = error.message
     if message.role == "assistant":
-        talk.calls.append(ModelCall(model=message.model, message_index=len(talk.messages)))
-    talk.messages.append(
+        conversation.calls.append(
+            ModelCall(model=message.model, message_index=len(conversation.messages))
+        )
+    conversation.messages.append(
         Message(
             role=message.role,
             content=None if calls and not content else content,
@@ -212,15 +214,15 @@ def _split_reasoning(content: Any) -> tuple[Any, str | None]:
     return tuple(blocks) or "", reasoning
 
 
-def _add_inspect_usage(talk: Conversation, given: Any) -> None:
+def _add_inspect_usage(conversation: Conversation, given: Any) -> None:
     """What each call consumed, from the events: one model event for each answer, in their order."""
     outputs = {
         event.output.message.id: event
         for event in given.events
         if event.event == "model" and event.output.choices
     }
-    for place, call in enumerate(talk.calls):
-        message = talk.messages[call.message_index or 0]
+    for place, call in enumerate(conversation.calls):
+        message = conversation.messages[call.message_index or 0]
         event = outputs.get((message.details or {}).get("id"))
         if event is None:
             continue
@@ -235,20 +237,20 @@ def _add_inspect_usage(talk: Conversation, given: Any) -> None:
                 reasoning_tokens=used.reasoning_tokens,
                 stored=used.model_dump(mode="json", exclude_none=True),
             )
-        talk.calls[place] = call.model_copy(update=update)
+        conversation.calls[place] = call.model_copy(update=update)
 
 
-def _count_unknown_inspect_kinds(talk: Conversation, given: Any) -> None:
+def _count_unknown_inspect_kinds(conversation: Conversation, given: Any) -> None:
     """Count what a later version of Inspect has, and this reader does not know."""
     for message in given.messages:
         if message.role not in _INSPECT_ROLES:
-            talk.unknown_kinds[f"message of role {message.role}"] += 1
+            conversation.unknown_kinds[f"message of role {message.role}"] += 1
         for part in () if isinstance(message.content, str) else message.content:
             if part.type not in _INSPECT_PARTS:
-                talk.unknown_kinds[f"content {part.type}"] += 1
+                conversation.unknown_kinds[f"content {part.type}"] += 1
     for event in given.events:
         if event.event not in _INSPECT_EVENTS:
-            talk.unknown_kinds[f"event {event.event}"] += 1
+            conversation.unknown_kinds[f"event {event.event}"] += 1
 
 
 def _convert_scores(given: Any) -> EvaluateResult | None:

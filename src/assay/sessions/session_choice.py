@@ -21,24 +21,24 @@ class SessionChoice:
     title: str | None = None
     """Stands in the title, in capitals or not."""
 
-    def fits(self, head: SessionMeta) -> bool:
+    def fits(self, meta: SessionMeta) -> bool:
         """Whether a session is asked for. One whose time is unknown is not older than anything."""
-        if self.sessions and head.id not in self.sessions:
+        if self.sessions and meta.id not in self.sessions:
             return False
-        if self.title is not None and self.title.casefold() not in head.title.casefold():
+        if self.title is not None and self.title.casefold() not in meta.title.casefold():
             return False
-        return self._is_recent(head) and self._is_in_project(head)
+        return self._is_recent(meta) and self._is_in_project(meta)
 
-    def _is_recent(self, head: SessionMeta) -> bool:
-        used = head.updated if head.updated is not None else head.created
+    def _is_recent(self, meta: SessionMeta) -> bool:
+        used = meta.updated if meta.updated is not None else meta.created
         return self.since is None or used is None or used >= self.since.timestamp() * 1000
 
-    def _is_in_project(self, head: SessionMeta) -> bool:
-        if self.project is None or self.project == head.project:
+    def _is_in_project(self, meta: SessionMeta) -> bool:
+        if self.project is None or self.project == meta.project:
             return True
-        if head.directory is None:
+        if meta.directory is None:
             return False
-        folder = PurePosixPath(head.directory.replace("\\", "/"))
+        folder = PurePosixPath(meta.directory.replace("\\", "/"))
         wanted = PurePosixPath(self.project.replace("\\", "/"))
         if len(wanted.parts) == 1:
             return folder.name == wanted.name

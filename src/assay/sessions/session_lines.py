@@ -47,9 +47,9 @@ def _explain_bad_line(problem: BadRow, *, whole: bool) -> BadRow:
     if whole:
         return problem.with_traceback(None)
     return BadRow(
-        "the last line is cut off",
+        "the last line is truncated",
         where=problem.where,
-        hint="the agent was ended while it wrote, or is still writing",
+        hint="the agent was killed during a write, or is still writing",
     )
 
 
@@ -84,7 +84,7 @@ def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
                 return
             if endless:
                 where = f"{path}:{number}"
-                yield number, end, BadRow(f"is longer than {longest} bytes", where=where)
+                yield number, end, BadRow(f"the line exceeds {longest} bytes", where=where)
             elif line.strip(b" \t\r\n"):
                 yield number, end, line
 
@@ -93,7 +93,7 @@ def _build_rest_error(error: DatasetError | OSError, where: str) -> BadRow:
     """Why nothing after this place can be read: the lines before it stay."""
     if isinstance(error, DatasetError):
         return BadRow(error.message, where=where, hint=error.hint)
-    return BadRow(f"cannot be read: {error.strerror}", where=where)
+    return BadRow(f"the file cannot be read: {error.strerror}", where=where)
 
 
 def find_session_files(path: Path, *patterns: str, kind: str) -> list[Path]:
@@ -101,10 +101,10 @@ def find_session_files(path: Path, *patterns: str, kind: str) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise DatasetError("there is no such file or folder", where=str(path))
+        raise DatasetError("the file or folder does not exist", where=str(path))
     matching = (file for pattern in patterns for file in path.rglob(pattern))
     found = sorted(file for file in matching if file.is_file())
     if not found:
-        hint = f"looked for {', '.join(patterns)}"
-        raise DatasetError(f"holds no {kind}", where=str(path), hint=hint)
+        hint = f"file names must match {' or '.join(patterns)}"
+        raise DatasetError(f"the folder contains no {kind}", where=str(path), hint=hint)
     return found

@@ -83,7 +83,7 @@ class SessionReading:
         """Add a note on the versions that no test has read."""
         if self.untested_versions:
             self.notes.append(
-                f"{_format_versions(self.untested_versions)}: assay was tested with versions up to "
+                f"{_format_versions(self.untested_versions)}: assay is tested with versions up to "
                 f"{newest}; these sessions were read like those of {newest}"
             )
 
@@ -100,7 +100,6 @@ def _format_versions(versions: Counter[str]) -> str:
         for version, count in versions.most_common(_MAX_LISTED_VERSIONS)
     ]
     if len(versions) > _MAX_LISTED_VERSIONS:
-        named.append(
-            f"{versions.total() - sum(c for _, c in versions.most_common(_MAX_LISTED_VERSIONS))} more"
-        )
+        listed = sum(count for _, count in versions.most_common(_MAX_LISTED_VERSIONS))
+        named.append(f"{versions.total() - listed} more")
     return ", ".join(named)

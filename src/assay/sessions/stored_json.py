@@ -23,7 +23,7 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
     try:
         return make_storable(json.loads(text, parse_constant=_reject_constant))
     except (ValueError, RecursionError) as error:
-        raise BadRow(f"is not JSON: {error}", where=where) from None
+        raise BadRow(f"the text is not JSON: {error}", where=where) from None
 
 
 def _reject_constant(constant: str) -> None:
@@ -34,7 +34,7 @@ def parse_stored_object(text: str | bytes, *, where: str) -> dict[str, Any]:
     """A JSON object, or `BadRow`."""
     value = parse_json(text, where=where)
     if not isinstance(value, dict):
-        raise BadRow(f"is a {type(value).__name__}, not an object", where=where)
+        raise BadRow(f"the JSON value is a {type(value).__name__}, not an object", where=where)
     return value
 
 
@@ -48,11 +48,11 @@ def read_stored_bytes(path: Path) -> bytes:
     try:
         # Opening a pipe would wait for somebody to write to it.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise BadRow("is not a file", where=str(path))
+            raise BadRow("the path is not a regular file", where=str(path))
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise BadRow(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise BadRow(f"the file cannot be read: {error.strerror}", where=str(path)) from None
     if len(data) > LARGEST_FILE:
-        raise BadRow(f"is larger than {LARGEST_FILE} bytes", where=str(path))
+        raise BadRow(f"the file exceeds {LARGEST_FILE} bytes", where=str(path))
     return data

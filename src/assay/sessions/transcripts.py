@@ -23,7 +23,7 @@ _MAX_NOTED_LINES = 20
 class RecordedSession:
     """One session that was found: what it is chosen by, and how to read it."""
 
-    head: SessionMeta
+    meta: SessionMeta
     sample: Callable[[], Sample]
     children: Callable[[], Iterable["RecordedSession | UnreadableSession"]] = tuple
     """The sessions of the subagents that it started."""
@@ -60,7 +60,7 @@ class StreamOptions:
     def __post_init__(self) -> None:
         if self.children not in get_args(Children):
             raise ConfigError(
-                f"children={self.children!r} is none of {', '.join(get_args(Children))}",
+                f"children must be one of {', '.join(get_args(Children))}, not {self.children!r}",
                 where="recorded sessions",
             )
 
@@ -99,7 +99,9 @@ class TranscriptStream:
             yield from self._read_with_children(found, reading, missing)
         reading.missing = sorted(missing)
         if len(reading.damaged) > _MAX_NOTED_LINES:
-            reading.notes.append(f"and {len(reading.damaged) - _MAX_NOTED_LINES} more lines")
+            reading.notes.append(
+                f"{len(reading.damaged) - _MAX_NOTED_LINES} more damaged lines skipped"
+            )
         reading.note_versions(self._newest_tested)
 
     def _note_unreadable(
@@ -126,8 +128,8 @@ class TranscriptStream:
         Each session is counted once in `reading`. `asked` says that it is wanted whatever it is
         chosen by.
         """
-        missing.discard(found.head.id)
-        chosen = asked or self._wanted.choice.fits(found.head)
+        missing.discard(found.meta.id)
+        chosen = asked or self._wanted.choice.fits(found.meta)
         reading.not_chosen += not chosen
         sample = self._read(found, reading) if chosen else None
         apart: Iterable[RecordedSession | UnreadableSession] = found.children()
@@ -167,14 +169,14 @@ class TranscriptStream:
 
     def _is_separate(self, child: RecordedSession) -> bool:
         """Whether a subagent's session is a sample of its own. Asked for by name, it always is."""
-        return self._wanted.children == "separate" or child.head.id in self._wanted.choice.sessions
+        return self._wanted.children == "separate" or child.meta.id in self._wanted.choice.sessions
 
     def _read(self, found: RecordedSession, reading: TranscriptReading) -> Sample | None:
         """The sample of a session; None, and counted, when it has no turn or cannot be read."""
         try:
             sample = self._build_sample(found, reading)
         except BadRow as problem:
-            reading.skipped.append(UnreadableSession(found.head.id, problem.with_traceback(None)))
+            reading.skipped.append(UnreadableSession(found.meta.id, problem.with_traceback(None)))
             return None
         # Texts of the program alone, such as a system prompt or a command it answered itself.
         if all(message.role in ("system", "developer") for message in sample.messages):
@@ -189,16 +191,16 @@ class TranscriptStream:
             raise
         except CONVERSION_ERRORS as error:
             raise BadRow(
-                f"holds values that make no sample: {error}", where=f"session {found.head.id}"
+                f"the session contains invalid values: {error}", where=f"session {found.meta.id}"
             ) from None
         reading.count_unknown(sample)
         reading.notes += found.notes
         version = found.version or sample.input.get("version")
         reading.check_version(version, newest=self._newest_tested)
         for problem in found.damage:
-            reading.damaged.append(UnreadableSession(found.head.id, problem))
+            reading.damaged.append(UnreadableSession(found.meta.id, problem))
             if len(reading.damaged) <= _MAX_NOTED_LINES:
-                reading.notes.append(f"{problem.where}: {problem.message}; read without it")
+                reading.notes.append(f"{problem.where}: {problem.message}; line skipped")
         if found.damage:
             sample.metadata["unreadable_lines"] = [
                 {"where": problem.where, "why": problem.message} for problem in found.damage
@@ -247,15 +249,18 @@ class TranscriptStream:
 
 
 def _get_session_id(child: RecordedSession | UnreadableSession) -> str:
-    return child.session_id if isinstance(child, UnreadableSession) else child.head.id
+    return child.session_id if isinstance(child, UnreadableSession) else child.meta.id
 
 
 def _to_unreadable(child: RecordedSession | UnreadableSession) -> UnreadableSession:
     """A session that is not read: it cannot be, or it is inside too many others."""
     if isinstance(child, UnreadableSession):
         return child
-    problem = BadRow("is inside too many others", where=f"session {child.head.id}")
-    return UnreadableSession(child.head.id, problem)
+    problem = BadRow(
+        f"the session is nested more than {_MAX_INLINE_DEPTH} levels deep",
+        where=f"session {child.meta.id}",
+    )
+    return UnreadableSession(child.meta.id, problem)
 
 
 @dataclass

@@ -40,9 +40,11 @@ def test_two_files_with_one_session_are_read_once_with_a_note(tmp_path: Path) ->
     files = [write_export(tmp_path / name, made) for name in ("clean-ses_1.json", "ses_1.json")]
     archive = ExportFiles(tmp_path, files)
 
-    assert [head.id for head in archive.heads() if isinstance(head, SessionMeta)] == ["ses_1"]
+    assert [head.id for head in archive.iterate_meta() if isinstance(head, SessionMeta)] == [
+        "ses_1"
+    ]
     assert archive.notes == [
-        "clean-ses_1.json and ses_1.json hold the same session; read: ses_1.json"
+        "clean-ses_1.json and ses_1.json contain the same session; only ses_1.json is read"
     ]
 
 
@@ -55,7 +57,7 @@ def test_children_are_known_when_their_files_are_there(tmp_path: Path) -> None:
     assert archive.children_of("ses_1") == ["ses_2"]
     assert archive.has("ses_2")
     assert archive.load("ses_2").info["parentID"] == "ses_1"
-    with pytest.raises(BadRow, match="is not there"):
+    with pytest.raises(BadRow, match="the session does not exist"):
         archive.load("ses_3")
 
 
@@ -75,7 +77,7 @@ def test_a_broken_file_is_named(content: Any, tmp_path: Path) -> None:
     path = tmp_path / "ses_1.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
 
-    (found,) = ExportFiles(tmp_path, [path]).heads()
+    (found,) = ExportFiles(tmp_path, [path]).iterate_meta()
 
     assert isinstance(found, UnreadableSession)
     assert found.session_id == "ses_1"

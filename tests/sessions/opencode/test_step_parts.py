@@ -18,7 +18,7 @@ def test_a_message_of_several_steps_is_cut_at_their_starts() -> None:
 def test_a_message_without_parts_is_one_empty_step() -> None:
     (step,) = split_steps([])
 
-    assert not step.says_something
+    assert not step.has_content
     assert not step.started
 
 

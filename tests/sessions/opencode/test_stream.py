@@ -196,9 +196,11 @@ def test_each_loop_is_a_pass_of_its_own(family: Path) -> None:
 
 
 def test_a_wrong_request_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="children='all' is none of separate, inline, drop"):
+    with pytest.raises(
+        ConfigError, match="children must be one of separate, inline, drop, not 'all'"
+    ):
         read_opencode(tmp_path, children="all")  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(DatasetError, match="holds no sessions"):
+    with pytest.raises(DatasetError, match="the folder contains no OpenCode sessions"):
         list(read_opencode(tmp_path))
 
 

@@ -20,7 +20,7 @@ def test_every_recorded_session_of_the_global_tree_equals_its_export() -> None:
     tree = GlobalTree(RECORDED / "1.1.65" / "storage")
     exports = exported("1.1.65")
 
-    heads = [head for head in tree.heads() if isinstance(head, SessionMeta)]
+    heads = [head for head in tree.iterate_meta() if isinstance(head, SessionMeta)]
 
     assert {head.id for head in heads} == set(exports)
     for head in heads:
@@ -33,7 +33,9 @@ def test_every_recorded_session_of_the_global_tree_equals_its_export() -> None:
 def test_the_todo_list_is_read_beside_the_session() -> None:
     tree = GlobalTree(RECORDED / "1.1.65" / "storage")
 
-    lists = [tree.load(head.id).todo for head in tree.heads() if isinstance(head, SessionMeta)]
+    lists = [
+        tree.load(head.id).todo for head in tree.iterate_meta() if isinstance(head, SessionMeta)
+    ]
 
     assert sum(bool(each) for each in lists) == 3
 
@@ -41,7 +43,7 @@ def test_the_todo_list_is_read_beside_the_session() -> None:
 def test_parts_apart_from_messages_are_joined_in_the_order_of_their_ids() -> None:
     tree = project_trees("0.5.29")
 
-    heads = [head for head in tree.heads() if isinstance(head, SessionMeta)]
+    heads = [head for head in tree.iterate_meta() if isinstance(head, SessionMeta)]
     parts = [part for head in heads for each in tree.load(head.id).messages for part in each.parts]
 
     assert len(heads) == 7
@@ -53,7 +55,7 @@ def test_parts_apart_from_messages_are_joined_in_the_order_of_their_ids() -> Non
 def test_the_oldest_layout_is_read_as_the_later_ones() -> None:
     tree = project_trees("0.1.174")
 
-    (head,) = tree.heads()
+    (head,) = tree.iterate_meta()
     assert isinstance(head, SessionMeta)
     read = tree.load(head.id)
 
@@ -75,7 +77,7 @@ def test_a_broken_description_is_named_and_the_rest_is_read(tmp_path: Path) -> N
     broken = sorted(storage.glob("session/*/*.json"))[0]
     broken.write_text("{")
 
-    found = list(GlobalTree(storage).heads())
+    found = list(GlobalTree(storage).iterate_meta())
 
     assert [each.session_id for each in found if isinstance(each, UnreadableSession)] == [
         broken.stem
@@ -88,7 +90,7 @@ def test_a_broken_part_makes_its_session_unreadable(content: str, tmp_path: Path
     root = write_tree(tmp_path, [session(user(text("hi")))])
     (root / "storage/part/msg_0/prt_0_0.json").write_text(content)
 
-    with pytest.raises(BadRow, match=r"prt_0_0.json: is "):
+    with pytest.raises(BadRow, match=r"prt_0_0.json: the (text|JSON value) is "):
         GlobalTree(root / "storage").load("ses_1")
 
 
@@ -105,8 +107,8 @@ def test_a_session_stored_under_two_projects_is_read_once(tmp_path: Path) -> Non
     root = write_tree(tmp_path, [made, session(user(text("hi")), projectID="other")])
     tree = GlobalTree(root / "storage")
 
-    assert len(list(tree.heads())) == 1
-    assert "stands elsewhere too" in tree.notes[0]
+    assert len(list(tree.iterate_meta())) == 1
+    assert "exists in another folder too" in tree.notes[0]
 
 
 def test_what_a_file_says_is_never_a_path(tmp_path: Path) -> None:
@@ -125,5 +127,5 @@ def test_what_a_file_says_is_never_a_path(tmp_path: Path) -> None:
 
 
 def test_a_session_that_is_not_there_is_reported() -> None:
-    with pytest.raises(BadRow, match="session ses_x: is not there"):
+    with pytest.raises(BadRow, match="session ses_x: the session does not exist"):
         GlobalTree(RECORDED / "1.1.65" / "storage").load("ses_x")

@@ -33,7 +33,7 @@ class Archive(Protocol):
     notes: list[str]
     """What a reader should know about what was not read."""
 
-    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
+    def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
         """Every session, oldest first."""
 
     def children_of(self, session_id: str) -> list[str]:
@@ -48,21 +48,22 @@ class Archive(Protocol):
 
 
 def read_session_meta(info: dict[str, Any], session_id: str) -> SessionMeta:
-    """The head of a session with this info. What has a wrong type is unknown."""
+    """The meta of a session with this info. What has a wrong type is unknown."""
     time = info.get("time")
     time = time if isinstance(time, dict) else {}
     return SessionMeta(
         id=session_id,
-        title=_to_str_or_none(info.get("title")) or "",
-        parent_id=_to_str_or_none(info.get("parentID")),
+        title=str_or_none(info.get("title")) or "",
+        parent_id=str_or_none(info.get("parentID")),
         created=parse_epoch_ms(time.get("created")),
         updated=parse_epoch_ms(time.get("updated")),
-        project=_to_str_or_none(info.get("projectID")),
-        directory=_to_str_or_none(info.get("directory")),
+        project=str_or_none(info.get("projectID")),
+        directory=str_or_none(info.get("directory")),
     )
 
 
-def _to_str_or_none(value: object) -> str | None:
+def str_or_none(value: object) -> str | None:
+    """Return a string, and None for a value of another type."""
     return value if isinstance(value, str) else None
 
 

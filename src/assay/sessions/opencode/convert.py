@@ -15,6 +15,7 @@ from assay.types import (
 
 from ..content_ids import compute_content_id
 from ..sample_options import SampleOptions
+from ..transcripts import text_or_none
 from .archive import StoredMessage, StoredSession, parse_epoch_ms
 from .reverts import split_reverted
 from .step_parts import StepParts, drop_container_ids, split_steps
@@ -58,14 +59,14 @@ class _SampleBuilder:
         kept, reverted = split_reverted(self.session)
         if self.options.keep_reverted:
             kept = self.session.messages
-        by_id = {_read_text_field(message.info.get("id")): message for message in kept}
+        by_id = {text_or_none(message.info.get("id")): message for message in kept}
         asked: StoredMessage | None = None
         for message in kept:
             if message.info.get("role") == "user":
                 asked = message
                 self._take_user(message)
             elif message.info.get("role") == "assistant":
-                parent = by_id.get(_read_text_field(message.info.get("parentID")), asked)
+                parent = by_id.get(text_or_none(message.info.get("parentID")), asked)
                 self._take_assistant(message, parent)
             else:
                 self._skip(message, "neither of the user nor of the assistant")
@@ -74,7 +75,7 @@ class _SampleBuilder:
     def _skip(self, message: StoredMessage, why: str) -> None:
         parts = [drop_container_ids(part) for part in message.parts]
         self.skipped.append(
-            {"id": _read_text_field(message.info.get("id")), "why": why, "parts": parts}
+            {"id": text_or_none(message.info.get("id")), "why": why, "parts": parts}
         )
 
     def _take_user(self, message: StoredMessage) -> None:
@@ -91,7 +92,7 @@ class _SampleBuilder:
             self._skip(message, "compaction" if compaction else "nothing in it was typed")
             return
         info = message.info
-        details: dict[str, Any] = {"id": _read_text_field(info.get("id"))}
+        details: dict[str, Any] = {"id": text_or_none(info.get("id"))}
         if rest := collect_extra_info(info):
             details["info"] = rest
         if others:
@@ -149,7 +150,7 @@ class _SampleBuilder:
 
     def _take_step(self, info: dict[str, Any], step: StepParts, *, number: int, of: int) -> None:
         last = number == of - 1
-        uses = [self._read_tool_use(part, _read_text_field(info.get("id"))) for part in step.tools]
+        uses = [self._read_tool_use(part, text_or_none(info.get("id"))) for part in step.tools]
         details = self._build_details(info, step, number, last=last)
         self.calls.append(self._build_model_call(info, step, whole=of == 1, last=last))
         self.messages.append(
@@ -158,8 +159,8 @@ class _SampleBuilder:
                 content=_build_step_content(step, calls=bool(uses)),
                 tool_calls=tuple(use.call for use in uses),
                 reasoning="\n\n".join(step.reasoning) if step.reasoning else None,
-                provider=_read_text_field(info.get("providerID")),
-                model=_read_text_field(info.get("modelID")),
+                provider=text_or_none(info.get("providerID")),
+                model=text_or_none(info.get("modelID")),
                 timestamp=read_created_at(info),
                 details=details,
             )
@@ -178,7 +179,7 @@ class _SampleBuilder:
     def _build_details(
         self, info: dict[str, Any], step: StepParts, number: int, *, last: bool
     ) -> dict[str, Any]:
-        details: dict[str, Any] = {"id": _read_text_field(info.get("id"))}
+        details: dict[str, Any] = {"id": text_or_none(info.get("id"))}
         if number:
             details["step"] = number
         if agent := info.get("agent") or info.get("mode"):
@@ -208,10 +209,10 @@ class _SampleBuilder:
         else:
             usage = None
         return ModelCall(
-            model=_read_text_field(info.get("modelID")),
+            model=text_or_none(info.get("modelID")),
             message_index=len(self.messages),
-            finish_reason=_read_text_field(info.get("finish") if last else None)
-            or _read_text_field(finish.get("reason")),
+            finish_reason=text_or_none(info.get("finish") if last else None)
+            or text_or_none(finish.get("reason")),
             usage=usage,
             error=format_stored_error(info.get("error")) if last else None,
         )
@@ -326,14 +327,14 @@ def _unwrap_single_text(joined: OpenCodeBlocks) -> str | tuple[TextBlock | DataB
 def _build_step_content(
     step: StepParts, *, calls: bool
 ) -> str | tuple[TextBlock | DataBlock, ...] | None:
-    if len(step.texts) == len(step.said):
+    if len(step.texts) == len(step.content):
         text = "\n\n".join(each for each in step.texts if each)
         return None if calls and not text else text
     blocks: OpenCodeBlocks = [
         TextBlock(type="text", text=each)
         if isinstance(each, str)
         else DataBlock.model_validate(drop_container_ids(each))
-        for each in step.said
+        for each in step.content
         if each
     ]
     return _join_opencode_content(blocks)
@@ -350,7 +351,3 @@ def _is_user_shell(
     return bool(asked.parts) and all(
         part.get("type") == "text" and part.get("synthetic") for part in asked.parts
     )
-
-
-def _read_text_field(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

@@ -11,8 +11,9 @@ from ..session_meta import SessionMeta, UnreadableSession
 from ..stored_json import parse_stored_object, read_stored_bytes
 from .archive import StoredMessage, StoredSession, read_session_meta
 
+# `opencode export` announces itself on stderr, which ends up in files written with `&>`.
 _EXPORT_ANNOUNCEMENT = re.compile(rb"\s*Exporting session:[^{\n]*\n?")
-"""Goes to stderr, and so into the file when both were sent there."""
+_EXPORT_HINT = "write the file with `opencode export`"
 
 
 class ExportFiles:
@@ -31,15 +32,15 @@ class ExportFiles:
     def close(self) -> None:
         """Nothing stays open."""
 
-    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
+    def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
         self._index()
         yield from self._unreadable
-        yield from sorted((head for head, _ in self._found.values()), key=_session_sort_key)
+        yield from sorted((meta for meta, _ in self._found.values()), key=_session_sort_key)
 
     def children_of(self, session_id: str) -> list[str]:
         self._index()
         return [
-            head.id for head in sorted(self._children.get(session_id, ()), key=_session_sort_key)
+            meta.id for meta in sorted(self._children.get(session_id, ()), key=_session_sort_key)
         ]
 
     def has(self, session_id: str) -> bool:
@@ -49,7 +50,7 @@ class ExportFiles:
     def load(self, session_id: str) -> StoredSession:
         self._index()
         if session_id not in self._found:
-            raise BadRow("is not there", where=f"session {session_id}")
+            raise BadRow("the session does not exist", where=f"session {session_id}")
         return read_export(self._found[session_id][1])
 
     def _index(self) -> None:
@@ -58,21 +59,23 @@ class ExportFiles:
         self._indexed = True
         for path in self._files:
             try:
-                head = _read_export_meta(read_export(path))
+                meta = _read_export_meta(read_export(path))
             except BadRow as problem:
                 self._unreadable.append(UnreadableSession(path.stem, problem.with_traceback(None)))
                 continue
-            if head.id in self._found:
-                read = self._found[head.id][1].name
-                self.notes.append(f"{path.name} and {read} hold the same session; read: {read}")
+            if meta.id in self._found:
+                read = self._found[meta.id][1].name
+                self.notes.append(
+                    f"{path.name} and {read} contain the same session; only {read} is read"
+                )
                 continue
-            self._found[head.id] = (head, path)
-            if head.parent_id is not None:
-                self._children.setdefault(head.parent_id, []).append(head)
+            self._found[meta.id] = (meta, path)
+            if meta.parent_id is not None:
+                self._children.setdefault(meta.parent_id, []).append(meta)
 
 
-def _session_sort_key(head: SessionMeta) -> tuple[int, str]:
-    return (head.created or 0, head.id)
+def _session_sort_key(meta: SessionMeta) -> tuple[int, str]:
+    return (meta.created or 0, meta.id)
 
 
 def _read_export_meta(session: StoredSession) -> SessionMeta:
@@ -103,10 +106,10 @@ def read_export(path: Path) -> StoredSession:
     exported = parse_stored_object(data, where=where)
     info = exported.get("info")
     if not isinstance(info, dict) or not isinstance(info.get("id"), str):
-        raise BadRow("has no session under `info`", where=where, hint="see `opencode export`")
+        raise BadRow("the file contains no session under `info`", where=where, hint=_EXPORT_HINT)
     messages = exported.get("messages")
     if not isinstance(messages, list):
-        raise BadRow("has no list of `messages`", where=where, hint="see `opencode export`")
+        raise BadRow("the file contains no list of `messages`", where=where, hint=_EXPORT_HINT)
     # In the order of the file, which is OpenCode's own.
     return StoredSession(info, [_parse_exported_message(each, where) for each in messages])
 
@@ -115,7 +118,7 @@ def _parse_exported_message(value: Any, where: str) -> StoredMessage:
     info = value.get("info") if isinstance(value, dict) else None
     parts = value.get("parts") if isinstance(value, dict) else None
     if not isinstance(info, dict) or not isinstance(parts, list):
-        raise BadRow("holds a message without `info` and `parts`", where=where)
+        raise BadRow("the file contains a message without `info` and `parts`", where=where)
     if not all(isinstance(part, dict) for part in parts):
-        raise BadRow("holds a part that is not an object", where=where)
+        raise BadRow("the file contains a part that is not an object", where=where)
     return StoredMessage(info, parts)

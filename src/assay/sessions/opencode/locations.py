@@ -11,7 +11,7 @@ from .trees import GlobalTree, ProjectTrees
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _LOCATION_HINT = (
-    "give OpenCode's data folder, an opencode.db, or a file or folder of `opencode export`"
+    "pass OpenCode's data folder, an opencode.db, or a file or folder of `opencode export`"
 )
 
 
@@ -24,7 +24,9 @@ def open_archive(path: Path) -> Archive:
     if path.is_file():
         return _open_single_file(path)
     if not path.is_dir():
-        raise DatasetError("there is no such file or folder", where=str(path), hint=_LOCATION_HINT)
+        raise DatasetError(
+            "the file or folder does not exist", where=str(path), hint=_LOCATION_HINT
+        )
     if databases := _find_databases(path):
         return _open_first_database(path, databases)
     if storage := _find_global_storage(path):
@@ -38,7 +40,9 @@ def open_archive(path: Path) -> Archive:
         # One that is named like an export and does not begin like one is reported, not passed over.
         exported = [file for file in files if file.name.startswith("ses_") or is_export(file)]
         return ExportFiles(path, exported)
-    raise DatasetError("holds no sessions of OpenCode's", where=str(path), hint=_LOCATION_HINT)
+    raise DatasetError(
+        "the folder contains no OpenCode sessions", where=str(path), hint=_LOCATION_HINT
+    )
 
 
 def _open_single_file(path: Path) -> Archive:
@@ -46,7 +50,9 @@ def _open_single_file(path: Path) -> Archive:
         with path.open("rb") as file:
             start = file.read(len(_SQLITE_MAGIC))
     except OSError as error:
-        raise DatasetError(f"cannot be opened: {error.strerror}", where=str(path)) from None
+        raise DatasetError(
+            f"the file cannot be opened: {error.strerror}", where=str(path)
+        ) from None
     if start == _SQLITE_MAGIC or path.suffix == ".db":
         return OpenCodeDatabase(path)
     return ExportFiles(path, [path])
@@ -62,10 +68,12 @@ def _find_databases(path: Path) -> list[Path]:
 def _open_first_database(path: Path, databases: list[Path]) -> Archive:
     archive = OpenCodeDatabase(databases[0])
     for other in databases[1:]:
-        archive.notes.append(f"{other} is another channel's database; name it to read it")
+        archive.notes.append(
+            f"{other} belongs to another release channel and was not read; pass its path to read it"
+        )
     if _find_global_storage(path) or _find_project_storages(path):
         archive.notes.append(
-            f"{path} also holds a tree of an older version, which OpenCode imported into "
+            f"{path} also contains a tree of an older version, which OpenCode imported into "
             f"{databases[0].name}; the tree was not read"
         )
     return archive
@@ -91,6 +99,6 @@ def _find_project_storages(path: Path) -> list[Path]:
 def _note_project_trees(archive: Archive, path: Path) -> None:
     if _find_project_storages(path):
         archive.notes.append(
-            f"{path} also holds trees of OpenCode before 0.6, which were moved into `storage/`; "
+            f"{path} also contains trees of OpenCode before 0.6, which were moved into `storage/`; "
             "they were not read"
         )

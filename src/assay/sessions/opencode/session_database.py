@@ -15,7 +15,7 @@ from assay.errors import BadRow, DatasetError
 
 from ..session_meta import SessionMeta, UnreadableSession
 from ..stored_json import LARGEST_FILE, parse_json, parse_stored_object
-from .archive import StoredMessage, StoredSession, parse_epoch_ms
+from .archive import StoredMessage, StoredSession, parse_epoch_ms, str_or_none
 
 READABLE_TABLES = frozenset(
     "session message part todo session_message sqlite_master sqlite_schema".split()
@@ -87,7 +87,7 @@ class OpenCodeDatabase:
     def close(self) -> None:
         self._connection.close()
 
-    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
+    def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
         wanted = "id title parent_id time_created time_updated project_id directory".split()
         present = [name for name in wanted if name in self._columns["session"]]
         # With `+` no index is used: one that is damaged may have no end.
@@ -117,7 +117,7 @@ class OpenCodeDatabase:
         )
         where = f"session {session_id}"
         if not found:
-            raise BadRow("is not in the database any more", where=where)
+            raise BadRow("the session is no longer in the database", where=where)
         info = _build_session_info(dict(zip(columns, found[0], strict=True)), where)
         parts = self._read_parts(session_id)
         messages = []
@@ -155,9 +155,9 @@ class OpenCodeDatabase:
         query = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
         if self._fetch_rows(query, session_id):
             raise BadRow(
-                "its messages are in the table `session_message`, which is not read",
+                "the messages are in the table `session_message`, which is not supported",
                 where=where,
-                hint="write it with `opencode export` and read the file",
+                hint="write the session with `opencode export` and read the file",
             )
 
     def _fetch_rows(self, query: str, session_id: str) -> list[Any]:
@@ -168,7 +168,8 @@ class OpenCodeDatabase:
             if _is_abort(error):
                 raise self._build_error(error) from None
             raise BadRow(
-                f"cannot be read from the database: {error}", where=f"session {session_id}"
+                f"the session cannot be read from the database: {error}",
+                where=f"session {session_id}",
             ) from None
 
     def _is_past_deadline(self) -> bool:
@@ -179,7 +180,7 @@ class OpenCodeDatabase:
             return DatasetError(
                 f"a query took longer than {_QUERY_TIMEOUT_S:g} s and was aborted",
                 where=self.where,
-                hint="the database is damaged, or made to keep its readers busy",
+                hint="the database is damaged, or crafted to exhaust its readers",
             )
         return _build_database_error(error, self.where)
 
@@ -196,7 +197,7 @@ def _check_no_views(connection: sqlite3.Connection, where: str) -> None:
         if str(name).lower() in READABLE_TABLES and not ordinary:
             found = "a view" if kind == "view" else "a virtual table"
             raise DatasetError(
-                f"`{name}` is {found}, not a table: it is not a database of OpenCode's",
+                f"`{name}` is {found}, not a table: the file is not an OpenCode database",
                 where=where,
                 hint="only ordinary tables are read; `opencode export` writes sessions as files",
             )
@@ -206,21 +207,21 @@ def _check_columns(columns: dict[str, set[str]], where: str) -> None:
     absent = [table for table in _REQUIRED_COLUMNS if not columns[table]]
     if absent:
         raise DatasetError(
-            f"has no table `{absent[0]}`: it is not a database of OpenCode's", where=where
+            f"table `{absent[0]}` is missing: the file is not an OpenCode database", where=where
         )
     for table, needed in _REQUIRED_COLUMNS.items():
         # Columns that SQLite computes are not listed.
         if missing := sorted(needed - columns[table]):
             raise DatasetError(
-                f"the table `{table}` stores no column `{missing[0]}`: it is not a database of "
-                "OpenCode's",
+                f"table `{table}` stores no column `{missing[0]}`: the file is not an OpenCode "
+                "database",
                 where=where,
             )
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
     if not path.is_file():
-        raise DatasetError("there is no such file", where=str(path))
+        raise DatasetError("the file does not exist", where=str(path))
     address = path.absolute().as_uri()
     try:
         connection = _connect_uri(f"{address}?mode=ro")
@@ -279,32 +280,27 @@ def _quote_columns(columns: list[str]) -> str:
 
 def _build_database_error(error: sqlite3.Error, where: str) -> DatasetError:
     return DatasetError(
-        f"cannot be read as a database: {error}",
+        f"the file cannot be read as a database: {error}",
         where=where,
-        hint="where a file ending in -wal stands beside it, copy both into one folder",
+        hint="if a file ending in -wal exists next to it, copy both into one folder",
     )
 
 
 def _parse_meta_row(row: dict[str, Any]) -> SessionMeta:
     return SessionMeta(
         id=str(row["id"]),
-        title=_to_column_str(row.get("title")) or "",
-        parent_id=_to_column_str(row.get("parent_id")),
+        title=str_or_none(row.get("title")) or "",
+        parent_id=str_or_none(row.get("parent_id")),
         created=parse_epoch_ms(row.get("time_created")),
         updated=parse_epoch_ms(row.get("time_updated")),
-        project=_to_column_str(row.get("project_id")),
-        directory=_to_column_str(row.get("directory")),
+        project=str_or_none(row.get("project_id")),
+        directory=str_or_none(row.get("directory")),
     )
-
-
-def _to_column_str(value: object) -> str | None:
-    """Text of a column. SQLite keeps values of any type in any column."""
-    return value if isinstance(value, str) else None
 
 
 def _parse_cell(data: object, where: str) -> dict[str, Any]:
     if not isinstance(data, str | bytes):
-        raise BadRow(f"is {type(data).__name__}, not JSON text", where=where)
+        raise BadRow(f"the cell is {type(data).__name__}, not JSON text", where=where)
     return parse_stored_object(data, where=where)
 
 

@@ -11,7 +11,7 @@ _STUB_KEYS = frozenset("id type text time sessionID messageID synthetic ignored"
 class StepParts:
     """The parts of one step, by what they are."""
 
-    said: list[str | dict[str, Any]] = field(default_factory=list)
+    content: list[str | dict[str, Any]] = field(default_factory=list)
     """Texts, and the parts of files, in the order in which they were stored."""
 
     reasoning: list[str] = field(default_factory=list)
@@ -24,18 +24,18 @@ class StepParts:
 
     @property
     def texts(self) -> list[str]:
-        return [each for each in self.said if isinstance(each, str)]
+        return [each for each in self.content if isinstance(each, str)]
 
     @property
-    def says_something(self) -> bool:
-        return bool(self.said or self.reasoning or self.tools)
+    def has_content(self) -> bool:
+        return bool(self.content or self.reasoning or self.tools)
 
 
 def split_steps(parts: list[dict[str, Any]]) -> list[StepParts]:
     """At least one step. Since 1.0 there is exactly one in a message."""
     steps = [StepParts()]
     for part in parts:
-        if part.get("type") == "step-start" and (steps[-1].says_something or steps[-1].finish):
+        if part.get("type") == "step-start" and (steps[-1].has_content or steps[-1].finish):
             steps.append(StepParts())
         _add_part(steps[-1], part)
     return steps
@@ -46,13 +46,13 @@ def _add_part(step: StepParts, part: dict[str, Any]) -> None:
     if kind == "tool":
         step.tools.append(part)
     elif kind == "text" and isinstance(text, str) and not part.get("ignored"):
-        step.said.append(text)
+        step.content.append(text)
         _keep_stub(step, part)
     elif kind == "reasoning" and isinstance(text, str):
         step.reasoning.append(text)
         _keep_stub(step, part)
     elif kind == "file":
-        step.said.append(part)
+        step.content.append(part)
     else:
         step.started |= kind == "step-start"
         if kind == "step-finish":

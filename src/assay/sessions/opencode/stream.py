@@ -54,12 +54,12 @@ class SessionStream:
         archive = open_archive(self.path)
         missing = set(self._choice.sessions)
         try:
-            for head in archive.heads():
-                if isinstance(head, UnreadableSession):
-                    self._note_unreadable(head, reading, missing)
+            for meta in archive.iterate_meta():
+                if isinstance(meta, UnreadableSession):
+                    self._note_unreadable(meta, reading, missing)
                     continue
-                missing.discard(head.id)
-                sample = self._read_if_chosen(archive, head, reading)
+                missing.discard(meta.id)
+                sample = self._read_if_chosen(archive, meta, reading)
                 if sample is not None:
                     reading.read += 1
                     yield sample
@@ -81,23 +81,23 @@ class SessionStream:
         reading.skipped.append(found)
 
     def _read_if_chosen(
-        self, archive: Archive, head: SessionMeta, reading: SessionReading
+        self, archive: Archive, meta: SessionMeta, reading: SessionReading
     ) -> Sample | None:
-        if self._is_left_to_parent(archive, head):
+        if self._is_left_to_parent(archive, meta):
             if self._children == "drop":
                 reading.dropped += 1
             else:
                 self._left_to_parents += 1
             return None
-        if not self._choice.fits(head):
+        if not self._choice.fits(meta):
             reading.not_chosen += 1
             return None
         try:
-            return self._read(archive, head.id, reading)
+            return self._read(archive, meta.id, reading)
         except BadRow as problem:
             # The traceback would keep the session in memory.
-            reading.skipped.append(UnreadableSession(head.id, problem.with_traceback(None)))
-            self._note_lost_children(archive, head.id, reading)
+            reading.skipped.append(UnreadableSession(meta.id, problem.with_traceback(None)))
+            self._note_lost_children(archive, meta.id, reading)
             return None
 
     def _note_lost_children(
@@ -107,18 +107,18 @@ class SessionStream:
         if children:
             self._left_to_parents -= len(children)
             reading.notes.append(
-                f"session {session_id} cannot be read, and its subagents' sessions would stand in "
-                f"it: {', '.join(children)}; children='separate' reads them"
+                f"session {session_id} cannot be read, so the inline sessions of its subagents are "
+                f"skipped: {', '.join(children)}; children='separate' reads them"
             )
 
-    def _is_left_to_parent(self, archive: Archive, head: SessionMeta) -> bool:
+    def _is_left_to_parent(self, archive: Archive, meta: SessionMeta) -> bool:
         """Whether a subagent's session is no sample of its own.
 
         It is one when it was asked for by name, and when its parent is not there to hold it.
         """
-        if head.parent_id is None or self._children == "separate":
+        if meta.parent_id is None or self._children == "separate":
             return False
-        return head.id not in self._choice.sessions and archive.has(head.parent_id)
+        return meta.id not in self._choice.sessions and archive.has(meta.parent_id)
 
     def _read(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample | None:
         sample = self._build_sample(archive, session_id, reading)
@@ -138,7 +138,7 @@ class SessionStream:
             raise
         except CONVERSION_ERRORS as error:
             raise BadRow(
-                f"holds values that make no sample: {error}", where=f"session {session_id}"
+                f"the session contains invalid values: {error}", where=f"session {session_id}"
             ) from error
         reading.count_unknown(sample)
         reading.check_version(sample.input.get("version"), newest=NEWEST_TESTED_OPENCODE)
@@ -187,7 +187,7 @@ def read_opencode(
     """
     if children not in get_args(Children):
         raise ConfigError(
-            f"children={children!r} is none of {', '.join(get_args(Children))}",
+            f"children must be one of {', '.join(get_args(Children))}, not {children!r}",
             where="read_opencode()",
         )
     return SessionStream(

@@ -32,13 +32,13 @@ class JsonTree(ABC):
     def close(self) -> None:  # noqa: B027  # not abstract: no tree has anything to close
         """Nothing stays open."""
 
-    def heads(self) -> Iterator[SessionMeta | UnreadableSession]:
+    def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
         self._index()
         yield from self._unreadable
         for session_id in self._folders:
             try:
                 yield read_session_meta(
-                    self.described(self._get_session_path(session_id)), session_id
+                    self.read_info(self._get_session_path(session_id)), session_id
                 )
             except BadRow as problem:
                 yield UnreadableSession(session_id, problem)
@@ -54,11 +54,11 @@ class JsonTree(ABC):
     def load(self, session_id: str) -> StoredSession:
         self._index()
         if session_id not in self._folders:
-            raise BadRow("is not there", where=f"session {session_id}")
+            raise BadRow("the session does not exist", where=f"session {session_id}")
         path = self._get_session_path(session_id)
-        return self.session(path, {"id": session_id, **self.described(path)})
+        return self.session(path, {"id": session_id, **self.read_info(path)})
 
-    def described(self, path: Path) -> dict[str, Any]:
+    def read_info(self, path: Path) -> dict[str, Any]:
         """What a file says of its session. Raises `BadRow`."""
         return read_stored_object(path)
 
@@ -90,16 +90,16 @@ class JsonTree(ABC):
     def _index_file(self, path: Path, folder: Path, found: dict[str, tuple[int, Path]]) -> None:
         session_id = path.stem
         if session_id in found:
-            self.notes.append(f"{path}: session {session_id} stands elsewhere too; not read")
+            self.notes.append(f"{path}: session {session_id} exists in another folder too; skipped")
             return
         try:
-            head = read_session_meta(self.described(path), session_id)
+            meta = read_session_meta(self.read_info(path), session_id)
         except BadRow as problem:
             self._unreadable.append(UnreadableSession(session_id, problem.with_traceback(None)))
             return
-        found[session_id] = (head.created or 0, folder)
-        if head.parent_id is not None:
-            self._children.setdefault(head.parent_id, []).append(session_id)
+        found[session_id] = (meta.created or 0, folder)
+        if meta.parent_id is not None:
+            self._children.setdefault(meta.parent_id, []).append(session_id)
 
 
 class GlobalTree(JsonTree):
@@ -135,7 +135,7 @@ class ProjectTrees(JsonTree):
     def session_folders(self) -> list[Path]:
         return [storage / "session" / "info" for storage in self._storages]
 
-    def described(self, path: Path) -> dict[str, Any]:
+    def read_info(self, path: Path) -> dict[str, Any]:
         # The folder of a project is named after where the project is.
         return {"projectID": path.parents[3].name, **read_stored_object(path)}
 
@@ -161,7 +161,7 @@ def _list_json_files(folder: Path, *, start: str = "") -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise BadRow(f"cannot be read: {error.strerror}", where=str(folder)) from None
+        raise BadRow(f"the folder cannot be read: {error.strerror}", where=str(folder)) from None
     return [
         folder / name for name in sorted(names) if name.startswith(start) and name.endswith(".json")
     ]

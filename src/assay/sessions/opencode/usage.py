@@ -4,6 +4,8 @@ from typing import Any
 
 from assay.types import Usage
 
+from ..transcripts import parse_token_count
+
 
 def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
     """The usage of one call, or None when nothing was counted.
@@ -16,13 +18,13 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
     cache = tokens.get("cache")
     cache = cache if isinstance(cache, dict) else {}
     given, answer = (
-        _parse_usage_count(tokens.get("input")),
-        _parse_usage_count(tokens.get("output")),
+        parse_token_count(tokens.get("input")),
+        parse_token_count(tokens.get("output")),
     )
-    read, written = _parse_usage_count(cache.get("read")), _parse_usage_count(cache.get("write"))
+    read, written = parse_token_count(cache.get("read")), parse_token_count(cache.get("write"))
     thought, total = (
-        _parse_usage_count(tokens.get("reasoning")),
-        _parse_usage_count(tokens.get("total")),
+        parse_token_count(tokens.get("reasoning")),
+        parse_token_count(tokens.get("total")),
     )
     if not any((given, answer, read, written, thought, total)):
         # A call that failed is stored with zeros. They are not a measurement.
@@ -42,12 +44,6 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
         cost_usd=_parse_cost(cost),
         stored=tokens,
     )
-
-
-def _parse_usage_count(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        return None
-    return int(value)
 
 
 def _parse_cost(value: Any) -> float | None:
