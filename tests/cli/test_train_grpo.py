@@ -79,7 +79,7 @@ def test_it_goes_on_where_it_stopped_and_refuses_to_begin_twice(
 ) -> None:
     assert run("--steps", "1") == 0
     assert run("--steps", "2") == 2
-    assert "there is a training here already" in capsys.readouterr().err
+    assert "the folder already contains a training" in capsys.readouterr().err
 
     assert run("--steps", "2", "--resume", "--json") == 0
 
@@ -150,14 +150,14 @@ def test_a_process_that_learns_along_with_another_prints_nothing(
 
 WRONG: dict[str, tuple[str, str, str]] = {
     "no score": ("score_fn = looked_and_said\nenvironment_cls = Lamp", "", "neither `score_fn`"),
-    "no prompts": ("prompts = PROMPTS", "prompts = []", "there are no prompts"),
+    "no prompts": ("prompts = PROMPTS", "prompts = []", "the dataset of prompts is empty"),
     "no file": ("prompts = PROMPTS", "prompts = 'none.jsonl'", "there is no such file"),
     "no model": ("def model():", "def other():", "'lamps' is not a folder"),
-    "a file in the way": ('Path(".")', 'Path("lamp_training.py")', "cannot be written"),
+    "a file in the way": ('Path(".")', 'Path("lamp_training.py")', "the folder cannot be written"),
     "refused by TRL": (
         "num_steps=2",
         "num_steps=2, backend='trl', trl={'report_to': ('nobody',)}",
-        "trl.report_to: 'nobody' is no tracker",
+        "trl.report_to: the tracker 'nobody' is unknown",
     ),
 }
 
@@ -178,7 +178,7 @@ def test_a_wrong_request_runs_nothing_and_leaves_nothing_behind(
 
 def test_what_is_not_there_cannot_be_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--resume") == 2
-    assert "no training here to go on with" in capsys.readouterr().err
+    assert "the folder does not contain a training to resume" in capsys.readouterr().err
     assert main(["train", "grpo", "none.py"]) == 2
 
 

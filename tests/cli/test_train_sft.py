@@ -45,11 +45,11 @@ def test_the_result_is_told_in_words(
 
     told = capsys.readouterr()
     assert told.out.splitlines()[:2] == [
-        "samples       6 read, 4 sequences learned from",
-        "              6 with tokens made of text",
+        "samples       6 read, 4 sequences to train on",
+        "              6 retokenized from text",
     ]
     assert "held out      " in told.out
-    assert f"model         {tmp_path / 'out' / 'model'} (ask it as local:" in told.out
+    assert f"model         {tmp_path / 'out' / 'model'} (model string: local:" in told.out
     assert told.err.splitlines()[0].startswith("1/2 loss ")
     assert (tmp_path / "out" / "model" / "config.json").exists()
 
@@ -66,7 +66,7 @@ def test_a_bundle_is_learned_from_as_data(
 
     assert main(["train", "sft", data, *words, "--min-score", "1"]) == 0
 
-    assert "samples       3 read, 2 sequences learned from" in capsys.readouterr().out
+    assert "samples       3 read, 2 sequences to train on" in capsys.readouterr().out
 
 
 def test_the_result_is_told_as_json(
@@ -91,14 +91,14 @@ def test_a_finished_training_is_resumed_and_not_begun_again(
 
     assert [main(again), main(again), main([*again, "--resume"])] == [0, 2, 0]
 
-    assert "there is a training here already" in capsys.readouterr().err
+    assert "the folder already contains a training" in capsys.readouterr().err
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
     "a share above one": (["--held-out", "2"], "--held-out: Input should be less than 1"),
     "no steps": (["--steps", "0"], "'0' is not a number of 1 or more"),
-    "warm-up only": (["--steps", "2", "--warmup-steps", "2"], "leave no other of 2"),
-    "no training": (["--resume"], "there is no training here to go on with"),
+    "warm-up only": (["--steps", "2", "--warmup-steps", "2"], "leave none of 2 steps"),
+    "no training": (["--resume"], "the folder does not contain a training to resume"),
     "no model": (["--model", "nowhere"], "'nowhere' is not a folder"),
     "no device": (["--device", "banana"], "device='banana' cannot be used"),
     "nothing left": (["--max-length", "2"], "none is left to learn from"),

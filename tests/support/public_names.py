@@ -64,7 +64,7 @@ PUBLIC = {
     """,
     "assay.train": """
         ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
-        Retokeniser SFTConfig SFTResult StepMetrics TokenSource TrainingSession
+        Retokenizer SFTConfig SFTResult StepMetrics TokenSource TrainingSession
         agent_rollout_to_sample agent_rollout_to_samples character_model estimate_memory
         grpo_train grpo_train_async retokenize_sample sft_train token_source tokenize_sample
     """,

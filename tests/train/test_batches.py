@@ -96,7 +96,10 @@ def test_truncated_rollouts_count_for_the_mean_and_may_be_left_out_of_the_loss()
     ("sample", "problem"),
     [
         (rollout(1.0, call("ab", "cd", logprobs=None)), "no recorded logprobs"),
-        (rollout(1.0, call("ab", "cd", completion_ids=None)), "gave no `completion_ids`"),
+        (
+            rollout(1.0, call("ab", "cd", completion_ids=None)),
+            "the engine returned no `completion_ids`",
+        ),
         (
             rollout(
                 1.0,
@@ -104,9 +107,9 @@ def test_truncated_rollouts_count_for_the_mean_and_may_be_left_out_of_the_loss()
                 loss_mask=[0.0, 1.0],
                 metadata={"token_source": "retokenized"},
             ),
-            "made of text, not recorded",
+            "made from text, not recorded",
         ),
-        (rollout(1.0, tokens=[1, 2], loss_mask=[1.0, 1.0]), "counts its first token"),
+        (rollout(1.0, tokens=[1, 2], loss_mask=[1.0, 1.0]), "the mask is on at the first token"),
     ],
 )
 def test_tokens_that_nobody_sampled_are_refused(sample: Sample, problem: str) -> None:

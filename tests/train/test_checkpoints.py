@@ -89,7 +89,7 @@ def test_one_of_another_step_is_refused(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=2)
     checkpoints.save(TrainingProgress(step=3), tensors(1)).rename(tmp_path / "step-000007")
 
-    with pytest.raises(TrainingError, match="it is one of step 3"):
+    with pytest.raises(TrainingError, match="the checkpoint is of step 3"):
         checkpoints.load(7)
 
 

@@ -320,7 +320,7 @@ def test_weights_that_became_infinite_end_the_training_before_they_are_used(
 
 
 def test_there_is_nothing_to_train_on_without_prompts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there are no prompts"):
+    with pytest.raises(ConfigError, match="the dataset of prompts is empty"):
         trained(tmp_path, prompts=[])
 
     assert not (tmp_path / "out").exists()
@@ -480,7 +480,7 @@ def test_other_prepared_messages_are_another_training(tmp_path: Path) -> None:
     trained(tmp_path, num_steps=1, prepare_messages=prepared)
     words[0] = "Be long."
 
-    with pytest.raises(ConfigError, match="the dataset changed since it was started"):
+    with pytest.raises(ConfigError, match="the dataset changed since the run started"):
         trained(
             tmp_path,
             num_steps=2,

@@ -39,8 +39,8 @@ def config(**fields: Any) -> GRPOConfig:
         ({"top_k": -1}, "top_k"),
         ({"endpoint": endpoint(temperature=0.0)}, "at temperature 0 .* set `temperature`"),
         ({"endpoint": endpoint(reasoning_effort="low")}, "`endpoint` has `reasoning_effort`"),
-        ({"endpoint": endpoint(extra_params={"min_p": 0.1})}, "does not know: min_p"),
-        ({"length_constant": 5}, "has no meaning with loss_type='dapo'"),
+        ({"endpoint": endpoint(extra_params={"min_p": 0.1})}, "does not support: min_p"),
+        ({"length_constant": 5}, "has no effect with loss_type='dapo'"),
         ({"warmup_steps": 5, "num_steps": 5, "schedule": "linear"}, "leave no step to decay in"),
     ],
 )
@@ -70,7 +70,7 @@ def test_an_endpoint_is_named_by_a_model_string_and_a_stop_by_its_text() -> None
 
     assert taken.endpoint == Endpoint(provider="local", model="other")
     assert taken.stop == ("x",)
-    with pytest.raises(ConfigError, match="a model is written `provider:model`"):
+    with pytest.raises(ConfigError, match="a model string has the form `provider:model`"):
         config(endpoint="nothing-known")
 
 

@@ -51,7 +51,7 @@ def test_an_environment_is_made_from_nothing_or_from_the_sample(
 def test_a_name_is_one_that_evaluations_know(tmp_path: Path) -> None:
     assert plan(tmp_path, environment_cls="calculator").evaluation.make_environment(SAMPLE).tools
 
-    with pytest.raises(ConfigError, match="no environment 'abacus'"):
+    with pytest.raises(ConfigError, match="unknown environment 'abacus'"):
         plan(tmp_path, environment_cls="abacus")
 
 
@@ -85,7 +85,7 @@ def test_other_prompts_have_another_fingerprint(tmp_path: Path) -> None:
 
 
 def test_bad_prompts_are_found_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there are no prompts"):
+    with pytest.raises(ConfigError, match="the dataset of prompts is empty"):
         plan(tmp_path, [])
     with pytest.raises(DatasetError, match="no known layout"):
         plan(tmp_path, [{"x": 1}])

@@ -172,7 +172,7 @@ def test_a_repaired_scorer_judges_the_rollouts_of_a_training_without_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, asked = trained(tmp_path / "whole", num_steps=1), count_answers(monkeypatch)
-    with pytest.raises(TrainingError, match="its rollouts are kept"):
+    with pytest.raises(TrainingError, match="the rollouts are kept"):
         trained(tmp_path, num_steps=1, score_fn=all_raise)
     made = sum(asked)
 
@@ -247,11 +247,11 @@ def test_a_run_from_before_steps_were_recorded_gets_them_when_it_goes_on(tmp_pat
 
 
 def test_a_training_that_is_there_is_neither_overwritten_nor_made_up(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no training here to go on with"):
+    with pytest.raises(ConfigError, match="the folder does not contain a training to resume"):
         trained(tmp_path, session=TrainingSession(store=tmp_path / "store.db", resume=True))
     trained(tmp_path, num_steps=1)
 
-    with pytest.raises(ConfigError, match="there is a training here already"):
+    with pytest.raises(ConfigError, match="the folder already contains a training"):
         trained(tmp_path, num_steps=1)
 
 
@@ -275,9 +275,9 @@ def other_prompts(**fields: Any) -> list[Any]:
             "the configuration differs from the one that the run was started with",
         ),
         ({"environment": BasicEnvironment}, "the configuration differs from the one"),
-        ({"prompts": PROMPTS[:4]}, "the dataset changed since it was started"),
-        ({"prompts": other_prompts(answer="mauve")}, "the dataset changed since it was started"),
-        ({"prompts": other_prompts(messages=OTHER)}, "the dataset changed since it was started"),
+        ({"prompts": PROMPTS[:4]}, "the dataset changed since the run started"),
+        ({"prompts": other_prompts(answer="mauve")}, "the dataset changed since the run started"),
+        ({"prompts": other_prompts(messages=OTHER)}, "the dataset changed since the run started"),
     ],
     ids=["config", "score_fn", "environment", "prompts", "answers", "messages"],
 )
@@ -307,7 +307,7 @@ def test_a_training_does_not_go_back_to_fewer_steps(tmp_path: Path) -> None:
     trained(tmp_path, num_steps=2)
     session = TrainingSession(store=tmp_path / "store.db", resume=True)
 
-    with pytest.raises(ConfigError, match="2 steps are done already, and num_steps is 1"):
+    with pytest.raises(ConfigError, match="the training has 2 steps already, and num_steps is 1"):
         trained(tmp_path, num_steps=1, session=session)
 
 

@@ -53,14 +53,18 @@ def test_a_line_that_is_no_step_is_named(line: str, file: MetricsFile[Numbers]) 
     with file.path.open("a") as more:
         more.write(f"{line}\n")
 
-    with pytest.raises(TrainingError, match=r"metrics\.jsonl:2: is not the metrics of a step"):
+    with pytest.raises(
+        TrainingError, match=r"metrics\.jsonl:2: the line is not the metrics of a step"
+    ):
         file.read()
 
 
 def test_a_file_that_cannot_be_written_is_told(file: MetricsFile[Numbers]) -> None:
     file.path.mkdir()
 
-    with pytest.raises(TrainingError, match=r"metrics\.jsonl: cannot be written: .*\n.*and resume"):
+    with pytest.raises(
+        TrainingError, match=r"metrics\.jsonl: the file cannot be written: .*\n.*and resume"
+    ):
         file.append(Numbers(step=1))
 
 
@@ -140,7 +144,9 @@ def test_a_recorded_step_that_is_none_is_named_and_nothing_forgotten(
     run.record_step(1, {"loss": 1.0})
     run.record_step(2, {"step": 2, "loss": None})
 
-    with pytest.raises(TrainingError, match="run 't', step 1: is not the metrics of a step"):
+    with pytest.raises(
+        TrainingError, match="run 't', step 1: the line is not the metrics of a step"
+    ):
         RecordedMetrics(file, run).keep_until(1)
 
     assert len(run.steps()) == 2

@@ -29,7 +29,7 @@ def output(tmp_path: Path) -> OutputFolder:
 def test_a_new_folder_can_begin_one_but_not_go_on(output: OutputFolder) -> None:
     output.check(resume=False)
 
-    with pytest.raises(ConfigError, match="no training here to go on with"):
+    with pytest.raises(ConfigError, match="the folder does not contain a training to resume"):
         output.check(resume=True)
 
 
@@ -37,7 +37,7 @@ def test_a_folder_that_has_one_can_go_on_but_not_begin_another(output: OutputFol
     output.begin(Begun(run_id="a"))
 
     output.check(resume=True)
-    with pytest.raises(ConfigError, match="there is a training here already"):
+    with pytest.raises(ConfigError, match="the folder already contains a training"):
         output.check(resume=False)
     assert output.begun(Begun).run_id == "a"
 
@@ -54,9 +54,9 @@ def test_a_place_where_nothing_can_be_written_is_refused(name: str, tmp_path: Pa
     (tmp_path / "file").write_text("")
     output = OutputFolder(tmp_path / name)
 
-    with pytest.raises(ConfigError, match="cannot be written: Not a directory"):
+    with pytest.raises(ConfigError, match="the folder cannot be written: Not a directory"):
         output.check(resume=False)
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="the folder cannot be written"):
         output.make()
 
 
@@ -64,7 +64,7 @@ def test_a_place_where_nothing_can_be_written_is_refused(name: str, tmp_path: Pa
 def test_what_is_not_of_a_training_is_not_written_over(name: str, output: OutputFolder) -> None:
     (output.folder / name).mkdir(parents=True)
 
-    with pytest.raises(ConfigError, match=f"{name}: not of a training"):
+    with pytest.raises(ConfigError, match=f"{name}, not of a training"):
         output.check(resume=False)
 
 
@@ -81,12 +81,12 @@ def test_a_folder_whose_training_cannot_be_read_says_so(output: OutputFolder) ->
     output.folder.mkdir()
     (output.folder / "training.json").write_text("{}")
 
-    with pytest.raises(TrainingError, match=r"training\.json: cannot be read"):
+    with pytest.raises(TrainingError, match=r"training\.json: the file cannot be read"):
         output.begun(Begun)
 
 
 def test_two_trainings_are_not_in_one_folder_at_once(output: OutputFolder) -> None:
-    told = rf"out: process {os.getpid()} on {socket.gethostname()} is training here\n  hint: wait"
+    told = rf"out: process {os.getpid()} on {socket.gethostname()} is training in this folder\n  hint: wait"
 
     with output.claim(resume=False):
         output.begin(Begun(run_id="a"))
@@ -104,7 +104,7 @@ def test_a_training_that_began_since_the_check_is_noticed(output: OutputFolder) 
         output.begin(Begun(run_id="a"))
 
     with (
-        pytest.raises(ConfigError, match="there is a training here already"),
+        pytest.raises(ConfigError, match="the folder already contains a training"),
         output.claim(resume=False),
     ):
         pass
@@ -113,14 +113,17 @@ def test_a_training_that_began_since_the_check_is_noticed(output: OutputFolder) 
 def test_only_what_is_gone_on_with_can_be_taken_over(output: OutputFolder) -> None:
     with output.claim(resume=False):
         with (
-            pytest.raises(ConfigError, match="is training here"),
+            pytest.raises(ConfigError, match="is training in this folder"),
             output.claim(resume=False, take_over=True),
         ):
             pass
         output.begin(Begun(run_id="a"))
         with output.claim(resume=True, take_over=True):
             pass
-        with pytest.raises(ConfigError, match="is training here"), output.claim(resume=True):
+        with (
+            pytest.raises(ConfigError, match="is training in this folder"),
+            output.claim(resume=True),
+        ):
             pass
 
 

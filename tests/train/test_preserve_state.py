@@ -65,7 +65,7 @@ def test_what_trl_sets_for_itself_is_put_back(
     local.model.eval()
     local.tokenizer.pad_token = None
     before = state(local)
-    monkeypatch.setattr("training.lamps.lamp_model", lambda _: local)
+    monkeypatch.setattr("lamps.lamp_model", lambda _: local)
 
     trained(
         tmp_path,

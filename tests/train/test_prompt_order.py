@@ -67,5 +67,7 @@ def test_a_fingerprint_leaves_out_earlier_results_and_the_order_of_keys() -> Non
 
 
 def test_a_prompt_that_no_store_can_hold_is_refused_by_its_id() -> None:
-    with pytest.raises(ConfigError, match="sample '1': the prompt cannot be written as JSON"):
+    with pytest.raises(
+        ConfigError, match=r"sample '1': the prompt cannot be recorded: .*cannot be written as JSON"
+    ):
         fingerprint_prompts([row(ground_truth=object())])

@@ -39,7 +39,7 @@ def test_a_folder_that_cannot_be_made_leaves_no_run_behind(
     monkeypatch.setattr("assay.train.output_folder._check_writable", lambda folder: None)
     (tmp_path / "out").write_text("")
 
-    with pytest.raises(ConfigError, match="out: cannot be written"):
+    with pytest.raises(ConfigError, match="out: the folder cannot be written"):
         trained(tmp_path)
     with Store.open(tmp_path / "store.db") as store:
         assert store.runs() == []
@@ -48,7 +48,7 @@ def test_a_folder_that_cannot_be_made_leaves_no_run_behind(
 def test_a_folder_that_another_training_has_leaves_no_run_behind(tmp_path: Path) -> None:
     with (
         OutputFolder(tmp_path / "out").claim(resume=False),
-        pytest.raises(ConfigError, match=r"out: process \d+ on .* is training here"),
+        pytest.raises(ConfigError, match=r"out: process \d+ on .* is training in this folder"),
     ):
         trained(tmp_path)
 
@@ -75,7 +75,7 @@ def test_a_training_is_gone_on_with_by_one_process_unless_taken_over(tmp_path: P
     trained(tmp_path, num_steps=1)
 
     with OutputFolder(tmp_path / "out").claim(resume=True):
-        with pytest.raises(ConfigError, match="is training here"):
+        with pytest.raises(ConfigError, match="is training in this folder"):
             trained(tmp_path, session=TrainingSession(store=store, resume=True))
         session = TrainingSession(store=store, resume=True, take_over=True)
         assert len(trained(tmp_path, session=session).steps) == 2

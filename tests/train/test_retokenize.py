@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.errors import TokenError
-from assay.train import Retokeniser, retokenize_sample, token_source, tokenize_sample
+from assay.train import Retokenizer, retokenize_sample, token_source, tokenize_sample
 from assay.train.token_spans import FORKS
 from assay.types import Message, ModelCall, Sample, ToolSpec, Trajectory
 from make import answered, asked, called, said
@@ -128,16 +128,19 @@ def test_the_tokens_are_those_the_model_is_asked_with(name: str, kind: str) -> N
 
 
 REFUSED = {
-    ("qwen3", "plain"): r"writes '<think>\\n\\n</think>\\n\\n' into the answer, which nobody said",
-    ("qwen3_5_think", "plain"): "into the answer, which nobody said",
-    ("gptoss", "plain"): "into the answer, which nobody said",
-    ("glm4moe", "thought"): "ends the answer with no special token",
-    ("deepseekv3", "plain"): "what it writes before an answer that is to come",
-    ("llama3", "thought"): "does not write 'Two cities, 1 is left' of the answer",
-    ("llama3", "tools"): "leaves out 'look_up' of a message",
-    ("phi3", "tools"): "leaves out 'look_up' of a message",
+    (
+        "qwen3",
+        "plain",
+    ): r"adds '<think>\\n\\n</think>\\n\\n' to the answer, which is not in the message",
+    ("qwen3_5_think", "plain"): "to the answer, which is not in the message",
+    ("gptoss", "plain"): "to the answer, which is not in the message",
+    ("glm4moe", "thought"): "ends the answer without a special token",
+    ("deepseekv3", "plain"): "the generation prompt is not a prefix",
+    ("llama3", "thought"): "the template does not write 'Two cities, 1 is left' of the answer",
+    ("llama3", "tools"): "the template omits 'look_up' of a message",
+    ("phi3", "tools"): "the template omits 'look_up' of a message",
     ("gemma", "tools"): "fails on user assistant tool: TemplateError",
-    ("idefics3", "plain"): "does not write 'Ghent' of the answer",
+    ("idefics3", "plain"): "the template does not write 'Ghent' of the answer",
 }
 
 
@@ -199,7 +202,7 @@ def test_a_system_message_that_the_template_leaves_out_is_refused() -> None:
     )
     told = conversation([Message(role="system", content="Say 2"), *PLAIN])
 
-    with pytest.raises(TokenError, match="leaves out 'Be brief' of a message"):
+    with pytest.raises(TokenError, match="the template omits 'Be brief' of a message"):
         retokenize_sample(told, deaf)
 
 
@@ -207,13 +210,13 @@ def test_which_answers_are_new_must_be_known() -> None:
     other = [asked("hello"), said("another"), asked("and")]
     unclear = Sample(prompt=other, trajectory=Trajectory(messages=PLAIN))
 
-    with pytest.raises(TokenError, match="cannot be told"):
+    with pytest.raises(TokenError, match="the answers to learn from are ambiguous"):
         retokenize_sample(unclear, tokenizer_for("qwen2_5"))
 
 
 NOTHING = {
     "no trajectory": (Sample(prompt="?"), "has no trajectory"),
-    "no answer": (conversation(PLAIN[:1]), "has no answer after its prompt"),
+    "no answer": (conversation(PLAIN[:1]), "the sample has no answer after its prompt"),
 }
 
 
@@ -241,18 +244,18 @@ def test_samples_of_one_rollout_share_its_calls_out() -> None:
 def test_a_part_of_a_rollout_is_not_retokenised_again() -> None:
     first, _ = made_of("qwen3", "thought")
 
-    with pytest.raises(TokenError, match="one of several samples"):
+    with pytest.raises(TokenError, match="the sample is one of several"):
         retokenize_sample(first, tokenizer_for("qwen3"))
 
 
 def test_text_has_no_recorded_tokens_to_append() -> None:
-    with pytest.raises(TokenError, match="no model call is recorded"):
+    with pytest.raises(TokenError, match="the sample has no recorded model call"):
         tokenize_sample(conversation(PLAIN))
 
 
-def test_one_retokeniser_serves_samples_of_every_kind() -> None:
-    retokeniser = Retokeniser(tokenizer_for("qwen3_training"))
+def test_one_retokenizer_serves_samples_of_every_kind() -> None:
+    retokenizer = Retokenizer(tokenizer_for("qwen3_training"))
 
-    made = [retokeniser.samples(conversation(talk)) for talk in TALKS.values()]
+    made = [retokenizer.samples(conversation(talk)) for talk in TALKS.values()]
 
     assert [len(samples) for samples in made] == [1, 1, 1]

@@ -162,7 +162,7 @@ def test_an_environment_may_be_named() -> None:
 
 
 def test_what_is_no_environment_is_refused_before_the_model_is_asked() -> None:
-    with pytest.raises(ConfigError, match="makes a dict, which is no environment"):
+    with pytest.raises(ConfigError, match="returns a dict, which is not an environment"):
         rolled_out("hello", dict[str, Any], told("hello"))
 
 

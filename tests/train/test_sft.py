@@ -257,7 +257,7 @@ def test_a_model_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_another_training_has_is_left_alone(tmp_path: Path) -> None:
     with (
         OutputFolder(tmp_path).claim(resume=False),
-        pytest.raises(ConfigError, match=r"process \d+ on .* is training here"),
+        pytest.raises(ConfigError, match=r"process \d+ on .* is training in this folder"),
     ):
         train(tmp_path)
 

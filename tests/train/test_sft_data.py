@@ -163,7 +163,10 @@ def test_a_sample_without_usable_tokens_is_refused_unless_told_otherwise() -> No
 
 
 def test_tokens_that_the_model_does_not_know_are_refused() -> None:
-    with pytest.raises(TokenError, match="has the token id 600, and the model knows 600"):
+    with pytest.raises(
+        TokenError,
+        match="the sample has the token id 600, and the model's vocabulary has 600 tokens",
+    ):
         read(recorded((1,), (600,)))
 
 

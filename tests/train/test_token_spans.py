@@ -148,8 +148,11 @@ REFUSED = {
     "no completion ids": (ModelCall(prompt_ids=(1,)), "call 1: .* no `completion_ids`"),
     "no prompt ids": (ModelCall(completion_ids=(1,)), "call 1: .* no `prompt_ids`"),
     "empty prompt": (call("", "a"), "`prompt_ids` is empty"),
-    "too few logprobs": (call("Q", "ab", logprobs=[-1]), "1 logprobs for 2 completion ids"),
-    "negative id": (ModelCall(prompt_ids=(1,), completion_ids=(-1,)), "-1 is no token id"),
+    "too few logprobs": (
+        call("Q", "ab", logprobs=[-1]),
+        "the call has 1 logprobs for 2 completion ids",
+    ),
+    "negative id": (ModelCall(prompt_ids=(1,), completion_ids=(-1,)), "-1 is not a token id"),
     "all failed": (ModelCall(error="overloaded"), "every recorded call failed"),
 }
 
@@ -167,7 +170,7 @@ def test_the_call_at_fault_is_named() -> None:
 
 @pytest.mark.parametrize("given", [Sample(prompt="?"), Sample(prompt="?", trajectory=Trajectory())])
 def test_without_calls_there_is_nothing_to_append(given: Sample) -> None:
-    with pytest.raises(TokenError, match="no model call is recorded"):
+    with pytest.raises(TokenError, match="the sample has no recorded model call"):
         tokenize_sample(given)
 
 
@@ -178,10 +181,10 @@ def test_nobody_knows_where_unmarked_tokens_come_from() -> None:
 
 
 WRONG = {
-    "none": ({"tokens": []}, "has no tokens"),
+    "none": ({"tokens": []}, "the sample has no tokens"),
     "mask too short": ({"loss_mask": [0.0]}, "1 mask values for 2 tokens"),
     "half": ({"loss_mask": [0.0, 0.5]}, "mask value 0.5"),
-    "first counts": ({"loss_mask": [1.0, 1.0]}, "counts its first token"),
+    "first counts": ({"loss_mask": [1.0, 1.0]}, "the mask is on at the first token"),
     "negative": ({"tokens": [1, -7]}, "token id -7"),
     "logprobs": ({"rollout_log_probs": [0.0]}, "1 logprobs for 2 tokens"),
 }

@@ -107,7 +107,9 @@ def test_processes_that_cannot_find_each_other_are_refused(
     monkeypatch.setattr("assay.train.trl_processes.find_process_rank", lambda _: ProcessRank(0, 1))
     monkeypatch.setenv("WORLD_SIZE", "2")
 
-    with pytest.raises(ConfigError, match="2 processes: they cannot find each other on this"):
+    with pytest.raises(
+        ConfigError, match="2 processes: the processes cannot find each other on this"
+    ):
         check_process_rank(lamp_config(tmp_path, backend="trl"))
 
 
@@ -142,7 +144,7 @@ def test_a_model_that_is_taken_apart_is_refused(
 ) -> None:
     monkeypatch.setenv(flag, "true")
 
-    with pytest.raises(ConfigError, match="DeepSpeed and FSDP take the weights apart"):
+    with pytest.raises(ConfigError, match="DeepSpeed and FSDP shard the weights"):
         check_process_rank(lamp_config(tmp_path, backend="trl", device="cpu"))
 
 

@@ -23,13 +23,13 @@ from assay.train.trl_settings import TrlSettings
         ({"trl": {"per_device_train_batch_size": 5}}, "does not divide the 64 rollouts"),
         (
             {"trl": {"use_vllm": True, "vllm_server_base_url": "http://me:secret@host"}},
-            "trl.vllm_server_base_url: .*no password",
+            "trl.vllm_server_base_url: .*must not contain a password",
         ),
-        ({"trl": {"vllm_mode": "server"}}, "trl.vllm_mode: has no meaning without trl.use_vllm"),
+        ({"trl": {"vllm_mode": "server"}}, "trl.vllm_mode: has no effect without trl.use_vllm"),
     ],
 )
 def test_what_trl_cannot_honour_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValidationError, match=f"TRL cannot do this: .*{named}"):
+    with pytest.raises(ValidationError, match=f"TRL does not support these settings: .*{named}"):
         GRPOConfig(model_name="m", backend="trl", **fields)
 
 
@@ -45,7 +45,7 @@ def test_a_configuration_that_was_written_out_in_full_is_still_the_same() -> Non
 
 
 def test_the_local_loop_is_told_nothing_of_trl() -> None:
-    with pytest.raises(ValidationError, match="`trl` has no meaning with backend='local'"):
+    with pytest.raises(ValidationError, match="`trl` has no effect with backend='local'"):
         GRPOConfig(model_name="m", trl=TrlSettings())
 
 

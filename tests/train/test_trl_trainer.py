@@ -88,7 +88,7 @@ def test_a_trl_that_repeats_prompts_otherwise_is_noticed(tmp_path: Path) -> None
 
     check_prompts(second, 2, config, ProcessRank(0, 1))
     check_prompts(second[6:], 2, config, ProcessRank(1, 2))
-    with pytest.raises(TrainingError, match=r"asks for the prompts \['3', '4'\].*at step 2"):
+    with pytest.raises(TrainingError, match=r"requests the prompts \['3', '4'\].*at step 2"):
         check_prompts(["3", "4"], 2, config, ProcessRank(0, 1))
 
 

@@ -77,5 +77,5 @@ def test_tokens_without_logprobs_are_refused(
 ) -> None:
     engine = VllmEngine(Generation(ids_of(local, *words), logprobs), local)
 
-    with pytest.raises(EndpointError, match="vLLM gave"):
+    with pytest.raises(EndpointError, match="vLLM returned"):
         engine.generate([[1, 2]], Sampling(), seeds=[None])

@@ -12,7 +12,7 @@ __all__ = [
     "Lora",
     "MemoryEstimate",
     "MetricsFile",
-    "Retokeniser",
+    "Retokenizer",
     "SFTConfig",
     "SFTResult",
     "StepMetrics",

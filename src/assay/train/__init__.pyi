@@ -15,7 +15,7 @@ from .memory_estimate import estimate_memory as estimate_memory
 from .metrics_file import MetricsFile as MetricsFile
 from .packages import check_training_packages as check_training_packages
 from .precision import WeightsUnchanged as WeightsUnchanged
-from .retokenize import Retokeniser as Retokeniser
+from .retokenize import Retokenizer as Retokenizer
 from .retokenize import retokenize_sample as retokenize_sample
 from .rollout_collector import EveryRolloutFailed as EveryRolloutFailed
 from .rollouts import ForkedRollout as ForkedRollout

@@ -97,15 +97,15 @@ def _tokenize_parts(sample: Sample, config: GRPOConfig) -> tuple[Sample, ...]:
             continue
         if token_source(part) != "recorded":
             raise TokenError(
-                "its tokens were made of text, not recorded",
+                "the tokens of the sample were made from text, not recorded",
                 where=f"sample {part.id}",
-                hint="sample with an engine that gives token ids, or allow_unrecorded_tokens=True",
+                hint="use an engine that returns token ids, or set allow_unrecorded_tokens=True",
             )
         if part.rollout_log_probs is None and config.importance_cap is not None:
             raise TokenError(
-                "its tokens have no recorded logprobs",
+                "the tokens of the sample have no recorded logprobs",
                 where=f"sample {part.id}",
-                hint="ask the engine for logprobs, or set allow_unrecorded_tokens=True",
+                hint="request logprobs from the engine, or set allow_unrecorded_tokens=True",
             )
     return parts
 

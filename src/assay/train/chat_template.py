@@ -19,7 +19,7 @@ from .token_spans import TokenTurn
 _TEMPLATE_WHERE = "the chat template"
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _SPANS_HINT = (
-    "use a chat template that marks what is generated with {% generation %}; TRL's "
+    "use a chat template that marks generated text with {% generation %}; TRL's "
     "`get_training_chat_template` has some"
 )
 
@@ -73,48 +73,50 @@ class ChatTemplate:
 
         `stop_id` is the token that ends answers, where that is known.
         """
-        asked = self._render(messages[:place], answer=False)
-        told = self._render(messages[: place + 1], answer=True)
-        if not told.text.startswith(asked.text):
+        prompt = self._render(messages[:place], answer=False)
+        whole = self._render(messages[: place + 1], answer=True)
+        if not whole.text.startswith(prompt.text):
             raise TokenError(
-                "what it writes before an answer that is to come is not what it writes before "
-                f"one that is there: {_describe_divergence(asked.text, told.text)}",
+                "the generation prompt is not a prefix of the conversation with the answer: "
+                f"{_describe_divergence(prompt.text, whole.text)}",
                 where=_TEMPLATE_WHERE,
                 hint=_SPANS_HINT,
             )
-        size = len(asked.ids)
-        if told.ids[:size] != asked.ids or size == 0:
+        size = len(prompt.ids)
+        if whole.ids[:size] != prompt.ids or size == 0:
             raise TokenError(
-                "the tokens of the prompt are others when the answer follows: "
-                f"it goes on with {told.text[len(asked.text) :][:40]!r}",
+                "the tokens of the prompt change when the answer follows: "
+                f"the text continues with {whole.text[len(prompt.text) :][:40]!r}",
                 where=_TEMPLATE_WHERE,
                 hint=_SPANS_HINT,
             )
-        self._check_answer(messages[place], told.text[len(asked.text) :])
-        start = self._find_start(told, size)
-        end = self._find_end(told.ids, start)
-        if stop_id in told.ids[end:] and stop_id not in told.ids[start:end]:
-            end = told.ids.index(stop_id, end) + 1
-        return TokenTurn(prompt=told.ids[:start], completion=told.ids[start:end])
+        self._check_answer(messages[place], whole.text[len(prompt.text) :])
+        start = self._find_start(whole, size)
+        end = self._find_end(whole.ids, start)
+        # Some templates write a newline or a second marker between the answer and its stop token.
+        if stop_id in whole.ids[end:] and stop_id not in whole.ids[start:end]:
+            end = whole.ids.index(stop_id, end) + 1
+        return TokenTurn(prompt=whole.ids[:start], completion=whole.ids[start:end])
 
     def check_writes(self, messages: Sequence[Message], words: Sequence[str]) -> None:
         """Raise `TokenError` unless the template writes these words of the messages."""
         text = self._render(messages, answer=True).text
         if missing := [word for word in words if word not in text]:
             raise TokenError(
-                f"it leaves out {missing[0]!r} of a message",
+                f"the template omits {missing[0]!r} of a message",
                 where=_TEMPLATE_WHERE,
                 hint=_WRITES_HINT,
             )
 
-    def _find_start(self, told: RenderedChat, size: int) -> int:
-        """Where the answer begins: after the prompt, and where the template marks it."""
-        if told.generated is None:
+    def _find_start(self, whole: RenderedChat, size: int) -> int:
+        """Return where the answer begins: after the prompt, and where the template marks it."""
+        if whole.generated is None:
             return size
-        marked = [at for at in range(size, len(told.ids)) if told.generated[at]]
+        marked = [at for at in range(size, len(whole.ids)) if whole.generated[at]]
         if not marked:
             raise TokenError(
-                "its {% generation %} marks nothing of the answer", where=_TEMPLATE_WHERE
+                "the template's {% generation %} marks no token of the answer",
+                where=_TEMPLATE_WHERE,
             )
         return marked[0]
 
@@ -131,10 +133,10 @@ class ChatTemplate:
             first += 1
         if first == len(ids):
             raise TokenError(
-                "it ends the answer with no special token: the model would not learn to stop, "
-                f"it ends with {self._decode(ids[-8:])!r}",
+                "the template ends the answer without a special token, so the model would not "
+                f"learn to stop: the answer ends with {self._decode(ids[-8:])!r}",
                 where=_TEMPLATE_WHERE,
-                hint="the tokenizer needs the template's end-of-turn marker as a special token",
+                hint="register the template's end-of-turn marker as a special token",
             )
         while first < len(ids) and ids[first] in self._special:
             first += 1
@@ -142,17 +144,17 @@ class ChatTemplate:
 
     def _check_answer(self, message: Message, written: str) -> None:
         """Raise unless the answer is written whole, and a plain one with nothing before it."""
-        said = [message.text, message.reasoning or "", *(call.name for call in message.tool_calls)]
-        if posing := self._special.intersection(self._encode("".join(said[:2]))):
-            # Text that somebody wrote: read as the token, it would end or begin a turn.
+        texts = [message.text, message.reasoning or "", *(call.name for call in message.tool_calls)]
+        if posing := self._special.intersection(self._encode("".join(texts[:2]))):
+            # Plain text that looks like a marker: encoded as the token, it would end a turn.
             raise TokenError(
-                f"the answer holds {self._decode([min(posing)])!r} as text",
+                f"the answer contains {self._decode([min(posing)])!r} as text",
                 where=_TEMPLATE_WHERE,
-                hint="leave the sample out, or take the marker out of its text",
+                hint="omit the sample, or remove the marker from its text",
             )
-        if missing := [text for text in said if text.strip() not in written]:
+        if missing := [text for text in texts if text.strip() not in written]:
             raise TokenError(
-                f"it does not write {missing[0][:60]!r} of the answer",
+                f"the template does not write {missing[0][:60]!r} of the answer",
                 where=_TEMPLATE_WHERE,
                 hint=_WRITES_HINT,
             )
@@ -162,7 +164,7 @@ class ChatTemplate:
         before = written.partition(text)[0] if text else self._strip_special_tokens(written)
         if before.strip():
             raise TokenError(
-                f"it writes {before!r} into the answer, which nobody said",
+                f"the template adds {before!r} to the answer, which is not in the message",
                 where=_TEMPLATE_WHERE,
                 hint=_SPANS_HINT,
             )
@@ -186,10 +188,10 @@ class ChatTemplate:
         except Exception as error:
             # A template is a program: it may raise whatever it likes about a conversation.
             raise TokenError(
-                f"it fails on {' '.join(message.role for message in messages)}: "
+                f"the template fails on {' '.join(message.role for message in messages)}: "
                 f"{type(error).__name__}: {str(error)[:200]}",
                 where=_TEMPLATE_WHERE,
-                hint="the model cannot be asked such a conversation with this template",
+                hint="the model cannot be sent such a conversation with this template",
             ) from error
         generated = tuple(map(bool, marked["assistant_masks"]))
         return RenderedChat(text, tuple(marked["input_ids"]), generated)
@@ -207,7 +209,7 @@ class ChatTemplate:
         return not self._decode([token]).strip()
 
 
-_WRITES_HINT = "take a template that writes it, or leave it out of the message"
+_WRITES_HINT = "use a template that writes it, or remove it from the message"
 
 
 def _read_template_source(tokenizer: ChatTokenizer) -> str:
@@ -217,7 +219,7 @@ def _read_template_source(tokenizer: ChatTokenizer) -> str:
     if not isinstance(template, str) or not template:
         raise TokenError(
             "the tokenizer has no chat template",
-            hint="text becomes tokens through the template that the model is asked with",
+            hint="use the tokenizer of a chat model, or set `chat_template`",
         )
     return template
 
@@ -243,26 +245,25 @@ def _to_template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if isinstance(message.content, tuple):
             if foreign := [part for part in message.content if isinstance(part, DataBlock)]:
                 raise TokenError(
-                    f"a part of type {foreign[0].type!r} has no tokens here",
+                    f"a part of type {foreign[0].type!r} cannot be tokenized",
                     where=f"message {place}",
-                    hint="text only; images and sound need the model's own processor",
+                    hint="use text only; images and sound need the model's own processor",
                 )
             message = message.model_copy(update={"content": message.text})
         if broken := [call for call in message.tool_calls if call.malformed]:
             raise TokenError(
                 f"the arguments of the call to {broken[0].name!r} are not a JSON object",
                 where=f"message {place}",
-                hint="leave the sample out: a template cannot write what the model wrote",
+                hint="omit the sample: a template cannot reproduce malformed arguments",
             )
         role = _CHAT_TEMPLATE_ROLES.get(message.role, message.role)
         plain.append(message if role == message.role else message.model_copy(update={"role": role}))
     return to_huggingface(plain).value
 
 
-def _describe_divergence(asked: str, told: str) -> str:
-    """Where two texts that should begin alike part."""
+def _describe_divergence(prompt: str, whole: str) -> str:
     place = next(
-        (at for at, (one, two) in enumerate(zip(asked, told, strict=False)) if one != two),
-        min(len(asked), len(told)),
+        (at for at, (one, two) in enumerate(zip(prompt, whole, strict=False)) if one != two),
+        min(len(prompt), len(whole)),
     )
-    return f"{asked[place : place + 40]!r} against {told[place : place + 40]!r}"
+    return f"{prompt[place : place + 40]!r} against {whole[place : place + 40]!r}"

@@ -79,7 +79,7 @@ class Checkpoints:
         except (OSError, ValueError, LookupError, RuntimeError, EOFError, UnpicklingError) as error:
             raise make_checkpoint_error(path, error) from error
         if progressed.step != step:
-            raise TrainingError(f"it is one of step {progressed.step}", where=str(path))
+            raise TrainingError(f"the checkpoint is of step {progressed.step}", where=str(path))
         return progressed, tensors
 
     def path(self, step: int) -> Path:
@@ -92,7 +92,7 @@ def make_checkpoint_error(path: Path, error: Exception) -> TrainingError:
     return TrainingError(
         f"the checkpoint cannot be read ({type(error).__name__})",
         where=str(path),
-        hint="remove this folder to go on from the checkpoint before it",
+        hint="remove this folder to resume from the checkpoint before it",
     )
 
 

@@ -31,8 +31,8 @@ def render_reward_curve(
     if shown:
         parts += _Plot.of([each for each, _ in shown]).draw(shown, window)
     if left_out := len(steps) - len(shown):
-        said = f"{left_out} steps without a judged rollout are not shown"
-        parts.append(f'<text x="{_LEFT}" y="{_SVG_HEIGHT - 4}">{said}</text>')
+        note = f"{left_out} steps without a judged rollout are not shown"
+        parts.append(f'<text x="{_LEFT}" y="{_SVG_HEIGHT - 4}">{note}</text>')
     size = f'viewBox="0 0 {_SVG_WIDTH} {_SVG_HEIGHT}" width="{_SVG_WIDTH}" height="{_SVG_HEIGHT}"'
     body = "\n".join(parts)
     return (

@@ -26,9 +26,9 @@ def to_demonstration(sample: Sample, *, turns: DemonstratedTurns = "all") -> Sam
     answers = [place for place, message in enumerate(messages) if message.role == "assistant"]
     if not answers or answers[-1] != len(messages) - 1:
         raise TokenError(
-            "its conversation does not end with an answer: there is nothing to learn",
+            "the conversation does not end with an answer, so it has nothing to learn from",
             where=f"sample {sample.id}",
-            hint="give messages that end with the assistant's, a `completion`, or a trajectory",
+            hint="provide messages that end with the assistant's, a `completion` or a trajectory",
         )
     first = answers[0] if turns == "all" else answers[-1]
     return _build_demonstration(sample, messages[:first], messages)

@@ -156,9 +156,9 @@ def _check_steps_left(output: OutputFolder, config: GRPOConfig) -> None:
     done = Checkpoints(output.checkpoints, keep=config.keep_checkpoints).steps()
     if done and done[-1] > config.num_steps:
         raise ConfigError(
-            f"{done[-1]} steps are done already, and num_steps is {config.num_steps}",
+            f"the training has {done[-1]} steps already, and num_steps is {config.num_steps}",
             where=str(output.folder),
-            hint=f"ask for {done[-1]} or more",
+            hint=f"set num_steps to {done[-1]} or more",
         )
 
 

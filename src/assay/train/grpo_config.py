@@ -179,13 +179,13 @@ class GRPOConfig(BaseModel):
                 "weights made from them are biased: set importance_cap=None"
             )
         if self.length_constant is not None and self.loss_type != "dr_grpo":
-            raise ValueError(f"`length_constant` has no meaning with loss_type={self.loss_type!r}")
+            raise ValueError(f"`length_constant` has no effect with loss_type={self.loss_type!r}")
         if self.warmup_steps >= self.num_steps and self.schedule != "constant":
             raise ValueError(f"{self.warmup_steps} warm-up steps leave no step to decay in")
         if self.trl is not None and self.backend != "trl":
-            raise ValueError(f"`trl` has no meaning with backend={self.backend!r}")
+            raise ValueError(f"`trl` has no effect with backend={self.backend!r}")
         if self.backend == "trl" and (unfit := list(list_trl_conflicts(self))):
-            raise ValueError("TRL cannot do this: " + "; ".join(unfit))
+            raise ValueError("TRL does not support these settings: " + "; ".join(unfit))
         return self
 
     @property

@@ -62,7 +62,7 @@ def plan_training(
     stream = prompts if isinstance(prompts, SampleStream) else load_samples(prompts)
     samples = list(stream)
     if not samples:
-        raise ConfigError("there are no prompts", where=_GRPO_WHERE)
+        raise ConfigError("the dataset of prompts is empty", where=_GRPO_WHERE)
     evaluation = EvalConfig(
         endpoint=build_policy_endpoint(config),
         score_fn=score_fn,

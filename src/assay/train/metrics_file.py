@@ -41,9 +41,9 @@ class MetricsFile(Generic[StepT]):
                 file.write(metrics.model_dump_json() + "\n")
         except OSError as error:
             raise TrainingError(
-                f"cannot be written: {error.strerror}",
+                f"the file cannot be written: {error.strerror}",
                 where=str(self.path),
-                hint="make the folder writable or make room, and resume",
+                hint="make the folder writable or free disk space, and resume",
             ) from None
 
     def read(self) -> list[StepT]:
@@ -72,7 +72,7 @@ class MetricsFile(Generic[StepT]):
             return self._kind.model_validate(json.loads(text))
         except (ValueError, ValidationError) as error:
             raise TrainingError(
-                f"is not the metrics of a step: {str(error).splitlines()[0]}",
+                f"the line is not the metrics of a step: {str(error).splitlines()[0]}",
                 where=where,
                 hint="choose another output folder",
             ) from None

@@ -34,17 +34,20 @@ class OutputFolder:
         where = str(self.folder)
         if resume and not self._begun.exists():
             raise ConfigError(
-                "there is no training here to go on with", where=where, hint="leave out resume"
+                "the folder does not contain a training to resume",
+                where=where,
+                hint="omit resume to start one",
             )
         if not resume and self._begun.exists():
             raise ConfigError(
-                "there is a training here already",
+                "the folder already contains a training",
                 where=where,
                 hint="resume it, or choose another output folder",
             )
         if not resume and (in_the_way := self._find_foreign_files()):
             raise ConfigError(
-                f"{', '.join(in_the_way)}: not of a training, and would be written over",
+                f"the folder contains {', '.join(in_the_way)}, not of a training: training would "
+                "overwrite them",
                 where=where,
                 hint="choose another output folder",
             )
@@ -66,9 +69,9 @@ class OutputFolder:
                 _write_lock_owner(file)
             elif not (resume and take_over):
                 raise ConfigError(
-                    f"{_read_lock_owner(file)} is training here",
+                    f"{_read_lock_owner(file)} is training in this folder",
                     where=str(self.folder),
-                    hint="wait for it or end it, or choose another output folder",
+                    hint="wait for it or stop it, or choose another output folder",
                 )
             try:
                 # Another training may have begun, and even ended, since this one was checked.
@@ -102,7 +105,7 @@ class OutputFolder:
             return kind.model_validate(json.loads(self._begun.read_bytes()))
         except (OSError, ValueError, ValidationError) as error:
             raise TrainingError(
-                f"cannot be read: {str(error).splitlines()[0]}", where=str(self._begun)
+                f"the file cannot be read: {str(error).splitlines()[0]}", where=str(self._begun)
             ) from None
 
 
@@ -158,4 +161,4 @@ def _check_writable(folder: Path) -> None:
 
 
 def _make_write_error(folder: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"cannot be written: {error.strerror}", where=str(folder))
+    return ConfigError(f"the folder cannot be written: {error.strerror}", where=str(folder))

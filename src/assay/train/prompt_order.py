@@ -71,6 +71,8 @@ def _digest_prompt(prompt: Sample) -> str:
         content = prompt.model_copy(update={**UNROLLED_FIELDS, "index": None}).to_json_bytes()
     except WireError as error:
         raise ConfigError(
-            f"the prompt {error.message}", where=f"sample {prompt.id!r}", hint=error.hint
+            f"the prompt cannot be recorded: {error.message}",
+            where=f"sample {prompt.id!r}",
+            hint=error.hint,
         ) from error
     return stable_id(json.loads(content))

@@ -46,7 +46,7 @@ def begin_run(
         raise ConfigError(
             "the model is not the one that training began with",
             where=str(output.folder),
-            hint="give the original weights, not the trained ones: checkpoints hold the rest",
+            hint="pass the original weights, not the trained ones: checkpoints contain the rest",
         )
     spec, stored = _build_training_spec(begun.run_id, plan), store.run(begun.run_id)
     _refuse_other_training(stored, spec)
@@ -62,7 +62,7 @@ def _refuse_other_training(run: Run, given: RunSpec) -> None:
     check_same_config(stored, given, ignore=ignore)
     if stored.dataset_fingerprint != given.dataset_fingerprint:
         raise ConfigError(
-            f"the dataset changed since it was started: {given.dataset!r} has other prompts, "
+            f"the dataset changed since the run started: {given.dataset!r} has other prompts, "
             f"answers or metadata than {stored.dataset!r} had",
             where=f"run {stored.id!r}",
             hint="restore the prompts, or train in another output folder",

@@ -23,10 +23,10 @@ def retokenize_sample(
     template rewrites earlier turns. Raises `TokenError` where the tokenizer's chat template
     cannot be proven to say which tokens are the answer.
     """
-    return Retokeniser(tokenizer).samples(sample, tools=tools)
+    return Retokenizer(tokenizer).samples(sample, tools=tools)
 
 
-class Retokeniser:
+class Retokenizer:
     """`retokenize_sample` for many samples: what was proven of the template is proven once."""
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
@@ -49,7 +49,7 @@ class Retokeniser:
                 made.append(self._render_turn(template, trajectory.messages, place))
         except TokenError as error:
             place = places[len(made)]
-            where = f"sample {sample.id}, message {place}: {error.where or 'its text'}"
+            where = f"sample {sample.id}, message {place}: {error.where or 'the text'}"
             raise TokenError(error.message, where=where, hint=error.hint) from error
         return assemble_samples(
             sample, _attach_calls(made, places, trajectory), source="retokenized"
@@ -85,12 +85,12 @@ def find_answer_places(sample: Sample) -> list[int]:
     where = f"sample {sample.id}"
     if sample.trajectory is None:
         raise TokenError(
-            "has no trajectory: nothing was said after its prompt",
+            "the sample has no trajectory, so it has no answers after its prompt",
             where=where,
             hint=_DEMONSTRATE_HINT,
         )
     if sample.metadata.get(FORKS, 1) != 1:
-        raise TokenError("is one of several samples that were cut from one rollout", where=where)
+        raise TokenError("the sample is one of several that were cut from one rollout", where=where)
     messages = sample.trajectory.messages
     given = _find_call_messages(sample.trajectory)
     if given is None:
@@ -101,7 +101,9 @@ def find_answer_places(sample: Sample) -> list[int]:
         if place in given and message.role == "assistant" and _read_message_weight(message) != 0
     ]
     if not places:
-        raise TokenError("has no answer after its prompt", where=where, hint=_DEMONSTRATE_HINT)
+        raise TokenError(
+            "the sample has no answer after its prompt", where=where, hint=_DEMONSTRATE_HINT
+        )
     return places
 
 
@@ -119,15 +121,15 @@ def _count_prompt_messages(sample: Sample, messages: Sequence[Message]) -> int:
     """How many messages of the trajectory were there before the first answer."""
     if isinstance(sample.prompt, str):
         return 0
-    asked = sample.prompt
-    if [_to_comparable(message) for message in messages[: len(asked)]] == [
-        _to_comparable(one) for one in asked
+    prompt = sample.prompt
+    if [_to_comparable(message) for message in messages[: len(prompt)]] == [
+        _to_comparable(one) for one in prompt
     ]:
-        return len(asked)
-    if any(message.role == "assistant" for message in asked):
+        return len(prompt)
+    if any(message.role == "assistant" for message in prompt):
         raise TokenError(
-            "its trajectory does not begin with its prompt, which has answers of its own: which "
-            "of them were given later cannot be told",
+            "the trajectory does not begin with the prompt, which contains answers: the answers "
+            "to learn from are ambiguous",
             where=f"sample {sample.id}",
             hint="set `message_index` on the trajectory's calls",
         )
@@ -186,7 +188,7 @@ def _find_end_token(template: ChatTemplate, talk: Sequence[Message], places: Seq
     ends = {turn.completion[-1] for turn in turns}
     if len(ends) > 1:
         raise TokenError(
-            f"it ends two answers of one talk with different tokens: {sorted(ends)}",
+            f"the template ends two answers of one talk with different tokens: {sorted(ends)}",
             where="the chat template",
         )
     return ends.pop()

@@ -51,8 +51,8 @@ class StepInterrupted(Exception):
 class EveryRolloutFailed(TrainingError):
     """No rollout of a step succeeded, and nothing says that the next step's will."""
 
-    def __init__(self, message: str, *, rollouts: int = 0, **told: Any) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str, *, rollouts: int = 0, **details: Any) -> None:
+        super().__init__(message, **details)
         self.rollouts = rollouts
 
 
@@ -132,9 +132,9 @@ class RolloutCollector:
             f"nothing was learned: all {len(known)} rollouts of step {step} failed, {count} of "
             f"them at the {boundary}: {kind}: {message}",
             rollouts=len(known),
-            hint="correct the scorer and resume: its rollouts are kept"
+            hint="fix the scorer and resume: the rollouts are kept"
             if kept
-            else "correct the cause and resume: failed rollouts are made again",
+            else "fix the cause and resume: failed rollouts are repeated",
         )
 
     async def _roll_out_groups(self, drawn: Sequence[PromptDraw], step: int) -> list[RolloutGroup]:

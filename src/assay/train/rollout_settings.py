@@ -23,8 +23,8 @@ def read_rollout_settings(endpoint: Endpoint) -> dict[str, Any]:
             )
     if unknown := sorted(endpoint.extra_params.keys() - {*_EXTRA_PARAMS, *_ENGINE_PARAMS}):
         raise ValueError(
-            f"`endpoint` has extra_params that a model in training does not know: "
-            f"{', '.join(unknown)}; {', '.join(_EXTRA_PARAMS)} are known"
+            f"`endpoint` has extra_params that a model in training does not support: "
+            f"{', '.join(unknown)}; {', '.join(_EXTRA_PARAMS)} are supported"
         )
     shared = {name: getattr(endpoint, name) for name in _ENDPOINT_FIELDS}
     extra = {name: endpoint.extra_params.get(name) for name in _EXTRA_PARAMS}

@@ -20,8 +20,8 @@ _ROLLOUT_WHERE = "agent_rollout_to_sample()"
 class ForkedRollout(TokenError):
     """A rollout that is more than one sample; all of them are in `samples`."""
 
-    def __init__(self, message: str, *, samples: Sequence[Sample] = (), **told: Any) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str, *, samples: Sequence[Sample] = (), **details: Any) -> None:
+        super().__init__(message, **details)
         self.samples = tuple(samples)
 
 
@@ -77,9 +77,9 @@ async def agent_rollout_to_samples(
         if client is not endpoint:
             await client.close()
     if watched.tools:
-        # What the model was told belongs to what it said: exporters look for it here.
-        told = [tool.model_dump(mode="json") for tool in watched.tools]
-        sample.trajectory = sample.trajectory.model_copy(update={"tools": told})
+        # Exporters read the tools of a conversation from its trajectory.
+        tools = [tool.model_dump(mode="json") for tool in watched.tools]
+        sample.trajectory = sample.trajectory.model_copy(update={"tools": tools})
     sample.status = Status.TRUNCATED if sample.trajectory.truncated else Status.COMPLETED
     sample.score = sample.trajectory.evaluation_result
     return _add_tokens(sample, tokenizer, watched.tools)
@@ -92,7 +92,7 @@ def _make_rollout_environment(environment_cls: EnvironmentClass, sample: Sample)
     made: object = factory(sample)
     if not isinstance(made, Environment):
         raise ConfigError(
-            f"{factory.__name__} makes a {type(made).__name__}, which is no environment",
+            f"{factory.__name__} returns a {type(made).__name__}, which is not an environment",
             where=_ROLLOUT_WHERE,
             hint="an environment has `tools`, `open`, `step` and `close`",
         )
@@ -108,7 +108,7 @@ def _add_tokens(
         return tokenize_sample(sample)
     if tokenizer is None:
         raise TokenError(
-            "the engine gave no token ids, and no tokenizer is given",
+            "the engine returned no token ids, and no tokenizer is given",
             where=_ROLLOUT_WHERE,
             hint="pass the tokenizer of the model to be trained",
         )

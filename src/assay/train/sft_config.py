@@ -82,7 +82,9 @@ class SFTConfig(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.steps is not None and self.warmup_steps >= self.steps:
-            raise ValueError(f"{self.warmup_steps} warm-up steps leave no other of {self.steps}")
+            raise ValueError(
+                f"{self.warmup_steps} warm-up steps leave none of {self.steps} steps to train in"
+            )
         return self
 
     def learning_rate_at(self, step: int, *, of: int) -> float:

@@ -16,7 +16,7 @@ from assay.types import Sample, Status, ToolSpec, stable_id
 
 from .chat_template import ChatTokenizer
 from .demonstration import to_demonstration
-from .retokenize import Retokeniser
+from .retokenize import Retokenizer
 from .sft_config import SFTConfig
 from .token_spans import check_tokens, token_source, tokenize_sample
 
@@ -95,7 +95,7 @@ class _ExampleReader:
         self._config = config
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
-        self._retokeniser: Retokeniser | None = None
+        self._retokenizer: Retokenizer | None = None
         self.read = Examples()
 
     def examples(self, sample: Sample) -> Iterator[Example]:
@@ -146,17 +146,18 @@ class _ExampleReader:
         tools = _read_sample_tools(sample)
         if not tools and any(message.tool_calls for message in whole.messages):
             self.read.untold += 1
-        if self._retokeniser is None:
-            self._retokeniser = Retokeniser(self._tokenizer)
-        return self._retokeniser.samples(whole, tools=tools)
+        if self._retokenizer is None:
+            self._retokenizer = Retokenizer(self._tokenizer)
+        return self._retokenizer.samples(whole, tools=tools)
 
     def _check_vocabulary(self, sample: Sample) -> None:
         check_tokens(sample)
         if max(sample.tokens) >= self._vocabulary:
             raise TokenError(
-                f"has the token id {max(sample.tokens)}, and the model knows {self._vocabulary}",
+                f"the sample has the token id {max(sample.tokens)}, and the model's vocabulary has "
+                f"{self._vocabulary} tokens",
                 where=f"sample {sample.id}",
-                hint="the tokens are another model's: set tokens='text' to learn from the words",
+                hint="the tokens are another model's: set tokens='text' to retokenize the text",
             )
 
 

@@ -72,13 +72,13 @@ def check_same_start(output: OutputFolder, begun: SFTStart) -> SFTStart:
         if getattr(before, name) != getattr(begun, name)
     ]
     if changes := list(_describe_config_changes(before.config, begun.config)):
-        told = "the configuration is not the one that training began with: "
-        problems.append(told + ", ".join(changes))
+        problem = "the configuration is not the one that training began with: "
+        problems.append(problem + ", ".join(changes))
     if problems:
         raise ConfigError(
             "; ".join(problems),
             where=str(output.folder),
-            hint="resume with the same, or choose another output folder",
+            hint="resume with the same model, samples and settings, or use another output folder",
         )
     return before
 

@@ -20,7 +20,7 @@ FORK, FORKS = "fork", "forks"
 """Keys of `Sample.metadata`: which of how many samples of one rollout, where there are several."""
 
 _RETOKENIZE_HINT = (
-    "for SFT, `retokenize_sample()` makes tokens of the text; RL needs what the engine sampled"
+    "for SFT, `retokenize_sample()` tokenizes the text; RL needs the tokens that were sampled"
 )
 
 
@@ -34,7 +34,9 @@ def tokenize_sample(sample: Sample) -> list[Sample]:
     """
     where = f"sample {sample.id}"
     if sample.trajectory is None or not sample.trajectory.calls:
-        raise TokenError("no model call is recorded", where=where, hint=_RETOKENIZE_HINT)
+        raise TokenError(
+            "the sample has no recorded model call", where=where, hint=_RETOKENIZE_HINT
+        )
     # A call that failed sampled nothing.
     turns = [
         _read_call_turn(call, f"{where}, call {number}")
@@ -80,20 +82,23 @@ def check_tokens(sample: Sample) -> None:
     where, tokens, mask = f"sample {sample.id}", sample.tokens, sample.loss_mask
     problem = None
     if not tokens:
-        problem = "has no tokens"
+        problem = "the sample has no tokens"
     elif len(mask) != len(tokens):
-        problem = f"has {len(mask)} mask values for {len(tokens)} tokens"
+        problem = f"the sample has {len(mask)} mask values for {len(tokens)} tokens"
     elif min(tokens) < 0:
-        problem = f"has the token id {min(tokens)}"
+        problem = f"the sample has the token id {min(tokens)}"
     elif wrong := [value for value in mask if value not in (0.0, 1.0)]:
-        problem = f"has the mask value {wrong[0]:g}, which is neither 0 nor 1"
+        problem = f"the sample has the mask value {wrong[0]:g}, which is neither 0 nor 1"
     elif mask[0] != 0.0:
-        problem = "counts its first token, which nothing comes before"
+        # A causal model predicts each token from those before it.
+        problem = "the mask is on at the first token, which has no context to be predicted from"
     elif sample.rollout_log_probs is not None and len(sample.rollout_log_probs) != len(tokens):
-        problem = f"has {len(sample.rollout_log_probs)} logprobs for {len(tokens)} tokens"
+        problem = (
+            f"the sample has {len(sample.rollout_log_probs)} logprobs for {len(tokens)} tokens"
+        )
     if problem:
         raise TokenError(
-            problem, where=where, hint="leave `tokens` out to have them made of the calls"
+            problem, where=where, hint="omit `tokens` to have them built from the recorded calls"
         )
 
 
@@ -125,16 +130,17 @@ def _read_call_turn(call: ModelCall, where: str) -> TokenTurn:
     prompt, completion = call.prompt_ids, call.completion_ids
     if prompt is None or completion is None:
         missing = "prompt_ids" if prompt is None else "completion_ids"
-        raise TokenError(f"the engine gave no `{missing}`", where=where, hint=_RETOKENIZE_HINT)
+        raise TokenError(f"the engine returned no `{missing}`", where=where, hint=_RETOKENIZE_HINT)
     if not prompt:
         _raise_damaged_call(
-            "`prompt_ids` is empty: nothing comes before the first sampled token", where
+            "`prompt_ids` is empty, so the first sampled token has no context", where
         )
     if (least := min((*prompt, *completion))) < 0:
-        _raise_damaged_call(f"{least} is no token id", where)
+        _raise_damaged_call(f"{least} is not a token id", where)
     if call.logprobs is not None and len(call.logprobs) != len(completion):
         _raise_damaged_call(
-            f"{len(call.logprobs)} logprobs for {len(completion)} completion ids", where
+            f"the call has {len(call.logprobs)} logprobs for {len(completion)} completion ids",
+            where,
         )
     return TokenTurn(prompt, completion, call.logprobs, call)
 

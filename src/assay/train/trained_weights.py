@@ -49,7 +49,7 @@ class TrainedWeights:
         norm = float(torch.nn.utils.clip_grad_norm_(self.trained.values(), max_grad_norm))
         if norm != norm or norm == float("inf"):
             raise TrainingError(
-                f"the gradient is {norm}: the weights were left as they are",
+                f"the gradient is {norm}, so the weights were not updated",
                 hint="lower learning_rate; checkpoints of earlier steps are kept",
             )
         for group in self.optimizer.param_groups:
@@ -79,7 +79,7 @@ class TrainedWeights:
         if {name: weight.shape for name, weight in weights.items()} != {
             name: weight.shape for name, weight in self.trained.items()
         }:
-            raise TrainingError("the checkpoint holds the weights of another model")
+            raise TrainingError("the checkpoint contains the weights of another model")
         with torch.no_grad():
             for name, weight in self.trained.items():
                 weight.copy_(weights[name])

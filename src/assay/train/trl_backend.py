@@ -34,10 +34,10 @@ ResultT = TypeVar("ResultT")
 class TrlListener:
     """Who is told what happens. Called in the event loop."""
 
-    stepped: Callable[[StepMetrics, int], Coroutine[Any, Any, None]]
+    on_step: Callable[[StepMetrics, int], Coroutine[Any, Any, None]]
     """Also given where the next step goes on in the order of prompts."""
 
-    saved: Callable[[int, Path], Coroutine[Any, Any, None]]
+    on_checkpoint: Callable[[int, Path], Coroutine[Any, Any, None]]
 
 
 @dataclass
@@ -91,12 +91,12 @@ class TrlLeader(TrlLearner):
     def _lead(self, start: TrlStart) -> bool:
         return self.train(broadcast_from_first(start))
 
-    def rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
-        rows = None if self._stop.requested else self._collect_rows(step, trainer, here)
+    def rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
+        rows = None if self._stop.requested else self._collect_rows(step, trainer, rank)
         broadcast_from_first(rows)
         return rows
 
-    def _collect_rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
+    def _collect_rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
         config = self._config
         try:
             position = (step - 1) * config.prompts_per_step
@@ -108,7 +108,7 @@ class TrlLeader(TrlLearner):
             collected.groups,
             rollouts,
             config,
-            passes=trainer.args.steps_per_generation * here.count,
+            passes=trainer.args.steps_per_generation * rank.count,
             filler=trainer.processing_class.pad_token_id,
         )
         self._step = _StepInProgress(step, collected, rollouts, rows.teaches)
@@ -123,7 +123,7 @@ class TrlLeader(TrlLearner):
         if len(now.logs) == self._config.updates_per_step:
             self._step = None
             metrics = compute_trl_metrics(now, self._config)
-            self._run_in_loop(self._listener.stepped(metrics, now.collected.position))
+            self._run_in_loop(self._listener.on_step(metrics, now.collected.position))
 
     def save(self, step: int, trainer: Any) -> None:
         """Write a checkpoint of the last whole step, unless there is one."""
@@ -131,7 +131,7 @@ class TrlLeader(TrlLearner):
             return
         progressed = TrainingProgress(step=step, position=step * self._config.prompts_per_step)
         path = self._checkpoints.write(progressed, lambda folder: write_checkpoint(trainer, folder))
-        self._run_in_loop(self._listener.saved(step, path))
+        self._run_in_loop(self._listener.on_checkpoint(step, path))
 
     async def release_followers(self) -> None:
         """Tell the other processes that everything is written."""
@@ -163,7 +163,7 @@ class TrlFollower(TrlLearner):
         broadcast_from_first()
         return start, whole
 
-    def rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
+    def rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
         rows: TrlRows | None = broadcast_from_first()
         return rows
 

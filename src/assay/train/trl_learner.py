@@ -45,7 +45,7 @@ class TrlLearner(ABC):
         """The share of the weights that the last update changed."""
 
     @abstractmethod
-    def rows(self, step: int, trainer: Any, here: ProcessRank) -> TrlRows | None:
+    def rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
         """The rows of a step, those of all processes; None ends the training."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class TrlLearner(ABC):
     def train(self, start: TrlStart) -> bool:
         """Whether all steps are done; not when the training was stopped."""
         config, local = self._config, self._policy.local
-        self._here = find_process_rank(config)
+        self._rank = find_process_rank(config)
         with ExitStack() as stack:
             stack.enter_context(local.limit_threads())
             stack.enter_context(preserve_model_state(local))
@@ -102,12 +102,12 @@ class TrlLearner(ABC):
     def _provide_rollouts(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """TRL's `rollout_func`: this process's part of the next step."""
         step = self.done(trainer) + 1
-        check_prompts(prompts, step, self._config, self._here)
-        rows = self.rows(step, trainer, self._here)
+        check_prompts(prompts, step, self._config, self._rank)
+        rows = self.rows(step, trainer, self._rank)
         if rows is None:
             raise StepInterrupted
         self._rows, self._updates = rows, 0
-        trainer.assay_rows = rows.part(self._here.number, self._here.count)
+        trainer.assay_rows = rows.part(self._rank.number, self._rank.count)
         return trainer.assay_rows.plain()  # type: ignore[no-any-return]  # a trainer has no types
 
     def before_update(self, model: Any) -> None:
@@ -118,7 +118,7 @@ class TrlLearner(ABC):
         gradients = [each.grad for each in model.parameters() if each.grad is not None]
         if not all(bool(gradient.isfinite().all()) for gradient in gradients):
             raise TrainingError(
-                "the gradient is not finite: the weights were left as they are",
+                "the gradient is not finite, so the weights were not updated",
                 hint="lower learning_rate; checkpoints of earlier steps are kept",
             )
         self._policy.weights.probe.take()
@@ -139,16 +139,16 @@ class TrlLearner(ABC):
             self.save(step, trainer)
 
 
-def check_prompts(prompts: list[str], step: int, config: GRPOConfig, here: ProcessRank) -> None:
+def check_prompts(prompts: list[str], step: int, config: GRPOConfig, rank: ProcessRank) -> None:
     """Raise `TrainingError` unless TRL asks for this step's prompts, each a group in a row."""
-    count = config.rollouts_per_step // here.count
-    first = (step - 1) * config.rollouts_per_step + here.number * count
+    count = config.rollouts_per_step // rank.count
+    first = (step - 1) * config.rollouts_per_step + rank.number * count
     expected = [str(number // config.group_size) for number in range(first, first + count)]
     if prompts != expected:
         raise TrainingError(
-            f"TRL asks for the prompts {prompts[:4]!r} … at step {step}, where "
-            f"{expected[:4]!r} … come: it does not repeat them as it did",
-            hint="install a version of trl that this was tested with: trl>=1.16,<2",
+            f"TRL requests the prompts {prompts[:4]!r} … at step {step} instead of "
+            f"{expected[:4]!r} …: its order of prompts changed",
+            hint="install a supported version of trl: trl>=1.16,<2",
         )
 
 

@@ -56,34 +56,36 @@ def check_single_process() -> None:
 
 def check_process_rank(config: GRPOConfig) -> ProcessRank:
     """The same. Raises `ConfigError` for what so many processes cannot do."""
-    here = find_process_rank(config)
-    if here.count == 1 < count_launched_processes():
+    rank = find_process_rank(config)
+    if rank.count == 1 < count_launched_processes():
         raise ConfigError(
-            "they cannot find each other on this device, and each would do the whole training",
+            "the processes cannot find each other on this device, and each would do the whole "
+            "training",
             where=f"{count_launched_processes()} processes",
             hint="set device='cpu', or start one process",
         )
     settings = config.trl or TrlSettings()
-    size = here.count * (settings.per_device_train_batch_size or 1)
+    size = rank.count * (settings.per_device_train_batch_size or 1)
     if config.rollouts_per_step % size:
         raise ConfigError(
             f"the {config.rollouts_per_step} rollouts of a step are not a multiple of {size}",
-            where=f"{here.count} processes",
+            where=f"{rank.count} processes",
             hint="change prompts_per_step, group_size or trl.per_device_train_batch_size",
         )
     if _shards_weights():
         raise ConfigError(
-            "DeepSpeed and FSDP take the weights apart, and the model that learns also samples",
+            "DeepSpeed and FSDP shard the weights, and the model in training must also sample",
             where="accelerate",
             hint="run `accelerate config` again without them",
         )
-    if here.count > 1 and settings.use_vllm:
+    if rank.count > 1 and settings.use_vllm:
         raise ConfigError(
-            "trl.use_vllm: rollouts are made by the first process, and TRL's vLLM asks all of them",
-            where=f"{here.count} processes",
+            "trl.use_vllm needs a single process: only the first one makes rollouts, and TRL's "
+            "vLLM waits for all of them",
+            where=f"{rank.count} processes",
             hint="train with one process, or without vLLM",
         )
-    return here
+    return rank
 
 
 def _shards_weights() -> bool:
@@ -102,6 +104,6 @@ def broadcast_from_first(value: Any = None) -> Any:
     except RuntimeError as error:
         raise TrainingError(
             "another process of this training has ended",
-            hint="what it says is the cause; checkpoints are kept",
+            hint="see the error of that process; checkpoints are kept",
         ) from error
     return values[0]

@@ -106,15 +106,15 @@ def build_trl_rows(
 
 def _refuse_unfit_fork(parts: Sequence[Sample], config: GRPOConfig) -> None:
     """Token for token TRL treats two rows of one rollout rightly; as sequences it does not."""
-    told = None
+    setting = None
     if config.loss_type == "grpo":
-        told = "loss_type='grpo'"
+        setting = "loss_type='grpo'"
     elif config.importance_level == "sequence":
-        told = "importance_level='sequence'"
-    if told is not None and len(parts) > 1:
+        setting = "importance_level='sequence'"
+    if setting is not None and len(parts) > 1:
         raise TrainingError(
-            f"its history was rewritten, so that it is {len(parts)} sequences of tokens; "
-            f"with {told} TRL would count each as a rollout of its own",
+            f"the rollout's history was rewritten into {len(parts)} sequences of tokens; "
+            f"with {setting} TRL would count each as a rollout of its own",
             where=f"sample {parts[0].id}",
             hint="set loss_type='dapo' and importance_level='token', or backend='local'",
         )

@@ -58,7 +58,7 @@ def list_trl_conflicts(config: "GRPOConfig") -> Iterator[str]:
     if config.gradient_checkpointing is not None:
         yield "gradient_checkpointing: set trl.gradient_checkpointing"
     if config.device not in (None, "cpu"):
-        yield f"device={config.device!r}: accelerate chooses the device; leave it out"
+        yield f"device={config.device!r}: accelerate chooses the device; omit it"
     settings = config.trl or TrlSettings()
     size = settings.per_device_train_batch_size
     if size is not None and config.rollouts_per_step % size:
@@ -67,10 +67,10 @@ def list_trl_conflicts(config: "GRPOConfig") -> Iterator[str]:
             f"{config.rollouts_per_step} rollouts of a step"
         )
     if "@" in (settings.vllm_server_base_url or ""):
-        yield "trl.vllm_server_base_url: settings are recorded, so no password may stand in them"
+        yield "trl.vllm_server_base_url: settings are recorded, so it must not contain a password"
     if settings.use_vllm and (config.stop or config.stop_token_ids):
-        yield "stop, stop_token_ids: TRL does not tell vLLM of them"
+        yield "stop, stop_token_ids: TRL does not pass them to vLLM"
     if not settings.use_vllm:
         for name, value in settings:
             if name.startswith("vllm_") and value is not None:
-                yield f"trl.{name}: has no meaning without trl.use_vllm"
+                yield f"trl.{name}: has no effect without trl.use_vllm"

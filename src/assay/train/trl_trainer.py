@@ -27,13 +27,13 @@ _ROLLOUT_SHARE = "rollout_share"
 def check_trl(config: GRPOConfig) -> ProcessRank:
     """Which of the processes this one is. Raises `ConfigError` for what TRL will not do here."""
     _check_packages(config)
-    here = check_process_rank(config)
+    rank = check_process_rank(config)
     _check_trackers(config)
     try:
         build_trainer_arguments(config, config.output)
     except (ValueError, ImportError) as error:
         raise ConfigError(f"TRL refuses the settings: {error}", where="backend='trl'") from error
-    return here
+    return rank
 
 
 def _check_packages(config: GRPOConfig) -> None:
@@ -50,7 +50,7 @@ def _check_trackers(config: GRPOConfig) -> None:
     for name in config.trl.report_to if config.trl is not None else ():
         if name not in known:
             raise ConfigError(
-                f"trl.report_to: {name!r} is no tracker, or is not installed",
+                f"trl.report_to: the tracker {name!r} is unknown or not installed",
                 hint=f"installed: {', '.join(sorted(known)) or 'none'}",
             )
 
@@ -97,9 +97,9 @@ def build_trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
     from trl import GRPOConfig as Arguments
 
     settings = config.trl or TrlSettings()
-    told = settings.model_dump(exclude={"per_device_train_batch_size", "report_to"})
-    # The weights are float32: TRL computes in what this package would.
-    told["bf16"] = settings.bf16 or config.dtype == "bfloat16"
+    given = settings.model_dump(exclude={"per_device_train_batch_size", "report_to"})
+    # The weights are float32: TRL computes in the dtype that the local backend would use.
+    given["bf16"] = settings.bf16 or config.dtype == "bfloat16"
     processes = find_process_rank(config).count
     size = settings.per_device_train_batch_size or config.rollouts_per_step // processes
     return Arguments(
@@ -123,7 +123,7 @@ def build_trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
         seed=config.seed,
         use_cpu=is_on_cpu(config),
         report_to=list(settings.report_to) or "none",
-        **{name: value for name, value in told.items() if value is not None},
+        **{name: value for name, value in given.items() if value is not None},
         **_FIXED_ARGUMENTS,
     )
 

@@ -57,7 +57,7 @@ class VllmEngine:
         known = tuple(logprob for logprob in logprobs if logprob is not None)
         if not ids or len(known) != len(ids):
             raise EndpointError(
-                f"vLLM gave {len(ids)} tokens and {len(known)} logprobs", retryable=False
+                f"vLLM returned {len(ids)} tokens and {len(known)} logprobs", retryable=False
             )
         ended = ids[-1] in self._local.stop_ids
         return Generated(tuple(ids), known, "stop" if ended else "length")
