@@ -85,7 +85,7 @@ def failed(environment: Any) -> RolloutFailed:
         (Given(Step(observation=object())), "`Step.observation` cannot be written"),
         (Given(Step(reward=1e308), Step(reward=1e308)), "the rewards add up to inf"),
         (Given(opening="hello"), "`open` is 'hello'"),
-        (Given(tools=[print]), "`tools` holds <built-in function print>"),
+        (Given(tools=[print]), "`tools` contains <built-in function print>"),
         (Given(tools=[ToolSpec(name="x", parameters={"default": object()})]), "serialize"),
         (None, "'NoneType' object has no attribute 'open'"),
     ],

@@ -83,7 +83,7 @@ def _split_command_line(command: str) -> list[str]:
 
 
 async def _communicate(process: Process, prompt: bytes) -> tuple[bytes, bytes]:
-    # `Process.communicate()` has no output limit, and fails when stdin is not read to its end.
+    # `Process.communicate()` has no limit on the output.
     assert process.stdin is not None
     reading = [asyncio.create_task(_read_stream(stream)) for stream in _get_output_streams(process)]
     writing = asyncio.create_task(_write_stdin(process.stdin, prompt))

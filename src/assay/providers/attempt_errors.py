@@ -87,7 +87,7 @@ def classify_status(status: int) -> ErrorKind:
 
 def parse_retry_after(value: str | None, *, milliseconds: str | None, now: float) -> float | None:
     """Return the seconds to wait by a `Retry-After` header. None if missing or invalid."""
-    # `retry-after-ms` is an extension of OpenAI, more exact than the standard header.
+    # `retry-after-ms` is an extension of OpenAI, more exact than the other header.
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if text is None:
             continue

@@ -1,4 +1,4 @@
-"""Asking GGUF files in this process: llama.cpp without a server beside it."""
+"""The adapter for GGUF files in this process: llama.cpp without a separate server."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ _GGUF_TOOLS_NOT_RENDERED = "the chat template has no place for tools; left out"
 
 @dataclass(frozen=True)
 class _GgufRequest:
-    """A body for llama.cpp, and how the answer to it is read."""
+    """A body for llama.cpp, and how to parse its answer."""
 
     body: dict[str, Any]
     tools: Sequence[ToolSpec]
@@ -83,7 +83,7 @@ class _GgufRequest:
 
 
 class GgufAdapter:
-    """Writes chat requests for llama.cpp in this process and reads what comes back."""
+    """Builds chat requests for llama.cpp in this process and parses its answers."""
 
     def __init__(self, endpoint: Endpoint, *, price: Price | None = None) -> None:
         refuse_unsupported_settings(endpoint, known=_GGUF_PARAMS)
@@ -104,13 +104,13 @@ class GgufAdapter:
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> tuple[_GgufRequest, Mapping[str, int] | None]:
-        """The body of a request; with forced calls, the tools are told in words."""
+        """Build the body of a request; with forced calls, tools are described in the text."""
         in_words = bool(tools) and self._tool_calls is not None
         first_only = self._tool_calls == "schema_first"
-        said = messages
+        prompt = messages
         if in_words:
-            said = render_tools_as_text(messages, tools, always=not first_only)
-        converted = to_openai_chat(said, reasoning_key="reasoning_content")
+            prompt = render_tools_as_text(messages, tools, always=not first_only)
+        converted = to_openai_chat(prompt, reasoning_key="reasoning_content")
         body: dict[str, Any] = {**self._fixed, "messages": converted.value}
         answered = bool(messages) and messages[-1].role in ("tool", "function")
         if in_words and not (first_only and answered):
@@ -122,7 +122,8 @@ class GgufAdapter:
         return _GgufRequest(body, tools, in_words), count_dropped_fields(converted.dropped)
 
     async def send(self, request: _GgufRequest) -> tuple[GgufAnswer, _GgufRequest]:
-        """One chat, in a thread of its own. A caller that gives up does not wait for it."""
+        """Run one chat in a thread. A cancelled caller does not wait for it."""
+        # Read by the thread after each streamed part: llama.cpp cannot be cancelled in between.
         given_up = False
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -140,7 +141,7 @@ class GgufAdapter:
         return assemble_answer(parts), request
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        """Raise `ConfigError` if tool calls could not be parsed from the model's text."""
         if self._tool_calls is not None or self._tool_format is not None:
             return
         template = await self._read_template(with_tools=True)
@@ -149,7 +150,7 @@ class GgufAdapter:
             raise build_unreadable_calls_error(template, where=f"local:{self._model}", hint=hint)
 
     def read(self, answered: tuple[GgufAnswer, _GgufRequest], attempt: Attempt) -> Reply:
-        """The message, and what llama.cpp says of the call."""
+        """Parse the message and the metadata of the call."""
         answer, request = answered
         written = self._read_text(answer, request)
         fields: dict[str, Any] = {"role": "assistant", "content": written.content}
@@ -166,11 +167,11 @@ class GgufAdapter:
         raise AttemptError(ErrorKind.GARBLED, f"llama.cpp returned an invalid message: {problem}")
 
     async def close(self) -> None:
-        """Let go of the model; it stays for other clients that use it."""
+        """Release the model; it stays loaded for other clients that use it."""
         self._engine = None
 
     def _read_text(self, answer: GgufAnswer, request: _GgufRequest) -> ParsedTurn:
-        """What llama.cpp left as text: forced calls, and calls and reasoning it did not know."""
+        # llama.cpp leaves forced calls, and formats that it does not know, in the text.
         if request.in_words:
             return read_calls(answer.content, "llama")
         template = self._templates.get(bool(request.tools), "")
@@ -240,7 +241,7 @@ class GgufAdapter:
 
 
 def resolve_gguf_path(endpoint: Endpoint) -> Path:
-    """The file that an endpoint names, checked. Raises `ConfigError` if it cannot be loaded."""
+    """Return the file of an endpoint. Raises `ConfigError` if it cannot be loaded."""
     embedded = endpoint.model in EMBEDDED_MODELS
     path = find_embedded_weights(endpoint.model) if embedded else Path(endpoint.model).expanduser()
     check_gguf(path, where=f"local:{endpoint.model}")
@@ -264,7 +265,7 @@ def _check_gguf_params(endpoint: Endpoint) -> None:
 
 
 def _build_gguf_base_body(endpoint: Endpoint) -> dict[str, Any]:
-    """What every request says. llama.cpp's own defaults cut the distribution: these do not."""
+    # The defaults of llama.cpp truncate the distribution (top_k=40, min_p=0.05): disable them.
     sampling, extra = build_sampling(endpoint), endpoint.extra_params
     body: dict[str, Any] = {
         "temperature": sampling.temperature,
@@ -273,7 +274,7 @@ def _build_gguf_base_body(endpoint: Endpoint) -> dict[str, Any]:
         "min_p": extra.get("min_p", 0.0),
         "repeat_penalty": extra.get("repeat_penalty", 1.0),
         "max_tokens": sampling.max_tokens,
-        "verbose": True,  # brings the prompt as the template wrote it
+        "verbose": True,  # returns the rendered prompt
     }
     if endpoint.stop:
         body["stop"] = list(endpoint.stop)
@@ -284,16 +285,14 @@ def _build_gguf_base_body(endpoint: Endpoint) -> dict[str, Any]:
         schema = {"type": "json_schema", "json_schema": {"name": "reply", "schema": form}}
         body["response_format"] = schema if plain else form
     if extra.get("logprobs"):
-        # Only a whole answer has all ids: streamed parts leave out the end of the turn.
+        # Only unstreamed answers have all ids: streamed parts omit the end of the turn.
         return {**body, "logprobs": True, "top_logprobs": 1, "return_tokens": True}
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
 
 def _read_gguf_logprobs(answer: GgufAnswer, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Logprobs where they are those of the distribution that was sampled from.
-
-    llama.cpp gives them as they are before temperature, filters and grammar.
-    """
+    # llama.cpp reports logprobs before temperature, filters and grammar. They are recorded only
+    # where that is the distribution which was sampled from.
     if answer.logprobs is None:
         return {}
     if len(answer.logprobs) != len(answer.ids or ()):
@@ -308,20 +307,19 @@ def _read_gguf_logprobs(answer: GgufAnswer, body: Mapping[str, Any]) -> dict[str
 
 
 def _omits_tools(request: _GgufRequest, prompt: str | None) -> bool:
-    """Whether the template wrote nothing of the tools."""
     tools = request.tools
     return bool(tools) and prompt is not None and not any(tool.name in prompt for tool in tools)
 
 
 def _derive_gguf_seed(seed: int, body: Mapping[str, Any]) -> int:
-    """A seed for this request alone: the turns of a rollout share theirs, and must not rhyme."""
+    # The turns of a rollout share one seed: used directly, they would repeat the same choices.
     written = f"{seed}:".encode() + encode_stable_json(body["messages"])
     return int.from_bytes(blake2b(written, digest_size=4).digest()) % (2**32 - 1)
 
 
-def _assign_call_ids(calls: Sequence[Any], place: int) -> list[dict[str, Any]]:
-    """Calls with the ids they are answered under; the same each time where they have none."""
+def _assign_call_ids(calls: Sequence[Any], message_index: int) -> list[dict[str, Any]]:
+    # Deterministic ids, so that the same request yields the same transcript.
     return [
-        call if call.get("id") else {**call, "id": f"call_{place}_{index}"}
+        call if call.get("id") else {**call, "id": f"call_{message_index}_{index}"}
         for index, call in enumerate(calls)
     ]

@@ -1,4 +1,4 @@
-"""What llama.cpp says in the parts of a streamed answer, put together again."""
+"""Assemble the streamed parts of an answer of llama.cpp."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,32 +9,32 @@ from .attempt_errors import AttemptError, ErrorKind
 
 @dataclass
 class GgufAnswer:
-    """One answer, whether it came in parts or as a whole."""
+    """One answer, streamed or not."""
 
     content: str = ""
     reasoning: str | None = None
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """As OpenAI writes them, with arguments as a string."""
+    """In OpenAI's format, with arguments as a string."""
 
     finish_reason: str | None = None
     usage: Mapping[str, Any] | None = None
     prompt: str | None = None
-    """The text that the chat template made of the request."""
+    """The prompt as the chat template rendered it."""
 
     ids: list[int] | None = None
-    """What was sampled, the end of the turn included. Known for an answer that came whole."""
+    """The sampled ids, including the end of the turn. Only in unstreamed answers."""
 
     logprobs: list[float] | None = None
-    """Fewer than ids where several tokens make up one character."""
+    """Fewer than ids if several tokens form one character."""
 
     def fills_context(self, max_tokens: int) -> bool:
-        """Whether it was cut off before its own limit, which only a full context does."""
+        """Whether it was truncated below `max_tokens`, which only a full context does."""
         written = (self.usage or {}).get("completion_tokens")
         return self.finish_reason == "length" and isinstance(written, int) and written < max_tokens
 
 
 def assemble_answer(parts: Sequence[Mapping[str, Any]]) -> GgufAnswer:
-    """The answer that `parts` hold. Raises `AttemptError` for an error, or when there is no end."""
+    """Join the parts. Raises `AttemptError` for an error or a missing finish reason."""
     answer = GgufAnswer()
     for part in parts:
         error = part.get("error")
@@ -55,11 +55,11 @@ def assemble_answer(parts: Sequence[Mapping[str, Any]]) -> GgufAnswer:
 
 
 def _merge_choice(answer: GgufAnswer, choice: Mapping[str, Any]) -> None:
-    said = choice.get("delta") or choice.get("message") or {}
-    answer.content += said.get("content") or ""
-    if said.get("reasoning_content"):
-        answer.reasoning = (answer.reasoning or "") + said["reasoning_content"]
-    for call in said.get("tool_calls") or []:
+    delta = choice.get("delta") or choice.get("message") or {}
+    answer.content += delta.get("content") or ""
+    if delta.get("reasoning_content"):
+        answer.reasoning = (answer.reasoning or "") + delta["reasoning_content"]
+    for call in delta.get("tool_calls") or []:
         _add_call(answer.calls, call)
     answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
     logprobs = choice.get("logprobs")
@@ -68,7 +68,7 @@ def _merge_choice(answer: GgufAnswer, choice: Mapping[str, Any]) -> None:
 
 
 def _add_call(calls: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
-    """The first piece of a call names it; the others go on with its arguments."""
+    # The first piece of a call has its name; later ones append to its arguments.
     function = piece.get("function") or {}
     index = piece.get("index", len(calls))
     if index >= len(calls):

@@ -1,4 +1,4 @@
-"""GGUF files run by llama.cpp inside this process, through the package xllamacpp."""
+"""Run GGUF files with llama.cpp inside this process, through the package xllamacpp."""
 
 import socket
 import tempfile
@@ -16,14 +16,14 @@ from .attempt_errors import AttemptError, ErrorKind
 from .daemon_threads import EXIT_GROUP
 
 _MAGIC = b"GGUF"
-# Files of fewer bytes hold models that run on one thread: more mostly wait for each other.
+# Smaller models run on one thread: with more, threads mostly wait for each other.
 _SMALL_FILE = 400_000_000
 _engines: WeakValueDictionary[tuple[object, ...], "GgufEngine"] = WeakValueDictionary()
 _engines_lock = Lock()
 
 
 class GgufEngine:
-    """One model file, loaded. Answers several chats at once, each from a thread of its own."""
+    """One loaded model file. Handles several chats concurrently, each from its own thread."""
 
     def __init__(self, path: Path, *, threads: int | None, slots: int, context: int) -> None:
         import xllamacpp
@@ -32,7 +32,7 @@ class GgufEngine:
         if threads is None and path.stat().st_size < _SMALL_FILE:
             threads = 1
         self.context = context
-        """How many tokens one chat may have."""
+        """The context length of one chat in tokens."""
 
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
@@ -42,22 +42,21 @@ class GgufEngine:
         params.warmup = False
         params.verbosity = -1
         with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-            # The library always listens. Here it does so at a socket that only this user could
-            # reach, and that is gone once the model is loaded.
+            # The library always opens a listening socket. A Unix socket in a private folder is
+            # reachable by this user only, and is deleted once the model is loaded.
             if hasattr(socket, "AF_UNIX"):
                 params.hostnames = [str(Path(folder) / "unused.sock")]
             params.api_keys = [token_hex(16)]
             self._server = xllamacpp.Server(params)
-        # A server whose loop has not begun cannot be ended: taking it apart would hang for ever.
-        # One token proves that it has.
+        # Destroying a server before its loop has started hangs forever. Generating one token
+        # ensures that it has.
         self._server.handle_completions({"prompt": "a", "n_predict": 1})
 
     def chat(self, body: dict[str, Any], unwanted: Callable[[], bool]) -> list[dict[str, Any]]:
-        """All parts of the answer.
+        """Return all parts of the answer.
 
-        `call_schema` in the body is a schema that the answer must fit. A body with `stream`
-        comes in parts and ends soon after it is unwanted; one without comes as a whole, and ends
-        when it is complete.
+        `call_schema` in the body is a schema that the answer must match. With `stream` the answer
+        is aborted soon after `unwanted()` is true; without it, it runs to its end.
         """
         parts: list[dict[str, Any]] = []
         body = dict(body)
@@ -82,7 +81,7 @@ class GgufEngine:
 
 
 def check_gguf(path: Path, *, where: str) -> None:
-    """Whether a file may be loaded. Reads four bytes and imports nothing."""
+    """Raise `ConfigError` unless a file can be loaded. Reads four bytes, imports nothing."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))
@@ -99,8 +98,9 @@ def check_gguf(path: Path, *, where: str) -> None:
 
 
 def load_gguf(path: Path, *, threads: int | None, slots: int, context: int) -> GgufEngine:
-    """The model of a file: the one that is loaded already, if any client still has it."""
+    """Load the model of a file, or return the one that other clients use."""
     resolved = path.resolve()
+    # With the time of the last write: an overwritten file is another model.
     key = (resolved, resolved.stat().st_mtime_ns, threads, slots, context)
     with _engines_lock:
         engine = _engines.get(key)

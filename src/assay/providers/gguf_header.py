@@ -1,4 +1,4 @@
-"""What the header of a GGUF file says: its chat templates. Reads no weights."""
+"""Read the chat templates from the header of a GGUF file, without the weights."""
 
 import mmap
 import struct
@@ -7,7 +7,7 @@ from pathlib import Path
 _LENGTH = struct.Struct("<Q")
 _VALUE_TYPE = struct.Struct("<I")
 _FILE_HEADER = struct.Struct("<4sIQQ")
-# Bytes of a value by its kind; the two other kinds are strings and arrays.
+# Bytes of a value by its type in the GGUF format; the other two types are strings and arrays.
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
 _TEMPLATE_KEY = b"tokenizer.chat_template"
@@ -15,10 +15,8 @@ _TOOL_TEMPLATE_KEY = b"tokenizer.chat_template.tool_use"
 
 
 def read_chat_template(path: Path, *, tools: bool) -> str:
-    """The chat template that llama.cpp takes with tools or without; empty if there is none.
-
-    A header that cannot be read has none: what is wrong with it is found when it is loaded.
-    """
+    """Return the chat template that llama.cpp uses with or without tools; empty if missing."""
+    # An invalid header counts as one without a template: loading it reports the error.
     try:
         with path.open("rb") as file:
             if file.seek(0, 2) < _FILE_HEADER.size:
@@ -32,7 +30,6 @@ def read_chat_template(path: Path, *, tools: bool) -> str:
 
 
 def _find_strings(data: mmap.mmap, wanted: tuple[bytes, ...]) -> dict[bytes, bytes]:
-    """The strings under the wanted keys."""
     _, _, _, count = _FILE_HEADER.unpack_from(data, 0)
     found: dict[bytes, bytes] = {}
     at = _FILE_HEADER.size
@@ -66,7 +63,7 @@ def _skip_value(data: mmap.mmap, at: int, kind: int) -> int:
     at += _VALUE_TYPE.size + _LENGTH.size
     if inner != _STRING:
         return int(at + _SIZES[inner] * count)
-    # The vocabulary: hundreds of thousands of strings.
+    # The vocabulary has hundreds of thousands of strings, so the loop avoids calls.
     unpack, size = _LENGTH.unpack_from, _LENGTH.size
     for _ in range(count):
         at += size + unpack(data, at)[0]

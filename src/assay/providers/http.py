@@ -1,4 +1,4 @@
-"""JSON to and from one address over the shared connections, and what can be wrong with it."""
+"""JSON over HTTP to one URL, with shared connections and redacted errors."""
 
 import asyncio
 import json
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from .proxy_session import ProxySession
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+# Errors are shown in excerpts only: a long error page is not read to its end.
 _MAX_ERROR_BYTES = 16 * 1024
 _MAX_ERROR_EXCERPT = 300
 _TAG = re.compile(r"<[^<>]*>")
 _CODE_TAG = re.compile(r"<(/?)(script|style)\b[^<>]*>", re.I)
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
+# Set by the user, they would contradict the body and desynchronise the connection.
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _IDENTITY_ENCODINGS = (b"", b"identity")
 _ZLIB_ENCODINGS = (b"gzip", b"x-gzip", b"deflate")
@@ -47,7 +49,7 @@ class _SharedPool:
     through_proxies: "ProxySession | None" = None
 
     def get_proxy_session(self) -> "ProxySession":
-        """Made when the first request goes through a proxy: most never do."""
+        # Created on first use: most runs have no proxy.
         if self.through_proxies is None:
             from .proxy_session import ProxySession
 
@@ -65,7 +67,7 @@ _SHARED_POOLS: dict[asyncio.AbstractEventLoop, _SharedPool] = {}
 
 def _acquire_pool(loop: asyncio.AbstractEventLoop) -> _SharedPool:
     for old in [each for each in _SHARED_POOLS if each.is_closed()]:
-        del _SHARED_POOLS[old]  # its clients were never closed, and now cannot be
+        del _SHARED_POOLS[old]  # clients of a closed event loop cannot be closed any more
     shared = _SHARED_POOLS.get(loop)
     if shared is None:
         shared = _SHARED_POOLS[loop] = _SharedPool(Pool(loop))
@@ -84,7 +86,7 @@ async def _release_pool(loop: asyncio.AbstractEventLoop, shared: _SharedPool) ->
 
 @dataclass(frozen=True)
 class RequestTemplate:
-    """What stays the same from request to request. Not shown: it holds the key."""
+    """The parts that all requests share. Its repr omits them, since they contain the key."""
 
     url: str
     headers: Mapping[str, str]
@@ -116,7 +118,7 @@ class HttpEndpoint:
         self._closed = False
 
     async def post(self, body: bytes) -> Any:
-        """Send JSON and return the JSON that comes back."""
+        """Post JSON and return the parsed JSON answer."""
         return await self._exchange("POST", body)
 
     async def get(self) -> Any:
@@ -124,7 +126,7 @@ class HttpEndpoint:
         return await self._exchange("GET", None)
 
     async def close(self) -> None:
-        """Hang up. The connections end with the last line of their event loop."""
+        """Close. The shared pool closes with its last user."""
         self._closed = True
         shared, self._shared = self._shared, None
         loop, self._loop = self._loop, None
@@ -158,7 +160,7 @@ class HttpEndpoint:
             if answer.status == 200:
                 return self._parse_body(answer)
             fault = self._build_status_error(answer)
-        # Outside the handlers: the original exceptions may name the address.
+        # Raised outside the handlers: as context, the original exceptions could show the address.
         raise fault
 
     async def _exchange_through_proxy(
@@ -177,7 +179,6 @@ class HttpEndpoint:
         )
 
     def _open(self) -> _SharedPool:
-        """Join the connections of the running event loop."""
         if self._closed:
             raise EndpointError(
                 "the client is closed", where=self._template.where, hint="call connect() again"
@@ -193,13 +194,13 @@ class HttpEndpoint:
         return self._shared
 
     def parse_error_object(self, error: Any) -> AttemptError:
-        """What an error object stands for that a gateway sent in place of an answer."""
+        """Build the error for an error object that a gateway sent with status 200."""
         code = error.get("code") if isinstance(error, dict) else None
-        said = self._make_excerpt(to_json({"error": error}))
+        excerpt = self._make_excerpt(to_json({"error": error}))
         if type(code) is int and 400 <= code < 600:
-            return build_http_error(code, said, None, self._build_denied_hint(code))
+            return build_http_error(code, excerpt, None, self._build_denied_hint(code))
         return AttemptError(
-            ErrorKind.GARBLED, f"the server returned an error instead of an answer: {said}", 200
+            ErrorKind.GARBLED, f"the server returned an error instead of an answer: {excerpt}", 200
         )
 
     def _parse_body(self, answer: RawResponse) -> Any:
@@ -216,10 +217,9 @@ class HttpEndpoint:
         return _raise_attempt_error(ErrorKind.GARBLED, f"the answer is not JSON: {shown}", 200)
 
     def _build_status_error(self, answer: RawResponse) -> AttemptError:
-        """What a status other than 200 means."""
         status = answer.status
         data, cut = _decompress_body(answer)
-        said = self._make_excerpt(data, cut=cut)
+        excerpt = self._make_excerpt(data, cut=cut)
         if 300 <= status < 400:
             return AttemptError(
                 ErrorKind.REFUSED,
@@ -229,22 +229,21 @@ class HttpEndpoint:
             )
         if 200 < status < 300:
             return AttemptError(
-                ErrorKind.GARBLED, f"HTTP {status} instead of an answer: {said}", status
+                ErrorKind.GARBLED, f"HTTP {status} instead of an answer: {excerpt}", status
             )
         wait = parse_retry_after(
             _get_response_header(answer, b"retry-after"),
             milliseconds=_get_response_header(answer, b"retry-after-ms"),
             now=self._now(),
         )
-        return build_http_error(status, said, wait, self._build_denied_hint(status))
+        return build_http_error(status, excerpt, wait, self._build_denied_hint(status))
 
     def _build_denied_hint(self, status: int) -> str:
         hint = self._template.denied_hint
         return hint if status != 403 else f"{hint}; or the server forbids this model or request"
 
     def _make_excerpt(self, data: bytes, *, cut: bool = False) -> str:
-        """The beginning of a body as one line without markup, control characters and secrets."""
-        # Cleaned before it is cut: half a key is not recognised, and is still half a key.
+        # Redacted before it is truncated: half a key is not recognised, and is still half a key.
         text = self._template.redactor.clean(_extract_error_text(data), cut=cut)
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return (
@@ -255,9 +254,9 @@ class HttpEndpoint:
 
 
 def build_http_error(
-    status: int, said: str, wait: float | None, denied_hint: str | None
+    status: int, excerpt: str, wait: float | None, denied_hint: str | None
 ) -> AttemptError:
-    """The fault that an HTTP status and the words with it stand for."""
+    """Build the error for an HTTP status and an excerpt of its body."""
     kind, hint = classify_status(status), None
     if kind is ErrorKind.DENIED:
         hint = denied_hint
@@ -265,16 +264,18 @@ def build_http_error(
         hint = CREDENTIALS_HINT
     elif status == 404:
         hint = "check the model name, and that `api_base` ends at the root of the API (often /v1)"
-    elif kind is ErrorKind.THROTTLED and "insufficient_quota" in said:
-        # OpenAI's word for an empty account, which no waiting fills.
+    elif kind is ErrorKind.THROTTLED and "insufficient_quota" in excerpt:
+        # OpenAI's code for an account without credit: a retry cannot succeed.
         kind, hint = ErrorKind.REFUSED, "the account has no credit left"
-    return AttemptError(kind, f"HTTP {status}: {said}", status, wait, hint)
+    return AttemptError(kind, f"HTTP {status}: {excerpt}", status, wait, hint)
 
 
 def encode_json_body(body: Mapping[str, Any], where: str) -> bytes:
-    """A request's body. Raises `WireError` for what JSON has no word for."""
+    """Encode the body of a request. Raises `WireError` for values that JSON lacks."""
     try:
         data = to_json(body)
+        # `to_json` writes NaN and Infinity, which servers reject. The slow check runs only if one
+        # of the words occurs, perhaps inside a string.
         if b"NaN" in data or b"Infinity" in data:
             json.loads(data, parse_constant=_refuse_json_constant)
     except ValueError as error:
@@ -291,12 +292,11 @@ def _refuse_json_constant(word: str) -> None:
 
 
 def _resolve_origin(template: RequestTemplate) -> tuple[Origin, str, dict[str, str]]:
-    """Where to connect to, and the path and headers of each request."""
     parts = urlsplit(template.url)
     host = (parts.hostname or "").encode("idna").decode()
     usual = DEFAULT_PORTS[parts.scheme]
     port = parts.port or usual
-    # As it was given: in another spelling of it, a secret would not be recognised.
+    # Not normalised: in another spelling, a secret in it would not be recognised.
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     named = f"[{host}]" if ":" in host else host
     headers = {"Host": named if port == usual else f"{named}:{port}"}
@@ -319,12 +319,13 @@ def _get_response_header(answer: RawResponse, name: bytes) -> str | None:
 
 
 def _decompress_body(answer: RawResponse) -> tuple[bytes, bool]:
-    """The body, and whether it was longer: packed though nobody asked, it is measured unpacked."""
+    # Some servers compress despite `Accept-Encoding: identity`: limits apply to the decompressed
+    # size.
     packing = answer.headers.get(b"content-encoding", b"").strip().lower()
     if packing in _IDENTITY_ENCODINGS:
         return answer.body, answer.cut
     most = _get_max_body_bytes(answer.status)
-    # 32 more than usual: either of the two ways that are in use.
+    # 32 more than usual: detect gzip or zlib by the header.
     unpacking = zlib.decompressobj(zlib.MAX_WBITS + 32)
     try:
         if packing not in _ZLIB_ENCODINGS:
@@ -338,9 +339,9 @@ def _decompress_body(answer: RawResponse) -> tuple[bytes, bool]:
 
 
 def _decompress_members(packed: bytes, most: int) -> bytes:
-    """What follows the first member of a gzip file: some servers send their answer in several."""
+    # Some servers send gzip in several members; zlib stops after the first.
     pieces: list[bytes] = []
-    # Each one costs a copy of the rest: there is an end to how many are read.
+    # Each member costs a copy of the rest, so their number is limited.
     for _ in range(_MAX_GZIP_MEMBERS):
         if not packed or most <= 0:
             break
@@ -360,8 +361,8 @@ def _parse_response_json(data: bytes) -> Any:
     except ValueError:
         if not data.startswith(BOM_UTF8) and b"\\ud" not in data and b"\\uD" not in data:
             raise
-    # Marked as UTF-8; or half an emoji, where a model was cut off. The slower reader lets both
-    # pass, and what could not be written again is replaced.
+    # A byte order mark, or a lone surrogate where a model was truncated inside an emoji. The
+    # slower parser accepts both, and lone surrogates are replaced.
     return make_storable(json.loads(data))
 
 
@@ -370,11 +371,10 @@ def _raise_attempt_error(kind: ErrorKind, message: str, status: int) -> Any:
 
 
 def _extract_error_text(data: bytes) -> str:
-    """The words of an error body: its message and code where it is JSON of a usual shape."""
     try:
         value = _parse_response_json(data)
     except (ValueError, RecursionError):
-        # The beginning of JSON, perhaps, in which a secret may be escaped.
+        # Perhaps truncated JSON, in which a secret may be escaped.
         text = _JSON_ESCAPE.sub(_unescape_json, data.decode("utf-8", "replace"))
         return _strip_markup(text)
     error = value.get("error", value) if isinstance(value, dict) else value
@@ -382,12 +382,12 @@ def _extract_error_text(data: bytes) -> str:
         words = [str(error[key]) for key in ("type", "code", "message") if error.get(key)]
         if words:
             return ": ".join(dict.fromkeys(words))
-    # Written anew: in the server's spelling a secret may be escaped beyond recognition.
+    # Re-encoded: in the server's spelling, an escaped secret might not be recognised.
     return error if isinstance(error, str) else to_json(error).decode()
 
 
 def _strip_markup(text: str) -> str:
-    """The text of a page. One pass, whatever is in it: the event loop waits for this."""
+    # A single pass over untrusted text: a backtracking pattern could block the event loop.
     pieces: list[str] = []
     shown, end, opened = True, 0, ""
     for tag in _CODE_TAG.finditer(text):
@@ -407,7 +407,7 @@ def _unescape_json(match: re.Match[str]) -> str:
 
 
 def build_connection_error(error: Exception) -> AttemptError:
-    """What broke, in words that hold no address."""
+    """Build the error of a failed connection, without addresses in its message."""
     if isinstance(error, ConnectTimeout):
         return AttemptError(
             ErrorKind.UNREACHABLE,
@@ -430,7 +430,7 @@ def _describe_connection_error(error: Exception) -> str:
     name = type(error).__name__
     if isinstance(error, socket.gaierror):
         return f"the connection failed ({name}: {error.strerror})"
-    # Not the error's own words, which hold the address.
+    # The message of the error itself contains the address.
     code = getattr(error, "errno", None)
     words = f": {os.strerror(code)}" if code and not isinstance(error, ssl.SSLError) else ""
     return f"the connection failed ({name}{words})"

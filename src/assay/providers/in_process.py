@@ -1,4 +1,4 @@
-"""Asking models in this process: batched, with the ids and logprobs of what was sampled."""
+"""The adapter for models in this process: batched, with sampled ids and logprobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,7 +41,7 @@ LocalRequest = tuple[tuple[Message, ...], Sequence[ToolSpec], int | None]
 
 @dataclass(frozen=True)
 class _LocalAnswer:
-    """A completion with all that is needed to make a message of it."""
+    """A completion with the context to parse it."""
 
     prompts: ChatPrompts
     prompt: Prompt
@@ -51,7 +51,7 @@ class _LocalAnswer:
 
 
 class LocalAdapter:
-    """Renders, asks and reads one model in this process."""
+    """Renders prompts for one model in this process, and parses its completions."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class LocalAdapter:
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> tuple[LocalRequest, None]:
-        """The messages as they are: the template is known once the model is loaded."""
+        """Return the messages unchanged: the template is known once the model is loaded."""
         return (tuple(messages), tools, seed), None
 
     async def send(self, request: LocalRequest) -> _LocalAnswer:
-        """Sample a completion, in a batch with the other calls that wait."""
+        """Sample a completion, in a batch with other queued calls."""
         messages, tools, seed = request
         local, prompts = await self._ensure_loaded()
         prompt = prompts.prompt(messages, tools)
@@ -100,7 +100,7 @@ class LocalAdapter:
         return _LocalAnswer(prompts, prompt, tools, sampling, answered)
 
     def read(self, answer: _LocalAnswer, attempt: Attempt) -> Reply:
-        """The message that was sampled, and the call with its exact tokens."""
+        """Parse the sampled message, and record the call with its exact tokens."""
         generated = answer.answered.generated
         message = self._read_message(answer)
         answer.prompts.remember(message, answer.prompt, generated.ids)
@@ -125,7 +125,7 @@ class LocalAdapter:
         return Reply(message, ModelCall.model_validate(fields))
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        """Raise `ConfigError` if tool calls could not be parsed from the model's text."""
         try:
             _, prompts = await self._ensure_loaded()
         except AttemptError:
@@ -133,14 +133,14 @@ class LocalAdapter:
         self._check_format(prompts, tools)
 
     async def close(self) -> None:
-        """Let go of the model; it stays for other clients that use it."""
+        """Release the model; it stays loaded for other clients that use it."""
         self._local = self._prompts = None
 
     async def _ensure_loaded(self) -> tuple[LocalModel, ChatPrompts]:
         if self._local is None or self._prompts is None:
             local = await self._load()
             where, settings = f"local:{self._model}", self._options.template
-            # Another call may have come here first; its memory of turns must not be lost.
+            # A concurrent call may have finished first: keep its cache of turns.
             if self._prompts is None:
                 self._prompts = ChatPrompts(local.tokenizer, where=where, settings=settings)
                 self._local = local
@@ -148,7 +148,6 @@ class LocalAdapter:
         return self._local, self._prompts
 
     def _fit_sampling(self, local: LocalModel, prompt: Prompt) -> Sampling:
-        """The sampling for a prompt, no longer than the context of the model allows."""
         sampling = self._options.sampling
         if not sampling.stop_ids:
             sampling = replace(sampling, stop_ids=local.stop_ids)
@@ -168,10 +167,10 @@ class LocalAdapter:
     def _build_stop_check(
         self, prompts: ChatPrompts, prompt: Prompt
     ) -> Callable[[Sequence[int]], bool] | None:
-        """Whether the newest tokens hold one of the texts to stop at."""
         stop = self._options.stop
         if not stop:
             return None
+        # About one token per character at most, and 4 more as a margin.
         reach = max(map(len, stop)) + 4
 
         def hits_stop(ids: Sequence[int]) -> bool:
@@ -190,10 +189,9 @@ class LocalAdapter:
         return self._options.tool_format or detect_call_style(template)
 
     def _read_message(self, answer: _LocalAnswer) -> Message:
-        """What the ids say: special tokens are no part of it, and calls are read from the text."""
         style = self._find_style(answer.prompts.template(answer.tools))
         if (answer.tools and style is not None) or writes_channels(style):
-            # The marks of a call and of reasoning may be special tokens.
+            # The marks of calls and reasoning may be special tokens.
             written = self._read_turn(answer, special=True)
             if written.calls or writes_channels(style):
                 return _to_assistant_message(
@@ -202,7 +200,6 @@ class LocalAdapter:
         return _to_assistant_message(self._read_turn(answer, special=False))
 
     def _read_turn(self, answer: _LocalAnswer, *, special: bool) -> ParsedTurn:
-        """The words, reasoning and calls of an answer, with special tokens or without."""
         prompts, prompt, generated = answer.prompts, answer.prompt, answer.answered.generated
         ids = generated.ids
         if ids[-1] in answer.sampling.stop_ids:
@@ -221,8 +218,8 @@ class LocalAdapter:
         )
 
     def _cut_at_stop(self, text: str) -> str:
-        places = [place for each in self._options.stop if (place := text.find(each)) >= 0]
-        return text[: min(places)] if places else text
+        starts = [start for each in self._options.stop if (start := text.find(each)) >= 0]
+        return text[: min(starts)] if starts else text
 
     def _collect_sampling(self, sampling: Sampling, seed: int | None) -> dict[str, Any]:
         recorded: dict[str, Any] = {
@@ -245,7 +242,7 @@ class LocalAdapter:
 
 
 class LocalClient:
-    """A `ModelClient` for a model that is in memory already, such as one that is being trained."""
+    """A `ModelClient` for a model in memory, such as one in training."""
 
     def __init__(
         self, local: LocalModel, endpoint: Endpoint, *, max_batch: int = MAX_BATCH
@@ -257,7 +254,7 @@ class LocalClient:
             raise ConfigError(f"max_batch={max_batch!r} is not at least 1", where="LocalClient")
         self.endpoint = endpoint
         self._adapter = LocalAdapter(endpoint, load, price=FREE_PRICE, max_batch=max_batch)
-        # Made now, so that a tokenizer without a template is refused before anything is asked.
+        # Fails early for a tokenizer without a chat template.
         ChatPrompts(local.tokenizer, where=f"local:{endpoint.model}", settings={})
 
     async def complete(
@@ -267,7 +264,7 @@ class LocalClient:
         tools: Sequence[ToolSpec] = (),
         seed: int | None = None,
     ) -> Reply:
-        """The model's next message. Raises `EndpointError` when there is none to be had."""
+        """Return the model's next message. Raises `EndpointError` if the call fails."""
         seed = self.endpoint.seed if seed is None else seed
         request, _ = self._adapter.write(messages, tools, seed)
         started = monotonic()
@@ -279,15 +276,15 @@ class LocalClient:
             raise fault.error(where=f"local:{self.endpoint.model}", attempts=1) from fault
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        """Raise `ConfigError` if calls of these tools could not be read from the model's text."""
+        """Raise `ConfigError` if tool calls could not be parsed from the model's text."""
         await self._adapter.check_tools(tools)
 
     async def close(self) -> None:
-        """Nothing is held but the model, which belongs to whoever made it."""
+        """Do nothing: the model belongs to the caller."""
 
 
 def build_folder_adapter(endpoint: Endpoint, price: Price | None) -> LocalAdapter:
-    """A speaker for a model folder. What can be checked is checked now; loading waits for use."""
+    """Build the adapter for a model folder. It is checked now, and loaded on first use."""
     options, folder = parse_local_options(endpoint), check_folder(endpoint)
 
     async def load() -> LocalModel:
@@ -300,7 +297,7 @@ def build_folder_adapter(endpoint: Endpoint, price: Price | None) -> LocalAdapte
 
 
 def _derive_prompt_seed(seed: int | None, prompt: Prompt) -> int | None:
-    """A seed for this prompt alone: the turns of a rollout share theirs, and must not rhyme."""
+    # The turns of a rollout share one seed: used directly, they would repeat the same choices.
     if seed is None:
         return None
     written = f"{seed}:{','.join(map(str, prompt.ids))}".encode()
@@ -325,15 +322,13 @@ def _strip_special_tokens(written: ParsedTurn, answer: _LocalAnswer) -> ParsedTu
 
 
 def _assign_stable_call_ids(written: ParsedTurn, answer: _LocalAnswer) -> ParsedTurn:
-    """Calls with the ids they are answered under: the model's own, else the same each time.
-
-    Nine letters and digits, which is the only form that Mistral's templates take.
-    """
-    place = f"{answer.prompt.ids}{answer.answered.generated.ids}"
+    # Deterministic, so that the same completion yields the same transcript. Nine letters and
+    # digits, since Mistral's templates accept no other form.
+    source = f"{answer.prompt.ids}{answer.answered.generated.ids}"
     calls = tuple(
         call
         if call.id
-        else call.model_copy(update={"id": _hash_to_nine_letters(f"{index}:{place}")})
+        else call.model_copy(update={"id": _hash_to_nine_letters(f"{index}:{source}")})
         for index, call in enumerate(written.calls)
     )
     return replace(written, calls=calls)

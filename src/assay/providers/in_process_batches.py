@@ -1,4 +1,4 @@
-"""Calls that come together are answered together: one thread, one batch at a time."""
+"""Batch concurrent calls of one model: one thread, one batch at a time."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from .attempt_errors import AttemptError, ErrorKind
 from .daemon_threads import EXIT_GROUP, deliver
 from .in_process_decoder import Generated, Sampling, ShouldStop
 
-# A batch begins when so many turns of the event loop in a row brought no further call.
+# A batch starts after this many iterations of the event loop without a new call.
 _QUIET_TURNS = 3
 
 
 @dataclass(frozen=True)
 class BatchAnswer:
-    """A completion, and the weights that gave it."""
+    """A completion and the version of the weights that produced it."""
 
     generated: Generated
     weight_version: str | None
@@ -26,13 +26,13 @@ class BatchAnswer:
 
 @dataclass(eq=False)
 class Job:
-    """One call that waits for its completion. Made inside a running event loop."""
+    """One queued call. Created inside a running event loop."""
 
     prompt: Sequence[int]
     sampling: Sampling
     seed: int | None
     hits_stop: Callable[[Sequence[int]], bool] | None = None
-    """For stops that are words: whether what was sampled so far ends with one."""
+    """For stop texts: whether the sampled ids contain one."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     future: asyncio.Future[BatchAnswer] = field(init=False)
@@ -45,7 +45,7 @@ class Job:
 
 
 class BatchEngine(Protocol):
-    """What answers a batch."""
+    """Generates completions for a batch."""
 
     weight_version: str | None
 
@@ -57,11 +57,11 @@ class BatchEngine(Protocol):
         seeds: Sequence[int | None],
         should_stop: ShouldStop | None = None,
     ) -> list[Generated]:
-        """A completion for each prompt."""
+        """Return a completion for each prompt."""
 
 
 class BatchQueue:
-    """The calls that wait for one model."""
+    """The queued calls of one model."""
 
     def __init__(self) -> None:
         self._waiting: list[Job] = []
@@ -69,7 +69,7 @@ class BatchQueue:
         self._busy = False
 
     async def answer(self, job: Job, engine: BatchEngine, *, max_batch: int) -> BatchAnswer:
-        """Wait for the completion, in a batch with whatever else waits."""
+        """Queue a job and wait for its completion."""
         with self._lock:
             self._waiting.append(job)
             first, self._busy = not self._busy, True
@@ -78,17 +78,17 @@ class BatchQueue:
                 try:
                     await self._gather_calls(max_batch)
                 except asyncio.CancelledError:
-                    job.future.cancel()  # before the thread looks who still waits
+                    job.future.cancel()  # before the thread collects the jobs that are still wanted
                     raise
                 finally:
-                    # Even if this caller gives up: others wait behind it by now.
+                    # Even if this caller is cancelled: others are queued behind it by now.
                     EXIT_GROUP.start(lambda: self._work(engine, max_batch))
             return await job.future
         finally:
             job.future.cancel()
 
     async def _gather_calls(self, max_batch: int) -> None:
-        """Let the other tasks that are ready ask too. No time passes, only turns of the loop."""
+        # Lets other ready tasks enqueue their calls. It does not sleep: only the loop iterates.
         quiet, seen = 0, 0
         while quiet < _QUIET_TURNS and len(self._waiting) < max_batch:
             quiet = quiet + 1 if len(self._waiting) == seen else 0
@@ -119,7 +119,7 @@ def _run_batch(engine: BatchEngine, jobs: list[Job]) -> None:
             should_stop=ends,
         )
     except Exception as error:
-        # Whatever the engine raises, its callers must not wait for ever.
+        # Any exception of the engine must reach its callers, which would otherwise wait forever.
         what = error.message if isinstance(error, AssayError) else _format_engine_error(error)
         problem = f"the model failed: {what}"
         answers: list[Any] = [AttemptError(ErrorKind.REFUSED, problem) for _ in jobs]

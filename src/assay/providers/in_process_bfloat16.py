@@ -1,4 +1,4 @@
-"""Half precision on processors that announce an instruction set which they do not have."""
+"""Half precision on machines that report AMX support but crash on its use."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ _PROBE_TIMEOUT_S = 120.0
 
 
 def prepare_half_precision(dtype: Any, device: Any) -> None:
-    """Make computing in a dtype safe on a device: see `_avoid_broken_amx`."""
+    """Disable oneDNN if it would crash the process in this dtype on this device."""
     import torch
 
     if device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
@@ -22,11 +22,8 @@ def prepare_half_precision(dtype: Any, device: Any) -> None:
 
 @cache
 def _avoid_broken_amx() -> None:
-    """Turn oneDNN off for this process where it would end it.
-
-    It multiplies half-precision matrices with AMX. Some virtual machines announce AMX and end
-    every process that uses it, which only another process can find out.
-    """
+    # oneDNN multiplies half-precision matrices with AMX. Some virtual machines report AMX and
+    # kill every process that uses it, so a subprocess tries it first.
     import torch
 
     if not torch.cpu._is_amx_tile_supported():
@@ -39,6 +36,6 @@ def _avoid_broken_amx() -> None:
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
-        return  # unknown: as torch has it
+        return  # inconclusive: keep the default of torch
     if tried.returncode < 0:
         torch.backends.mkldnn.set_flags(_enabled=False, _fp32_precision=None)

@@ -1,4 +1,4 @@
-"""Sampling from a causal language model in batches, with the logprobs of what was sampled."""
+"""Sample from a causal language model in batches, with logprobs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,23 +8,24 @@ from typing import Any, Literal
 from assay.errors import ConfigError, EndpointError
 
 NEVER = -1
-"""As the only stop id: nothing ends a completion but its length."""
+"""As the only stop id: a completion ends by its length only."""
 
-# The batch is made smaller when no more than this part of it is still being written.
+# The batch is compacted when at most this share of its rows is unfinished: compacting copies
+# the cache.
 _SPARSE = 0.5
 ShouldStop = Callable[[int, Sequence[int]], bool]
-"""Asked after each token with the number of the prompt and what was sampled for it so far."""
+"""Called after each token with the index of the prompt and its sampled ids."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen for one prompt."""
+    """The sampling settings of one prompt."""
 
     temperature: float = 1.0
-    """0 takes the most likely token each time; the others divide the logits."""
+    """0 is greedy; other values divide the logits."""
 
     top_p: float = 1.0
-    """Keep the most likely tokens that hold this much probability together; 1 keeps all."""
+    """Keep the most likely tokens up to this total probability; 1 keeps all."""
 
     top_k: int = 0
     """Keep this many of the most likely tokens; 0 keeps all."""
@@ -49,10 +50,10 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Generated:
-    """What was sampled for one prompt."""
+    """The completion of one prompt."""
 
     ids: tuple[int, ...]
-    """The token that ended it is the last one, if one did."""
+    """Includes the stop token, if one ended it."""
 
     logprobs: tuple[float, ...]
     """One for each id, under the distribution it was drawn from: after temperature, top-k and
@@ -62,7 +63,7 @@ class Generated:
 
 
 class Decoder:
-    """One batch on its way. Rows that are done leave it, so the last ones do not pay for them."""
+    """Decodes one batch. Finished rows leave it, so that the last ones run faster."""
 
     def __init__(
         self, model: Any, prompts: Sequence[Sequence[int]], samplings: Sequence[Sampling]
@@ -74,7 +75,7 @@ class Decoder:
         self._device = next(model.parameters()).device
         self._samplings = list(samplings)
         self._rows = list(range(len(prompts)))
-        """Which prompt each row of the batch belongs to."""
+        """The prompt index of each row of the batch."""
 
         self._ids: list[list[int]] = [[] for _ in prompts]
         self._logprobs: list[list[float]] = [[] for _ in prompts]
@@ -83,7 +84,7 @@ class Decoder:
         self._prompts = [tuple(prompt) for prompt in prompts]
 
     def _pad_prompts(self, prompts: Sequence[Sequence[int]]) -> None:
-        """Prompts end together: padding stands on the left, and no position counts it."""
+        # Padding is on the left, so that all prompts end in the same column.
         torch = self._torch
         longest = max(map(len, prompts))
         ids = [[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
@@ -113,7 +114,7 @@ class Decoder:
         ]
 
     def _compute_first_logits(self) -> Any:
-        """Those after the prompts. A prompt that came several times is read once."""
+        # Equal prompts, as in a group of rollouts, are prefilled once.
         different = list(dict.fromkeys(self._prompts))
         self._pad_prompts(different)
         logits = self._compute_logits()
@@ -131,10 +132,8 @@ class Decoder:
         return logits[places]
 
     def _draw_uniforms(self, seeds: Sequence[int | None]) -> Any:
-        """Numbers from 0 to 1, drawn for each prompt alone: its neighbours change nothing.
-
-        Drawn on the CPU whatever the device, so that a seed means the same everywhere.
-        """
+        # One generator per prompt, so that its samples do not depend on the rest of the batch. On
+        # the CPU, so that a seed gives the same numbers on every device.
         torch = self._torch
         drawn = torch.zeros(len(seeds), max(s.max_tokens for s in self._samplings)).double()
         for row, (seed, sampling) in enumerate(zip(seeds, self._samplings, strict=True)):
@@ -150,7 +149,6 @@ class Decoder:
         return drawn
 
     def _compute_logits(self) -> Any:
-        """The logits of the next token, in fp32."""
         if self._whole:
             return self._compute_logits_uncached()
         out = self._model(
@@ -162,12 +160,12 @@ class Decoder:
             logits_to_keep=1,
         )
         self._cache = getattr(out, "past_key_values", None)
-        # A memory of another kind, such as that of Mamba: each token takes a pass over the text.
+        # A cache of another kind, such as Mamba's: each token needs a pass over the whole text.
         self._whole = self._cache is None
         return out.logits[:, -1].float()
 
     def _compute_logits_uncached(self) -> Any:
-        """The same without a cache. Padding stands on the right, where no causal model looks."""
+        # Padding is on the right, where a causal model does not attend to it.
         torch = self._torch
         texts = [[*self._prompts[row], *self._ids[row]] for row in self._rows]
         longest = max(map(len, texts))
@@ -179,11 +177,10 @@ class Decoder:
         return logits[torch.arange(len(texts), device=self._device), last].float()
 
     def _sample(self, logits: Any, chances: Any) -> tuple[Any, Any]:
-        """A token for each row, and its logprob."""
         torch = self._torch
         samplings = [self._samplings[row] for row in self._rows]
         logprobs = filter_logits(logits, samplings).log_softmax(-1)
-        # Inverse of the cumulative distribution, in fp64: a token of probability 0 has no part.
+        # Inverse transform sampling in fp64: tokens of probability 0 are never drawn.
         total = logprobs.double().exp().cumsum(-1)
         whole = total[:, -1:]
         if not bool(whole.isfinite().all()):
@@ -211,12 +208,11 @@ class Decoder:
             sampling, ids = self._samplings[row], self._ids[row]
             ids.append(token)
             self._logprobs[row].append(logprob)
-            asked = should_stop is not None and should_stop(row, ids)
-            self._stopped[row] = asked or token in sampling.stop_ids
+            stop = should_stop is not None and should_stop(row, ids)
+            self._stopped[row] = stop or token in sampling.stop_ids
             self._done[row] = self._stopped[row] or len(ids) >= sampling.max_tokens
 
     def _advance(self, chosen: Any) -> None:
-        """Make what was chosen the next input, without most of the rows that are done."""
         torch = self._torch
         kept = [place for place, row in enumerate(self._rows) if not self._done[row]]
         if self._whole:
@@ -234,10 +230,7 @@ class Decoder:
 
 
 def _supports_row_selection(cache: Any) -> bool:
-    """Whether rows can be taken out of a cache: not so where a layer keeps a running state.
-
-    A layer that also has keys and values can select those, and would leave its state behind.
-    """
+    # A hybrid layer with a recurrent state would select its keys and values, but not its state.
     return all(
         hasattr(layer, "batch_select_indices") and not hasattr(layer, "update_recurrent_state")
         for layer in cache.layers
@@ -245,7 +238,7 @@ def _supports_row_selection(cache: Any) -> bool:
 
 
 def filter_logits(logits: Any, samplings: Sequence[Sampling]) -> Any:
-    """Logits after temperature, top-k and top-p, each row by its own settings."""
+    """Apply temperature, top-k and top-p to logits, each row by its own settings."""
     import torch
 
     temperatures = [s.temperature or 1.0 for s in samplings]
@@ -264,7 +257,7 @@ def filter_logits(logits: Any, samplings: Sequence[Sampling]) -> Any:
     if min(top_p) < 1.0:
         shares = ordered.softmax(-1)
         before = shares.cumsum(-1) - shares
-        # The most likely token stays, whatever the rounding says of what stands before it.
+        # The most likely token always stays, whatever the rounding of the sum before it.
         before[:, 0] = 0.0
         limit = torch.tensor([p if p < 1 else 2.0 for p in top_p], device=logits.device)
         ordered = ordered.masked_fill(before >= limit[:, None], -torch.inf)

@@ -1,4 +1,4 @@
-"""Models in Hugging Face folders: checked before anything is loaded, loaded once per process."""
+"""Models in Hugging Face folders: checked first, then loaded once per process."""
 
 import json
 from collections.abc import Mapping
@@ -40,10 +40,10 @@ _shared_models_lock = Lock()
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """What an endpoint says of a model in this process."""
+    """The settings of an endpoint for a model in this process."""
 
     sampling: Sampling
-    """Without the stop ids of the model, which are not known before it is loaded."""
+    """Without the stop ids of the model, which are unknown until it is loaded."""
 
     stop: tuple[str, ...]
     template: Mapping[str, Any]
@@ -51,11 +51,11 @@ class LocalOptions:
     dtype: str
     device: str | None
     tool_format: CallStyle | None
-    """How tool calls are written. None: the chat template decides."""
+    """The format of tool calls. None: detect it from the chat template."""
 
 
 def parse_local_options(endpoint: Endpoint) -> LocalOptions:
-    """The settings of an endpoint. Raises `ConfigError` for one that has no meaning here."""
+    """Parse the settings of an endpoint. Raises `ConfigError` for unsupported ones."""
     where, extra = f"local:{endpoint.model}", endpoint.extra_params
     refuse_unsupported_settings(endpoint, known=_LOCAL_PARAMS)
     stop_ids = extra.get("stop_token_ids") or []
@@ -79,8 +79,8 @@ def parse_local_options(endpoint: Endpoint) -> LocalOptions:
 
 
 def check_folder(endpoint: Endpoint) -> Path:
-    """The folder of a model, if it can be asked. Reads two small files and imports nothing."""
-    # An evaluation fetches nothing: of a hub id, the snapshot in the local cache is taken.
+    """Return the folder of a chat model. Reads two small files and imports nothing."""
+    # An evaluation downloads nothing: a hub id must be in the local cache.
     folder = find_model_folder(endpoint.model, fetch=False)
     where = f"local:{endpoint.model}"
     check_local_packages(where)
@@ -93,9 +93,9 @@ def check_folder(endpoint: Endpoint) -> Path:
 
 
 def load_shared_model(folder: Path, options: LocalOptions) -> LocalModel:
-    """The model in a folder: the one that is loaded already, if any client still has it."""
+    """Load the model of a folder, or return the one that other clients use."""
     path = folder.resolve()
-    # A folder that was written again since holds another model.
+    # With the time of the last write: an overwritten folder is another model.
     written = max(file.stat().st_mtime_ns for file in path.iterdir())
     key = (path, written, options.dtype, options.device, options.threads)
     with _shared_models_lock:

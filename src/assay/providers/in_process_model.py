@@ -1,4 +1,4 @@
-"""A model in this process: weights and tokenizer, asked for tokens in batches."""
+"""A model in this process: weights and tokenizer, with batched generation."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from .in_process_decoder import Decoder, Generated, Sampling, ShouldStop
 from .model_hub import find_model_folder
 
 SMALL_MODEL_PARAMETERS = 500_000_000
-"""Models of fewer parameters run on one thread: more of them mostly wait for each other."""
+"""Smaller models run on one thread: with more, threads mostly wait for each other."""
 
 
 class LocalModel:
@@ -36,10 +36,10 @@ class LocalModel:
         self.model = model
         self.tokenizer = tokenizer
         self.weight_version = weight_version
-        """Written into every call; None where the weights do not change."""
+        """Recorded in every call; None if the weights do not change."""
 
         self.threads = threads
-        """How many threads of torch a batch uses. None: 1 for a small model, else torch's own."""
+        """The number of torch threads. None: 1 for a small model, else torch's default."""
 
         if (
             threads is None
@@ -48,13 +48,13 @@ class LocalModel:
             self.threads = 1
         prepare_half_precision(next(model.parameters()).dtype, self.device)
         self.compute_dtype: Any = None
-        """What is computed in, where the weights are kept more exactly: a `torch.dtype`."""
+        """The `torch.dtype` of computations. None: that of the weights."""
 
         self.stop_ids = _find_stop_ids(model, tokenizer)
         """The tokens that end a completion of this model."""
 
         self.batches = BatchQueue()
-        """The calls that wait for this model, whichever client they came through."""
+        """The queued calls of this model, from all clients."""
 
         self._turn = Lock()
 
@@ -65,9 +65,9 @@ class LocalModel:
     def load(
         cls, path: str | Path, *, dtype: str = "float32", device: str | None = None
     ) -> "LocalModel":
-        """The model in a Hugging Face folder, or of a hub id. No code of it is run.
+        """Load a model from a Hugging Face folder or hub id, without running its code.
 
-        An id such as `Qwen/Qwen3-0.6B` is looked for in the local cache, and only then fetched.
+        An id such as `Qwen/Qwen3-0.6B` is taken from the local cache, else downloaded.
         """
         check_local_packages("a model in this process")
         import torch
@@ -98,7 +98,7 @@ class LocalModel:
                 model = transformers.AutoModelForCausalLM.from_pretrained(
                     folder, dtype=kind, local_files_only=True, trust_remote_code=False
                 )
-        except Exception as error:  # each library below has errors of its own for a bad file
+        except Exception as error:  # each library below raises its own errors for a bad file
             raise ConfigError(
                 f"the model cannot be loaded: {_summarize_load_error(error)}",
                 where=str(folder),
@@ -108,13 +108,13 @@ class LocalModel:
 
     @property
     def device(self) -> Any:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.model.parameters()).device
 
     @property
     def context(self) -> int | None:
-        """How many tokens prompt and completion may have together, where the model says so."""
-        # Models that also read images keep the settings of their language model apart.
+        """The context length in tokens, where the model config has one."""
+        # Multimodal models keep the settings of their language model in a nested config.
         config = self.model.config
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
         limit = getattr(text, "max_position_embeddings", None)
@@ -130,9 +130,9 @@ class LocalModel:
     ) -> list[Generated]:
         """Sample a completion for each prompt, all in one batch.
 
-        A seed belongs to its prompt: what is sampled for one does not depend on the others, up
-        to the rounding of the matrix products. None draws a seed by chance. Module modes such
-        as training are as before when this returns.
+        A seed belongs to its prompt: its samples do not depend on the others, up to the rounding
+        of the matrix products. None draws a random seed. Module modes such as training are
+        restored afterwards.
         """
         samplings = [sampling] * len(prompts) if isinstance(sampling, Sampling) else list(sampling)
         _check_generate_arguments(prompts, samplings, seeds)
@@ -144,7 +144,7 @@ class LocalModel:
 
     @contextmanager
     def limit_threads(self) -> Iterator[None]:
-        """Torch with this model's number of threads; a trainer may want it for its updates too."""
+        """Use this model's number of torch threads; a trainer may use it for updates too."""
         import torch
 
         before = torch.get_num_threads()
@@ -158,7 +158,7 @@ class LocalModel:
 
     @contextmanager
     def autocast(self) -> Iterator[None]:
-        """Torch with what this model computes in; a trainer needs it around its passes too."""
+        """Compute in `compute_dtype`; a trainer needs it around its passes too."""
         if self.compute_dtype is None:
             yield
             return
@@ -175,7 +175,7 @@ class LocalModel:
 
 @contextmanager
 def _set_inference_mode(model: Any) -> Iterator[None]:
-    """No gradients and no dropout; each module gets back the mode it had."""
+    # Restored per module: a trainer may have only some of them in training mode.
     import torch
 
     training = [module for module in model.modules() if module.training]
@@ -200,13 +200,13 @@ def _check_generate_arguments(
             where=where,
             hint="pass one sampling and one seed for each prompt; a seed may be None",
         )
-    empty = [place for place, prompt in enumerate(prompts) if len(prompt) == 0]
+    empty = [index for index, prompt in enumerate(prompts) if len(prompt) == 0]
     if empty:
         raise ConfigError(f"prompt {empty[0]} has no tokens", where=where)
 
 
 def _find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The ends that the generation settings, the model and the tokenizer name."""
+    # Instruct models often name the end of a turn in only one of the three.
     found: dict[int, None] = {}
     generation = getattr(model, "generation_config", None)
     for named in (
@@ -221,7 +221,7 @@ def _find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def check_local_packages(by: str) -> None:
-    """Raise `MissingExtra` when a package is not there. Imports none of them."""
+    """Raise `MissingExtra` if a package is missing. Imports none of them."""
     for package in ("torch", "transformers", "jinja2"):
         if find_spec(package) is None:
             raise MissingExtra.needed("local", by=by, package=package)
@@ -229,7 +229,7 @@ def check_local_packages(by: str) -> None:
 
 @contextmanager
 def _hide_loading_bars(transformers: Any) -> Iterator[None]:
-    """Keep the progress bars of loading off the terminal: only commands write there."""
+    # Only commands write to the terminal.
     logging = transformers.utils.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""Where a key comes from: the endpoint, else the environment. Read when a client is made."""
+"""API keys, from the endpoint or else the environment. Read when a client is created."""
 
 import os
 from base64 import b64encode
@@ -14,7 +14,7 @@ _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "proxy
 
 
 def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
-    """The headers that prove who asks; none where none is known and none is needed."""
+    """Build the authentication headers; empty if no key is known and none is needed."""
     provider = find_provider(endpoint.provider)
     where = f"{endpoint.provider}:{endpoint.model}"
     basic = _build_basic_credential(endpoint.api_base)
@@ -55,10 +55,7 @@ def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
 
 
 def _refuse_key_over_http(endpoint: Endpoint, where: str) -> None:
-    """Raise `ConfigError` where a key of the environment could be read on the way.
-
-    Whoever names a variable for an endpoint says whose key it is, not that others may read it.
-    """
+    # Also with `key_env`: naming a variable does not permit sending it unencrypted.
     parts = urlsplit(endpoint.api_base or "")
     host = parts.hostname or ""
     if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback(host):
@@ -73,7 +70,7 @@ def _refuse_key_over_http(endpoint: Endpoint, where: str) -> None:
 
 
 def build_key_hint(endpoint: Endpoint) -> str:
-    """The hint for when a server rejects the credential of an endpoint, or the lack of one."""
+    """Build the hint for a server that rejects the credential of an endpoint, or its lack."""
     variable = endpoint.key_env or find_provider(endpoint.provider).key_variable
     if _build_basic_credential(endpoint.api_base):
         return "the user and password in `api_base` are not accepted: pass those of this address"
@@ -90,7 +87,6 @@ def build_key_hint(endpoint: Endpoint) -> str:
 
 
 def _find_credential_header(endpoint: Endpoint) -> str | None:
-    """The name of a header of the endpoint that is a credential."""
     return next((name for name in endpoint.headers if name.lower() in _CREDENTIAL_HEADERS), None)
 
 
@@ -99,7 +95,7 @@ def _build_bearer_header(key: str) -> dict[str, str]:
 
 
 def _build_basic_credential(api_base: str | None) -> str | None:
-    """The user and password in an address as a header: they are not sent as part of it."""
+    # User and password of a URL are sent as a header, never as part of the address.
     user, at, _ = urlsplit(api_base or "").netloc.rpartition("@")
     if not at:
         return None

@@ -1,4 +1,4 @@
-"""Literals of JSON and Python inside a longer text, read in one pass without backtracking."""
+"""Parse JSON and Python literals inside a longer text, in one pass without backtracking."""
 
 import json
 import re
@@ -25,6 +25,7 @@ _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _LITERAL_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _ESCAPED_CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
 _PLAIN_ESCAPES = "\\'\"/"
+# The text comes from a model: deep nesting must not exhaust the stack.
 _MAX_LITERAL_DEPTH = 64
 
 
@@ -35,24 +36,24 @@ def skip_whitespace(text: str, at: int) -> int:
 
 
 class LiteralReader:
-    """Values in a text, as JSON or Python writes them. Raises `ValueError` for anything else."""
+    """Reads JSON and Python literals. Raises `ValueError` for anything else."""
 
     def __init__(self, text: str, *, quote: str | None = None, bare_keys: bool = False) -> None:
         self.text = text
         self._quote = quote
-        """A mark around strings, beside the usual quotes. Nothing is escaped between two."""
+        """A mark around strings, beside the usual quotes; without escapes inside."""
 
         self._bare_keys = bare_keys
 
     def read_whole(self) -> Any:
-        """The one value that the text holds."""
+        """Parse the whole text as one value."""
         value, at = self.read(0)
         if skip_whitespace(self.text, at) != len(self.text):
             raise ValueError(f"more text at {at}")
         return check_storable(value)
 
     def read(self, at: int, depth: int = 0) -> tuple[Any, int]:
-        """The value at a place, and where it ends."""
+        """Parse the value at an index; return it and its end."""
         at, text = skip_whitespace(self.text, at), self.text
         if depth > _MAX_LITERAL_DEPTH:
             raise ValueError("too deep")
@@ -73,7 +74,7 @@ class LiteralReader:
         raise ValueError(f"no value at {at}")
 
     def read_mapping(self, at: int, depth: int = 0) -> tuple[dict[str, Any], int]:
-        """The mapping that begins at a place."""
+        """Parse the mapping that starts at an index."""
         found: dict[str, Any] = {}
         at = skip_whitespace(self.text, at + 1)
         while not self.text.startswith("}", at):
@@ -92,7 +93,6 @@ class LiteralReader:
         return found, at + 1
 
     def _skip_separator(self, at: int, end: str) -> int:
-        """The next item, or the end."""
         at = skip_whitespace(self.text, at)
         return (
             at
@@ -121,7 +121,7 @@ class LiteralReader:
     def _read_string(self, at: int) -> tuple[str, int]:
         if self.text[at] == '"':
             try:
-                # JSON's own reader knows surrogate pairs; line breaks as they are do no harm.
+                # The JSON decoder handles surrogate pairs; `strict=False` accepts raw line breaks.
                 text, end = _JSON.raw_decode(self.text, at)
                 return str(text), end
             except ValueError:
@@ -150,6 +150,6 @@ def _parse_number_literal(match: re.Match[str]) -> int | float:
 
 
 def check_storable(value: Any) -> Any:
-    """Raise `ValueError` for what no JSON file holds, such as half of a surrogate pair."""
+    """Raise `ValueError` for values that JSON cannot represent, such as lone surrogates."""
     from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
     return value

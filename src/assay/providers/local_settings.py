@@ -1,4 +1,4 @@
-"""What an endpoint says of a model in this process, whatever runs it."""
+"""Settings of an endpoint that all models in this process share."""
 
 from assay.errors import ConfigError
 from assay.types import Endpoint
@@ -7,11 +7,11 @@ from .in_process_decoder import Sampling
 from .tool_text import STYLES, CallStyle
 
 LOCAL_DEFAULT_MAX_TOKENS = 512
-"""Used, and recorded, when the endpoint has no limit of its own."""
+"""Used and recorded if the endpoint has no limit."""
 
 
 def build_sampling(endpoint: Endpoint, *, stop_ids: tuple[int, ...] = ()) -> Sampling:
-    """How an endpoint wants tokens to be chosen: plain sampling where it does not say."""
+    """Build the sampling settings of an endpoint; unset ones leave the distribution as is."""
     temperature, top_p = endpoint.temperature, endpoint.top_p
     return Sampling(
         temperature=1.0 if temperature is None else temperature,
@@ -23,7 +23,7 @@ def build_sampling(endpoint: Endpoint, *, stop_ids: tuple[int, ...] = ()) -> Sam
 
 
 def refuse_unsupported_settings(endpoint: Endpoint, *, known: tuple[str, ...]) -> None:
-    """Refuse settings that a model in this process would not see."""
+    """Raise `ConfigError` for settings that a model in this process would ignore."""
     where = f"local:{endpoint.model}"
     if endpoint.api_base is not None:
         raise ConfigError("a local model has no address", where=where, hint="remove `api_base`")
@@ -43,7 +43,7 @@ def refuse_unsupported_settings(endpoint: Endpoint, *, known: tuple[str, ...]) -
 
 
 def read_tool_format(endpoint: Endpoint) -> CallStyle | None:
-    """The format of tool calls that an endpoint names. None: the chat template decides."""
+    """Return the tool-call format of an endpoint. None: detect it from the chat template."""
     value = endpoint.extra_params.get("tool_format")
     if value is None or value in STYLES:
         return value
@@ -54,7 +54,7 @@ def read_tool_format(endpoint: Endpoint) -> CallStyle | None:
 
 
 def build_unreadable_calls_error(template: str, *, where: str, hint: str) -> ConfigError:
-    """The error for a template whose tool calls cannot be read. `hint`: what else would help."""
+    """Build the error for a template whose tool calls cannot be parsed."""
     if "tools" in template:
         problem = "its format of tool calls is unknown, so calls would be read as text"
     else:
@@ -68,7 +68,7 @@ def build_unreadable_calls_error(template: str, *, where: str, hint: str) -> Con
 
 
 def read_count_setting(endpoint: Endpoint, name: str) -> int | None:
-    """A whole number above 0 among the extra parameters, or None where it is not given."""
+    """Return a positive integer of `extra_params`, or None if it is not set."""
     value = endpoint.extra_params.get(name)
     if value is None or (type(value) is int and value > 0):
         return value

@@ -1,4 +1,4 @@
-"""A model in the process that says what it is told to: for tests, documentation and dry runs."""
+"""A scripted model in this process, for tests, documentation and dry runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ _SIMULATED_ERRORS = {
 
 MockRequest = tuple[Sequence[Message], int | None]
 MockOutcome = tuple[Message, str | None] | AttemptError
-"""What is said and the finish reason where the script gives one, or an error."""
+"""A message with the finish reason of the script, if any; or an error."""
 
 
 class MockAdapter:
@@ -62,24 +62,25 @@ class MockAdapter:
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> tuple[MockRequest, None]:
-        """The messages as they are."""
+        """Return the messages unchanged."""
         return (messages, seed), None
 
     async def send(self, request: MockRequest) -> tuple[Message, str | None, MockRequest]:
-        """Say the next thing, after the latency that was asked for."""
-        said = self._choose_reply(request[0])
+        """Return the next reply after the configured latency."""
+        outcome = self._choose_reply(request[0])
         if self._latency_s:
             await self._sleep(min(self._latency_s, self._timeout_s))
             if self._latency_s > self._timeout_s:
                 raise AttemptError(
                     ErrorKind.TIMEOUT, f"the request timed out after {self._timeout_s:g} s"
                 )
-        if isinstance(said, AttemptError):
-            raise replace(said)
-        return *said, request
+        if isinstance(outcome, AttemptError):
+            # A copy, since raising adds a traceback, and the script may repeat the error.
+            raise replace(outcome)
+        return *outcome, request
 
     def read(self, answer: tuple[Message, str | None, MockRequest], attempt: Attempt) -> Reply:
-        """The reply, with words counted as tokens and marked so."""
+        """Build the reply. Words are counted as tokens, and marked as such."""
         message, finish, (messages, seed) = answer
         text = message.text
         words = len(text.split())
@@ -101,7 +102,7 @@ class MockAdapter:
         return Reply(message, construct_unchecked(ModelCall, fields))
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     def _choose_reply(self, messages: Sequence[Message]) -> MockOutcome:
         if self._model == "fixed":
@@ -126,7 +127,7 @@ class MockAdapter:
 
 @lru_cache(maxsize=1024)
 def _build_word_usage(read: int, written: int) -> Usage:
-    # It is frozen: calls that spent the same may share it.
+    # Frozen, so that calls with the same usage may share it.
     fields = {"input_tokens": read, "output_tokens": written, "counted": "words"}
     return validate(Usage, fields)
 
@@ -179,7 +180,6 @@ def _is_duration(value: Any) -> bool:
 
 
 def _parse_scripted_reply(item: Any, index: int) -> MockOutcome:
-    """A reply of the script: text, a message, or an error to rehearse."""
     where = f"replies[{index}]"
     try:
         if isinstance(item, str):
@@ -206,10 +206,10 @@ def _parse_scripted_reply(item: Any, index: int) -> MockOutcome:
 
 
 def _fill_call_ids(message: Message, index: int) -> Message:
-    """Tool calls need an id to be answered under: they get one where the script has none."""
+    # Tool results refer to calls by id, so calls without one get it here.
     calls = [
-        call if call.id is not None else call.model_copy(update={"id": f"call_{index}_{place}"})
-        for place, call in enumerate(message.tool_calls)
+        call if call.id is not None else call.model_copy(update={"id": f"call_{index}_{number}"})
+        for number, call in enumerate(message.tool_calls)
     ]
     return message.model_copy(update={"tool_calls": tuple(calls)}) if calls else message
 
@@ -231,10 +231,10 @@ def _parse_simulated_error(error: Mapping[str, Any], where: str) -> AttemptError
 
 
 def _fake_token_fields(messages: Sequence[Message], text: str, seed: int | None) -> dict[str, Any]:
-    """Ids that are the same for the same word, and logprobs that depend on the seed too."""
+    # The same word has the same id; logprobs depend on the seed too.
     prompt = tuple(_hash_to_token_id(word) for each in messages for word in each.text.split())
     ids = tuple(_hash_to_token_id(word) for word in text.split())
-    chances = [_hash_to_token_id(f"{seed}:{place}:{token}") + 1 for place, token in enumerate(ids)]
+    chances = [_hash_to_token_id(f"{seed}:{index}:{token}") + 1 for index, token in enumerate(ids)]
     return {
         "prompt_ids": prompt,
         "completion_ids": ids,

@@ -1,4 +1,4 @@
-"""Models by their Hugging Face id: from the local cache, else fetched where that is allowed."""
+"""Models by Hugging Face id: from the local cache, or downloaded where allowed."""
 
 import re
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from typing import Any
 from assay.errors import ConfigError, MissingExtra
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-# What a model and its tokenizer are made of. Weights in formats that can hold code are not.
+# The files of a model and its tokenizer, without weights in formats that can execute code.
 _MODEL_FILE_PATTERNS = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 
 
 def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
-    """The folder of a model: itself, or the snapshot of a hub id such as `Qwen/Qwen3-0.6B`.
+    """Return the folder of a model, or the snapshot of a hub id such as `Qwen/Qwen3-0.6B`.
 
-    The local cache comes first; only with `fetch` is the hub asked, and only for an id that is not
-    in the cache. Raises `ConfigError` where there is no model to be had.
+    The local cache comes first. With `fetch`, an id that is not in the cache is downloaded. Raises
+    `ConfigError` if the model is not found.
     """
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
@@ -42,7 +42,7 @@ def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
 
 
 def build_missing_folder_error(folder: Path) -> ConfigError:
-    """What to say of a path that holds no model."""
+    """Build the error for a path without a model."""
     what = "has no `config.json`" if folder.is_dir() else "is not a folder"
     return ConfigError(
         f"{str(folder)!r} {what}",
@@ -52,7 +52,8 @@ def build_missing_folder_error(folder: Path) -> ConfigError:
 
 
 def _is_hub_id(name: str) -> bool:
-    """Whether a name may be an id of the hub: not if it is, or begins as, a path of this disk."""
+    # A relative path such as `models/tiny` looks like an id: it is one only if there is no
+    # folder `models`.
     return _HUB_ID.fullmatch(name) is not None and not Path(name.partition("/")[0]).exists()
 
 
@@ -64,7 +65,7 @@ def _find_cached_snapshot(name: str) -> Path | None:
         folder = Path(snapshot_download(name, local_files_only=True))
     except (LocalEntryNotFoundError, FileNotFoundError):
         return None
-    # Other tools leave a snapshot with a single file.
+    # Other tools may leave a snapshot with only some of the files.
     weights = any(folder.glob("*.safetensors"))
     return folder if weights and (folder / "config.json").is_file() else None
 
@@ -76,7 +77,7 @@ def _fetch_snapshot(name: str) -> Path:
     try:
         with _hide_download_bars():
             folder = Path(snapshot_download(name, allow_patterns=_MODEL_FILE_PATTERNS))
-    except Exception as error:  # whatever the network, the hub or the disk raises
+    except Exception as error:  # network, hub and disk raise different errors
         if isinstance(error, RepositoryNotFoundError):
             why = "the hub has no such model, or it needs an access token (HF_TOKEN)"
         elif isinstance(error.__cause__ or error, OfflineModeIsEnabled):
@@ -96,7 +97,7 @@ def _fetch_snapshot(name: str) -> Path:
 
 @contextmanager
 def _hide_download_bars() -> Iterator[None]:
-    """Keep the progress bars of the download off the terminal: only commands write there."""
+    # Only commands write to the terminal.
     import huggingface_hub.utils
 
     hub: Any = huggingface_hub.utils

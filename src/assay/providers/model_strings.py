@@ -1,4 +1,4 @@
-"""Models as one word: `openai:gpt-5`, `local:smollm2-135m`, `vllm:my-model@http://host:8000/v1`."""
+"""Model strings: `openai:gpt-5`, `local:smollm2-135m`, `vllm:my-model@http://host:8000/v1`."""
 
 import re
 
@@ -9,13 +9,13 @@ from .address import resolve_address
 from .provider_table import PROVIDERS, find_provider
 
 _MODEL_STRING_HINT = "write provider:model or provider:model@http://host/v1"
-# Names the environment variable of the key, behind everything else.
+# The suffix that names the environment variable of the key.
 _KEY_ENV = re.compile(r"#key_env=([A-Za-z_][A-Za-z0-9_]*)$")
 _SETTING_SUFFIX = re.compile(r"#[A-Za-z_-]+=")
 
 
 def parse_model(text: str) -> Endpoint:
-    """The endpoint that a model string names. Raises `ConfigError` for any other string.
+    """Parse a model string to an endpoint. Raises `ConfigError` if it is invalid.
 
     It may end with `#key_env=NAME`, the environment variable that holds the key.
     """
@@ -23,7 +23,7 @@ def parse_model(text: str) -> Endpoint:
     key_env = _KEY_ENV.search(text)
     provider, colon, rest = _KEY_ENV.sub("", text).partition(":")
     if not colon or not provider or not rest:
-        # Not shown as it is: where a provider is missing, the rest may be an address with a key.
+        # The string is not shown: without a provider, the rest may be an address with a key.
         raise ConfigError(
             "a model string has the form `provider:model`; providers are " + ", ".join(PROVIDERS),
             where="model string",
@@ -32,13 +32,13 @@ def parse_model(text: str) -> Endpoint:
     find_provider(provider)
     model, api_base = _split_model_and_base(rest)
     if not find_provider(provider).in_process and _contains_address(model):
-        # Not shown: there may be a password in it.
+        # The string is not shown: it may contain a password.
         raise ConfigError(
             "the part after @ is not an address", where="model string", hint=_MODEL_STRING_HINT
         )
     known = find_provider(provider)
     if not known.in_process and ("#" in (api_base or "") or _SETTING_SUFFIX.search(model)):
-        # A fragment is not sent, so the request would go out without its key. Not shown: it may
+        # A fragment is not sent, so the request would lack its key. It is not shown, since it may
         # be the key itself.
         raise ConfigError(
             "the part after # is not a setting",
@@ -70,13 +70,12 @@ def parse_model(text: str) -> Endpoint:
 
 
 def _contains_address(model: str) -> bool:
-    """Whether a name has something behind an `@` that was meant for an address."""
     rest = model.partition("@")[2]
     return ":/" in rest or "@" in rest
 
 
 def _split_model_and_base(text: str) -> tuple[str, str | None]:
-    """Model and address. Only `@http` parts them: a model's name may hold an `@` itself."""
+    # Only `@http` separates them: a model name may contain an `@` itself.
     for mark in ("@http://", "@https://"):
         model, found, rest = text.partition(mark)
         if found:

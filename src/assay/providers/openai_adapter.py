@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions: OpenAI, vLLM, SGLang, llama.cpp, gateways."""
+"""The adapter for OpenAI's chat completions: OpenAI, vLLM, SGLang, llama.cpp, gateways."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,11 +20,12 @@ from .token_counts import completion_ids, drop_absurd_counts, prompt_ids, read_l
 PATH = "/chat/completions"
 _REASONING_MODELS = ("o1", "o3", "o4", "gpt-5")
 _OWN_FIELDS = frozenset(Message.model_fields) | {"reasoning_content", "function_call"}
+# Keys under which converters keep fields of foreign formats: a server must not set them.
 _FORMAT_MARKERS = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
 
 
 class OpenAIAdapter:
-    """Writes chat-completions requests and reads what comes back."""
+    """Builds chat-completions requests and parses their answers."""
 
     def __init__(self, endpoint: Endpoint, http: HttpEndpoint, price: Price | None) -> None:
         self._http = http
@@ -38,7 +39,7 @@ class OpenAIAdapter:
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> tuple[bytes, Mapping[str, int] | None]:
-        """The body of a request."""
+        """Build the body of a request."""
         converted = to_openai_chat(messages)
         body = {**self._fixed, "messages": converted.value}
         if seed is not None:
@@ -53,7 +54,7 @@ class OpenAIAdapter:
         return await self._http.post(request)
 
     def read(self, answer: Any, attempt: Attempt) -> Reply:
-        """The first choice as a message, and what the server says of the call."""
+        """Parse the first choice as a message, and the metadata of the call."""
         choice, message = self._read_choice(answer)
         try:
             return Reply(_read_choice_message(message), self._build_call(answer, choice, attempt))
@@ -64,11 +65,10 @@ class OpenAIAdapter:
         )
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         await self._http.close()
 
     def _read_choice(self, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The first choice and its message."""
         if isinstance(answer, dict):
             choices = answer.get("choices")
             if isinstance(choices, list) and choices and isinstance(choices[0], dict):
@@ -120,7 +120,6 @@ class OpenAIAdapter:
 
 
 def _build_openai_base_body(endpoint: Endpoint) -> dict[str, Any]:
-    """What every request of this endpoint says."""
     body: dict[str, Any] = {"model": endpoint.model}
     for name in ("temperature", "top_p", "stop", "thinking", "reasoning_effort"):
         value = getattr(endpoint, name)
@@ -132,7 +131,7 @@ def _build_openai_base_body(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _choose_length_field(endpoint: Endpoint) -> str:
-    """OpenAI's reasoning models refuse `max_tokens`; other servers may know nothing else."""
+    # OpenAI's reasoning models reject `max_tokens`; other servers may support nothing else.
     if "max_completion_tokens" in endpoint.extra_params:
         raise ConfigError(
             "both `max_tokens` and extra_params['max_completion_tokens'] are set",
@@ -154,6 +153,7 @@ def _to_openai_tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _read_choice_message(wire: dict[str, Any]) -> Message:
+    # vLLM, DeepSeek and others send `reasoning_content`; OpenRouter sends `reasoning`.
     reasoning = wire.get("reasoning_content")
     if reasoning is None:
         reasoning = wire.get("reasoning")
@@ -166,6 +166,7 @@ def _read_choice_message(wire: dict[str, Any]) -> Message:
         and key not in _FORMAT_MARKERS
     }
     calls = wire.get("tool_calls")
+    # The deprecated single-call form, which some servers still send.
     if not calls and isinstance(wire.get("function_call"), dict):
         calls = [{"function": wire["function_call"]}]
     if calls:

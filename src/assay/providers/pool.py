@@ -1,8 +1,7 @@
-"""Connections to model servers, kept open and shared by all clients of one event loop.
+"""A pool of keep-alive connections, shared by all clients of one event loop.
 
-Speaks HTTP/1.1, one request at a time on each connection. It follows no redirect, uses no proxy
-(`proxy_session.py` does) and keeps no cookie: what a server or a home folder holds must not change
-a request.
+HTTP/1.1, one request at a time per connection. No redirects, no proxies (see `proxy_session.py`)
+and no cookies: neither a server nor the home folder may change a request.
 """
 
 import asyncio
@@ -20,26 +19,28 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
 _CONNECT_TIMEOUT_S = 30.0
+# Older idle connections are closed: a proxy or firewall on the way may have dropped them.
 _IDLE_TIMEOUT_S = 30.0
 _DNS_CACHE_S = 60.0
 _HAPPY_EYEBALLS_DELAY_S = 0.25
 _MAX_HEAD_BYTES = 256 * 1024
+# `Pool.close` waits at most this many iterations of the event loop for sockets to close.
 _MAX_CLOSE_TICKS = 100
 
 BodyLimit = Callable[[int], int]
-"""How many bytes of a body are read, by the status of the answer."""
+"""The maximum number of body bytes to read, by HTTP status."""
 
 
 class ConnectionBroken(Exception):
-    """A connection ended, or what came was not HTTP, before the answer was complete."""
+    """The connection was lost, or the data was not HTTP, before the answer was complete."""
 
 
 class ConnectTimeout(ConnectionBroken):
-    """There was no connection in the time that making one may take."""
+    """Connecting took too long."""
 
 
 class Origin(NamedTuple):
-    """Where to connect to."""
+    """The host and port of a server."""
 
     host: str
     port: int
@@ -47,19 +48,19 @@ class Origin(NamedTuple):
 
 
 class RawResponse(NamedTuple):
-    """What a server answered."""
+    """A response as received."""
 
     status: int
     headers: dict[bytes, bytes]
-    """By their names in small letters; the last one where a name comes twice."""
+    """By lower-case name; the last value of a repeated header."""
 
     body: bytes
     cut: bool
-    """Whether the body was longer, and the rest was not read."""
+    """Whether the body was truncated."""
 
 
 class Pool:
-    """Connections of one event loop. How many there are is for the callers to limit."""
+    """The connections of one event loop. Callers limit their number."""
 
     def __init__(self, loop: "AbstractEventLoop") -> None:
         self._loop = loop
@@ -74,8 +75,8 @@ class Pool:
     ) -> RawResponse:
         """Send one request and wait for its answer.
 
-        Raises `TimeoutError`, `OSError` and `ConnectTimeout` for a connection that cannot be made,
-        and `ConnectionBroken`. An error status is an answer, even if its body never came.
+        Raises `TimeoutError`, `OSError`, `ConnectTimeout` or `ConnectionBroken`. An error status is
+        an answer, even if its body is incomplete.
         """
         deadline = self._loop.time() + timeout_s
         connection = self._take_idle(origin) or await self._connect(origin, deadline)
@@ -87,7 +88,7 @@ class Pool:
             raise
 
     async def close(self) -> None:
-        """End all connections, and what waits on them."""
+        """Close all connections; pending requests fail."""
         self._idle.clear()
         for _, lookup in self._lookups.values():
             lookup.cancel()
@@ -96,7 +97,7 @@ class Pool:
         for _ in range(_MAX_CLOSE_TICKS):
             if not self._open:
                 return
-            # A socket is closed by the event loop, in one of its next runs.
+            # The event loop closes a socket in one of its next iterations.
             await asyncio.sleep(0)
 
     def rest(self, connection: "Connection") -> None:
@@ -110,7 +111,7 @@ class Pool:
         self._open.discard(connection)
 
     def _take_idle(self, origin: Origin) -> "Connection | None":
-        """The connection used last, if the server is still there."""
+        # The most recently used first: it is the least likely to be closed by the server.
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
@@ -133,37 +134,38 @@ class Pool:
 
     async def _open_connection(self, origin: Origin) -> "Connection":
         addresses = await self._addresses(origin)
-        plug = await start_connection(
+        sock = await start_connection(
             addresses, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY_S, loop=self._loop
         )
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, origin, self._loop),
-            sock=plug,
+            sock=sock,
             ssl=self.get_ssl_context() if origin.tls else None,
             server_hostname=origin.host if origin.tls else None,
         )
         return connection
 
     def get_ssl_context(self) -> ssl.SSLContext:
-        """Checks certificates against the authorities of the system, or of `SSL_CERT_FILE`."""
+        """Return the TLS context, with the authorities of the system or `SSL_CERT_FILE`."""
         if self._trust is None:
             self._trust = ssl.create_default_context()
             self._trust.set_alpn_protocols(["http/1.1"])
         return self._trust
 
     async def _addresses(self, origin: Origin) -> list[Any]:
-        """Where a name leads, asked for once a minute however many connections are made."""
+        # Cached for a minute: hundreds of connections would otherwise flood the resolver.
         with suppress(OSError):
             return socket.getaddrinfo(
                 origin.host, origin.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
             )
-        asked, lookup = self._lookups.get(origin, (0.0, None))
+        started, lookup = self._lookups.get(origin, (0.0, None))
         failed = lookup is not None and lookup.done() and (lookup.cancelled() or lookup.exception())
-        if lookup is None or failed or asked < self._loop.time() - _DNS_CACHE_S:
+        if lookup is None or failed or started < self._loop.time() - _DNS_CACHE_S:
             lookup = self._loop.create_task(self._look_up(origin))
             self._lookups[origin] = (self._loop.time(), lookup)
-        # Shielded: one caller that gives up does not end the wait of the others.
+        # Shielded: a cancelled caller must not cancel the lookup of the others.
         found = await asyncio.shield(lookup)
+        # Rotated, to spread connections over all addresses of a host.
         self._turn += 1
         first = self._turn % len(found)
         return [*found[first:], *found[:first]]
@@ -173,7 +175,7 @@ class Pool:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: a request is written, and its answer put together as it comes."""
+    """One connection: sends a request and assembles its answer."""
 
     def __init__(self, pool: Pool, origin: Origin, loop: "AbstractEventLoop") -> None:
         self.origin = origin
@@ -186,7 +188,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle
         self._not_http = (HttpParserError, HttpParserUpgrade)
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        # Slips of real servers that leave no doubt about what was meant.
+        # Unambiguous deviations of real servers from RFC 9112.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_optional_cr_before_lf=True,
@@ -204,7 +206,7 @@ class Connection(asyncio.Protocol):
         self._excess = False
 
     def ask(self, request: bytes, deadline: float, longest: BodyLimit) -> "Future[RawResponse]":
-        """Send a request; its answer, or why there is none by `deadline`."""
+        """Send a request; return a future of its answer, which fails at `deadline`."""
         self._longest = longest
         self._waiter = waiter = self._loop.create_future()
         self._timer = self._loop.call_at(deadline, self._fail, TimeoutError())
@@ -212,7 +214,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def give_up(self, waiter: "Future[RawResponse]") -> None:
-        """End the connection if it still works on this answer. It may be at the next already."""
+        """Abort the connection, unless it already serves the next request."""
         if self._waiter is waiter:
             self._fail(ConnectionBroken("cancelled"))
 
@@ -228,7 +230,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None or self._parser is None:
-            self.abort()  # nobody asked
+            self.abort()  # data without a request
             return
         self._received += len(data)
         try:
@@ -237,14 +239,14 @@ class Connection(asyncio.Protocol):
             if not self._complete:
                 self._fail(ConnectionBroken("not HTTP"))
                 return
-            self._excess = True  # behind the answer, which is good
+            self._excess = True  # after a complete answer, which is valid
         if self._complete:
             self._finish_response()
         elif self._status and self._size > self._longest(self._status):
             self._excess = True
             self._finish_response()
         elif self._received - self._size > _MAX_HEAD_BYTES + 8 * self._size:
-            # An endless head, or what follows a body in chunks; the parser would keep it all.
+            # Endless headers or trailers of a chunked body, which the parser would buffer.
             self._fail(ConnectionBroken("headers too large"))
 
     def eof_received(self) -> None:
@@ -258,7 +260,7 @@ class Connection(asyncio.Protocol):
         self.usable = False
         self._pool.forget(self)
         self._fail(error or ConnectionBroken("closed by the server"))
-        self._parser = None  # it holds this connection, which holds it
+        self._parser = None  # breaks the reference cycle
 
     # Called by the parser, inside `data_received`.
 
@@ -273,7 +275,7 @@ class Connection(asyncio.Protocol):
         assert self._parser is not None
         status = self._parser.get_status_code()
         if status < 200:
-            self._headers.clear()  # only a word in between: the answer is still to come
+            self._headers.clear()  # an interim response, such as 103: the answer follows
         elif not self._complete:
             self._status = status
 
@@ -300,7 +302,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         if self._status not in (0, 200):
-            # The status says enough: a denial stays one without its words.
+            # The status is enough: a 401 with a truncated body is still a denial.
             self._end(RawResponse(self._status, self._headers, b"", cut=True), reusable=False)
         else:
             self._end(error, reusable=False)

@@ -1,4 +1,4 @@
-"""What a call costs, by a dated table that the user's own file comes before."""
+"""The cost of a call, by a dated price table that a user's file overrides."""
 
 from functools import cache
 from importlib.resources import files
@@ -13,6 +13,7 @@ from assay.types import Endpoint, Usage
 from .provider_table import find_provider
 
 _TOKENS_PER_UNIT = 1_000_000
+# Other service tiers have other prices, which the table lacks.
 _PLAIN_TIERS = (None, "auto", "default", "standard", "standard_only")
 
 Dollars = Annotated[FiniteFloat, Field(ge=0)]
@@ -26,16 +27,16 @@ class Price(BaseModel):
     input: Dollars
     output: Dollars
     cached_input: Dollars | None = None
-    """For input the provider had cached. None: not known, and so is the cost of such a call."""
+    """For cached input. None: unknown, and so is the cost of such a call."""
 
     cache_write: Dollars | None = None
-    """For input that was put into the provider's cache."""
+    """For input that is written to the provider's cache."""
 
     input_limit: int | None = Field(default=None, gt=0)
-    """The table says nothing about calls with more input tokens, which cost more."""
+    """The price is unknown for calls with more input tokens, which cost more."""
 
     def cost_usd(self, usage: Usage, *, cache_writes: int = 0) -> float | None:
-        """What a call cost, or None when that does not follow from what is known.
+        """Return the cost of a call, or None if it is unknown.
 
         `usage.input_tokens` counts all input, cached or not.
         """
@@ -57,11 +58,11 @@ class Price(BaseModel):
 
 
 FREE_PRICE = Price(input=0.0, output=0.0, cached_input=0.0)
-"""For models in this process. A user's own table may put a price on the machine."""
+"""For models in this process. A user's table may override it."""
 
 
 class PriceTable(BaseModel):
-    """Prices by `provider:model`, as a file holds them."""
+    """Prices by `provider:model`, as stored in a file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -73,13 +74,13 @@ class PriceTable(BaseModel):
 
 @cache
 def load_shipped_prices() -> PriceTable:
-    """The table that comes with the package."""
+    """Load the price table of the package."""
     text = files("assay.providers").joinpath("prices.json").read_text("utf-8")
     return PriceTable.model_validate_json(text)
 
 
 def read_prices(path: Path) -> PriceTable:
-    """A user's table. Raises `ConfigError` that says what is wrong with it."""
+    """Read a user's price table. Raises `ConfigError` if it is invalid."""
     hint = 'write it like {"models": {"vllm:my-model": {"input": 0.1, "output": 0.4}}}'
     try:
         return PriceTable.model_validate_json(path.read_bytes())
@@ -89,19 +90,19 @@ def read_prices(path: Path) -> PriceTable:
         ) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        field = ".".join(str(part) for part in first["loc"])
         raise ConfigError(
-            f"the file is not a price table: {place + ': ' if place else ''}{first['msg']}",
+            f"the file is not a price table: {field + ': ' if field else ''}{first['msg']}",
             where=str(path),
             hint=hint,
         ) from error
 
 
 def find_price(endpoint: Endpoint, own: Path | None = None) -> Price | None:
-    """The price of an endpoint's model, or None where it is not known.
+    """Return the price of an endpoint's model, or None if unknown.
 
-    The shipped table is about the providers' own addresses: a model of the same name elsewhere
-    has no price unless the user's table gives it one.
+    The shipped table applies to the providers' own addresses: a model of the same name elsewhere
+    has no price unless the user's table contains it.
     """
     name = f"{endpoint.provider}:{endpoint.model}"
     if own is not None and (price := read_prices(Path(own)).models.get(name)) is not None:

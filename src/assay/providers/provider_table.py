@@ -1,4 +1,4 @@
-"""The providers by name: what they speak, where they are, and which variable holds their key."""
+"""The providers by name: protocol, address and environment variable of the key."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,14 +10,14 @@ WireProtocol = Literal["openai", "anthropic", "mock", "local"]
 
 @dataclass(frozen=True)
 class Provider:
-    """What is known of a provider before an endpoint says more."""
+    """The defaults of a provider, which an endpoint overrides."""
 
     protocol: WireProtocol
     api_base: str | None = None
-    """None: the endpoint must say."""
+    """None: the endpoint must set it."""
 
     key_variable: str | None = None
-    """The environment variable that holds the key. None: a key is given or not needed."""
+    """The environment variable of the key. None: a key is passed or not needed."""
 
     @property
     def in_process(self) -> bool:
@@ -40,7 +40,7 @@ PROVIDERS = {
 
 
 def find_provider(name: str) -> Provider:
-    """The provider of that name. Raises `ConfigError` for one that is not known."""
+    """Return the provider of a name. Raises `ConfigError` if it is unknown."""
     found = PROVIDERS.get(name)
     if found is None:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""The proxy that an address is reached through: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+"""Find the proxy of an address by `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
 
-Follows urllib: the lower-case name comes first, and loopback is no exception unless `NO_PROXY`
-names it. Networks such as `10.0.0.0/8` may be named too.
+Follows urllib: the lower-case name takes precedence, and loopback goes through the proxy unless
+`NO_PROXY` lists it. Networks such as `10.0.0.0/8` may be listed too.
 """
 
 import os
@@ -20,7 +20,7 @@ CREDENTIALS_HINT = "write the proxy as http://user:password@host:port in HTTP_PR
 
 @dataclass(frozen=True)
 class Proxy:
-    """A forward proxy, its credentials apart from its address."""
+    """A forward proxy, with its credentials separate from its address."""
 
     url: str
     host: str
@@ -31,7 +31,7 @@ class Proxy:
 
     @property
     def credentials(self) -> dict[str, str]:
-        """The header that proves to the proxy who asks; none where it has no user."""
+        """The authentication header for the proxy; empty without a user."""
         if not self.user:
             return {}
         pair = b64encode(f"{self.user}:{self.password}".encode()).decode()
@@ -39,9 +39,9 @@ class Proxy:
 
 
 def find_proxy(url: str) -> Proxy | None:
-    """The proxy for an http or https address by the environment; None for a direct connection.
+    """Return the proxy for an http or https address; None for a direct connection.
 
-    Raises `ConfigError` for a proxy that cannot be used.
+    Raises `ConfigError` if the proxy is invalid.
     """
     parts = urlsplit(url)
     name = f"{parts.scheme}_proxy"
@@ -55,19 +55,18 @@ def find_proxy(url: str) -> Proxy | None:
 
 
 def _read_proxy_variable(name: str) -> str:
-    """A variable by its lower-case name, else by its upper-case one."""
     return os.environ.get(name, os.environ.get(name.upper(), "")).strip()
 
 
 def _is_cgi() -> bool:
-    """Whether a web server started this process: `HTTP_PROXY` may then be a request's header."""
+    # In a CGI process `HTTP_PROXY` may be the header `Proxy` of a request ("httpoxy").
     return "REQUEST_METHOD" in os.environ and "http_proxy" not in os.environ
 
 
 def _parse_proxy(given: str, variable: str) -> Proxy:
     parts = _split_proxy_url(given if "://" in given else f"http://{given}")
     if parts is None or parts.hostname is None:
-        # Not shown: it may hold a password.
+        # The value is not shown: it may contain a password.
         raise ConfigError(
             f"{variable} is not an http or https address",
             where="environment",

@@ -1,4 +1,4 @@
-"""Requests through a forward proxy, with the answers and the faults of a direct connection."""
+"""Requests through a forward proxy, with the responses and errors of a direct connection."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -23,22 +23,22 @@ _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 
 class ProxyRequest(NamedTuple):
-    """One request as it is to be sent."""
+    """One request."""
 
     method: str
     url: str
-    """In ASCII, spelled as it is to be sent."""
+    """In ASCII, percent-encoded."""
 
     headers: Mapping[str, str]
     body: bytes | None
 
 
 class ProxySession:
-    """Connections through proxies, kept open and shared by all clients of one event loop."""
+    """Keep-alive connections through proxies, shared by all clients of one event loop."""
 
     def __init__(self, trusted: Callable[[], ssl.SSLContext]) -> None:
-        # Nothing else of the environment and of servers changes a request: no cookies, no
-        # password files, no redirects. How many requests are in flight is for callers to limit.
+        # No cookies, no netrc, no redirects: neither the environment nor a server may change a
+        # request. Callers limit the number of requests in flight.
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, ssl=trusted(), keepalive_timeout=_PROXY_IDLE_TIMEOUT_S
@@ -49,7 +49,7 @@ class ProxySession:
         )
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self._http.close()
 
     async def exchange(
@@ -78,7 +78,7 @@ class ProxySession:
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             trouble = _convert_aiohttp_error(error)
-        # Outside the handlers: the original exceptions name addresses.
+        # Raised outside the handlers: as context, the original exceptions would show addresses.
         raise trouble
 
     async def _exchange(
@@ -117,7 +117,7 @@ async def _read_proxy_response(response: "ClientResponse", most: int) -> RawResp
     except (aiohttp.ClientError, OSError):
         if response.status == 200:
             raise
-        # The status says enough: a denial stays one without its words.
+        # The status is enough: a 401 with a truncated body is still a denial.
         return RawResponse(response.status, headers, b"", cut=True)
     if cut := size > most:
         response.close()
@@ -125,7 +125,6 @@ async def _read_proxy_response(response: "ClientResponse", most: int) -> RawResp
 
 
 def _build_proxy_refusal(proxy: Proxy, status: int) -> AttemptError:
-    """What a proxy means that opens no tunnel."""
     message = f"the proxy {proxy.host} refused the connection: HTTP {status}"
     if status in _TRANSIENT:
         return AttemptError(ErrorKind.UNREACHABLE, message, status)
@@ -140,7 +139,7 @@ def _build_proxy_refusal(proxy: Proxy, status: int) -> AttemptError:
 
 
 def _convert_aiohttp_error(error: Exception) -> Exception:
-    """The exception of a direct connection for one of aiohttp's."""
+    # To the exceptions that a direct connection raises.
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return ssl.SSLCertVerificationError("the certificate is invalid")
     cause: Any = getattr(error, "os_error", error)

@@ -1,4 +1,4 @@
-"""What a model wrote in one turn: words, reasoning and tool calls."""
+"""A parsed turn of a model: content, reasoning and tool calls."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from assay.types import ToolCall
 
 @dataclass(frozen=True)
 class ParsedTurn:
-    """What a text turned out to hold."""
+    """The parts of a turn."""
 
     content: str
     calls: tuple[ToolCall, ...] = ()
@@ -17,10 +17,10 @@ class ParsedTurn:
 
 
 def make_call(name: str, arguments: dict[str, Any] | str, id: str | None = None) -> ToolCall:
-    """A call. Arguments as text are kept as the model wrote them, malformed ones too."""
+    """Make a tool call. Arguments as text are kept verbatim, even if malformed."""
     return ToolCall.model_validate({"id": id, "name": name, "arguments": arguments})
 
 
 def join_words(pieces: Iterable[str]) -> str:
-    """The words around calls: blank pieces and the line breaks next to a call are layout."""
+    """Join the text around calls, without blank pieces and line breaks next to calls."""
     return "\n".join(piece.strip("\n") for piece in pieces if piece.strip())

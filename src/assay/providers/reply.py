@@ -1,4 +1,4 @@
-"""What a client gives back, and how it is told to work."""
+"""The reply of a client, and its settings."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from assay.types import Message, ModelCall
 
 
 class Reply(NamedTuple):
-    """A model's answer, and the call that brought it."""
+    """A model's message and the record of the call."""
 
     message: Message
     call: ModelCall
@@ -18,28 +18,28 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How a client asks: how many at once, how patiently, and what it remembers."""
+    """Concurrency, retries, timeouts and cache of a client."""
 
     concurrency: int | None = None
-    """Requests in flight: a fixed number, or None to find the number that the server bears."""
+    """Requests in flight: a fixed number, or None to adapt to the server."""
 
     max_retries: int = 5
-    """After the first attempt. `Endpoint.max_retries` comes before it."""
+    """After the first attempt. `Endpoint.max_retries` overrides it."""
 
     request_timeout_s: float = 600.0
-    """For one attempt, from sending to the last byte. `Endpoint.timeout_s` comes before it."""
+    """For one attempt, until the last byte. `Endpoint.timeout_s` overrides it."""
 
     cache: Path | None = None
-    """Folder of the response cache; None asks the model each time."""
+    """Folder of the response cache; None: no cache."""
 
     prices: Path | None = None
-    """A price table whose entries come before the shipped ones."""
+    """A price table that overrides the shipped one."""
 
     max_concurrency: int = 500
-    """Where the search for the right number ends when `concurrency` is None."""
+    """The maximum when `concurrency` is None."""
 
     max_wait_s: float = 600.0
-    """The longest that one call waits between its attempts, all waits together."""
+    """The maximum total wait between the attempts of one call."""
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 1), ("max_retries", 0), ("max_concurrency", 1)):

@@ -1,4 +1,4 @@
-"""The secrets of an endpoint, for everything that must not show them."""
+"""Collect the secrets of an endpoint for redaction."""
 
 import re
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from .proxies import Proxy
 
 __all__ = ["REDACTED", "Redactor", "build_endpoint_redactor"]
 
-# Shorter ones are in many a complaint, and tell what it is about.
+# Shorter numbers are common in error messages, and needed to understand them.
 _SHORTEST_NUMBER = 6
 _NON_SECRET_HEADERS = frozenset(
     {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version"}
 )
-# `Bearer`, and the `session` of `session=…`: words that a complaint may need.
+# `Bearer`, and the `session` of `session=…`: not secret, and useful in error messages.
 _SCHEME_OR_NAME = re.compile(r'^[A-Za-z][-\w]*\s+|(?<![^\s;,])[^\s;,="]+=(?="?[^\s;,="])')
 
 
 def build_endpoint_redactor(
     endpoint: Endpoint, headers: dict[str, str], proxy: Proxy | None = None
 ) -> Redactor:
-    """Knows the keys, the headers as sent, and what an address carries besides the address."""
+    """Build a redactor of keys, header values, and credentials in addresses."""
     written = endpoint.to_dict()
     secrets = [endpoint.api_key, endpoint.oauth_token]
     if proxy is not None:
@@ -47,7 +47,7 @@ def build_endpoint_redactor(
 
 
 def _split_header_secrets(header: str) -> Iterator[str]:
-    """A header's value, its words, and the values that it is put together from."""
+    # Servers quote headers whole or in parts: each part is redacted too.
     yield header
     yield from header.split(" ")[1:]
     values = _SCHEME_OR_NAME.sub(" ", header)
@@ -56,14 +56,14 @@ def _split_header_secrets(header: str) -> Iterator[str]:
 
 
 def _find_withheld_values(given: Any, written: Any) -> Iterator[str]:
-    """Every text and number in a setting that is not written down."""
+    # Values that are withheld from stored settings are secret here too.
     if isinstance(given, dict):
         by_name = written if isinstance(written, dict) else {}
         for name, value in given.items():
             yield from _find_withheld_values(value, by_name.get(name))
     elif isinstance(given, list | tuple):
-        by_place = written if isinstance(written, list) else [None] * len(given)
-        for value, kept in zip(given, by_place, strict=True):
+        by_index = written if isinstance(written, list) else [None] * len(given)
+        for value, kept in zip(given, by_index, strict=True):
             yield from _find_withheld_values(value, kept)
     elif given == written or isinstance(given, bool):
         return

@@ -1,4 +1,4 @@
-"""When a failed attempt is followed by another one, and after how long."""
+"""Retries of a call: whether, and after which wait."""
 
 from assay.errors import EndpointError
 
@@ -7,17 +7,19 @@ from .clock import Timing
 
 _FIRST_BACKOFF_S = 0.5
 _MAX_BACKOFF_S = 60.0
+# An invalid answer is rarely transient: one retry, in case a proxy sent it.
 _GARBLED_RETRIES = 1
+# Keeps the power finite: retries after a `Retry-After` are not counted.
 _MAX_DOUBLINGS = 16
 
 
 class RetryBudget:
-    """The retries of one call: counted, spread by chance, and bounded in time.
+    """The retries of one call, limited in number and total wait.
 
     The wait before retry n is a random part of 0.5 s times 2 to the n, at most 60 s ("full
-    jitter"): many callers that failed together do not come back together. A wait that the server
-    asks for is never cut short. It also does not count as one of `max_retries`, since a server
-    that names a time is working; `max_wait_s` ends that.
+    jitter"), so that callers which failed together do not retry together. A `Retry-After` is never
+    shortened. It also does not count towards `max_retries`, since a server that sends one is
+    working; `max_wait_s` limits it.
     """
 
     def __init__(self, *, max_retries: int, max_wait_s: float, where: str, timing: Timing) -> None:
@@ -31,17 +33,17 @@ class RetryBudget:
         self._garbled = 0
 
     def wait_s(self, fault: AttemptError, *, attempts: int) -> float:
-        """How long to wait before the next attempt. Raises `EndpointError` if there is none."""
+        """Return the wait before the next attempt. Raises `EndpointError` if there is none."""
         if fault.permanent or self._exhausts_budget(fault):
             raise fault.error(where=self._where, attempts=attempts)
         longest = _FIRST_BACKOFF_S * 2.0 ** min(self._rounds, _MAX_DOUBLINGS)
         wait = min(longest, _MAX_BACKOFF_S) * self._timing.chance()
         self._rounds += 1
         left = self._max_wait_s - self._waited_s
-        asked = fault.retry_after_s
-        if asked is not None:
-            # A little over, so that callers told the same second do not arrive in the same one.
-            wait = max(min(asked + wait / 4, left), asked)
+        retry_after = fault.retry_after_s
+        if retry_after is not None:
+            # With jitter, so that callers with the same `Retry-After` do not arrive together.
+            wait = max(min(retry_after + wait / 4, left), retry_after)
         if wait > left:
             raise self._build_timeout_error(fault, attempts)
         self._waited_s += wait

@@ -1,4 +1,4 @@
-"""The sampling settings of an endpoint: as a call records them, and as they may not clash."""
+"""The sampling settings of an endpoint: recorded with a call, and checked for conflicts."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ _RESERVED_PARAMS = ("messages", "model", "stream", "stream_options")
 
 
 def collect_sampling(endpoint: Endpoint) -> dict[str, Any]:
-    """The settings that were in force, without what may be secret among the extra parameters."""
+    """Collect the settings in effect, without extra parameters that may be secret."""
     plain = endpoint.to_dict()
     sampling = {name: plain[name] for name in _SAMPLING_FIELDS if name in plain}
     return {**sampling, **plain.get("extra_params", {})}
 
 
 def check_extra_params(endpoint: Endpoint) -> None:
-    """Refuse extra parameters that would break the reading of the answer."""
+    """Raise `ConfigError` for extra parameters that would change the shape of the answer."""
     given = endpoint.extra_params
     where = f"{endpoint.provider}:{endpoint.model}"
     for name in _RESERVED_PARAMS:

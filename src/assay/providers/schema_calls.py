@@ -1,4 +1,4 @@
-"""Tool calls forced by a JSON schema, for models that would not write them by themselves."""
+"""Force tool calls with a JSON schema, for models that do not write them reliably."""
 
 import json
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ _ALWAYS_CALL_PROMPT = (
 _FIRST_CALL_PROMPT = (
     f"Call a tool first, with one JSON object: {_CALL_FORM}. Once you have its result, answer."
 )
-# To the grammar engine: no spaces between. They cost half of the tokens, and a forced space
-# before a string leads small models astray.
+# For the grammar engine: no whitespace. It takes half of the tokens, and a forced space before
+# a string confuses small models.
 _COMPACT = {"whitespace_flexible": False}
 _REFERENCE = "#/$defs/"
 
 
 def build_calls_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """A schema that holds one call of one of the tools."""
+    """Build the schema of one call of one of the tools."""
     shared: dict[str, Any] = {}
     choices = []
     for tool in tools:
@@ -42,12 +42,12 @@ def build_calls_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 def render_tools_as_text(
     messages: Sequence[Message], tools: Sequence[ToolSpec], *, always: bool
 ) -> list[Message]:
-    """The conversation in words alone: what tools there are, what was called, what came back.
+    """Render tools, calls and results as plain text.
 
-    For any chat template: it needs no place for tools, and no role beside the three usual ones.
-    `always`: every reply is a call; otherwise replies to a tool's result are free.
+    Works with any chat template: it needs no support for tools, and only the three usual roles.
+    `always`: every reply is a call; otherwise replies to a tool's result are free text.
     """
-    told = [_flatten_tool_message(message, messages) for message in messages]
+    rendered = [_flatten_tool_message(message, messages) for message in messages]
     rule = "\n".join(
         [
             _ALWAYS_CALL_PROMPT if always else _FIRST_CALL_PROMPT,
@@ -55,14 +55,14 @@ def render_tools_as_text(
             *map(_format_tool_line, tools),
         ]
     )
-    if told and told[0].role in ("system", "developer"):
-        first = told[0]
-        return [first.model_copy(update={"content": f"{first.text}\n\n{rule}"}), *told[1:]]
-    return [Message(role="system", content=rule), *told]
+    if rendered and rendered[0].role in ("system", "developer"):
+        first = rendered[0]
+        return [first.model_copy(update={"content": f"{first.text}\n\n{rule}"}), *rendered[1:]]
+    return [Message(role="system", content=rule), *rendered]
 
 
 def _format_tool_line(tool: ToolSpec) -> str:
-    """A tool in one line: a small model copies a schema that it is shown instead of filling it."""
+    # One line, not a schema: small models copy a schema instead of filling it in.
     required = tool.parameters.get("required") or ()
     properties = tool.parameters.get("properties")
     arguments = [
@@ -73,7 +73,6 @@ def _format_tool_line(tool: ToolSpec) -> str:
 
 
 def _format_argument_type(schema: Any) -> str:
-    """What an argument may be, in a word or two."""
     if not isinstance(schema, dict):
         return "any"
     if isinstance(schema.get("enum"), list):
@@ -106,13 +105,13 @@ def _flatten_tool_message(message: Message, messages: Sequence[Message]) -> Mess
         )
         for call in message.tool_calls
     ]
-    said = [message.text] if message.text else []
-    return Message(role=message.role, content="\n".join([*said, *calls]))
+    text = [message.text] if message.text else []
+    return Message(role=message.role, content="\n".join([*text, *calls]))
 
 
 def _close_schema(value: Any, tool: str) -> Any:
-    """A copy in which objects have no other properties than they name, and references to shared
-    parts carry the tool's name, since another tool may use the same one."""
+    # Objects allow only the properties they name. References are prefixed with the name of the
+    # tool, since tools may use the same name for different definitions.
     if isinstance(value, dict):
         copy = {key: _close_schema(inner, tool) for key, inner in value.items()}
         if isinstance(copy.get("properties"), dict) and copy.get("type") == "object":

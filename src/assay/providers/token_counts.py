@@ -1,4 +1,4 @@
-"""Token ids, logprobs and counts of tokens, as servers return them."""
+"""Token ids, logprobs and token counts in the answers of servers."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -7,13 +7,14 @@ from typing import Any
 from assay.types import Usage
 
 _ID_PREFIX = "token_id:"
-# Above it not every whole number is exact in JSON. No call has as many.
+# Larger integers are not exact in JSON, and no call has as many tokens.
 _MAX_TOKEN_COUNT = 2**53
 _COUNT_FIELDS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
 def drop_absurd_counts(usage: Usage) -> Usage:
-    """The same usage; a count that is negative or absurd is unknown."""
+    """Set counts that are negative or absurdly large to unknown."""
+    # Unrolled: this runs for every call, and almost always returns here.
     if (
         0 <= (usage.input_tokens or 0) <= _MAX_TOKEN_COUNT
         and 0 <= (usage.output_tokens or 0) <= _MAX_TOKEN_COUNT
@@ -27,12 +28,12 @@ def drop_absurd_counts(usage: Usage) -> Usage:
 
 
 def prompt_ids(answer: Mapping[str, Any], choice: Mapping[str, Any]) -> list[int] | None:
-    """The ids of the prompt: vLLM gives them beside the choices when `return_token_ids` is set."""
+    """Return the prompt ids. vLLM sends them beside the choices with `return_token_ids`."""
     return _read_ids(answer.get("prompt_token_ids")) or _read_ids(choice.get("prompt_token_ids"))
 
 
 def completion_ids(choice: Mapping[str, Any]) -> list[int] | None:
-    """The ids that were sampled: given as such, or spelled `token_id:N` in the logprobs."""
+    """Return the sampled ids, sent as such or as `token_id:N` in the logprobs."""
     given = _read_ids(choice.get("token_ids"))
     if given is not None:
         return given
@@ -44,9 +45,9 @@ def completion_ids(choice: Mapping[str, Any]) -> list[int] | None:
 
 
 def read_logprobs(choice: Mapping[str, Any], ids: int | None) -> dict[str, Any]:
-    """The field `logprobs`, or why it is left out.
+    """Return the field `logprobs`, or the reason why it is omitted.
 
-    They must be finite, and one for each of the `ids` where those are known.
+    They must be finite, and as many as `ids` where those are known.
     """
     entries = _read_logprob_entries(choice)
     if entries is None:

@@ -1,4 +1,4 @@
-"""Tool calls as JSON between marks: Hermes and Qwen, Llama 3, Mistral, DeepSeek."""
+"""Parse tool calls as JSON between marks: Hermes and Qwen, Llama 3, Mistral, DeepSeek."""
 
 import json
 import re
@@ -23,17 +23,16 @@ _DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
 _FENCE = "```"
 
 MAX_BROKEN_CALLS = 100
-"""Malformed JSON calls in one text, beyond which it is no turn with calls: finding each to be
-broken takes time by the length of the whole text."""
+"""Texts with more malformed calls are not parsed: each takes time linear in the whole text."""
 
 
 def read_hermes(text: str) -> ParsedTurn | None:
-    """`<tool_call>{json}</tool_call>`. None if one of the calls has no name that can be read."""
-    said: list[str] = []
+    """Parse `<tool_call>{json}</tool_call>`. None if the name of a call cannot be parsed."""
+    texts: list[str] = []
     calls: list[ToolCall] = []
     at = broken = 0
     while (start := text.find(_HERMES, at)) >= 0:
-        said.append(text[at:start])
+        texts.append(text[at:start])
         call, at = read_hermes_call(text, start + len(_HERMES))
         if call is None:
             return None
@@ -43,19 +42,19 @@ def read_hermes(text: str) -> ParsedTurn | None:
             return None
     if not calls:
         return None
-    # Templates write one line break between the words and the first call.
-    first, rest = said[0].removesuffix("\n"), [*said[1:], text[at:]]
+    # Templates write one line break between the text and the first call.
+    first, rest = texts[0].removesuffix("\n"), [*texts[1:], text[at:]]
     return ParsedTurn("\n".join([first, *(piece for piece in rest if piece.strip())]), tuple(calls))
 
 
 def read_hermes_call(text: str, at: int) -> tuple[ToolCall | None, int]:
-    """The JSON object at a place, as a call, and where it ends. Its closing tag may be missing.
+    """Parse the JSON object at an index as a call; return it and its end.
 
-    Broken JSON that begins with a name is a malformed call.
+    The closing tag may be missing. Invalid JSON that starts with a name is a malformed call.
     """
     start = skip_whitespace(text, at)
     try:
-        # Finds the end: text between tags may hold the closing tag in a string.
+        # Only to find the end: a string in the JSON may contain the closing tag.
         end = _DECODER.raw_decode(text, start)[1]
     except ValueError:
         return _read_broken_hermes(text, start)
@@ -81,14 +80,14 @@ def _read_broken_hermes(text: str, start: int) -> tuple[ToolCall | None, int]:
 
 
 def read_llama(text: str) -> ParsedTurn | None:
-    """`{"name": .., "parameters": ..}` and nothing beside it."""
+    """Parse `{"name": .., "parameters": ..}` without other text."""
     calls = _read_objects([parse_arguments(text.removeprefix(_LLAMA_TAG))])
     return ParsedTurn("", calls) if calls else None
 
 
 def read_mistral(text: str) -> ParsedTurn | None:
-    """`[TOOL_CALLS]` before a JSON list, or before each `name[ARGS]{json}`."""
-    said, mark, written = text.partition(_MISTRAL)
+    """Parse `[TOOL_CALLS]` before a JSON list, or before each `name[ARGS]{json}`."""
+    content, mark, written = text.partition(_MISTRAL)
     if not mark:
         return None
     if written.lstrip().startswith("["):
@@ -97,12 +96,12 @@ def read_mistral(text: str) -> ParsedTurn | None:
         calls = _read_objects(listed if isinstance(listed, list) else [])
     else:
         calls = _read_objects(map(_read_mistral_call, written.split(_MISTRAL)))
-    return ParsedTurn(said, calls) if calls else None
+    return ParsedTurn(content, calls) if calls else None
 
 
 def read_deepseek(text: str) -> ParsedTurn | None:
-    """Each call between marks, as `function<sep>name` and JSON, fenced (V3, R1) or not (V3.1)."""
-    said, mark, written = text.partition(_DEEPSEEK)
+    """Parse `function<sep>name` and JSON between marks, fenced (V3, R1) or not (V3.1)."""
+    before, mark, written = text.partition(_DEEPSEEK)
     if not mark:
         return None
     block, _, after = written.partition(_DEEPSEEK_ALL_END)
@@ -112,7 +111,7 @@ def read_deepseek(text: str) -> ParsedTurn | None:
         if call is None:
             return None
         calls.append(call)
-    return ParsedTurn(join_words([said, after]), tuple(calls)) if calls else None
+    return ParsedTurn(join_words([before, after]), tuple(calls)) if calls else None
 
 
 def _read_deepseek_call(text: str) -> ToolCall | None:
@@ -120,7 +119,7 @@ def _read_deepseek_call(text: str) -> ToolCall | None:
     if not mark:
         return None
     if _FENCE not in rest:
-        # V3.1 has no kind and no fence: the name stands before the mark.
+        # V3.1 has no kind and no fence: the name is before the mark.
         if rest.lstrip().startswith("{"):
             return make_call(kind.strip(), rest.strip()) if kind.strip() else None
         name, _, arguments = rest.partition("\n")
@@ -129,12 +128,12 @@ def _read_deepseek_call(text: str) -> ToolCall | None:
     arguments = fenced.removeprefix("json").strip().removesuffix(_FENCE).strip()
     if not name.strip():
         return None
-    # Nothing at all is a call that was cut short, not one without arguments.
+    # Empty arguments mean a truncated call, not one without arguments.
     return make_call(name.strip(), arguments or _FENCE)
 
 
 def _read_mistral_call(text: str) -> dict[str, Any] | None:
-    """Mistral's later form: `name[ARGS]{json}`, with the id of the call between in some."""
+    # The later form: `name[ARGS]{json}`, in some models with the id of the call in between.
     head, mark, arguments = text.partition(_MISTRAL_ARGUMENTS)
     name, _, identifier = head.partition(_MISTRAL_ID)
     if not mark:
@@ -142,14 +141,14 @@ def _read_mistral_call(text: str) -> dict[str, Any] | None:
     read = parse_arguments(arguments)
     return {
         "name": name.strip(),
-        # As the model wrote them where they cannot be read.
+        # Verbatim if they cannot be parsed.
         "arguments": arguments.strip() if read is None else read,
         "id": identifier.strip() or None,
     }
 
 
 def _read_objects(written: Iterable[Mapping[str, Any] | None]) -> tuple[ToolCall, ...]:
-    """The calls that objects stand for; none at all if one of them stands for none."""
+    # All or nothing: if one object is not a call, the whole text is content.
     calls = []
     for call in written:
         if not isinstance(call, Mapping):

@@ -1,4 +1,4 @@
-"""Tool calls with literals as arguments: Python's (LFM2), and Gemma's with its own quotes."""
+"""Parse tool calls with Python literals (LFM2), and with Gemma's own quotes."""
 
 import re
 from typing import Any
@@ -15,8 +15,8 @@ _CallAndEnd = tuple[ToolCall | None, int]
 _LFM_START, _LFM_END = "<|tool_call_start|>", "<|tool_call_end|>"
 _CALL_NAME = re.compile(r"\s*+([^\W\d][\w.\-]*+)\s*+\(")
 _ARGUMENT = re.compile(r"\s*+([^\W\d][\w\-]*+)\s*+=\s*+")
-# The quote that ends a string in which quotes are not escaped: an argument, a call or the end of
-# the list follows.
+# The quote that ends a string with unescaped quotes: an argument, a call or the end of the list
+# follows.
 _RAW_END = re.compile(
     r"'(?=\s*+(?:,\s*+[^\W\d][\w\-]*+\s*+=|\)\s*+(?:,\s*+[^\W\d][\w.\-]*+\s*+\(|\]?\s*+(?:"
     + re.escape(_LFM_END)
@@ -25,15 +25,15 @@ _RAW_END = re.compile(
 
 
 class _UnterminatedString(ValueError):
-    """A string without an end: nothing that follows can be told from it."""
+    """A string without an end: everything after it belongs to it."""
 
 
 def read_python_calls(text: str, *, escapes: bool) -> ParsedTurn | None:
-    """Calls as Python writes them. `escapes`: quotes inside strings have a backslash before."""
+    """Parse Python calls. `escapes`: quotes inside strings are escaped with a backslash."""
     literals = LiteralReader(text)
-    said, calls, at = [], list[ToolCall](), 0
+    texts, calls, at = [], list[ToolCall](), 0
     while (start := text.find(_LFM_START, at)) >= 0:
-        said.append(text[at:start])
+        texts.append(text[at:start])
         at = skip_whitespace(text, start + len(_LFM_START))
         at += text.startswith("[", at)
         more = True
@@ -47,8 +47,8 @@ def read_python_calls(text: str, *, escapes: bool) -> ParsedTurn | None:
             at += more
         at = skip_whitespace(text, at + text.startswith("]", at))
         at += len(_LFM_END) if text.startswith(_LFM_END, at) else 0
-    said.append(text[at:])
-    return ParsedTurn(join_words(said), tuple(calls)) if calls else None
+    texts.append(text[at:])
+    return ParsedTurn(join_words(texts), tuple(calls)) if calls else None
 
 
 def _read_python_call(literals: LiteralReader, at: int, *, escapes: bool) -> _CallAndEnd:
@@ -99,18 +99,18 @@ _GEMMA_NAME = re.compile(r"\s*+call:\s*+([^\s{<]++)\s*+(?={)")
 
 
 def read_gemma(text: str) -> ParsedTurn | None:
-    """Calls as Gemma 4 writes them: keys without quotes, strings between marks of their own."""
+    """Parse calls of Gemma 4: keys without quotes, strings between special marks."""
     literals = LiteralReader(text, quote='<|"|>', bare_keys=True)
-    said, calls, at = [], list[ToolCall](), 0
+    texts, calls, at = [], list[ToolCall](), 0
     while (start := text.find(_GEMMA_START, at)) >= 0:
-        said.append(text[at:start])
+        texts.append(text[at:start])
         match = _GEMMA_NAME.match(text, start + len(_GEMMA_START))
         if match is None:
             return None
         call, at = _read_gemma_call(literals, match[1], match.end())
         calls.append(call)
-    said.append(text[at:])
-    return ParsedTurn(join_words(said), tuple(calls)) if calls else None
+    texts.append(text[at:])
+    return ParsedTurn(join_words(texts), tuple(calls)) if calls else None
 
 
 def _read_gemma_call(literals: LiteralReader, name: str, at: int) -> tuple[ToolCall, int]:

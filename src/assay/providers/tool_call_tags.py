@@ -1,7 +1,7 @@
-"""Tool calls as tags around each argument: Qwen 3.5 and Nemotron 3, GLM 4, Muse Glimmer.
+"""Parse tool calls with a tag per argument: Qwen 3.5 and Nemotron 3, GLM 4, Muse Glimmer.
 
-Arguments stand there without quotes, so their types come from the tools. Each call is read with a
-cursor: a closing tag inside of a text is part of it unless more of the call follows.
+Arguments have no quotes, so their types come from the tools. A closing tag inside a value belongs
+to the value unless more of the call follows it.
 """
 
 import re
@@ -16,24 +16,24 @@ from .tool_call_json import MAX_BROKEN_CALLS, read_hermes_call
 
 
 class _TagFormat(NamedTuple):
-    """The tags of one family."""
+    """The tags of one model family."""
 
     start: re.Pattern[str]
-    """From the beginning of a call to its name, which is the group. Without a name, JSON follows:
-    the other form between the same tags, to which models fall back."""
+    """From the start of a call to its name, the group. Without a name, JSON follows: models
+    sometimes fall back to this other form between the same tags."""
 
     argument: re.Pattern[str]
-    """From the beginning of an argument to its value; the group is its name."""
+    """From the start of an argument to its value; the group is its name."""
 
     argument_end: str
     more: tuple[str, ...]
-    """What follows an argument: another one, or the end of the call."""
+    """The tags that may follow an argument: another one, or the end of the call."""
 
     ends: tuple[str, ...]
-    """What ends a call, one after the other."""
+    """The closing tags of a call, in order."""
 
     own_lines: bool = False
-    """Whether a line break stands before and after each value."""
+    """Whether each value is surrounded by line breaks."""
 
 
 _QWEN = _TagFormat(
@@ -61,26 +61,26 @@ _MUSE = _TagFormat(
 
 
 def read_qwen_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
-    """`<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`."""
+    """Parse `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`."""
     return _read_tagged_calls(text, _QWEN, types)
 
 
 def read_glm_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
-    """`<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`."""
+    """Parse `<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`."""
     return _read_tagged_calls(text, _GLM, types)
 
 
 def read_muse_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
-    """`<atem:invoke name="name"><atem:parameter name="key">value</atem:parameter>..`."""
+    """Parse `<atem:invoke name="name"><atem:parameter name="key">value</atem:parameter>..`."""
     return _read_tagged_calls(text, _MUSE, types)
 
 
 def _read_tagged_calls(text: str, tags: _TagFormat, types: ArgumentTypes) -> ParsedTurn | None:
-    said: list[str] = []
+    texts: list[str] = []
     calls: list[ToolCall] = []
     at = broken = 0
     while start := tags.start.search(text, at):
-        said.append(text[at : start.start()])
+        texts.append(text[at : start.start()])
         if start[1] is None:
             call, at = read_hermes_call(text, start.end())
             broken += call is not None and call.malformed
@@ -89,8 +89,8 @@ def _read_tagged_calls(text: str, tags: _TagFormat, types: ArgumentTypes) -> Par
         if call is None or broken > MAX_BROKEN_CALLS:
             return None
         calls.append(call)
-    said.append(text[at:])
-    return ParsedTurn(join_words(said), tuple(calls)) if calls else None
+    texts.append(text[at:])
+    return ParsedTurn(join_words(texts), tuple(calls)) if calls else None
 
 
 def _read_tagged_call(
@@ -101,7 +101,7 @@ def _read_tagged_call(
     while match := tags.argument.match(text, at):
         end = _find_value_end(text, match.end(), tags)
         if end is None:
-            # No later value ends either: what follows cannot be told from this one.
+            # Unterminated: the rest of the text belongs to this value.
             return make_call(name, text[start.start() :]), len(text)
         key, value = match[1].strip(), text[match.end() : end]
         if tags.own_lines:

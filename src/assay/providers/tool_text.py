@@ -1,6 +1,6 @@
-"""Tool calls and reasoning as local models write them: inside the text. Never raises for text.
+"""Parse tool calls and reasoning from the text of local models. Never raises for any text.
 
-One table of formats. A chat template is recognised by marks in its text.
+One table of formats. The format is detected by marks in the chat template.
 """
 
 import re
@@ -31,7 +31,7 @@ CallStyle = Literal[
     "gpt-oss",
     "muse",
 ]
-"""The formats by name: what `extra_params["tool_format"]` takes."""
+"""The names of the formats, as in `extra_params["tool_format"]`."""
 
 STYLES: tuple[CallStyle, ...] = get_args(CallStyle)
 
@@ -41,13 +41,13 @@ _ReadTurn = Callable[[str, ArgumentTypes | None], ParsedTurn]
 
 @dataclass(frozen=True)
 class _Format:
-    """How a family writes a turn."""
+    """The turn format of a model family."""
 
     marks: re.Pattern[str]
     """Found in the chat templates of the family."""
 
     calls: _ReadCalls | None = None
-    """Reads the calls in what follows the reasoning. None where `turn` reads all of it."""
+    """Parses the calls after the reasoning. None if `turn` parses everything."""
 
     turn: _ReadTurn | None = None
     thought: tuple[str, str] = ("<think>", "</think>")
@@ -55,12 +55,12 @@ class _Format:
 
 
 def _ignore_types(read: Callable[[str], ParsedTurn | None]) -> _ReadCalls:
-    """A reader of calls that carry their own types."""
+    # For formats whose calls carry their own types.
     return lambda text, types: read(text)
 
 
 _ESCAPES = r"replace\(\"\\\\\", \"\\\\\\\\\"\)"
-# The first whose marks are found: marks of the later ones stand in templates of earlier ones.
+# The order matters: templates of earlier formats contain marks of later ones.
 _CALL_FORMATS: dict[CallStyle, _Format] = {
     "mistral": _Format(re.compile(r"\[TOOL_CALLS\]"), _ignore_types(read_mistral)),
     "gpt-oss": _Format(re.compile(r"<\|channel\|>commentary"), turn=read_harmony),
@@ -88,14 +88,14 @@ _CALL_FORMATS: dict[CallStyle, _Format] = {
 
 @lru_cache(maxsize=64)
 def detect_call_style(template: str) -> CallStyle | None:
-    """How a model with this chat template writes tool calls. None: in no way known here."""
+    """Detect the tool-call format of a chat template. None: unknown."""
     return next(
         (name for name, known in _CALL_FORMATS.items() if known.marks.search(template)), None
     )
 
 
 def to_template_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
-    """Tools as chat templates are given them."""
+    """Convert tools to the form that chat templates expect."""
     return [
         {
             "type": "function",
@@ -111,10 +111,10 @@ def to_template_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def read_calls(text: str, style: CallStyle | None, tools: Sequence[ToolSpec] = ()) -> ParsedTurn:
-    """The tool calls in `text`, and what else it says.
+    """Parse the tool calls in `text`; the rest is content.
 
-    Where a call has no name that can be read, the whole text stays content, since that is what the
-    model said. Arguments that cannot be read become a malformed call, which is answered in words.
+    If the name of a call cannot be parsed, the whole text is content. Arguments that cannot be
+    parsed make a malformed call, which the environment answers with an error.
     """
     if style is None:
         return ParsedTurn(text)
@@ -126,19 +126,19 @@ def read_calls(text: str, style: CallStyle | None, tools: Sequence[ToolSpec] = (
 
 
 def writes_channels(style: CallStyle | None) -> bool:
-    """Whether words and reasoning are told apart by marks that are special tokens."""
+    """Whether special tokens separate content from reasoning."""
     return style is not None and (
         _CALL_FORMATS[style].turn is not None or _CALL_FORMATS[style].thought[0] != "<think>"
     )
 
 
 def opens_reasoning(prompt: str, style: CallStyle | None) -> bool:
-    """Whether a prompt ends with the mark that opens reasoning: the completion starts inside."""
+    """Whether a prompt ends with the opening mark of reasoning."""
     return prompt.rstrip("\n").endswith(_get_reasoning_marks(style)[0])
 
 
 def knows_reasoning(template: str, style: CallStyle | None) -> bool:
-    """Whether the models of a template write reasoning between marks."""
+    """Whether models with this template write reasoning between marks."""
     return "reasoning_content" in template or _get_reasoning_marks(style)[1] in template
 
 
@@ -151,10 +151,10 @@ def read_turn(
     reasons: bool,
     cut_short: bool = False,
 ) -> ParsedTurn:
-    """A whole turn. Calls are read only where tools were offered.
+    """Parse a whole turn. Calls are parsed only if tools were offered.
 
-    `opened`: the prompt already ended with the mark that opens reasoning; `reasons`: text between
-    the marks is reasoning; `cut_short`: the turn ran out of tokens, perhaps inside of it.
+    `opened`: the prompt already ends with the opening mark of reasoning; `reasons`: text between
+    the marks is reasoning; `cut_short`: the turn was truncated, perhaps inside the reasoning.
     """
     known = None if style is None else _CALL_FORMATS[style]
     if known is not None and known.turn is not None:
@@ -164,7 +164,7 @@ def read_turn(
         reasoning, text = split_reasoning(text, opened=opened, style=style)
     written = replace(read_calls(text, style if tools else None, tools), reasoning=reasoning)
     if reasons and cut_short and written == ParsedTurn(text):
-        # Unless the text is an answer from its start, none of it is one.
+        # Truncated inside the reasoning, so the turn has no content.
         unended = _read_unended_reasoning(text, opened=opened, style=style)
         return written if unended is None else ParsedTurn("", reasoning=unended)
     return written
@@ -173,9 +173,9 @@ def read_turn(
 def split_reasoning(
     text: str, *, opened: bool, style: CallStyle | None = None
 ) -> tuple[str | None, str]:
-    """Reasoning and the rest. `opened`: the prompt already ended with the opening mark.
+    """Split reasoning from the rest. `opened`: the prompt already ends with the opening mark.
 
-    Takes what the templates of such models put back: line breaks at the edges are not part.
+    Line breaks at the edges are dropped, since templates add them again.
     """
     start_mark, end_mark = _get_reasoning_marks(style)
     start = text.lstrip("\n")
@@ -188,7 +188,6 @@ def split_reasoning(
 
 
 def _read_unended_reasoning(text: str, *, opened: bool, style: CallStyle | None) -> str | None:
-    """The reasoning of a text that ends inside of it. None: the text does not begin with it."""
     mark, start = _get_reasoning_marks(style)[0], text.lstrip("\n")
     if not opened and not start.startswith(mark):
         return None

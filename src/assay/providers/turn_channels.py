@@ -1,4 +1,4 @@
-"""Turns of several messages, each with a channel or a recipient: gpt-oss and Muse Glimmer."""
+"""Parse turns of several messages with channels or recipients: gpt-oss and Muse Glimmer."""
 
 import re
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ class _ChannelMessage(NamedTuple):
 
 
 def read_harmony(text: str, types: ArgumentTypes | None) -> ParsedTurn:
-    """Analysis is reasoning, what goes to a function is a call, all else is said.
+    """Parse a turn of gpt-oss: analysis is reasoning, messages to functions are calls.
 
-    Without `types` no tools were offered, and calls stay what the model said.
+    The rest is content. Without `types` no tools were offered, and calls stay content.
     """
-    said, thought, calls = list[str](), list[str](), list[ToolCall]()
+    content, thought, calls = list[str](), list[str](), list[ToolCall]()
     for header, body in _split_channels(text, _HARMONY_MARKS):
         recipient, channel = _RECIPIENT.search(header), _CHANNEL.search(header)
         if recipient and types is not None:
@@ -36,24 +36,24 @@ def read_harmony(text: str, types: ArgumentTypes | None) -> ParsedTurn:
         elif channel and channel[1] == _ANALYSIS and not recipient:
             thought.append(body)
         else:
-            said.append(body)
-    return _join_channels(said, thought, calls)
+            content.append(body)
+    return _join_channels(content, thought, calls)
 
 
 def read_muse(text: str, types: ArgumentTypes | None) -> ParsedTurn:
-    """What goes to `self` is reasoning, what goes to the user is said, all else is a call."""
-    said, thought, calls = list[str](), list[str](), list[ToolCall]()
+    """Parse a turn of Muse: reasoning goes to `self`, content to the user, calls to tools."""
+    content, thought, calls = list[str](), list[str](), list[ToolCall]()
     for header, body in _split_channels(text, _MUSE_MARKS):
         recipient = match[1] if (match := _RECIPIENT.search(header)) else "user"
         if recipient == "self":
             thought.append(body)
         elif recipient == "user" or types is None:
-            said.append(body)
+            content.append(body)
         else:
             written = read_muse_tags(body, types)
             calls += written.calls if written else [make_call(recipient, body)]
-            said += [written.content] if written and written.content else []
-    return _join_channels(said, thought, calls)
+            content += [written.content] if written and written.content else []
+    return _join_channels(content, thought, calls)
 
 
 def _split_channels(text: str, marks: re.Pattern[str]) -> Iterator[_ChannelMessage]:
@@ -62,9 +62,9 @@ def _split_channels(text: str, marks: re.Pattern[str]) -> Iterator[_ChannelMessa
         if mark:
             yield _ChannelMessage(header, body)
         elif header.strip() not in ("", "assistant"):
-            # No message by the format: what the model said all the same.
+            # Text outside the format is content.
             yield _ChannelMessage("", header)
 
 
-def _join_channels(said: list[str], thought: list[str], calls: list[ToolCall]) -> ParsedTurn:
-    return ParsedTurn("\n".join(said), tuple(calls), "\n".join(thought) if thought else None)
+def _join_channels(content: list[str], thought: list[str], calls: list[ToolCall]) -> ParsedTurn:
+    return ParsedTurn("\n".join(content), tuple(calls), "\n".join(thought) if thought else None)
