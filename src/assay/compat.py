@@ -1,4 +1,4 @@
-"""Stand-ins for other packages, so that code written for them imports assay instead.
+"""Replacements for other packages, so that code written for them imports assay instead.
 
 One line in `conftest.py`, `assay.compat.install()`, lets such code run unchanged where the packages
 are not installed. An installed package is never replaced.

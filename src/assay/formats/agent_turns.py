@@ -1,7 +1,7 @@
-"""Which turns of a conversation the agent took, and what it was given before them.
+"""Splits a conversation into the agent's own turns and their context.
 
-Training learns from the agent's own turns only. Assistant turns of the prompt were written by
-somebody else, and are context like the user's.
+Training uses the agent's own turns only. Assistant turns of the prompt come from another author,
+and are context like the user's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,28 +17,28 @@ _ANSWER_ROLES = ("assistant", "tool", "function")
 
 @dataclass(frozen=True)
 class AgentTurns:
-    """A conversation, parted where the agent first spoke."""
+    """A conversation, split at the agent's first turn."""
 
     context: list[Message]
     """Everything before the agent's first turn."""
 
     made: list[Message]
-    """From its first turn to its last, with what stands between them."""
+    """From the agent's first turn to its last, with the messages between them."""
 
     own: frozenset[int]
-    """The places in `made` of the agent's turns. Other assistant turns there are not its own."""
+    """The positions in `made` of the agent's turns. Other assistant turns there are foreign."""
 
     cut: int = 0
-    """Messages after the agent's last turn, which teach nothing."""
+    """The number of messages after the agent's last turn, which training ignores."""
 
     def report_trailing_messages(self, dropped: list[Dropped]) -> None:
-        """Say what is left out behind the last turn."""
+        """Report the messages after the last turn as dropped."""
         if self.cut:
             dropped.append(Dropped("messages", "messages after the agent's last turn; left out"))
 
     @property
     def foreign(self) -> bool:
-        """Whether a format that trains on every assistant turn would train on others' words."""
+        """Whether training on every assistant turn would include turns of other authors."""
         inside = (n for n, message in enumerate(self.made) if message.role == "assistant")
         return any(message.role == "assistant" for message in self.context) or any(
             n not in self.own for n in inside
@@ -46,7 +46,7 @@ class AgentTurns:
 
 
 def split_agent_turns(sample: Sample) -> AgentTurns:
-    """Part a conversation. Raises `WireError` where the agent took no turn, or nobody can tell."""
+    """Split a conversation. Raises `WireError` when the agent's turns are missing or ambiguous."""
     messages = sample.messages
     places = [place for place in _find_agent_turns(sample) if not _has_zero_weight(messages[place])]
     if not places:
@@ -64,6 +64,7 @@ def _find_agent_turns(sample: Sample) -> list[int]:
     messages = sample.messages
     if sample.trajectory is None:
         return _find_closing_turns(messages)
+    # Recorded calls are exact. Comparing with the prompt is the fallback for imported data.
     recorded = _find_recorded_turns(sample.trajectory)
     if recorded is not None:
         return recorded
@@ -72,7 +73,7 @@ def _find_agent_turns(sample: Sample) -> list[int]:
 
 
 def get_prompt_messages(sample: Sample) -> list[Message]:
-    """The messages that a new rollout of the sample begins with. Empty when there are none."""
+    """Return the messages that a new rollout of the sample begins with; may be empty."""
     if isinstance(sample.prompt, str):
         return [Message(role="user", content=sample.prompt)] if sample.prompt else []
     if sample.trajectory is None:
@@ -82,7 +83,7 @@ def get_prompt_messages(sample: Sample) -> list[Message]:
 
 
 def flatten_to_text(messages: Sequence[Message]) -> list[Message]:
-    """The messages with plain text as their content. Raises `WireError` for images and the like."""
+    """Return the messages with plain text as content. Raises `WireError` for other blocks."""
     return [_flatten_message_text(message, f"messages[{n}]") for n, message in enumerate(messages)]
 
 
@@ -92,12 +93,12 @@ def _flatten_message_text(message: Message, where: str) -> Message:
     for n, block in enumerate(message.content or ()):
         if not isinstance(block, TextBlock):
             raise WireError(f"a `{block.type}` block is not text", where=f"{where}.content[{n}]")
-    # Without an answer in words the text is empty: a null is printed by templates as `None`.
+    # Empty text rather than null, which chat templates print as `None`.
     return message.model_copy(update={"content": message.text})
 
 
 def _find_closing_turns(messages: Sequence[Message]) -> list[int]:
-    """The assistant turns at the end, after whatever was last said to the assistant."""
+    # The assistant turns at the end, after the last user or system message.
     start = len(messages)
     while start and messages[start - 1].role in _ANSWER_ROLES:
         start -= 1
@@ -105,12 +106,13 @@ def _find_closing_turns(messages: Sequence[Message]) -> list[int]:
 
 
 def _has_zero_weight(message: Message) -> bool:
-    """Whether a file of OpenAI's said that this turn is not to be trained on."""
+    # OpenAI's mark for a turn that is excluded from training.
     return (message.__pydantic_extra__ or {}).get("weight") == 0
 
 
 def _find_recorded_turns(trajectory: Trajectory) -> list[int] | None:
-    """Where the answers of the recorded calls stand; None when the calls do not say so."""
+    # None when a call lacks its position, or when positions do not match the messages, as after
+    # an edit of the conversation.
     calls = [call for call in trajectory.calls if call.error is None]
     places = sorted({call.message_index for call in calls if call.message_index is not None})
     known = all(call.message_index is not None for call in calls)
@@ -122,7 +124,7 @@ def _find_recorded_turns(trajectory: Trajectory) -> list[int] | None:
 
 
 def _find_prompt_end(sample: Sample) -> int:
-    """Where in the trajectory the prompt ends."""
+    # The prompt may start late: an environment can put its own messages before it.
     messages, prompt = sample.messages, get_prompt_messages(sample)
     for offset in range(len(messages) - len(prompt) + 1 if prompt else 0):
         if _has_same_text(messages[offset : offset + len(prompt)], prompt):

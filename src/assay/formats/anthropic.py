@@ -1,8 +1,8 @@
-"""Anthropic messages, to and from: content blocks, a separate system prompt, alternating roles.
+"""Converts Anthropic messages: content blocks, a separate system prompt, alternating roles.
 
-What only Anthropic has is kept in an extra named `anthropic`: on a block or a tool call its other
-keys (`cache_control`), on a message `thinking` (signatures), `result` (the keys of a tool result
-block, such as `is_error`) and `turn` (the other keys of the turn that begins with it).
+Fields that only Anthropic has are kept in an extra named `anthropic`: on a block or a tool call its
+other keys (`cache_control`), on a message `thinking` (signatures), `result` (the keys of a tool
+result block, such as `is_error`) and `turn` (the other keys of the turn that begins with it).
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ _THINKING_TYPES = ("thinking", "redacted_thinking")
 
 @dataclass(frozen=True)
 class AnthropicChat:
-    """The two arguments that Anthropic takes a conversation as."""
+    """A conversation as the two arguments of Anthropic's API."""
 
     system: str | list[dict[str, Any]] | None
     messages: list[dict[str, Any]]
@@ -98,14 +98,14 @@ def from_anthropic(
 
 @dataclass
 class _AnthropicWriter:
-    """Turns as they grow, one message at a time."""
+    """Builds turns one message at a time."""
 
     messages: list[Message]
     system: str | list[dict[str, Any]] | None = None
     turns: list[dict[str, Any]] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
-    """For each turn: the kind of message it ends with, and where the message it began with is."""
+    """For each turn: the role of its last message, and the position of its first message."""
 
     system_from: str = ""
     pending: list[tuple[str, str]] = field(default_factory=list)
@@ -115,7 +115,7 @@ class _AnthropicWriter:
     """Names of all tools called so far, by call id."""
 
     def write(self, index: int) -> int:
-        """Write the message at `index`, and say how many messages that took care of."""
+        """Write the message at `index`; return how many messages were consumed."""
         message, where = self.messages[index], f"messages[{index}]"
         spelling = find_spelling(message, ANTHROPIC_FORMAT)
         if spelling is not None and (count := self._write_as_read(index, spelling)):
@@ -141,6 +141,8 @@ class _AnthropicWriter:
         wire = spelling.get("message")
         if not isinstance(wire, Mapping):
             return 0
+        # The original is used only if it still reads as exactly these messages: they may have been
+        # edited since.
         own = get_namespace(self.messages[index].__pydantic_extra__, ANTHROPIC_FORMAT)
         try:
             read = _read_turn(wire, f"messages[{index}]", again="turn" in own)
@@ -183,6 +185,7 @@ class _AnthropicWriter:
             self.dropped.append(Dropped(f"{where}.role", "written as a tool result"))
         identifier = message.tool_call_id
         if identifier is None:
+            # Anthropic requires an id: take that of the first open call of the same tool.
             identifier = next(
                 (key for key, name in self.pending if message.name in (None, name)),
                 self._make_call_id(str(index)),
@@ -262,7 +265,7 @@ class _AnthropicWriter:
         return blocks
 
     def _make_call_id(self, place: str) -> str:
-        """An id that is the same on every run and that no message has."""
+        # Derived from the position, so that the same input gives the same request and cache key.
         taken = {call.id for message in self.messages for call in message.tool_calls}
         taken |= {message.tool_call_id for message in self.messages}
         identifier = f"toolu_{place}"
@@ -271,7 +274,7 @@ class _AnthropicWriter:
         return identifier
 
     def _opens_turn(self, role: str, own: Mapping[str, Any]) -> bool:
-        """Whether a message of `role` begins a turn. A turn that says nothing gives way to it."""
+        # Anthropic refuses empty turns: an empty turn of the same role is dropped.
         if isinstance(own.get("turn"), Mapping):
             return True
         while self.turns and self.turns[-1]["role"] == role and not self.turns[-1]["content"]:
@@ -308,7 +311,7 @@ def _read_anthropic_system(system: object) -> Message:
 
 
 def _read_turn(wire: Mapping[str, Any], where: str, *, again: bool) -> list[Message]:
-    """The messages of one turn. `again`: the turn before it had the same role."""
+    # `again`: the previous turn had the same role. The mark keeps both apart when written back.
     role = wire.get("role")
     if role not in ("user", "assistant"):
         raise WireError(
@@ -335,7 +338,7 @@ def _read_turn(wire: Mapping[str, Any], where: str, *, again: bool) -> list[Mess
 
 
 def _keep_original_turn(wire: Mapping[str, Any], messages: list[Message]) -> list[Message]:
-    """Keep the turn as it came where the usual writing of its messages would differ."""
+    # The original turn is kept only where writing the messages would not restore it.
     writer = _AnthropicWriter(messages)
     for index in range(len(messages)):
         writer.write(index)
@@ -375,7 +378,8 @@ def _read_assistant_blocks(blocks: list[Mapping[str, Any]], where: str) -> list[
 def _build_anthropic_content(
     blocks: list[ContentBlock], *, alone: bool
 ) -> str | tuple[Any, ...] | None:
-    """Blocks as content: a lone plain text beside other things is what a string is written as."""
+    # A string is written as a lone text block beside calls or thinking, so such a block is read
+    # as a string.
     if not blocks:
         return None
     only = blocks[0]

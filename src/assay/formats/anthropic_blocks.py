@@ -1,4 +1,4 @@
-"""The blocks of Anthropic messages, one at a time: text, images, thinking, calls, results."""
+"""Converts single Anthropic blocks: text, images, thinking, calls, results."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ ANTHROPIC_FORMAT = "anthropic"
 def write_anthropic_blocks(
     content: tuple[ContentBlock, ...] | None, where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
-    """Content as blocks, reporting the parts that there is no block for."""
+    """Return content as blocks; report the parts that Anthropic has no block for."""
     blocks = (
         _write_anthropic_block(block, f"{where}.content[{position}]", dropped)
         for position, block in enumerate(content or ())
@@ -68,7 +68,7 @@ def _build_image_source(url: str | None) -> dict[str, Any] | None:
 
 
 def read_anthropic_block(item: object, where: str) -> ContentBlock:
-    """A block as a text, an image, or a block that only Anthropic has."""
+    """Read a block as text, an image, or a block that only Anthropic has."""
     block = expect_mapping(item, where)
     kind = expect_text(block.get("type"), f"{where}.type")
     rest = {key: value for key, value in block.items() if key != "type"}
@@ -106,7 +106,8 @@ def _read_source_url(source: object) -> str | None:
 def write_thinking(
     message: Message, own: Mapping[str, Any], where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
-    """The thinking blocks that were read with this reasoning; Anthropic accepts no other."""
+    """Return the thinking blocks that were read with this reasoning."""
+    # Anthropic verifies a signature over the text, so other or edited thinking is refused.
     kept = own.get("thinking")
     kept = [item for item in kept if isinstance(item, Mapping)] if isinstance(kept, list) else []
     if len(kept) == 1 and "type" not in kept[0] and message.reasoning is not None:
@@ -114,20 +115,20 @@ def write_thinking(
     if kept and join_thinking(kept) == message.reasoning:
         return [dict(item) for item in kept]
     if message.reasoning is not None:
-        what = "Anthropic accepts thinking only with its signature; left out"
-        dropped.append(Dropped(f"{where}.reasoning", what))
+        note = "Anthropic accepts thinking only with its signature; left out"
+        dropped.append(Dropped(f"{where}.reasoning", note))
     if kept:
         dropped.append(Dropped(f"{where}.anthropic", "the signatures of other thinking; left out"))
     return []
 
 
 def join_thinking(thinking: list[Mapping[str, Any]]) -> str | None:
-    """The text of thinking blocks; None when all of them are redacted."""
+    """Return the text of thinking blocks; None when all of them are redacted."""
     return join_reasoning(block.get("thinking") for block in thinking)
 
 
 def read_tool_result(block: Mapping[str, Any], where: str) -> Message:
-    """A `tool_result` block as a tool message."""
+    """Read a `tool_result` block as a tool message."""
     content = block.get("content")
     data: dict[str, Any] = {"role": "tool", "content": content}
     data["tool_call_id"] = expect_text(block.get("tool_use_id"), f"{where}.tool_use_id")
@@ -144,7 +145,7 @@ def read_tool_result(block: Mapping[str, Any], where: str) -> Message:
 
 
 def read_tool_use(block: Mapping[str, Any], where: str) -> ToolCall:
-    """A `tool_use` block as a tool call."""
+    """Read a `tool_use` block as a tool call."""
     data: dict[str, Any] = {
         "id": expect_text(block.get("id"), f"{where}.id"),
         "name": expect_text(block.get("name"), f"{where}.name"),

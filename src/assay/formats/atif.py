@@ -1,7 +1,7 @@
-"""Trajectories in ATIF, the interchange format of agent harnesses, to and from samples.
+"""Converts samples to and from ATIF, the interchange format of agent harnesses.
 
-One answer of the model is one step, with what its tools answered as its observation. What ATIF
-has no field for travels in its `extra` objects, so that a sample comes back as it was.
+One answer of the model is one step, with the answers of its tools as its observation. Values that
+ATIF has no field for are stored in its `extra` objects, so that a sample round-trips.
 """
 
 from collections.abc import Mapping
@@ -35,8 +35,8 @@ from .conversion import (
 )
 
 ATIF_VERSION = "ATIF-v1.8"
+# The key under which assay writes into `extra` objects, beside the keys of other tools.
 _EXTRA_NAMESPACE = "assay"
-"""The key of our own things in an `extra` object."""
 
 ATIF_DOCUMENT_FIELDS = frozenset(
     "schema_version session_id trajectory_id agent steps notes final_metrics "
@@ -52,8 +52,8 @@ ATIF_METRIC_FIELDS = frozenset(
     "prompt_tokens completion_tokens cached_tokens cost_usd prompt_token_ids "
     "completion_token_ids logprobs extra".split()
 )
+# Fields of a step that a message has no field for.
 _EXTRA_STEP_FIELDS = ("reasoning_effort", "is_copied_context")
-"""Fields of a step that a message has no field for."""
 
 _SOURCES_BY_ROLE = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 _ROLES_BY_SOURCE = {"system": "system", "user": "user", "agent": "assistant"}
@@ -79,7 +79,7 @@ _TOTALS = {
 
 
 def to_atif(sample: Sample) -> Converted[dict[str, Any]]:
-    """The ATIF document of a sample, with the sessions of its subagents embedded."""
+    """Return the ATIF document of a sample, with the sessions of its subagents embedded."""
     writer = _AtifWriter(sample)
     return Converted(writer.document(), tuple(writer.dropped))
 
@@ -92,11 +92,8 @@ class _AtifWriter:
         self._calls = {call.message_index: call for call in calls}
         self._steps: list[dict[str, Any]] = []
         self._embedded: list[dict[str, Any]] = []
-        self._names: set[str] = set()
-        """The ids of the subagents that are embedded."""
-
-        self._asked: dict[str, None] = {}
-        """The ids of the calls of the last step, in their order."""
+        self._names: set[str] = set()  # ids of embedded subagents
+        self._asked: dict[str, None] = {}  # ids of the last step's calls, in order
 
     def document(self) -> dict[str, Any]:
         self._embed_subagents()
@@ -146,7 +143,7 @@ class _AtifWriter:
         step: dict[str, Any] = {"step_id": len(self._steps) + 1, "source": source}
         extra = _collect_message_extra(message)
         if message.timestamp is not None:
-            # A time in other words than ISO 8601 would make the document invalid.
+            # A timestamp that is not ISO 8601 would make the document invalid.
             (step if _is_iso(message.timestamp) else extra)["timestamp"] = message.timestamp
         step["message"] = self._write_text(message, where, extra)
         self._asked = {}
@@ -161,7 +158,7 @@ class _AtifWriter:
     def _write_text(self, message: Message, where: str, extra: dict[str, Any]) -> str:
         if message.content is None or isinstance(message.content, str):
             return message.content or ""
-        # Its parts hold texts, images and audio in files beside the document; ours hold more.
+        # ATIF has parts for text and for media in separate files only; our blocks contain more.
         extra["content"] = to_jsonable_python(message.content)
         return message.text
 
@@ -205,7 +202,7 @@ class _AtifWriter:
         step.setdefault("observation", {"results": []})["results"].append(result)
 
     def _sum_metrics(self) -> dict[str, Any]:
-        """Sums, each only where every call knows its part."""
+        # A sum is written only if every call reports its part: a partial one would look complete.
         totals: dict[str, Any] = {"total_steps": len(self._steps)}
         usages = [call.usage or Usage() for call in self._calls.values()]
         for name, part in _TOTALS.items():
@@ -234,7 +231,6 @@ class _AtifWriter:
 
 
 def _collect_message_extra(message: Message) -> dict[str, Any]:
-    """What ATIF has no field for."""
     extra = {name: getattr(message, name) for name in _MESSAGE_FIELDS if getattr(message, name)}
     if message.role in ("developer", "function"):
         extra["role"] = message.role
@@ -276,7 +272,7 @@ def _write_call_metrics(call: ModelCall) -> dict[str, Any]:
     usage = rest.pop("usage", None)
     counted = {n: usage.pop(own) for own, n in _USAGE_METRICS.items() if own in (usage or ())}
     metrics |= counted
-    # An empty usage is not the same as none, unless the counts beside it make it again.
+    # An empty usage differs from a missing one, unless counts restore it when read.
     if usage or (usage is not None and not counted):
         rest["usage"] = usage
     if rest:
@@ -285,7 +281,7 @@ def _write_call_metrics(call: ModelCall) -> dict[str, Any]:
 
 
 def from_atif(document: Mapping[str, Any]) -> Sample:
-    """The sample of an ATIF document of any 1.x version. Raises `WireError` for anything else."""
+    """Read an ATIF document of any 1.x version. Raises `WireError` for anything else."""
     data = expect_mapping(make_storable(dict(expect_mapping(document, "document"))), "document")
     version = expect_text(data.get("schema_version"), "schema_version")
     if not version.startswith("ATIF-v1."):
@@ -304,7 +300,7 @@ def from_atif(document: Mapping[str, Any]) -> Sample:
 
 
 def _split_extra(value: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of an object's `extra`: what we wrote there, and what others did."""
+    # Returns assay's own part of `extra`, and the part of other tools.
     extra = value.get("extra")
     if extra is None:
         return {}, {}
@@ -316,13 +312,13 @@ def _split_extra(value: Mapping[str, Any], where: str) -> tuple[dict[str, Any], 
 def _collect_unknown_fields(
     value: Mapping[str, Any], known: frozenset[str], foreign: dict[str, Any]
 ) -> dict[str, Any]:
-    """What an object holds that there is no field for: of later versions, and in its `extra`."""
+    # Fields of later versions and foreign extras, so that nothing is dropped when read.
     rest = {key: each for key, each in value.items() if key not in known}
     return {**rest, **({"extra": foreign} if foreign else {})}
 
 
 def _read_reference(reference: object) -> str | None:
-    """The name of the subagent whose trajectory a result refers to."""
+    # Only the first reference: a tool result of ours starts at most one subagent.
     first = reference[0] if isinstance(reference, list) and reference else None
     if not isinstance(first, Mapping):
         return None
@@ -462,7 +458,7 @@ def _build_atif_sample(
         )
         costs = [None if call.usage is None else call.usage.cost_usd for call in calls]
         if not costs or None in costs:
-            # The calls do not add up to it, so nothing else says it.
+            # The calls do not add up to the total, so it is kept.
             fields["cost_usd"] = cost
         rest = {k: v for k, v in data.items() if k not in (*known, "subagent_trajectories")}
         metadata["atif"] = {**rest, **({"extra": foreign} if foreign else {})}

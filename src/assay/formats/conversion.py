@@ -1,4 +1,4 @@
-"""What the chat formats share: reporting what a format cannot hold, and reading hostile data."""
+"""Shared code of the chat formats: reports of dropped fields, and checks of foreign data."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from assay.types import Message, ToolCall, replace_lone_surrogates
 ValueT = TypeVar("ValueT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+# Extras that belong to one format. `spelling` records how a message differed from the usual
+# form of its source, so that writing it back restores the original.
 FORMAT_NAMESPACES = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
-"""Extras that belong to one format. `spelling` is how a message was written where it was read."""
-
+# Fields of a message that no provider's format can represent.
 UNSUPPORTED_FIELDS = ("provider", "api", "model", "details", "timestamp", "metadata")
-"""Fields of a message that no provider's format has a place for."""
 
 _UNSUPPORTED_FIELD_SET = frozenset(UNSUPPORTED_FIELDS)
 _NAMED_IN_ERRORS = frozenset({*Message.model_fields, *ToolCall.model_fields})
@@ -26,24 +26,24 @@ _MAX_SHOWN_DROPPED = 5
 
 @dataclass(frozen=True)
 class Dropped:
-    """Something a format has no place for."""
+    """One value that a format cannot represent."""
 
     where: str
     """Such as `messages[2].reasoning`. Without a field: the whole message or block."""
 
     what: str
-    """What is not there any more, and what stands in its place if anything does."""
+    """A note on the dropped value and on its replacement, if any."""
 
 
 @dataclass(frozen=True)
 class Converted(Generic[ValueT]):
-    """A value in another format, with a report of what did not fit."""
+    """A value in another format, with a report of the dropped parts."""
 
     value: ValueT
     dropped: tuple[Dropped, ...] = ()
 
     def exact(self) -> ValueT:
-        """The value, or `WireError` when anything was dropped on the way."""
+        """Return the value, or raise `WireError` if anything was dropped."""
         if not self.dropped:
             return self.value
         shown = "; ".join(
@@ -58,14 +58,14 @@ class Converted(Generic[ValueT]):
 
 
 def check_iterable(items: Iterable[ValueT], where: str) -> Iterable[ValueT]:
-    """`items` when they can be gone through, else `WireError`."""
+    """Return `items` if they are iterable, else raise `WireError`."""
     if isinstance(items, Iterable):
         return items
     raise build_type_error(items, "a list", where)
 
 
 def expect_message(value: object, where: str) -> Message:
-    """`value` when it is a message, else `WireError`."""
+    """Return `value` if it is a message, else raise `WireError`."""
     if isinstance(value, Message):
         return value
     raise WireError(
@@ -76,7 +76,7 @@ def expect_message(value: object, where: str) -> Message:
 
 
 def expect_mapping(value: object, where: str) -> Mapping[str, Any]:
-    """`value` when it is an object with string keys, else `WireError`."""
+    """Return `value` if it is an object with string keys, else raise `WireError`."""
     if not isinstance(value, Mapping):
         raise build_type_error(value, "an object", where)
     for key in value:
@@ -88,21 +88,21 @@ def expect_mapping(value: object, where: str) -> Mapping[str, Any]:
 
 
 def expect_sequence(value: object, where: str) -> Sequence[Any]:
-    """`value` when it is a list or a tuple, else `WireError`."""
+    """Return `value` if it is a list or a tuple, else raise `WireError`."""
     if isinstance(value, list | tuple):
         return value
     raise build_type_error(value, "a list", where)
 
 
 def expect_text(value: object, where: str) -> str:
-    """`value` when it is a string, else `WireError`. Half an emoji becomes U+FFFD."""
+    """Return `value` if it is a string, else raise `WireError`. Replaces lone surrogates."""
     if isinstance(value, str):
         return replace_lone_surrogates(value)
     raise build_type_error(value, "a string", where)
 
 
 def expect_optional_text(value: object, where: str) -> str | None:
-    """`value` when it is a string or None, else `WireError`."""
+    """Return `value` if it is a string or None, else raise `WireError`."""
     return None if value is None else expect_text(value, where)
 
 
@@ -126,7 +126,7 @@ def build_depth_error(where: str) -> WireError:
 
 
 def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> ModelT:
-    """`data` as a `model`, or `WireError` that says which part of it is wrong."""
+    """Return `data` as a `model`, or raise `WireError` with the path of the first problem."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -146,13 +146,14 @@ def _format_error_path(location: tuple[int | str, ...]) -> str:
             path += f"[{part}]"
         elif part in _NAMED_IN_ERRORS:
             path += f".{part}"
-        else:  # the name of a validator, not of a place in the data
+        else:  # the name of a union member or validator, not of a field
             break
     return path
 
 
 def make_storable(value: ValueT) -> ValueT:
-    """`value` itself, or a copy without the lone surrogates that JSON could not be written with."""
+    """Return `value`, or a copy with lone surrogates replaced, which JSON cannot contain."""
+    # Serializing is faster than walking the value in Python, and nearly always succeeds.
     try:
         to_json(value)
     except ValueError:
@@ -172,7 +173,8 @@ def _repair_strings(value: Any) -> Any:
 
 
 def is_same_json(left: object, right: object) -> bool:
-    """Whether two values are the same JSON: `True`, `1` and `1.0` are three different values."""
+    """Whether two values are the same JSON; `True`, `1` and `1.0` are different values."""
+    # Python's `==` would treat the three as equal.
     if type(left) is not type(right):
         return (
             isinstance(left, list | tuple)
@@ -189,7 +191,7 @@ def is_same_json(left: object, right: object) -> bool:
 
 
 def write_json_object(value: Mapping[str, Any], where: str) -> str:
-    """`value` as JSON text, or `WireError` when JSON has no word for something in it."""
+    """Return `value` as JSON text, or raise `WireError` if JSON cannot represent it."""
     try:
         text = to_json(value).decode()
     except ValueError as error:
@@ -202,7 +204,7 @@ def write_json_object(value: Mapping[str, Any], where: str) -> str:
 
 
 def report_unsupported_fields(message: Message, where: str, dropped: list[Dropped]) -> None:
-    """Report the set fields that no format has a place for."""
+    """Report the fields of a message that no format can represent."""
     if _UNSUPPORTED_FIELD_SET.isdisjoint(message.__pydantic_fields_set__):
         return
     for name in UNSUPPORTED_FIELDS:
@@ -214,7 +216,8 @@ def report_unsupported_fields(message: Message, where: str, dropped: list[Droppe
 def report_extras(
     extra: Mapping[str, Any] | None, own: str, where: str, dropped: list[Dropped]
 ) -> None:
-    """Report the extras that are not `own`. A null, and a mere spelling, is nothing to lose."""
+    """Report the extras that are not in the namespace `own`."""
+    # A null carries no information, and a spelling only restores a foreign notation.
     if not extra:
         return
     for name, value in extra.items():
@@ -235,7 +238,7 @@ def report_unused(
     where: str,
     dropped: list[Dropped],
 ) -> None:
-    """Report what a message keeps for the format at hand that this message has no use for."""
+    """Report the extras of format `own` that a message of this role does not use."""
     kept = extra.get(own) if extra else None
     if kept is None:
         return
@@ -250,21 +253,21 @@ def report_unused(
 def report_unsupported_by_role(
     message: Message, where: str, dropped: list[Dropped], names: tuple[str, ...]
 ) -> None:
-    """Report the fields in `names` that are set, though a message of this role has none."""
+    """Report the set fields in `names`, which a message of this role cannot have."""
     for name in names:
         if getattr(message, name) not in (None, ()):
-            what = f"a {message.role} message has no place for `{name}`; left out"
-            dropped.append(Dropped(f"{where}.{name}", what))
+            note = f"a {message.role} message has no place for `{name}`; left out"
+            dropped.append(Dropped(f"{where}.{name}", note))
 
 
 def join_reasoning(texts: Iterable[object]) -> str | None:
-    """Several pieces of thinking as one reasoning, or None when none of them is text."""
+    """Join several pieces of thinking; None when none of them is text."""
     found = [text for text in texts if isinstance(text, str)]
     return "\n\n".join(found) if found else None
 
 
 def write_plain_arguments(call: ToolCall, where: str, dropped: list[Dropped]) -> dict[str, Any]:
-    """The arguments as an object, reporting the model's own spelling, which an object has not."""
+    """Return the arguments as an object; report the model's own text of them as dropped."""
     if call.raw_arguments is not None:
         what = (
             "the arguments are not a JSON object; written as {}"
@@ -276,19 +279,19 @@ def write_plain_arguments(call: ToolCall, where: str, dropped: list[Dropped]) ->
 
 
 def get_namespace(extra: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
-    """What `extra` keeps for one format; empty when there is nothing or no object."""
+    """Return the extras of one format; empty when they are missing or not an object."""
     kept = extra.get(name) if extra else None
     return kept if isinstance(kept, Mapping) else {}
 
 
 def extend_namespace(message: Message, name: str, more: dict[str, Any]) -> Message:
-    """The message with `more` added to what it keeps for format `name`."""
+    """Return the message with `more` added to its extras of format `name`."""
     kept = get_namespace(message.__pydantic_extra__, name)
     return message.model_copy(update={name: {**kept, **more}})
 
 
 def find_spelling(message: Message, name: str) -> Mapping[str, Any] | None:
-    """How this message was spelled in format `name`, when it was read from there and was odd."""
+    """Return the recorded spelling of a message that was read from format `name`, or None."""
     extra = message.__pydantic_extra__
     if not extra or "spelling" not in extra:
         return None
@@ -299,9 +302,10 @@ def find_spelling(message: Message, name: str) -> Mapping[str, Any] | None:
 def compute_spelling(
     wire: Mapping[str, Any], usual: Mapping[str, Any], name: str
 ) -> dict[str, Any] | None:
-    """How `wire` differs from the usual spelling of the same message, or None if it does not."""
+    """Return how `wire` differs from the usual form of the same message, or None."""
     given = {key: value for key, value in wire.items() if not _has_same_value(usual, key, value)}
     absent = [key for key in usual if key not in wire]
+    # Repairing surrogates may have removed the difference.
     if given:
         given = {k: v for k, v in make_storable(given).items() if not _has_same_value(usual, k, v)}
     if not given and not absent:
@@ -314,7 +318,7 @@ def _has_same_value(usual: Mapping[str, Any], key: str, value: object) -> bool:
 
 
 def apply_spelling(usual: dict[str, Any], spelling: Mapping[str, Any]) -> dict[str, Any]:
-    """The usual spelling, changed as `compute_spelling` found it."""
+    """Return the usual form with the differences of `compute_spelling` applied."""
     given, absent = spelling.get("set"), spelling.get("unset")
     changed = {**usual, **given} if isinstance(given, Mapping) else dict(usual)
     for key in absent if isinstance(absent, list | tuple) else ():

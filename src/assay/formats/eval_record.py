@@ -1,6 +1,6 @@
-"""The evaluation record of a session: Gemini contents, tool events by turn, flat texts.
+"""Evaluation records of sessions: Gemini contents, tool events by turn, flat texts.
 
-`turn` is the 1-based place in `request.contents` of the model's turn that made a call. Turns are
+`turn` is the 1-based position in `request.contents` of the model turn that made a call. Turns are
 merged first: consecutive messages of one side are one content.
 """
 
@@ -28,7 +28,7 @@ from .conversion import (
 from .eval_turns import EVENT_DETAIL_KEYS, TEXT_SEPARATOR, EvalTurn, EvalTurns
 
 ResponseMode = Literal["final", "turn"]
-"""Whether the response is what was said after the last tool call, or the whole last turn."""
+"""Whether the response is the text after the last tool call, or the whole last turn."""
 
 _PASSED_THROUGH_KEYS = (
     "parent_id",
@@ -38,17 +38,16 @@ _PASSED_THROUGH_KEYS = (
     "reverted_messages",
     "subagents",
 )
+# Subagents inside subagents. Of deeper ones, a record contains only the id and the title.
 _MAX_RECORD_DEPTH = 8
-"""Subagents inside subagents. Of those further down, a record has the id and the title."""
-
+# Other keys come from other writers and are kept in `metadata`.
 _EVAL_RECORD_KEYS = frozenset(
     """
     session_id title created request response intermediate_events prompt prompt_concat
     response_concat conversation_history generated_trajectory metadata
     """.split()
 )
-"""The keys of a record. Others come from another writer and are kept in `metadata`."""
-
+# Derived from the conversation when a record is written, so they are not kept when it is read.
 _COMPUTED_KEYS = frozenset(
     """
     total_turns total_tools user_turns model_turns distinct_tools tool_errors turn_base
@@ -59,7 +58,7 @@ _COMPUTED_KEYS = frozenset(
 
 @cache
 def eval_record_schema() -> dict[str, Any]:
-    """The JSON Schema of a record, as shipped with the package."""
+    """Return the JSON Schema of a record."""
     path = files(__package__) / "eval_record.schema.json"
     schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return schema
@@ -71,7 +70,7 @@ def to_eval_record(
     response_mode: ResponseMode = "final",
     tool_names: Mapping[str, str] | None = None,
 ) -> Converted[dict[str, Any]]:
-    """The record of a sample. `tool_names` gives tools the names that checks know them by.
+    """Return the record of a sample. `tool_names` maps tools to the names that checks use.
 
     Subagents in `metadata["subagents"]` are written as records inside this one.
     """
@@ -86,7 +85,7 @@ def _write_record(
         writer.take(message, f"messages[{index}]")
     if sample.trajectory is not None and sample.trajectory.calls:
         writer.dropped.append(
-            Dropped("trajectory.calls", "what each model call consumed; left out")
+            Dropped("trajectory.calls", "tokens and cost of model calls; left out")
         )
     record = _build_record(sample, writer, mode)
     stored = sample.metadata.get("subagents")
@@ -105,7 +104,7 @@ def _write_record(
 
 
 def _read_stored_subagent(entry: object) -> Sample | None:
-    """The subagent's sample, or None for what is not one."""
+    # Metadata is free-form: an entry that is not a sample stays in the metadata only.
     if not isinstance(entry, dict) or "trajectory" not in entry:
         return None
     try:
@@ -116,6 +115,7 @@ def _read_stored_subagent(entry: object) -> Sample | None:
 
 def _build_record(sample: Sample, writer: EvalTurns, mode: ResponseMode) -> dict[str, Any]:
     turns = writer.turns
+    # The prompt is the last user turn; everything before it is history.
     asked = [place for place, turn in enumerate(turns) if turn.role == "user"]
     contents = [turn.content for turn in turns]
     response, early = _choose_record_response(turns, mode)
@@ -138,7 +138,7 @@ def _build_record(sample: Sample, writer: EvalTurns, mode: ResponseMode) -> dict
 
 
 def _choose_record_response(turns: list[EvalTurn], mode: ResponseMode) -> tuple[str | None, bool]:
-    """The final response, None when the user spoke last, and if a tool was called after it."""
+    # Also returns whether the model called tools after the text that counts as its response.
     if not turns or turns[-1].role != "model":
         return None, False
     last = turns[-1]
@@ -196,7 +196,7 @@ def _build_record_metadata(
 
 
 def _summarize_passed_value(value: Any) -> Any:
-    """What a record says of things that are whole elsewhere: their ids, titles and reasons."""
+    # Whole conversations are elsewhere in the record; here their ids, titles and reasons suffice.
     if not isinstance(value, list):
         return value
     return [_summarize_entry(each) if isinstance(each, dict) else each for each in value]
@@ -212,10 +212,10 @@ def _summarize_entry(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_eval_record(record: Mapping[str, Any]) -> Sample:
-    """The sample that a record holds, as far as a record can hold it.
+    """Read the sample of a record, as far as a record contains it.
 
-    Reads records whose `turn` counts contents, as written here, and those that count model turns
-    or name the user's content. Raises `WireError` for what is not a record.
+    Reads records whose `turn` counts contents, as written here, and records that count model
+    turns or name the user's content. Raises `WireError` for anything else.
     """
     return _read_record(record, depth=0)
 
@@ -233,10 +233,10 @@ def _read_record(record: Mapping[str, Any], *, depth: int) -> Sample:
     metadata = expect_mapping(data.get("metadata", {}), "metadata")
     response = _read_response_text(data)
     if response is not None and (not contents or contents[-1][0] == "user"):
-        # Others keep the answer out of the request.
+        # Other writers do not repeat the answer in the request.
         contents.append(("model", response))
     if metadata.get("response_precedes_tools") is True and _ends_with_text(contents, response):
-        # It is said already, before the tools were called.
+        # The text before the tool calls already contains it.
         response = None
     by_turn = _group_events_by_turn(data, [role for role, _ in contents], metadata)
     messages: list[Message] = []
@@ -271,7 +271,6 @@ def _read_record_content(value: object, where: str) -> tuple[str, str]:
 def _group_events_by_turn(
     data: Mapping[str, Any], roles: list[str], metadata: Mapping[str, Any]
 ) -> dict[int, list[Mapping[str, Any]]]:
-    """The events of each content, by its place from 0."""
     events = [
         expect_mapping(each, f"intermediate_events[{n}]")
         for n, each in enumerate(
@@ -287,7 +286,8 @@ def _group_events_by_turn(
 
 
 def _locate_event_turns(turns: list[Any], roles: list[str], *, known: bool) -> list[int]:
-    """Where the turns of the events are, in the one of three readings that fits them all."""
+    # Writers number turns in three ways: by content, by model turn, or by the user's content.
+    # The first reading that fits all events is used.
     models = [place for place, role in enumerate(roles) if role == "model"]
     whole = [turn for turn in turns if type(turn) is int]
     if len(whole) == len(turns):
@@ -312,7 +312,6 @@ def _ends_with_text(contents: list[tuple[str, str]], text: str | None) -> bool:
 
 
 def _read_response_text(data: Mapping[str, Any]) -> str | None:
-    """The answer in `response`, or None where there is none."""
     candidates = expect_mapping(data.get("response", {}), "response").get("candidates")
     if not candidates:
         return None
@@ -325,7 +324,7 @@ def _read_response_text(data: Mapping[str, Any]) -> str | None:
 def _build_model_messages(
     text: str, events: list[Mapping[str, Any]], final: str | None
 ) -> list[Message]:
-    """The messages of one content. The last one says `final`, where it is given."""
+    # `final` becomes a message of its own, so that the response is the last message.
     before, after = text, None
     if final is not None:
         before, after = _strip_last_paragraph(text, final), final
@@ -340,7 +339,7 @@ def _build_model_messages(
 
 
 def _strip_last_paragraph(text: str, end: str) -> str:
-    """What stands before the last paragraph `end`; the whole text where it ends otherwise."""
+    # `end` counts only as a whole paragraph, not as the tail of a longer word.
     before = text.removesuffix(end)
     if before != text and before and not before[-1].isspace():
         return text
@@ -348,7 +347,7 @@ def _strip_last_paragraph(text: str, end: str) -> str:
 
 
 def _group_events_by_step(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Events of one step stand together: they were asked for in one answer of the model."""
+    # The calls of one step were made in one answer of the model, so they share a message.
     groups: list[list[Mapping[str, Any]]] = []
     for event in events:
         step = event.get("step")
@@ -377,8 +376,8 @@ def _build_step_messages(events: list[Mapping[str, Any]], text: str | None) -> l
     number = step.rpartition("#")[2]
     if message_id is not None and step != message_id and number.isdecimal():
         details["step"] = int(number)
-    said = {"role": "assistant", "content": text, "tool_calls": calls, "details": details or None}
-    return [validate_wire(Message, said, "intermediate_events"), *answers]
+    fields = {"role": "assistant", "content": text, "tool_calls": calls, "details": details or None}
+    return [validate_wire(Message, fields, "intermediate_events"), *answers]
 
 
 def _read_event_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
@@ -396,7 +395,7 @@ def _read_event_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
 
 
 def _read_record_subagent(entry: Any, depth: int) -> Any:
-    """A subagent as it stands in `metadata` of a sample: whole where its record is there."""
+    # Replaces the summary of a subagent by its sample, if the record contains it.
     record = entry.get("record") if isinstance(entry, Mapping) else None
     if record is None:
         return entry

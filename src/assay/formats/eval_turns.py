@@ -1,4 +1,4 @@
-"""Messages merged into turns of user and model, and tool calls placed in them."""
+"""Merges messages into turns of user and model, and assigns tool calls to them."""
 
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from assay.types import DataBlock, Message, ToolCall
 from .conversion import Dropped
 
 UNANSWERED_RESPONSE = "[Tool execution was interrupted]"
-"""The response of a call that never got one."""
+"""The response that is written for an unanswered call."""
 
 EVENT_DETAIL_KEYS = ("status", "is_error", "exit_code", "raw_tool", "part_id", "subagent")
-"""Details of a tool's message that an event shows."""
+"""Details of a tool message that an event includes."""
 
 TEXT_SEPARATOR = "\n\n"
 
@@ -25,7 +25,7 @@ class EvalTurn:
     role: str
     texts: list[str] = field(default_factory=list)
     after_tools: list[str] = field(default_factory=list)
-    """What was said since the last tool call of the turn."""
+    """The texts after the last tool call of the turn."""
 
     @property
     def text(self) -> str:
@@ -37,7 +37,7 @@ class EvalTurn:
 
 
 class EvalTurns:
-    """Messages merged into turns, and every tool call with the turn that made it."""
+    """Collects turns, and every tool call with the turn that made it."""
 
     def __init__(self, tool_names: Mapping[str, str]) -> None:
         self.turns: list[EvalTurn] = []
@@ -45,9 +45,9 @@ class EvalTurns:
         self.events: list[dict[str, Any]] = []
         self.dropped: list[Dropped] = []
         self._names = tool_names
+        # Calls without an answer, by their position in `events`. The second index keeps the
+        # lookup by id fast in sessions of thousands of calls.
         self._open: dict[int, dict[str, Any]] = {}
-        """Calls without an answer, by their place in `events`."""
-
         self._open_by_id: dict[Any, deque[int]] = {}
         self._unnamed_steps = 0
 
@@ -69,7 +69,6 @@ class EvalTurns:
         return self.turns[-1]
 
     def _collect_texts(self, message: Message, where: str) -> list[str]:
-        """The text of a message, and a marker for everything in it that is not text."""
         words = [message.text.strip()] if message.text.strip() else []
         if message.content is None or isinstance(message.content, str):
             return words
@@ -137,14 +136,14 @@ class EvalTurns:
         event["function_response"]["response"] = dict(response)
         event |= {"status": "error" if failed else "completed", "is_error": failed}
         event |= {key: details[key] for key in EVENT_DETAIL_KEYS if details.get(key) is not None}
-        # Details may come from a file of somebody else.
+        # Details may come from a foreign file, in which `is_error` can be any type.
         event["is_error"] = bool(event["is_error"])
 
     def _take_open_event(self, call_id: str | None) -> dict[str, Any] | None:
-        """The first call that an answer with this id may be of; it is open no longer."""
+        # An answer without an id belongs to the first open call.
         same = self._open_by_id.get(call_id, deque())
         while same:
-            # One of them may have been answered without an id.
+            # Skips calls that an answer without an id has closed.
             event = self._open.pop(same.popleft(), None)
             if event is not None:
                 return event
@@ -159,7 +158,7 @@ class EvalTurns:
 
 
 def format_block_marker(block: DataBlock) -> str:
-    """What stands in a text for something that is not text, such as `[file: notes.txt]`."""
+    """Return the text marker of a block that is not text, such as `[file: notes.txt]`."""
     extra = block.__pydantic_extra__ or {}
     named = (extra.get(key) for key in ("filename", "description", "mime"))
     name = next((text for text in named if isinstance(text, str) and text), None)

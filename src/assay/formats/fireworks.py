@@ -1,4 +1,4 @@
-"""Rows for Fireworks' reinforcement fine-tuning: OpenAI's messages, and what an evaluator needs."""
+"""Rows for Fireworks' reinforcement fine-tuning: OpenAI's messages, and evaluator fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _FIREWORKS_KEYS = {"reference_answer": "ground_truth", "sample_id": "id"}
 
 
 def to_fireworks_rft(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row with `messages` and `tools`, and `ground_truth` and `id` for the evaluator."""
+    """Return a row with `messages` and `tools`, and `ground_truth` and `id` for the evaluator."""
     converted = to_openai_rft(sample)
     row = {_FIREWORKS_KEYS.get(key, key): value for key, value in converted.value.items()}
     named = [n for n, message in enumerate(row["messages"]) if "name" in message]
@@ -25,7 +25,7 @@ def to_fireworks_rft(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def from_fireworks_rft(row: Mapping[str, Any]) -> Sample:
-    """The sample of a row: a prompt and its ground truth."""
+    """Read the sample of a row: a prompt and its ground truth."""
     data = dict(expect_mapping(row, "row"))
     for name, own in _FIREWORKS_KEYS.items():
         data[name] = data.pop(own, None)

@@ -1,8 +1,8 @@
-"""Gemini contents, to and from: parts, the roles `user` and `model`, a separate instruction.
+"""Converts Gemini contents: parts, the roles `user` and `model`, a separate instruction.
 
-What only Gemini has is kept in an extra named `gemini`: on a block or a tool call its other keys
-(`thoughtSignature`), on a message `thinking`, `result` (what a function response says beside its
-text) and `turn` (the other keys of the content that begins with it).
+Fields that only Gemini has are kept in an extra named `gemini`: on a block or a tool call its other
+keys (`thoughtSignature`), on a message `thinking`, `result` (the other fields of a function
+response) and `turn` (the other keys of the content that begins with it).
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ _UNKNOWN_TOOL_NAME = "unknown"
 
 @dataclass(frozen=True)
 class GeminiChat:
-    """The two arguments that Gemini takes a conversation as."""
+    """A conversation as the two arguments of Gemini's API."""
 
     contents: list[dict[str, Any]]
     system_instruction: dict[str, Any] | None
@@ -59,7 +59,7 @@ class GeminiChat:
 def to_gemini(messages: Iterable[Message]) -> Converted[GeminiChat]:
     """Write `messages` as contents and a system instruction, in camelCase.
 
-    Neighbouring tool messages become one content, as parallel calls need it. Text that a tool
+    Consecutive tool messages become one content, as parallel calls require. Text that a tool
     returned is written as `{"output": text}`, under the name of the tool whose call it answers.
     """
     writer = _GeminiWriter(list(check_iterable(messages, "messages")))
@@ -80,8 +80,8 @@ def from_gemini(
 ) -> list[Message]:
     """Read Gemini contents, in camelCase or snake_case.
 
-    Each function response becomes a tool message. An instruction that is a mere string is written
-    back as the object it stands for.
+    Each function response becomes a tool message. An instruction that is a string is written back
+    as an object.
     """
     read: list[Message] = []
     if isinstance(system_instruction, str):
@@ -106,7 +106,7 @@ def from_gemini(
 
 @dataclass
 class _GeminiWriter:
-    """Contents as they grow, one message at a time."""
+    """Builds contents one message at a time."""
 
     messages: list[Message]
     system: dict[str, Any] | None = None
@@ -114,7 +114,7 @@ class _GeminiWriter:
     contents: list[dict[str, Any]] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     in_results: bool = False
-    """Whether the last content holds function responses that another may join."""
+    """Whether the last content contains function responses that another one may join."""
 
     pending: list[tuple[str | None, str]] = field(default_factory=list)
     """Ids and names of the calls that no tool message has answered yet."""
@@ -123,7 +123,7 @@ class _GeminiWriter:
     """Names of all tools called so far, by call id."""
 
     def write(self, index: int) -> int:
-        """Write the message at `index`, and say how many messages that took care of."""
+        """Write the message at `index`; return how many messages were consumed."""
         message, where = self.messages[index], f"messages[{index}]"
         spelling = find_spelling(message, GEMINI_FORMAT)
         if spelling is not None and (count := self._write_as_read(index, spelling)):
@@ -217,7 +217,7 @@ class _GeminiWriter:
             self.called[call.id] = call.name
 
     def _resolve_tool_name(self, message: Message) -> str | None:
-        """The name of the tool that answers here; its call counts as answered."""
+        # A function response must have the name of its tool. The call then counts as answered.
         for position, (identifier, name) in enumerate(self.pending):
             by_id = identifier is not None and message.tool_call_id is not None
             if message.tool_call_id == identifier if by_id else message.name in (None, name):
@@ -295,7 +295,7 @@ def _read_system_instruction(wire: object) -> list[Message]:
 
 
 def _read_gemini_content(wire: Mapping[str, Any], where: str, *, after_tool: bool) -> list[Message]:
-    """The messages of one content. `after_tool`: the content before it ended with a response."""
+    # `after_tool`: the previous content ended with a response, which the writer would join.
     role = wire.get("role")
     if role not in (None, "user", "model", "function"):
         raise WireError(
@@ -322,7 +322,7 @@ def _read_gemini_content(wire: Mapping[str, Any], where: str, *, after_tool: boo
 def _keep_original_content(
     wire: Mapping[str, Any], usual: dict[str, Any] | None, messages: list[Message]
 ) -> list[Message]:
-    """Keep the content as it came where the usual writing of its messages would differ."""
+    # The original content is kept only where writing the messages would not restore it.
     if is_same_json(usual, dict(wire)):
         return messages
     stored = make_storable(dict(wire))
@@ -333,7 +333,7 @@ def _keep_original_content(
 
 
 def _build_message_content(blocks: list[Any]) -> str | tuple[Any, ...] | None:
-    """Blocks as content: a lone plain text is what a string is written as."""
+    # A string is written as a lone text part, so such a part is read as a string.
     if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].__pydantic_extra__:
         return blocks[0].text
     return tuple(blocks) or None

@@ -1,4 +1,4 @@
-"""The parts of Gemini contents: what is said or shown, and what a function answered."""
+"""Converts single Gemini parts: text, media and function responses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +26,7 @@ from .media import (
 
 GEMINI_FORMAT = "gemini"
 
+# The REST API uses camelCase, the Python SDK snake_case; both occur in files.
 _CAMEL_CASE_KEYS = {
     "code_execution_result": "codeExecutionResult",
     "display_name": "displayName",
@@ -53,7 +54,7 @@ _IMAGE_TYPES = {
 
 
 def to_camel_part(part: object, where: str) -> dict[str, Any]:
-    """`part` in camelCase. A key that is there in both spellings is left as it is."""
+    """Return `part` in camelCase. A key that occurs in both spellings is left unchanged."""
     camel = _to_camel_keys(expect_mapping(part, where))
     for key in ("inlineData", "fileData", "functionCall", "functionResponse"):
         if isinstance(camel.get(key), Mapping):
@@ -71,7 +72,7 @@ def _to_camel_keys(data: Mapping[str, Any]) -> dict[str, Any]:
 def write_gemini_parts(
     content: str | tuple[ContentBlock, ...] | None, where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
-    """Content as parts, reporting the blocks that there is no part for."""
+    """Return content as parts; report the blocks that Gemini has no part for."""
     if content is None:
         return []
     if isinstance(content, str):
@@ -105,7 +106,7 @@ def _write_gemini_part(
 
 
 def _build_image_part(url: str, own: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The part of an image. Gemini must be told the type of one that it has to fetch."""
+    # Gemini does not detect the type of an image that it fetches itself.
     rest = {key: value for key, value in own.items() if key != "mimeType"}
     if media := parse_data_url(url):
         return {**rest, "inlineData": {"mimeType": media[0], "data": media[1]}}
@@ -119,7 +120,7 @@ def _guess_image_type(url: str) -> str | None:
 
 
 def read_gemini_part(part: dict[str, Any], where: str) -> ContentBlock:
-    """A part in camelCase as a text, an image, or a block that only Gemini has."""
+    """Read a camelCase part as text, an image, or a block that only Gemini has."""
     if "text" in part:
         text = expect_text(part["text"], f"{where}.text")
         rest = {key: value for key, value in part.items() if key != "text"}
@@ -137,12 +138,12 @@ def read_gemini_part(part: dict[str, Any], where: str) -> ContentBlock:
 
 
 def _find_part_kind(part: Mapping[str, Any]) -> str:
-    """The type of a block that only Gemini has: the key that says what the part is."""
+    # A part has no `type`: the key that is present identifies it.
     return next((key for key in ("text", *_PART_KINDS) if key in part), "part")
 
 
 def _read_image_part_url(part: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The URL of an image part and the other keys that make the same part of it again."""
+    # Only parts that `_build_image_part` restores exactly from the URL and the other keys.
     for key, names in (("inlineData", {"mimeType", "data"}), ("fileData", {"mimeType", "fileUri"})):
         inner = part.get(key)
         if not isinstance(inner, Mapping) or inner.keys() != names:
@@ -163,7 +164,7 @@ def _read_image_part_url(part: dict[str, Any]) -> tuple[str | None, dict[str, An
 def write_function_response(
     message: Message, own: Mapping[str, Any], where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
-    """The object a function response needs: the one it was read with, or the text wrapped."""
+    """Return the object of a function response: the one it was read with, or wrapped text."""
     kept = get_namespace(own, "result").get("response")
     if isinstance(kept, Mapping):
         if message.content == _write_response_text(kept):
@@ -191,7 +192,7 @@ def _write_response_text(response: Mapping[str, Any]) -> str | None:
 
 
 def read_function_response(part: dict[str, Any], where: str) -> Message:
-    """The function response in `part` as a tool message."""
+    """Read the function response in `part` as a tool message."""
     at = f"{where}.functionResponse"
     answer = expect_mapping(part["functionResponse"], at)
     given = answer.get("response")

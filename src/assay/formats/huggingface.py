@@ -1,4 +1,4 @@
-"""Hugging Face and TRL chat messages, to and from. Tool arguments are an object there."""
+"""Converts Hugging Face and TRL chat messages, in which tool arguments are an object."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ _HUGGINGFACE_KEYS = frozenset(
 
 
 def to_huggingface(messages: Iterable[Message]) -> Converted[list[dict[str, Any]]]:
-    """Write `messages` as chat templates and TRL datasets take them.
+    """Write `messages` for chat templates and TRL datasets.
 
     A tool message without a name gets the name of the tool whose call it answers.
     """
@@ -75,7 +75,7 @@ def from_huggingface(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
             _lacks_tool_name(message, called)
             and find_spelling(message, _HUGGINGFACE_FORMAT) is None
         ):
-            # Writing would add the name.
+            # Writing would add the name, so its absence is recorded.
             spelling = {"format": _HUGGINGFACE_FORMAT, "set": {}, "unset": ["name"]}
             message = message.model_copy(update={"spelling": spelling})
         read.append(message)
@@ -83,7 +83,7 @@ def from_huggingface(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
 
 
 def _lacks_tool_name(message: Message, called: Mapping[str | None, str]) -> bool:
-    """Whether this is a tool message that does not say whose, though its call does."""
+    # A tool message without a name, whose call is known.
     identifier = message.tool_call_id
     unnamed = message.role == "tool" and message.name is None
     return unnamed and identifier is not None and identifier in called
@@ -92,7 +92,7 @@ def _lacks_tool_name(message: Message, called: Mapping[str | None, str]) -> bool
 def _write_huggingface_message(
     message: Message, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
-    """The usual spelling: only what is set, since templates print a null as the word None."""
+    # Only fields that are set: templates print a null as the word None.
     wire: dict[str, Any] = {"role": message.role}
     if isinstance(message.content, str):
         wire["content"] = message.content
@@ -120,7 +120,7 @@ def _write_huggingface_message(
 def _write_huggingface_as_read(
     message: Message, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
-    """The spelling it was read with, as long as that still says what the message says."""
+    # The recorded spelling is used only if it still reads as this message, which may be edited.
     found: list[Dropped] = []
     usual = _write_huggingface_message(message, where, found)
     spelling = find_spelling(message, _HUGGINGFACE_FORMAT)
@@ -219,7 +219,7 @@ def _read_huggingface_part(part: object, where: str) -> dict[str, Any]:
     elif kind == "image_url" and isinstance(rest.get("image_url"), Mapping):
         read["image_url"] = rest.pop("image_url")
     elif not rest:
-        # Marked as read here even when bare: `{"type": "image"}` is a placeholder of templates.
+        # Marked even without keys: `{"type": "image"}` is a placeholder of chat templates.
         return {"type": kind, _HUGGINGFACE_FORMAT: {}}
     if rest:
         read[_HUGGINGFACE_FORMAT] = rest
@@ -231,7 +231,7 @@ def _read_huggingface_call(call: object, where: str) -> ToolCall:
     function = data.get("function")
     unknown = {key: value for key, value in data.items() if key not in ("id", "type", "function")}
     if function is None:
-        # TRL also takes a call without the nesting.
+        # TRL also accepts a call without the nested `function`.
         function = {key: unknown.pop(key) for key in ("name", "arguments") if key in unknown}
     function = expect_mapping(function, f"{where}.function")
     rest = {key: value for key, value in function.items() if key not in ("name", "arguments")}

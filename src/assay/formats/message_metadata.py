@@ -1,4 +1,4 @@
-"""Results that ride on messages: one turn's on its message, a trajectory's on the last one."""
+"""Stores results on messages: a turn's on its message, a trajectory's on the last one."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from assay.types import MAX_PAIRS, EvaluateResult, Message, is_result_key, write
 
 
 def attach_result(message: Message, result: EvaluateResult, *, lossless: bool = False) -> Message:
-    """A copy of `message` that carries `result` in place of any result it carried.
+    """Return a copy of `message` with `result` in place of an earlier result.
 
-    Other metadata stays. Raises `WireError` when there is no room for the result beside it.
+    Other metadata is kept. Raises `WireError` when the result does not fit beside it.
     """
     others = {key: value for key, value in message.metadata.items() if not is_result_key(key)}
     pairs = write_metadata(result, lossless=lossless, max_pairs=MAX_PAIRS - len(others))
@@ -17,7 +17,7 @@ def attach_result(message: Message, result: EvaluateResult, *, lossless: bool = 
 
 
 def read_result(message: Message) -> EvaluateResult | None:
-    """The result that `message` carries, or None when it carries none."""
+    """Return the result on `message`, or None."""
     if not any(is_result_key(key) for key in message.metadata):
         return None
     return EvaluateResult.from_openai_metadata(message.metadata)
@@ -26,9 +26,9 @@ def read_result(message: Message) -> EvaluateResult | None:
 def attach_trajectory_result(
     messages: Sequence[Message], result: EvaluateResult, *, lossless: bool = False
 ) -> list[Message]:
-    """The messages of a trajectory, the last of which carries the result of the whole.
+    """Return the messages with the trajectory's result on the last one.
 
-    It takes the place of a result of the last turn.
+    It replaces a result of the last turn.
     """
     if not messages:
         raise WireError(
@@ -40,5 +40,5 @@ def attach_trajectory_result(
 
 
 def read_trajectory_result(messages: Sequence[Message]) -> EvaluateResult | None:
-    """The result that the last message carries, or None when it carries none."""
+    """Return the result on the last message, or None."""
     return read_result(messages[-1]) if messages else None

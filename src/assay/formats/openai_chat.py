@@ -1,6 +1,6 @@
-"""OpenAI chat-completions messages, to and from. Tool arguments are a JSON string there.
+"""Converts OpenAI chat-completions messages, in which tool arguments are a JSON string.
 
-A `Message` has this format's own shape, so a key OpenAI knows and `Message` does not (`refusal`,
+A `Message` has the same layout, so a key OpenAI knows and `Message` does not (`refusal`,
 `audio`, `annotations`) is an extra of the message under its own name.
 """
 
@@ -55,8 +55,8 @@ def to_openai_chat(
 ) -> Converted[list[dict[str, Any]]]:
     """Write `messages` for the chat-completions API.
 
-    OpenAI accepts no reasoning: it is reported as dropped, unless `reasoning_key` says under which
-    key the server wants it (`reasoning_content` for vLLM and DeepSeek).
+    OpenAI accepts no reasoning: it is reported as dropped, unless `reasoning_key` names the key
+    that the server expects (`reasoning_content` for vLLM and DeepSeek).
     """
     if reasoning_key not in (None, *_REASONING_KEYS):
         raise ConfigError(
@@ -94,7 +94,7 @@ def from_openai_chat(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
 
 
 def _is_plain_message(message: Message) -> bool:
-    """Whether role and content say it all: most messages, so they are spared every other check."""
+    # The fast path: most messages have only a role and a text.
     return (
         isinstance(message, Message)
         and message.__pydantic_fields_set__ <= _PLAIN_KEYS
@@ -106,7 +106,7 @@ def _is_plain_message(message: Message) -> bool:
 def _write_openai_message(
     message: Message, reasoning_key: str | None, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
-    """The usual spelling: `content` is always there, everything else where it is set."""
+    # `content` is always written, even as null; other fields only where they are set.
     content = message.content
     if content is not None and not isinstance(content, str):
         content = _write_openai_parts(content, where, dropped)  # type: ignore[assignment]  # written form
@@ -159,7 +159,6 @@ def _write_extra(
     where: str,
     dropped: list[Dropped],
 ) -> None:
-    """Write an extra under its own name, unless that is reasoning or already says otherwise."""
     if key in _REASONING_KEYS and reasoning_key is None and value is not None:
         dropped.append(Dropped(where, _REASONING_NOTE))
     elif key not in wire:
@@ -231,7 +230,7 @@ def _write_openai_call(call: ToolCall, where: str, dropped: list[Dropped]) -> di
 def _add_call_extras(
     wire: dict[str, Any], call: ToolCall, arguments: str, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
-    """A call with other keys than its own, among which may be that it is a custom one."""
+    # A custom tool call nests its text under `custom.input` instead of `function.arguments`.
     extra = call.__pydantic_extra__ or {}
     wire["type"] = kind = extra.get("type", "function")
     nested, text = ("custom", "input") if kind == "custom" else ("function", "arguments")
@@ -251,18 +250,18 @@ def _add_call_extras(
 
 
 def _report_second_arguments(call: ToolCall, where: str, dropped: list[Dropped]) -> None:
-    """The wire has one string: `arguments` that say something else have no place beside it."""
+    # The format has one string for the arguments, and `raw_arguments` wins.
     if call.arguments and not is_same_json(
         parse_arguments(call.raw_arguments or ""), call.arguments
     ):
-        what = "`arguments` differ from `raw_arguments`, which are written instead"
-        dropped.append(Dropped(f"{where}.arguments", what))
+        note = "`arguments` differ from `raw_arguments`, which are written instead"
+        dropped.append(Dropped(f"{where}.arguments", note))
 
 
 def _write_openai_as_read(
     message: Message, reasoning_key: str | None, where: str, dropped: list[Dropped]
 ) -> dict[str, Any]:
-    """The spelling it was read with, as long as that still says what the message says."""
+    # The recorded spelling is used only if it still reads as this message, which may be edited.
     spelling = find_spelling(message, _OPENAI_CHAT_FORMAT) or {}
     given = spelling.get("set")
     given = given if isinstance(given, Mapping) else {}
@@ -319,7 +318,7 @@ def _read_openai_chat_message(wire: Mapping[str, Any], where: str) -> Message:
 
 
 def _build_openai_message(data: dict[str, Any], aside: dict[str, Any], where: str) -> Message:
-    """`data` as a message; values that do not fit a field of ours are set aside."""
+    # A foreign `metadata` or `model` of another type must not make the message invalid.
     for name in UNSUPPORTED_FIELDS:
         if name in data and not _fits_field(name, data[name]):
             aside[name] = data.pop(name)
@@ -344,7 +343,7 @@ def _fits_field(name: str, value: object) -> bool:
 
 
 def _move_ambiguous_keys(data: dict[str, Any], aside: dict[str, Any], where: str) -> None:
-    """Move keys that mean something else on a `Message` to where they cannot be mistaken."""
+    # Keys that have another meaning on a `Message` are moved to the format's own namespace.
     for name in FORMAT_NAMESPACES & data.keys():
         aside[name] = data.pop(name)
     if "reasoning" in data or "reasoning_content" in data:
@@ -355,7 +354,7 @@ def _move_ambiguous_keys(data: dict[str, Any], aside: dict[str, Any], where: str
         data["reasoning"] = first if first is not None else second
     call = data.get("function_call")
     if call is not None and not data.get("tool_calls"):
-        # The one-call form from before tool calls; what it says is the same.
+        # The deprecated predecessor of `tool_calls`, with the same content.
         function = expect_mapping(call, f"{where}.function_call")
         data["tool_calls"] = [{"function": function}]
         del data["function_call"]
@@ -372,7 +371,7 @@ def _read_openai_part(part: object, where: str) -> dict[str, Any]:
 
 
 def _namespace_foreign_keys(data: Mapping[str, Any]) -> dict[str, Any]:
-    """`data` with keys that are named like another format's extras under this format's."""
+    # A foreign key such as `gemini` must not be mistaken for that format's extras.
     if FORMAT_NAMESPACES.isdisjoint(data):
         return make_storable(dict(data))
     plain = {key: value for key, value in data.items() if key not in FORMAT_NAMESPACES}

@@ -1,7 +1,7 @@
 """Rows for OpenAI's fine-tuning: supervised, preference and reinforcement. Arguments are text.
 
-What a rollout may lack is required there: every call has an id, and every call is answered before
-the next turn. Keys that the schema does not name are left out, and reported.
+OpenAI requires an id for every call, and an answer to every call before the next turn. Keys that
+the schema does not name are dropped, and reported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,17 @@ from .conversion import Converted, Dropped, expect_mapping, expect_sequence, val
 from .openai_chat import from_openai_chat, to_openai_chat
 from .tool_schemas import find_tools, read_tools, report_unknown_tools
 
+# The keys that OpenAI's schema allows; others are dropped and reported.
 _KEYS_BY_ROLE = {
     "system": ("role", "content", "name"),
     "user": ("role", "content", "name"),
     "assistant": ("role", "content", "name", "tool_calls", "weight"),
     "tool": ("role", "content", "tool_call_id"),
 }
-"""What a message of each role may say."""
 
 
 def to_openai_sft(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row with `messages` and `tools`. Assistant turns of others have `weight` 0."""
+    """Return a row with `messages` and `tools`. Foreign assistant turns have `weight` 0."""
     dropped: list[Dropped] = []
     turns = split_agent_turns(sample)
     turns.report_trailing_messages(dropped)
@@ -40,7 +40,7 @@ def to_openai_sft(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def to_openai_dpo(chosen: Sample, rejected: Sample) -> Converted[dict[str, Any]]:
-    """A row with `input`, `preferred_output` and `non_preferred_output`: one message each."""
+    """Return a row with `input`, `preferred_output` and `non_preferred_output`."""
     dropped: list[Dropped] = []
     better, worse = split_agent_turns(chosen), split_agent_turns(rejected)
     context = _write_finetuning_messages(better.context, dropped)
@@ -55,7 +55,7 @@ def to_openai_dpo(chosen: Sample, rejected: Sample) -> Converted[dict[str, Any]]
 
 
 def to_openai_rft(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row with `messages`, `tools`, and `reference_answer` and `sample_id` for a grader."""
+    """Return a row with `messages`, `tools`, and `reference_answer` and `sample_id`."""
     dropped: list[Dropped] = []
     asked = get_prompt_messages(sample)
     if not asked or asked[-1].role != "user":
@@ -71,10 +71,10 @@ def to_openai_rft(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def from_openai_finetuning(row: Mapping[str, Any]) -> list[Sample]:
-    """The samples of a row: one, or the preferred and the other one.
+    """Read the samples of a row: one, or the preferred and the rejected one.
 
-    The agent's turns are those after the last assistant turn of weight 0, or after what was last
-    said to it. Raises `WireError` for what is no such row.
+    The agent's turns begin at the first assistant turn whose weight is not 0. Raises `WireError`
+    for other rows.
     """
     data = expect_mapping(row, "row")
     if "input" in data:
@@ -92,7 +92,6 @@ def from_openai_finetuning(row: Mapping[str, Any]) -> list[Sample]:
 
 
 def _find_first_trained_turn(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Where the agent first speaks: the first assistant turn that counts."""
     for place, message in enumerate(messages):
         if message.get("role") == "assistant" and message.get("weight", 1) != 0:
             return place
@@ -160,7 +159,7 @@ def _keep_allowed_keys(wire: dict[str, Any], where: str, dropped: list[Dropped])
     for key, value in wire.items():
         if key in _KEYS_BY_ROLE[role] and key != "role":
             row[key] = value
-        # A tool's name is that of the call it answers.
+        # The name of a tool message repeats that of the call, so nothing is dropped.
         elif key not in ("role", "name") and value is not None:
             dropped.append(Dropped(f"{where}.{key}", f"no place for `{key}`; left out"))
     if row.get("content") is None and not row.get("tool_calls"):
@@ -169,7 +168,7 @@ def _keep_allowed_keys(wire: dict[str, Any], where: str, dropped: list[Dropped])
 
 
 def _add_call_ids(messages: Sequence[Message]) -> list[Message]:
-    """The messages with an id for each call, and in each answer the id of its call."""
+    # Rollouts of models without native tool calls have no ids.
     found: list[Message] = []
     open_ids: list[str] = []
     for place, message in enumerate(messages):
@@ -191,7 +190,7 @@ def _add_call_ids(messages: Sequence[Message]) -> list[Message]:
 
 
 def _check_answers(messages: list[dict[str, Any]]) -> None:
-    """Raise unless each call is answered before the next turn, and each answer has its call."""
+    # OpenAI requires each call to be answered before the next turn.
     waiting: set[str] = set()
     for place, message in enumerate(messages):
         if message["role"] == "tool":

@@ -1,7 +1,7 @@
-"""OpenEnv training traces, to and from: each model call with its tokens, logprobs and mask.
+"""Converts OpenEnv training traces: each model call with its tokens, logprobs and mask.
 
-The mask covers prompt and completion. What a trace has no field for, which is nearly everything
-else, travels in the metadata of its turns. The released openenv-core package (0.3.0) neither writes
+The mask covers prompt and completion. Nearly everything else is stored in the metadata of the
+turns, because a trace has no field for it. The released openenv-core package (0.3.0) neither writes
 nor reads such traces: the layout is that of the project's development branch.
 """
 
@@ -24,21 +24,21 @@ OPENENV_SCHEMA_VERSION = 1
 
 
 def to_openenv_trace(sample: Sample) -> Converted[dict[str, Any]]:
-    """The trace of a sample. Raises `WireError` for a call without ids and logprobs."""
+    """Return the trace of a sample. Raises `WireError` for a call without ids and logprobs."""
     trajectory = sample.trajectory
     calls = [] if trajectory is None else [c for c in trajectory.calls if c.error is None]
     if not calls:
         raise WireError("no model call is recorded", where=f"sample {sample.id}")
     turns = [_write_trace_turn(sample, call, number) for number, call in enumerate(calls)]
     dropped = (
-        Dropped("messages", "the conversation in words; its tokens are there"),
+        Dropped("messages", "the text of the conversation; its tokens are written"),
         *([Dropped("ground_truth", "no place for it; left out")] if sample.ground_truth else []),
     )
     return Converted({"schema_version": OPENENV_SCHEMA_VERSION, "turns": turns}, dropped)
 
 
 def from_openenv_trace(trace: Mapping[str, Any]) -> Sample:
-    """The sample that a trace holds: its model calls. Raises `WireError` for anything else."""
+    """Read the model calls of a trace as a sample. Raises `WireError` for anything else."""
     data = expect_mapping(trace, "trace")
     if data.get("schema_version") != OPENENV_SCHEMA_VERSION:
         raise WireError(

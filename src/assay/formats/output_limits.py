@@ -1,4 +1,4 @@
-"""Long outputs of tools, cut in a way that a reader sees."""
+"""Truncates long tool outputs, with a visible note."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,16 +11,16 @@ _SUBAGENTS = "subagents"
 
 
 def cut_text(text: str, limit: int | None) -> str:
-    """`text`, or its first `limit` characters and how many more there were."""
+    """Return `text`, or its first `limit` characters and the number of the others."""
     if limit is None or len(text) <= limit:
         return text
     return text[:limit] + _TRUNCATION_NOTE.format(left=len(text) - limit)
 
 
 def cut_outputs(sample: Sample, limit: int) -> tuple[Sample, int]:
-    """The sample with no output of a tool longer than `limit`, and how many were cut.
+    """Return the sample with tool outputs cut to `limit`, and the number of cut outputs.
 
-    What a tool noted beside its output is cut as well, and so are the samples of subagents.
+    The details of tool messages and the samples of subagents are cut as well.
     """
     if limit < 1:
         raise ConfigError(f"limit={limit} is less than 1", where="cut_outputs()")

@@ -1,4 +1,4 @@
-"""ShareGPT conversations, to and from: turns of `human`, `gpt`, `function_call`, `observation`.
+"""Converts ShareGPT conversations: `human`, `gpt`, `function_call`, `observation`.
 
 Written for LLaMA-Factory, which drops a conversation unless both sides take turns: `human` or
 `observation`, then `gpt` or `function_call`. A call is the JSON of its name and arguments, several
@@ -31,11 +31,11 @@ from .conversion import (
 from .tool_schemas import find_tools, read_tools, report_unknown_tools, write_tools_json
 
 _CALL_OPEN_TAG, _CALL_CLOSE_TAG = "<tool_call>", "</tool_call>"
+# Between the answers to parallel calls: LLaMA-Factory's own separator for OpenAI's messages.
 _ANSWER_SEPARATOR = "\n</tool_response>\n<tool_response>\n"
-"""Between the answers to calls at once: LLaMA-Factory's own separator for OpenAI's messages."""
-
+# LLaMA-Factory searches a `function_call` for these marks, even inside arguments, so they are
+# escaped there.
 _TEMPLATE_MARK = re.compile(r"<(?=/?(?:tool_call|think|seed:think)>|\|)|◁")
-"""What opens a mark that LLaMA-Factory looks for in a `function_call`, in arguments as well."""
 
 _SHAREGPT_ROLES = {
     "system": "system",
@@ -49,7 +49,7 @@ _SHAREGPT_ROLES = {
 
 
 def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row with `conversations`, and `tools` as JSON text."""
+    """Return a row with `conversations`, and `tools` as JSON text."""
     dropped: list[Dropped] = []
     turns = split_agent_turns(sample)
     if turns.foreign:
@@ -70,7 +70,7 @@ def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def from_sharegpt(row: Mapping[str, Any]) -> Sample:
-    """The sample of a row. Raises `WireError` for what is no such conversation."""
+    """Read the sample of a row. Raises `WireError` for an invalid conversation."""
     data = expect_mapping(row, "row")
     messages: list[Message] = []
     for n, turn in enumerate(expect_sequence(data.get("conversations"), "conversations")):
@@ -98,17 +98,15 @@ class _ShareGptTurn:
         return "\n\n".join(each.text for each in self.messages if each.text)
 
     def order_answers(self, before: "_ShareGptTurn") -> None:
-        """Bring the answers of tools into the order of their calls: a turn has no ids."""
+        # Turns have no ids, so answers are matched to calls by their order.
         calls = [call.id for call in before.messages[-1].tool_calls]
         if self.speaker == "observation" and all(m.tool_call_id in calls for m in self.messages):
             self.messages.sort(key=lambda message: calls.index(message.tool_call_id))
 
 
 def _merge_turns(messages: Sequence[Message], dropped: list[Dropped]) -> list[_ShareGptTurn]:
-    """Turns of the two sides, one after the other. Raises `WireError` where they do not alternate.
-
-    Messages of one side in a row are joined, and reported, where that keeps their meaning.
-    """
+    # LLaMA-Factory silently drops a conversation whose sides do not alternate, so consecutive
+    # messages of one side are joined, and any other order is refused.
     turns: list[_ShareGptTurn] = []
     for n, message in enumerate(messages):
         where, speaker = f"messages[{n}]", _choose_speaker(message, f"messages[{n}]")
@@ -136,12 +134,11 @@ def _choose_speaker(message: Message, where: str) -> str:
 
 
 def _joins_turn(speaker: str, before: str) -> bool:
-    """Whether a message belongs to the turn before it."""
     return speaker == before != "function_call" or (before, speaker) == ("gpt", "function_call")
 
 
 def _find_order_problem(speaker: str, before: str | None) -> str | None:
-    """Why LLaMA-Factory would drop a conversation in which one turn follows the other."""
+    # Returns the reason why LLaMA-Factory would drop the conversation.
     if speaker == "system":
         return None if before in (None, "system") else "a system message is not at the start"
     if before in (None, "system"):
@@ -191,7 +188,7 @@ def _report_dropped_fields(message: Message, where: str, dropped: list[Dropped])
 
 
 def _read_sharegpt_turn(turn: Mapping[str, Any], where: str, messages: list[Message]) -> None:
-    """Add a turn. A call belongs to the text before it, an answer to the first open call."""
+    # A call belongs to the text before it, an answer to the first open call.
     speaker = turn.get("from", turn.get("role"))
     value = expect_text(turn.get("value", turn.get("content")), f"{where}.value")
     if speaker == "function_call":
@@ -223,7 +220,6 @@ def _read_sharegpt_turn(turn: Mapping[str, Any], where: str, messages: list[Mess
 def _read_sharegpt_calls(
     value: str, where: str, place: int
 ) -> tuple[str | None, tuple[ToolCall, ...]]:
-    """The text beside the calls, and the calls."""
     text: str | None = None
     if value.endswith(_CALL_CLOSE_TAG):
         text, _, value = value.removesuffix(_CALL_CLOSE_TAG).partition(_CALL_OPEN_TAG)
@@ -243,7 +239,6 @@ def _read_sharegpt_calls(
 
 
 def _find_unanswered_calls(messages: list[Message]) -> tuple[ToolCall, ...]:
-    """The calls of the last assistant turn that no answer follows yet, in order."""
     for answered, message in enumerate(reversed(messages)):
         if message.role != "tool":
             return message.tool_calls[answered:]

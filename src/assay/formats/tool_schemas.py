@@ -1,4 +1,4 @@
-"""The tools that a model was told of, found on a sample and written as OpenAI writes them."""
+"""Finds the tools that a sample offered to the model, in OpenAI's format."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,9 @@ _UNKNOWN_TOOLS_NOTE = "tools are called, but the sample does not record which to
 
 
 def find_tools(sample: Sample) -> list[dict[str, Any]]:
-    """The tools of a sample as `{"type": "function", "function": …}`; empty when none are known.
+    """Return the tools of a sample as `{"type": "function", "function": …}`; may be empty.
 
-    They are looked for under `tools`: in the trajectory, in the dataset row, in the metadata.
+    They are read from `tools` in the trajectory, the dataset row or the metadata.
     """
     extra = (sample.trajectory.__pydantic_extra__ or {}) if sample.trajectory is not None else {}
     for place, holder in (
@@ -29,7 +29,7 @@ def find_tools(sample: Sample) -> list[dict[str, Any]]:
 
 
 def read_tools(given: object, where: str) -> list[dict[str, Any]]:
-    """Tools in OpenAI's form, from that form, from `ToolSpec`s, or from JSON text of either."""
+    """Return tools in OpenAI's format, from that format, `ToolSpec`s, or JSON text of either."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
@@ -45,7 +45,7 @@ def _read_tool_schema(given: object, where: str) -> dict[str, Any]:
     data = expect_mapping(given, where)
     function = data.get("function")
     spec = validate_wire(ToolSpec, function if isinstance(function, Mapping) else data, where)
-    # As it came, without defaults: a schema that a model was never shown must not appear.
+    # The original, not the validated spec: defaults that the model never saw must not appear.
     written = make_storable(dict(function if isinstance(function, Mapping) else data))
     written.pop("type", None)
     written.setdefault("parameters", spec.parameters)
@@ -53,13 +53,14 @@ def _read_tool_schema(given: object, where: str) -> dict[str, Any]:
 
 
 def write_tools_json(tools: list[dict[str, Any]]) -> str:
-    """Tools as JSON text: a column of schemas has no one type, a column of text has."""
+    """Return tools as JSON text."""
+    # A column of schemas has no common type, a column of text has.
     return json.dumps(tools, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def report_unknown_tools(
     messages: Iterable[Message], tools: list[dict[str, Any]], dropped: list[Dropped]
 ) -> None:
-    """Report calls of tools where no tool is known: a template would not show them."""
+    """Report tool calls of a sample without known tools."""
     if not tools and any(message.tool_calls for message in messages):
         dropped.append(Dropped("tools", _UNKNOWN_TOOLS_NOTE))

@@ -16,14 +16,14 @@ from .conversion import Converted, Dropped, expect_mapping, expect_sequence, val
 from .huggingface import from_huggingface, to_huggingface
 from .tool_schemas import find_tools, read_tools, report_unknown_tools, write_tools_json
 
+# PyTorch's index for tokens that the loss ignores.
 IGNORE_LABEL = -100
-"""The label of a token that does not count for the loss."""
 
 
 def to_trl_sft(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row with `prompt`, `completion` and `tools`. Only the completion is trained on.
+    """Return a row with `prompt`, `completion` and `tools`. Only the completion is trained on.
 
-    With `assistant_only_loss=True` TRL leaves out what the tools answered, too.
+    With `assistant_only_loss=True` TRL also excludes the answers of tools.
     """
     dropped: list[Dropped] = []
     turns, tools = _split_trl_turns(sample, dropped)
@@ -41,7 +41,7 @@ def to_trl_sft(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def to_trl_messages(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row with `messages` and `tools`. Refuses a sample with assistant turns of others."""
+    """Return a row with `messages` and `tools`. Refuses foreign assistant turns."""
     dropped: list[Dropped] = []
     turns, tools = _split_trl_turns(sample, dropped)
     if turns.foreign:
@@ -55,7 +55,7 @@ def to_trl_messages(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def to_trl_prompt(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row for `GRPOTrainer`: `prompt`, and `ground_truth` and `id` for reward functions."""
+    """Return a row for `GRPOTrainer`: `prompt`, and `ground_truth` and `id` for rewards."""
     dropped: list[Dropped] = []
     prompt = _write_trl_messages(_require_prompt(sample), dropped)
     return Converted(
@@ -64,7 +64,7 @@ def to_trl_prompt(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def to_trl_preference(chosen: Sample, rejected: Sample) -> Converted[dict[str, Any]]:
-    """A row with `prompt`, `chosen` and `rejected`: two answers to the same context."""
+    """Return a row with `prompt`, `chosen` and `rejected`: two answers to one context."""
     dropped: list[Dropped] = []
     better, tools = _split_trl_turns(chosen, dropped)
     worse, _ = _split_trl_turns(rejected, dropped)
@@ -83,16 +83,14 @@ def to_trl_preference(chosen: Sample, rejected: Sample) -> Converted[dict[str, A
 
 
 def to_trl_kto(sample: Sample, *, good: bool) -> Converted[dict[str, Any]]:
-    """A row with `prompt`, `completion` and `label`: whether the answer is a good one."""
+    """Return a row with `prompt`, `completion` and `label`: whether the answer is good."""
     converted = to_trl_sft(sample)
     return Converted({**converted.value, "label": good}, converted.dropped)
 
 
 def to_trl_tokens(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row that `SFTTrainer` takes as it is: `input_ids`, and `labels` with -100 off the mask.
-
-    Labels, because TRL applies a `completion_mask` only where it is told to.
-    """
+    """Return a tokenized row for `SFTTrainer`: `input_ids`, and `labels` with -100 off the mask."""
+    # Labels, because TRL applies a `completion_mask` only if it is configured to.
     where = f"sample {sample.id}"
     tokens, mask = sample.tokens, sample.loss_mask
     if not tokens or len(tokens) != len(mask):
@@ -108,9 +106,9 @@ def to_trl_tokens(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def from_trl(row: Mapping[str, Any]) -> list[Sample]:
-    """The samples that a row holds: one, or the chosen and the rejected one of a preference.
+    """Read the samples of a row: one, or the chosen and the rejected one of a preference.
 
-    Reads every layout written here, and `messages`. Raises `WireError` for anything else.
+    Reads every layout written here. Raises `WireError` for anything else.
     """
     data = expect_mapping(row, "row")
     if "input_ids" in data:
@@ -131,7 +129,7 @@ def from_trl(row: Mapping[str, Any]) -> list[Sample]:
 def _split_trl_turns(sample: Sample, dropped: list[Dropped]) -> tuple[AgentTurns, str]:
     turns, tools = split_agent_turns(sample), find_tools(sample)
     if not turns.context:
-        # TRL takes an empty prompt for one that is no conversation.
+        # TRL treats an empty prompt as plain text instead of a conversation.
         raise WireError("nothing comes before the agent's first turn", where=f"sample {sample.id}")
     turns.report_trailing_messages(dropped)
     report_unknown_tools(turns.made, tools, dropped)

@@ -1,7 +1,7 @@
 """Rows for verl and SkyRL, whose files are Parquet: columns of one type each.
 
-A ground truth is text there: one that is none is written as JSON. Tool arguments and tools are
-objects: verl passes them to the chat template as it reads them, which would quote a text.
+The ground truth is text; other values are written as JSON. Tool arguments and tools are objects:
+verl passes them unchanged to the chat template, which would quote a text.
 """
 
 import json
@@ -35,7 +35,7 @@ _UNKNOWN_SOURCE = "assay"
 
 
 def to_verl(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row of prompts for verl's RL trainers."""
+    """Return a row with a prompt for verl's RL trainers."""
     dropped: list[Dropped] = []
     row = {
         "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
@@ -48,7 +48,7 @@ def to_verl(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def to_skyrl(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row of prompts for SkyRL. Without an `env_class` the training configuration names it."""
+    """Return a row for SkyRL. Without `env_class` the training configuration selects it."""
     dropped: list[Dropped] = []
     row = {
         "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
@@ -61,7 +61,7 @@ def to_skyrl(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def to_verl_sft(sample: Sample) -> Converted[dict[str, Any]]:
-    """A row with `messages` and `tools` for verl, which trains on every assistant turn."""
+    """Return a row with `messages` and `tools` for verl, which trains on all assistant turns."""
     dropped: list[Dropped] = []
     turns = split_agent_turns(sample)
     if turns.foreign:
@@ -76,7 +76,7 @@ def to_verl_sft(sample: Sample) -> Converted[dict[str, Any]]:
 
 
 def from_verl(row: Mapping[str, Any]) -> Sample:
-    """The sample of a row written here, for verl or for SkyRL."""
+    """Read the sample of a row for verl or SkyRL."""
     data = expect_mapping(row, "row")
     if "messages" in data:
         return _read_verl_messages(data)
@@ -111,7 +111,7 @@ def _read_verl_messages(data: Mapping[str, Any]) -> Sample:
 
 
 def _strip_parquet_nulls(value: Any) -> Any:
-    """The value without the keys that Parquet padded its objects with."""
+    # Parquet fills every object of a column up with the keys of the others.
     if isinstance(value, Mapping):
         return {key: _strip_parquet_nulls(each) for key, each in value.items() if each is not None}
     return (

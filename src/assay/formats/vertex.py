@@ -1,7 +1,7 @@
 """Rows for Vertex's evaluation service: one sample each, with every tool call of every turn.
 
-The rows are of the SDK's flat layout. There is no `request` in them: it would make the SDK read
-nothing else, and drop all tool calls.
+The rows have the SDK's flat layout without `request`, which would make the SDK ignore everything
+else and drop all tool calls.
 """
 
 import json
@@ -32,6 +32,7 @@ from .vertex_events import (
     to_session_message,
 )
 
+# Present in every row: the SDK reads a key that only some rows have as NaN in the others.
 VERTEX_KEYS = (
     "session_id",
     "title",
@@ -45,7 +46,6 @@ VERTEX_KEYS = (
     "agent_data",
     "metadata",
 )
-"""Of every row: the SDK reads a key that only some rows have as NaN in the others."""
 
 
 def to_vertex(
@@ -55,17 +55,17 @@ def to_vertex(
     max_output_chars: int | None = None,
     reasoning: bool = True,
 ) -> Converted[dict[str, Any]]:
-    """The row of a sample whose last word is the agent's. Raises `WireError` for any other.
+    """Return the row of a sample that ends with the agent's answer. Raises `WireError` otherwise.
 
-    The service would put words into the mouth of an agent that did not answer, and judge them.
-    Texts of tools longer than `max_output_chars` are cut, and without `reasoning` what the agent
-    thought is left out; either is reported as dropped.
+    Tool outputs longer than `max_output_chars` are cut, and without `reasoning` the agent's
+    reasoning is omitted; both are reported as dropped.
     """
     if max_output_chars is not None and max_output_chars < 1:
         raise ConfigError(f"max_output_chars={max_output_chars} is less than 1", where="to_vertex")
     turns = EvalTurns({})
     for index, message in enumerate(sample.messages):
         turns.take(message, f"messages[{index}]")
+    # The service generates an answer for a row without one, and would judge that instead.
     asked = [place for place, turn in enumerate(turns.turns) if turn.role == "user"]
     if not asked or turns.turns[-1].role != "model":
         missing = "no user message to answer" if not asked else "no answer to the last user message"
@@ -78,7 +78,7 @@ def to_vertex(
     history.add_sample(sample)
     dropped = list(history.dropped)
     if sample.trajectory is not None and sample.trajectory.calls:
-        dropped.append(Dropped("trajectory.calls", "what each model call consumed; left out"))
+        dropped.append(Dropped("trajectory.calls", "tokens and cost of model calls; left out"))
     row = _build_vertex_row(sample, turns, history, response_mode)
     row["prompt"] = turns.turns[asked[-1]].content
     row["conversation_history"] = [turn.content for turn in turns.turns[: asked[-1]]]
@@ -107,14 +107,14 @@ def _build_vertex_row(
 def _choose_vertex_response(last: EvalTurn, mode: ResponseMode) -> str:
     if mode == "turn":
         return last.text
-    said = last.after_tools or last.texts
-    return said[-1] if said else ""
+    texts = last.after_tools or last.texts
+    return texts[-1] if texts else ""
 
 
 def _collect_intermediate_events(
     turns: list[list[dict[str, Any]]], mode: ResponseMode, response: str
 ) -> list[dict[str, Any]]:
-    """The last turn's events without what the row says elsewhere: prompt and response."""
+    # Without prompt and response, which the service would otherwise judge twice.
     events = []
     place = len(turns) - 1
     last = turns[-1] if turns else []
@@ -134,7 +134,6 @@ def _collect_intermediate_events(
 
 
 def _is_response_text(part: Mapping[str, Any], response: str, *, final: bool) -> bool:
-    """Whether a part is words of the response."""
     if "text" not in part or part.get("thought"):
         return False
     text = part["text"].strip()
@@ -157,9 +156,9 @@ def _build_vertex_metadata(sample: Sample, turns: EvalTurns, mode: ResponseMode)
 
 
 def from_vertex(row: Mapping[str, Any]) -> Sample:
-    """The sample that a flat row holds: of its `agent_data`, else of prompt, events and response.
+    """Read the sample of a flat row: from `agent_data`, else from prompt, events and response.
 
-    Raises `WireError` for what is not such a row.
+    Raises `WireError` for other rows.
     """
     data = expect_mapping(make_storable(dict(expect_mapping(row, "row"))), "row")
     if "request" in data:
@@ -184,7 +183,7 @@ def from_vertex(row: Mapping[str, Any]) -> Sample:
 
 
 def _parse_if_json(value: object, where: str) -> object:
-    """`value`, or what it says as JSON: the SDK reads either."""
+    # The SDK accepts an object or its JSON text.
     if not isinstance(value, str):
         return value
     try:
@@ -228,15 +227,15 @@ def _to_vertex_content(value: object, where: str, *, role: str = "user") -> dict
 def _build_vertex_sample(
     data: Mapping[str, Any], messages: list[Message], subagents: list[Sample]
 ) -> Sample:
-    said = expect_mapping(data.get("metadata") or {}, "metadata")
-    metadata: dict[str, Any] = {"source": said["source"]} if "source" in said else {}
+    given = expect_mapping(data.get("metadata") or {}, "metadata")
+    metadata: dict[str, Any] = {"source": given["source"]} if "source" in given else {}
     rest = {key: value for key, value in data.items() if key not in VERTEX_KEYS}
     if rest:
         metadata["vertex"] = rest
     if subagents:
         metadata["subagents"] = [sample.to_dict() for sample in subagents]
-    reason = said.get("finish_reason")
-    status = said.get("status")
+    reason = given.get("finish_reason")
+    status = given.get("status")
     fields = {
         "id": expect_optional_text(data.get("session_id"), "session_id") or "",
         "input": {key: data[key] for key in ("title", "created") if data.get(key)},

@@ -1,8 +1,8 @@
-"""What an agent did, turn by turn, as Vertex's evaluation service is told it.
+"""The turns and events of agents in the format of Vertex's evaluation service.
 
-A turn begins with the user. What a model said, thought and called in one answer is one event; what
-its tools answered is the next. Events of a subagent stand under its own name, before the answer of
-the call that started it.
+A turn begins with the user. One answer of the model, with its reasoning and calls, is one event;
+the answers of its tools are the next. Events of a subagent have its own name, and precede the
+answer of the call that started it.
 """
 
 from collections import deque
@@ -32,13 +32,13 @@ _MAX_SUBAGENT_DEPTH = 8
 
 @dataclass
 class AgentHistory:
-    """The turns of a sample as they grow, one message at a time."""
+    """Collects the turns of a sample one message at a time."""
 
     max_output_chars: int | None = None
-    """Longer texts of tools are cut, and say so. None: none is."""
+    """Longer tool outputs are cut, with a note. None: no limit."""
 
     reasoning: bool = True
-    """Whether what the agent thought is told, marked as such."""
+    """Whether the agent's reasoning is included, marked as thought."""
 
     agents: dict[str, dict[str, Any]] = field(default_factory=dict)
     turns: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -49,12 +49,12 @@ class AgentHistory:
     """Whether all events of the last turn are the user's."""
 
     def add_sample(self, sample: Sample) -> None:
-        """Add everything that was said in a sample, and in those of its subagents."""
+        """Add the events of a sample and of its subagents."""
         source = _to_nonempty_text(sample.metadata.get("source")) or "agent"
         _AgentWriter(self, sample, _find_agent_name(sample, source)).write_events()
 
     def to_agent_data(self) -> dict[str, Any]:
-        """The object that a row carries."""
+        """Return the `agent_data` of a row."""
         turns = [
             {"turn_index": index, "turn_id": str(index), "events": events}
             for index, events in enumerate(self.turns)
@@ -62,7 +62,7 @@ class AgentHistory:
         return {"agents": self.agents, "turns": turns}
 
     def add(self, event: dict[str, Any], *, begins: bool = False) -> None:
-        """Append an event; `begins` when it opens a turn, unless the user is still speaking."""
+        """Append an event. `begins` opens a turn, unless the turn has only user events so far."""
         if not self.turns or (begins and not self._user_speaks):
             self.turns.append([])
             self._user_speaks = True
@@ -70,14 +70,14 @@ class AgentHistory:
         self.turns[-1].append(event)
 
     def make_call_id(self) -> str:
-        """An id for a call that has none, by which its answer can be found."""
+        """Return an id for a call without one, to match its answer."""
         self._calls += 1
         return f"call_{self._calls}"
 
 
 @dataclass
 class _AgentWriter:
-    """One agent's part in the history."""
+    """Writes the events of one agent into the history."""
 
     history: AgentHistory
     sample: Sample
@@ -90,10 +90,10 @@ class _AgentWriter:
 
     _open_by_id: dict[str | None, deque[int]] = field(default_factory=dict)
     _asked: int = 0
-    """How many calls there were."""
+    """The number of calls so far."""
 
     _author: str = ""
-    """Who spoke last: a session may pass from one agent to another."""
+    """The last agent: a session may be handed from one agent to another."""
 
     def write_events(self) -> None:
         self._author = self.name
@@ -179,12 +179,12 @@ class _AgentWriter:
         self._add_tool_response(call, call_id, dict(response), message)
 
     def _take_open_call(self, call_id: str | None) -> tuple[ToolCall, str] | None:
-        """The first call that an answer with this id may be of; it is open no longer."""
+        # An answer without an id belongs to the first open call.
         if call_id is None:
             return self._open.pop(next(iter(self._open))) if self._open else None
         same = self._open_by_id.get(call_id, deque())
         while same:
-            # One of them may have been answered without an id.
+            # Skips calls that an answer without an id has closed.
             found = self._open.pop(same.popleft(), None)
             if found is not None:
                 return found
@@ -203,7 +203,7 @@ class _AgentWriter:
         function = {"id": call_id, "name": call.name, "response": response}
         part = {"function_response": function}
         last = self.history.turns[-1][-1] if self.history.turns else None
-        # Answers to the calls of one message stand together, as parallel calls need it.
+        # The answers to parallel calls share one event, as Gemini requires.
         beside = last is not None and is_tool_response(last) and last["author"] == self._author
         if last is not None and beside:
             last["content"]["parts"].append(part)
@@ -226,7 +226,7 @@ class _AgentWriter:
                 )
 
     def _add_subagent(self, child: str, where: str) -> None:
-        """Add what a subagent did, when its sample is here."""
+        # The child's events come before the answer of the call that started it.
         found = self.sample.metadata.get("subagents")
         for place, each in enumerate(found if isinstance(found, list) else []):
             if not isinstance(each, Mapping) or each.get("id") != child:
@@ -266,7 +266,7 @@ def _to_nonempty_text(value: object) -> str | None:
 
 
 def to_zoned_timestamp(text: str | None) -> str | None:
-    """`text` when it is a point in time with its zone, which the service asks for."""
+    """Return `text` if it is a timestamp with a time zone, which the service requires."""
     try:
         moment = datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -275,7 +275,7 @@ def to_zoned_timestamp(text: str | None) -> str | None:
 
 
 class AgentDataReader:
-    """The messages in an `agent_data`, with those of subagents apart."""
+    """Reads the messages of an `agent_data`, separately for each subagent."""
 
     def __init__(self, agent_data: Mapping[str, Any]) -> None:
         self.messages: list[Message] = []
@@ -301,7 +301,7 @@ class AgentDataReader:
         answers = is_tool_response(event)
         owner = author
         if author != "user" and not answers and _get_event_role(event) == "user" and later:
-            # What a subagent is asked is the word of the agent that called it.
+            # The prompt of a subagent is an event of the agent that called it.
             owner = str(later[0].get("author") or "agent")
         read = read_event(event, author, where)
         below = owner in self._below
@@ -313,8 +313,8 @@ class AgentDataReader:
         self._last_below = owner if below else None
 
     def subagents(self) -> list[Sample]:
-        """A sample for each subagent, in the order in which they were called."""
-        return [self._build_subagent(name, said) for name, said in self._spoken.items()]
+        """Return a sample for each subagent, in the order of their calls."""
+        return [self._build_subagent(name, messages) for name, messages in self._spoken.items()]
 
     def _build_subagent(self, name: str, messages: list[Message]) -> Sample:
         agent, _, session = name.partition(":")
@@ -332,7 +332,7 @@ class AgentDataReader:
 
 
 def is_tool_response(event: Mapping[str, Any]) -> bool:
-    """Whether an event is what tools answered."""
+    """Whether an event contains tool responses."""
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, Mapping) else None
     return any(
@@ -348,7 +348,7 @@ def _get_event_role(event: Mapping[str, Any]) -> Any:
 
 
 def read_event(event: Mapping[str, Any], author: str, where: str) -> list[Message]:
-    """The messages of one event: several when tools answered several calls."""
+    """Read the messages of one event; one for each tool response."""
     content = expect_mapping(event.get("content"), f"{where}.content")
     moment = event.get("event_time") or event.get("creation_timestamp")
     moment = expect_optional_text(moment, f"{where}.event_time")
@@ -360,7 +360,7 @@ def read_event(event: Mapping[str, Any], author: str, where: str) -> list[Messag
 
 
 def to_session_message(message: Message, author: str | None, moment: str | None) -> Message:
-    """A message as the sources of sessions give it: who spoke, when, and if a tool failed."""
+    """Return a message with the details that session sources give: agent, time, tool status."""
     extra = message.__pydantic_extra__ or {}
     update: dict[str, Any] = {"timestamp": moment}
     if message.role == "assistant" and author is not None:
@@ -377,13 +377,13 @@ def to_session_message(message: Message, author: str | None, moment: str | None)
             update["details"]["response"] = dict(response)
         if code is not None:
             update["details"]["exit_code"] = code
-    # How Gemini spells it is settled by this format.
+    # Gemini's extras and spelling are implied by this format.
     fields = message.model_dump(exclude_defaults=True, exclude={"gemini", "spelling"})
     return validate_wire(Message, {**fields, **update}, "content")
 
 
 def _read_outcome(response: Mapping[str, Any]) -> tuple[str | None, bool, int | None]:
-    """What a tool answered in words, if it failed, and its exit code, as `_answer` writes them."""
+    # Returns the text of a tool response, whether it failed, and its exit code.
     code = response.get("exit_code")
     known = type(code) is int and len(response) == 2
     said = {key: text for key, text in response.items() if not known or key != "exit_code"}
@@ -396,6 +396,6 @@ def _read_outcome(response: Mapping[str, Any]) -> tuple[str | None, bool, int | 
 
 
 def get_opening_messages(messages: list[Message]) -> list[Message]:
-    """What was said before the agent's first word."""
+    """Return the messages before the first assistant message."""
     roles = [message.role for message in messages]
     return messages[: roles.index("assistant") if "assistant" in roles else len(roles)]

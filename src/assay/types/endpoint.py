@@ -216,7 +216,7 @@ def collect_hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
 def compute_hidden_digest(endpoint: Endpoint) -> str | None:
     """Return a digest of `collect_hidden_settings`, too short to verify a guessed secret.
 
-    None when there are no hidden settings.
+    None without hidden settings.
     """
     hidden = collect_hidden_settings(endpoint)
     try:
@@ -238,7 +238,7 @@ def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     for name in ("timeout_s", "max_retries", "allow_plain_http", "key_env", "withheld", "keep"):
         plain.pop(name, None)
     if endpoint.provider == "mock":
-        # The script is the model. It contains no secret, but may be too long to write.
+        # The script is the model, and `to_dict` omits it.
         plain["script"] = stable_id(endpoint.extra_params)
     elif hidden := compute_hidden_digest(endpoint):
         plain["hidden"] = hidden

@@ -75,8 +75,7 @@ class StepOutput(BaseModel):
     base_reward: FiniteFloat | None
     """None when the environment did not report a reward: the total is then unknown."""
 
-    # The default is text, so that False differs from it and is written: readers of other tools
-    # require the field.
+    # The default is text, so that False differs from it: a written step always has the field.
     terminated: bool = Field(default="false", validate_default=True)
     """Whether the environment signalled termination at this step."""
 

@@ -44,7 +44,6 @@ class FrozenMapping(Mapping[str, V]):
         return repr(self._items)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Pickle would otherwise set `_items` by attribute, which subclasses may forbid.
         return (type(self), (self._items,))
 
     def __copy__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What `eval_protocol_info` holds: all that a result says beside its score, as far as it fits."""
+"""The content of `eval_protocol_info`: a result without its score, shortened to fit."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,16 +10,15 @@ from typing import Any, NoReturn, Protocol, Self
 from .bounded_json import PlainJson, count_utf16_units, shorten, to_plain, write_compact
 from .field_types import replace_lone_surrogates
 
+# Characters, however a reader counts them.
 MAX_INFO = 512
-"""Characters of the info, under every way of counting them."""
-
+# Other writers may exceed the 512 characters; a longer text is not parsed.
 _MAX_READ_CHARACTERS = 1 << 20
-"""Other writers may exceed the 512 characters; what is longer than this is not read."""
-
+# The shortest possible entries: more of them than fit are dropped without serializing any.
 _MIN_STEP_LENGTH = len('{"step_index":0,"base_reward":0.0,"terminated":true}')
 _MIN_METRIC_LENGTH = len('"":{"score":0.0,"reason":""}')
+# A long error leaves this much of the reason, quotes included.
 _MIN_REASON_LENGTH = 100
-"""A long error leaves this much of the reason, quotes included."""
 
 _DROPPABLE_FIELDS = (
     *("step_outputs", "metrics.reason", "metrics.extra", "extra", "trajectory_info"),
@@ -29,15 +28,15 @@ _CHANGEABLE_FIELDS = (
     "score",
     *(name for name in _DROPPABLE_FIELDS if not name.startswith("metrics.")),
 )
+# Names with a meaning of their own in the info, which unknown fields of a result cannot use.
 _RESERVED_NAMES = frozenset({"score", "measures", "dropped", "changed"})
-"""Names in the info that an unknown field of a result cannot have for itself."""
-
+# Levels of shortening: at level n, the sections up to n are dropped. The order goes from the
+# bulkiest sections to those that a reader needs most.
 _STEPS, _METRIC_DETAILS, _EXTRA, _TRAJECTORY, _CONTROL_PLANE, _METRICS, _TEXTS = range(1, 8)
-"""The order in which things are left out. At level n, everything up to n is."""
 
 
 class MetricFields(Protocol):
-    """What is written of a metric."""
+    """The fields of a metric that are written."""
 
     @property
     def score(self) -> float | None: ...
@@ -52,7 +51,7 @@ class MetricFields(Protocol):
 
 
 class StepFields(Protocol):
-    """What is written of a step."""
+    """The fields of a step that are written."""
 
     @property
     def step_index(self) -> int | str: ...
@@ -71,7 +70,9 @@ class StepFields(Protocol):
 
 
 class ResultFields(Protocol):
-    """What is written of a result. The result type imports this module, not the reverse."""
+    """The fields of a result that are written."""
+
+    # A protocol, because the result type imports this module.
 
     @property
     def score(self) -> float | None: ...
@@ -97,27 +98,28 @@ class ResultFields(Protocol):
 
 
 def info_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 7) of what `eval_protocol_info` holds."""
+    """Return the JSON Schema (draft 7) of `eval_protocol_info`."""
     path = Path(__file__).with_name("evaluate_result_info.schema.json")
     schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return schema
 
 
 def to_finite_float(value: float | None) -> float | None:
-    """`value`, or None where a copy of a result was given something that is no number."""
+    """Return `value` as a finite float, else None."""
+    # `model_copy(update=...)` does not validate, so a score may be anything.
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
 
 
 @dataclass(frozen=True)
 class _InfoSection:
-    """Entries of the info that are there from level `begins` to before level `ends`."""
+    """Entries that the info contains from level `begins` until before level `ends`."""
 
     ends: int
     name: str
-    """Its name in `changed`."""
+    """The name in `changed`."""
 
     entries: dict[str, Any] | None
-    """None when they do not fit even alone."""
+    """None when the section exceeds the limit on its own."""
 
     changed: bool = False
     names_dropped: tuple[str, ...] = ()
@@ -128,7 +130,7 @@ class _InfoSection:
 
 
 def write_info(result: ResultFields) -> str:
-    """JSON of at most `MAX_INFO` characters that says what had no room in it. Never raises."""
+    """Return JSON of at most `MAX_INFO` characters that lists its dropped parts. Never raises."""
     parts = tuple(_build_sections(result))
     for level in range(_TEXTS):
         if any(part.entries is None and part.is_included(level) for part in parts):
@@ -143,7 +145,6 @@ def write_info(result: ResultFields) -> str:
 def _compose_info(
     result: ResultFields, parts: Sequence[_InfoSection], level: int
 ) -> dict[str, Any]:
-    """The info at this level."""
     score = to_finite_float(result.score)
     extra = result.model_extra or {}
     dropped, changed = (set(_read_earlier_losses(extra, name)) for name in ("dropped", "changed"))
@@ -162,7 +163,6 @@ def _compose_info(
 
 
 def _add_loss_lists(info: dict[str, Any], dropped: set[str], changed: set[str]) -> dict[str, Any]:
-    """`info` with what was dropped and changed, each once, in the order of dropping."""
     if "metrics" in dropped:
         dropped = dropped - {"metrics.reason", "metrics.extra"}
     for key, names, order in (
@@ -175,7 +175,7 @@ def _add_loss_lists(info: dict[str, Any], dropped: set[str], changed: set[str]) 
 
 
 def _read_earlier_losses(extra: Mapping[str, Any], key: str) -> list[str]:
-    """What a result that was itself read from metadata says it had lost by then."""
+    # A result that was itself read from metadata already lists dropped and changed parts.
     allowed = {"dropped": _DROPPABLE_FIELDS, "changed": _CHANGEABLE_FIELDS}.get(key, ())
     names = extra.get(key)
     if isinstance(names, list) and all(isinstance(n, str) and n in allowed for n in names):
@@ -196,7 +196,7 @@ def _build_sections(result: ResultFields) -> Iterator[_InfoSection]:
         if (content := getattr(result, name)) is not None:
             yield _build_section(ends, name, {name: content}, names_dropped=(name,))
     if (steps := result.step_outputs) is not None:
-        # Ten thousand steps are not looked at to find that nine would fit.
+        # The length check comes first, so that ten thousand steps cost nothing.
         fit = len(steps) <= MAX_INFO // _MIN_STEP_LENGTH and all(
             to_finite_float(step.base_reward) is not None for step in steps
         )
@@ -217,7 +217,7 @@ def _build_section(
 
 
 def _build_metric_sections(metrics: Mapping[str, MetricFields]) -> Iterator[_InfoSection]:
-    """The metrics twice: with all they say, and with their numbers only."""
+    # Twice: with reasons and extras, and for later levels with their numbers only.
     details = []
     if any(metric.reason for metric in metrics.values()):
         details.append("metrics.reason")
@@ -245,7 +245,7 @@ def _write_metric_entries(metrics: Mapping[str, MetricFields], *, bare: bool) ->
     for name, metric in metrics.items():
         score = to_finite_float(metric.score)
         unreal |= score is None and metric.score is not None
-        # The published schema bounds a metric; what lies outside has a place of its own.
+        # The published schema limits a metric to [0, 1]; other scores are written as measures.
         place = "metrics" if score is not None and 0 <= score <= 1 else "measures"
         entries.setdefault(place, {})[name] = _write_metric_entry(metric, score, bare=bare)
     plain = to_plain(entries, room=MAX_INFO)
@@ -277,7 +277,7 @@ def _write_step_entry(step: StepFields) -> dict[str, Any]:
 def _add_shortened_texts(
     base: dict[str, Any], reason: str | None, error: str | None
 ) -> dict[str, Any]:
-    """`base` with the reason shortened to make room, then the error too if that is not enough."""
+    # The reason is shortened first, then the error: the error explains why a score is invalid.
     whole_error = to_plain(error, room=MAX_INFO)
     if reason is not None and whole_error is not None:
         info = _add_texts(base, "reason", reason="", error=whole_error.value)
@@ -294,26 +294,25 @@ def _add_shortened_texts(
 
 
 def _add_texts(base: dict[str, Any], shortened: str, **texts: str | None) -> dict[str, Any]:
-    """`base` with these texts, and with `shortened` named among what was dropped."""
     given = {name: text for name, text in texts.items() if text is not None}
     dropped = {*base.get("dropped", ()), shortened}
     return _add_loss_lists({**base, **given}, dropped, set(base.get("changed", ())))
 
 
 def _measure_quoted_text(text: str) -> int:
-    """The width of `text` as JSON; of a long one, of its beginning."""
+    # Only a prefix of a long text is measured: it exceeds the limit either way.
     return count_utf16_units(write_compact(replace_lone_surrogates(text[: MAX_INFO + 1])))
 
 
 @dataclass
 class InfoReading:
-    """What could be read of an info, and what could not."""
+    """The readable fields of an info, and the faults found in it."""
 
     fields: dict[str, Any] = field(default_factory=dict)
-    """Fields of a result, not yet checked; never `score`, `error` or `is_score_valid`."""
+    """Fields of a result, not yet validated; never `score`, `error` or `is_score_valid`."""
 
     score: Any = None
-    """A number that stands in the info, where the format has no place for one."""
+    """A score inside the info, where the format does not allow one."""
 
     is_score_valid: bool = True
     error: str | None = None
@@ -321,7 +320,7 @@ class InfoReading:
 
 
 def read_info(text: str | None) -> InfoReading:
-    """Read what any writer of this format wrote. Never raises: what is wrong is a fault."""
+    """Read an info of any writer. Never raises: problems are recorded as faults."""
     reading = InfoReading()
     if text is None:
         return reading
@@ -378,7 +377,7 @@ def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _merge_metrics(info: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
-    """Metrics and measures as the one field they were, empty reasons taken away."""
+    # The schema requires a reason, so that a missing one was written as an empty text.
     merged: dict[str, Any] = {}
     for place in ("metrics", "measures"):
         content = info.get(place)

@@ -1,4 +1,4 @@
-"""The one item that travels: from a dataset row to a gate, a certificate and a training batch."""
+"""The sample: one type from a dataset row to a gate, a certificate and a training batch."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -18,7 +18,7 @@ from .trajectory import Trajectory
 
 
 class Status(StrEnum):
-    """How far a sample has come."""
+    """The progress of a sample."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -29,14 +29,14 @@ class Status(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Status | None":
-        # Other tools write the names.
+        # Other tools write the member names instead of the values.
         return cls.__members__.get(value) if isinstance(value, str) else None
 
 
 class Sample(JsonModel):
     """One item from input to result: the same type for evaluation, GRPO and SFT.
 
-    `messages` as an argument is another spelling of `prompt`, `evaluation_result` of `score`,
+    As arguments, `messages` is an alias of `prompt`, `evaluation_result` of `score`, and
     `input_metadata` of `metadata`. A sample without an id gets a stable hash of its input.
     """
 
@@ -46,10 +46,10 @@ class Sample(JsonModel):
     """Samples of one group are answers to the same input."""
 
     rollout_id: str | None = None
-    """Shared by samples that were cut from one rollout."""
+    """Shared by samples that come from one rollout."""
 
     input: Annotated[dict[str, Any], NullToEmpty] = Field(default_factory=dict)
-    """The dataset row as it came."""
+    """The unchanged dataset row."""
 
     prompt: Annotated[Text | list[Message], SerializeByValue] = Field(
         default="",
@@ -66,7 +66,7 @@ class Sample(JsonModel):
     rollout_log_probs: list[FiniteFloat] | None = None
     status: Status = Status.PENDING
     failure: Failure | None = None
-    """Why there is no result, when something broke."""
+    """The error, if the sample failed."""
 
     metadata: Annotated[dict[str, Any], NullToEmpty] = Field(
         default_factory=dict, validation_alias=AliasChoices("metadata", "input_metadata")
@@ -89,14 +89,14 @@ class Sample(JsonModel):
         if self.__pydantic_extra__:
             self._resolve_aliases(self.__pydantic_extra__)
         if not self.id:
-            asked = self.input or self.model_dump(
+            content = self.input or self.model_dump(
                 mode="json", include={"prompt", "ground_truth"}, exclude_defaults=True
             )
-            self.id = stable_id(asked)
+            self.id = stable_id(content)
         return self
 
     def _resolve_aliases(self, extra: dict[str, Any]) -> None:
-        """Refuse two spellings of one thing; make `reward` what it is: a view of the score."""
+        # An alias is an extra only when its field was passed as well: the value would be ambiguous.
         for second, first in _FIELD_ALIASES.items():
             if second in extra:
                 raise ValueError(f"{second!r} is an alias of {first!r}; pass only one of them")
@@ -112,7 +112,7 @@ class Sample(JsonModel):
             self.reward = reward
 
     def __getitem__(self, name: str) -> Any:
-        """A field of the dataset row: `sample["question"]`."""
+        """Return a field of the dataset row: `sample["question"]`."""
         try:
             return self.input[name]
         except KeyError:
@@ -126,13 +126,13 @@ class Sample(JsonModel):
         if self.trajectory is not None:
             return self.trajectory.messages
         if isinstance(self.prompt, str):
-            asked = {"role": "user", "content": self.prompt}
-            return [construct_unchecked(Message, asked)] if self.prompt else []
+            fields = {"role": "user", "content": self.prompt}
+            return [construct_unchecked(Message, fields)] if self.prompt else []
         return self.prompt
 
     @messages.setter
     def messages(self, messages: Sequence[Message | dict[str, Any]]) -> None:
-        """Replace the trajectory's messages, or the prompt where there is no trajectory."""
+        """Replace the trajectory's messages, or without a trajectory the prompt."""
         checked = [
             each if isinstance(each, Message) else Message.model_validate(each) for each in messages
         ]
@@ -145,14 +145,14 @@ class Sample(JsonModel):
     def response(self) -> str:
         """The last assistant text of the trajectory, else of the prompt, else ""."""
         for message in reversed(self.messages):
-            # A turn that only calls tools says nothing; an empty answer is an answer.
+            # A turn that only calls tools is not an answer; an empty text without calls is.
             if message.role == "assistant" and (message.text or not message.tool_calls):
                 return message.text
         return ""
 
     @property
     def reward(self) -> float | None:
-        """The score when it is valid; None when the sample was not judged."""
+        """The score when it is valid; None for an unscored sample."""
         return self.score.reward if self.score is not None else None
 
     @reward.setter
@@ -175,7 +175,7 @@ class Sample(JsonModel):
         """The metadata, with its keys as attributes too."""
         metadata = self.metadata
         if not isinstance(metadata, InputMetadata):
-            # Kept in place of the plain dict, so that what is set on it is kept as well.
+            # Replaces the plain dict, so that attributes set on it change the sample.
             metadata = self.__dict__["metadata"] = InputMetadata(metadata)
         return metadata
 
@@ -185,41 +185,46 @@ class Sample(JsonModel):
 
     @property
     def execution_metadata(self) -> ExecutionMetadata:
-        """How the rollout went. It cannot be set: it follows the trajectory."""
+        """Statistics of the rollout, derived from the trajectory."""
         return ExecutionMetadata.of(self.trajectory, self.rollout_id)
 
     def last_assistant_message(self) -> Message | None:
-        """The last message of the assistant; None when there is none."""
+        """Return the last assistant message, or None."""
         return next((each for each in reversed(self.messages) if each.role == "assistant"), None)
 
     def get_assistant_messages(self) -> list[Message]:
+        """Return all assistant messages."""
         return [each for each in self.messages if each.role == "assistant"]
 
     def get_user_messages(self) -> list[Message]:
+        """Return all user messages."""
         return [each for each in self.messages if each.role == "user"]
 
     def get_first_user_message(self) -> Message | None:
+        """Return the first user message, or None."""
         return next((each for each in self.messages if each.role == "user"), None)
 
     def get_system_message(self) -> Message:
-        """The first system message; an empty one when there is none."""
+        """Return the first system message, or an empty one."""
         found = (each for each in self.messages if each.role == "system")
         return next(found, None) or Message(role="system", content="")
 
     def get_conversation_length(self) -> int:
+        """Return the number of messages."""
         return len(self.messages)
 
     def get_input_metadata(self, key: str, default: Any = None) -> Any:
+        """Return a value of the metadata."""
         return self.metadata.get(key, default)
 
     def get_steps(self) -> int:
-        """How many steps an environment reported."""
+        """Return the number of steps that an environment reported."""
         return len(self._collect_step_outputs())
 
     def get_total_reward(self) -> float | None:
-        """The sum of the rewards of all steps, 0.0 without any step.
+        """Return the sum of the rewards of all steps; 0.0 without steps.
 
-        None when a reward is unknown, and when the environment took steps and gave no rewards.
+        None when a reward is unknown, or when the environment took steps without rewards.
         """
         rewards = [step.base_reward for step in self._collect_step_outputs()]
         if not rewards and self.trajectory is not None and self.trajectory.steps:
@@ -232,18 +237,18 @@ class Sample(JsonModel):
         return any(step.terminated for step in self._collect_step_outputs())
 
     def get_termination_reason(self) -> str:
-        """Why the rollout ended; "unknown" where that is not recorded."""
+        """Return why the rollout ended, or "unknown"."""
         if self.trajectory is not None and self.trajectory.termination_reason:
             return self.trajectory.termination_reason
-        told = [
+        reasons = [
             step["termination_reason"]
             for step in self._read_message_steps()
             if step.get("termination_reason")
         ]
-        return str(told[-1]) if told else "unknown"
+        return str(reasons[-1]) if reasons else "unknown"
 
     def _collect_step_outputs(self) -> Sequence[StepOutput]:
-        """The steps of the environment, wherever they are recorded."""
+        # The trajectory's own record wins over the score's copy and over eval-protocol's messages.
         own = self.trajectory.evaluation_result if self.trajectory is not None else None
         for result in (own, self.score):
             if result is not None and result.step_outputs:
@@ -259,7 +264,7 @@ class Sample(JsonModel):
         ]
 
     def _read_message_steps(self) -> list[dict[str, Any]]:
-        """The steps of a row that eval-protocol recorded: its messages carry them."""
+        # Rows of eval-protocol record the steps on their messages.
         found = ((each.model_extra or {}).get("control_plane_step") for each in self.messages)
         return [step for step in found if step and isinstance(step, dict)]
 

@@ -1,4 +1,4 @@
-"""The JSON that assay writes: compact, standard, and read back to an equal object."""
+"""JSON serialization: compact, valid JSON that is read back to an equal object."""
 
 import json
 from functools import cache
@@ -14,18 +14,16 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
 def validate(kind: type[_ModelT], fields: dict[str, Any]) -> _ModelT:
-    """What `kind.model_validate(fields)` gives, for what is made for every sample.
-
-    Pydantic's own method asks about ten settings first, which takes half as long as validation.
-    """
+    """Return `kind.model_validate(fields)`, faster."""
+    # Pydantic's method checks ten settings first, which takes half as long as the validation.
     made: _ModelT = kind.__pydantic_validator__.validate_python(fields)
     return made
 
 
 def construct_unchecked(kind: type[_ModelT], fields: dict[str, Any]) -> _ModelT:
-    """What `validate` gives, at half the cost, for fields of `kind` whose values fit them.
+    """Build a `kind` without validation, at half the cost of `validate`.
 
-    For what assay itself makes for every sample: nothing is checked.
+    Only for objects that assay builds for every sample from values of the right types.
     """
     defaults, factories = _collect_defaults(kind)
     values = {**defaults, **fields}
@@ -53,7 +51,7 @@ _set_field_values, _set_fields_set, _set_extra, _set_private = (
 
 @cache
 def _collect_defaults(kind: type[BaseModel]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """The defaults of all fields in their order, and what makes those that are not shared."""
+    # Defaults in the order of the fields, and the factories of those that cannot be shared.
     fields = kind.model_fields
     factories = [(name, field.default_factory) for name, field in fields.items()]
     return (
@@ -63,34 +61,32 @@ def _collect_defaults(kind: type[BaseModel]) -> tuple[dict[str, Any], list[tuple
 
 
 def set_unchecked(model: BaseModel, fields: dict[str, Any]) -> None:
-    """Set fields to values of their types, for what is done to every sample.
-
-    Pydantic's own assignment makes two calls for each field.
-    """
+    """Set fields without validation; the values must have the right types."""
+    # Pydantic's own assignment makes two calls for each field.
     model.__dict__.update(fields)
     model.__pydantic_fields_set__.update(fields)
 
 
 class NestedModel(BaseModel):
-    """A type that is often a part of another, under a field whose default is None."""
+    """A model that is often the value of a field whose default is None."""
 
     def __eq__(self, other: object) -> bool:
-        # Leaving defaults out compares each value with None, where pydantic's own way is slow.
+        # `exclude_defaults` compares each value with None, for which pydantic's `__eq__` is slow.
         return False if other is None else super().__eq__(other)
 
 
 class JsonModel(NestedModel):
-    """A type that goes to files and stores. Defaults are left out; unknown fields are kept."""
+    """A model for files and stores: omits defaults and keeps unknown fields."""
 
-    # Constants only so that `to_json` can refuse them: null would be a silent change.
+    # "constants" lets `to_json` find and refuse NaN; the default would silently write null.
     model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants")
 
     def to_json(self) -> str:
-        """One line of JSON. Raises `WireError` for what JSON cannot hold."""
+        """Return one line of JSON. Raises `WireError` for values that JSON cannot represent."""
         return self.to_json_bytes().decode()
 
     def to_json_bytes(self) -> bytes:
-        """What `to_json` says, as UTF-8."""
+        """Return the JSON of `to_json` as UTF-8."""
         try:
             data = self.__pydantic_serializer__.to_json(self, exclude_defaults=True)
         except PydanticSerializationError as error:
@@ -99,26 +95,28 @@ class JsonModel(NestedModel):
                 where=type(self).__name__,
                 hint="use plain JSON values in `input`, `metadata` and `ground_truth`",
             ) from error
-        # A single byte is found ten times faster than a word, and is usually not there.
+        # Searching a single byte is ten times faster than a word, and usually finds nothing.
         if (_BYTE_N in data and b"NaN" in data) or (_BYTE_I in data and b"Infinity" in data):
             _refuse_constants(data, type(self).__name__)
         return data
 
     @classmethod
     def from_json(cls, data: str | bytes) -> Self:
+        """Read the output of `to_json`."""
         return cls.model_validate_json(data)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plain objects that `to_json` would write."""
+        """Return the plain objects that `to_json` writes."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Read the output of `to_dict`."""
         return cls.model_validate(data)
 
 
 def _refuse_constants(data: bytes, where: str) -> None:
-    """Raise if `data` holds NaN or an infinity outside a string."""
+    # Parsed, because "NaN" may also be part of a string.
 
     def refuse(constant: str) -> None:
         raise WireError(

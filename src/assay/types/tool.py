@@ -1,4 +1,4 @@
-"""A tool as a model is told about it."""
+"""The description of a tool that a model receives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What happened: the conversation, every model call behind it, and how it ended."""
+"""A rollout's record: the conversation, its model calls, and how it ended."""
 
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from .serialization import JsonModel, NestedModel
 
 
 class Usage(NestedModel):
-    """What a model call consumed. Unknown is None, never 0."""
+    """Tokens and cost of a model call. Unknown values are None, never 0."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -23,7 +23,7 @@ class Usage(NestedModel):
 
 
 class ModelCall(NestedModel):
-    """One request to a model, with the tokens the engine really read and sampled."""
+    """One request to a model, with the tokens that the engine read and sampled."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -38,7 +38,7 @@ class ModelCall(NestedModel):
     """Which weights answered, for engines whose weights change during training."""
 
     message_index: int | None = None
-    """Where in the trajectory's messages the answer stands."""
+    """The position of the answer in the trajectory's messages."""
 
     finish_reason: str | None = None
     usage: Usage | None = None
@@ -48,7 +48,7 @@ class ModelCall(NestedModel):
 
 
 class Trajectory(JsonModel):
-    """A complete rollout. `conversation_history` is another spelling of `messages`."""
+    """A complete rollout. `conversation_history` is an alias of `messages`."""
 
     messages: list[Message] = Field(
         default_factory=list, validation_alias=AliasChoices("messages", "conversation_history")
@@ -64,12 +64,12 @@ class Trajectory(JsonModel):
     """Of the whole rollout, where calls do not have a cost of their own in `usage`."""
 
     terminated: bool = False
-    """What the environment reported. `termination_reason` says who ended the rollout."""
+    """Whether the environment ended the episode; see also `termination_reason`."""
 
     truncated: bool = False
     termination_reason: Text | None = None
     evaluation_result: EvaluateResult | None = None
-    """What the environment itself said of this trajectory."""
+    """The environment's own result for this trajectory."""
 
     session: Any = None
     """Where the rollout took place: the environment, its seed, and a server's address and session

@@ -1,4 +1,4 @@
-"""Plain data from YAML's events, within bounds. What is refused is noted with its line."""
+"""Builds plain data from YAML events within limits, and records problems with their lines."""
 
 import math
 import re
@@ -14,35 +14,34 @@ from .file_problems import FileProblem, ValuePath, quote_value
 if TYPE_CHECKING:
     import yaml
 
+# Both count every use of an alias, so that a "billion laughs" file cannot expand in memory.
 MAX_YAML_VALUES = 20_000
 MAX_YAML_CHARACTERS = 4 * 1024 * 1024
-"""Of keys and texts with every alias written out: what a copy of the data as JSON may take."""
-
 MAX_YAML_DEPTH = 40
 _MAX_YAML_PROBLEMS = 100
 _MAX_YAML_NUMBER_LENGTH = 100
 _STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
+# Numbers that every reader agrees on: YAML 1.1 also reads 010 as 8 and 12:30 as 750.
 _YAML_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
-"""What everyone reads as the same number: YAML also takes 010 for 8 and 12:30 for 750."""
 
 _BOOLEANS = {"true": True, "false": False}
 _YES_NO_BOOLEANS = {**_BOOLEANS, "yes": True, "on": True, "no": False, "off": False}
+# Dates and a lone `=` stay text.
 _TEXT_KINDS = ("str", "timestamp", "value")
-"""Dates and a lone `=` stay the text they are."""
 
 
 def is_number(text: str) -> bool:
-    """Whether this text, without quotes, is read as a number."""
+    """Whether an unquoted text is read as a number."""
     return _YAML_NUMBER.fullmatch(text) is not None
 
 
 class _LimitReached(Exception):
-    """Reading on would cost too much."""
+    """A limit was exceeded; reading stops."""
 
 
 @dataclass(frozen=True)
 class _MeasuredValue:
-    """A value, how many values and characters it is made of, and how deep it is."""
+    """A value with its number of values and characters, and its depth."""
 
     value: Any
     values: int = 1
@@ -51,7 +50,7 @@ class _MeasuredValue:
 
 
 class YamlReader:
-    """Reads one document. Aliases are counted, with all they stand for, wherever they are used."""
+    """Reads one document. Each use of an alias counts with the size of its target."""
 
     def __init__(self, events: Iterator["yaml.Event"], file: str, *, yes_and_no: bool) -> None:
         self.lines: dict[ValuePath, int] = {}
@@ -62,11 +61,11 @@ class YamlReader:
         self._kind_of: Callable[..., str] = Resolver().resolve
         self._values = 0
         self._characters = 0
+        # None while the anchored value is still being read: an alias inside it is a cycle.
         self._anchored: dict[str, _MeasuredValue | None] = {}
-        """None while the anchored value is still being read."""
 
     def document(self) -> Any:
-        """The document's value; not to be used when there are `problems`."""
+        """Return the document's value; invalid when there are `problems`."""
         found: list[Any] = []
         try:
             for event in self._events:
@@ -141,7 +140,7 @@ class YamlReader:
         return found, height + 1
 
     def _read_key(self, event: "yaml.Event", place: ValuePath) -> str:
-        """A key as the text it is written with."""
+        # The text itself: YAML would turn the key `no` into False and `1.0` into a float.
         if not isinstance(event, yaml.ScalarEvent):
             self._refuse(event, place, "the mapping has a key that is not text")
             self._read_value(event, place)
@@ -163,7 +162,7 @@ class YamlReader:
         if plain:
             tag = self._kind_of(yaml.ScalarNode, text, event.implicit)
         kind = tag.removeprefix(_STANDARD_TAG_PREFIX)
-        # JSON's 1e3 is text to YAML 1.1, and a number to whoever writes it without quotes.
+        # JSON's 1e3 is text in YAML 1.1, but its author means a number.
         if (kind in ("int", "float") or (plain and kind == "str")) and is_number(text):
             return self._read_number(event, place)
         if kind in _TEXT_KINDS:
@@ -237,7 +236,7 @@ def _get_event_line(event: "yaml.Event") -> int:
 
 
 def _is_plain_scalar(event: Any) -> bool:
-    """Whether a scalar stands without tag and quotes."""
+    # Without a tag and without quotes.
     return event.tag is None and not event.style
 
 
