@@ -1,7 +1,7 @@
 """The archive of a bundle: a strict subset of tar.gz.
 
-Writing is deterministic: the same members give the same bytes. Reading trusts nothing: plain files
-with relative names are accepted, and everything else that tar can hold is refused.
+Writing is deterministic: the same members give the same bytes. Reading trusts nothing: it accepts
+plain files with relative names and refuses everything else that tar supports.
 """
 
 import gzip
@@ -18,16 +18,13 @@ from .open_file import open_bytes
 from .read_limits import ReadLimits
 
 MAX_MEMBERS = 10_000
+# The largest file of a bundle other than its samples.
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""The largest file of a bundle other than its samples."""
-
+# All files of the code together.
 MAX_CODE_BYTES = 512 * 1024 * 1024
-"""All files of the code together."""
-
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
-
+# The size field of a ustar header has eleven octal digits; larger files need an extension.
 MAX_SAMPLES_BYTES = 8 * 1024**3 - 1
-"""The largest file that a tar header of this format can describe."""
 
 MANIFEST = "manifest.json"
 RESULTS = "results.jsonl"
@@ -35,9 +32,9 @@ DATASET_FILE = "dataset.jsonl"
 CODE = "code/"
 _TAR_BLOCK_BYTES = 512
 _ARCHIVE_CHUNK_BYTES = 1024 * 1024
+# tar pads its last record with zeros up to this size.
 _MAX_PADDING_BYTES = 10 * 1024
-"""tar fills its last record with zeros up to this size."""
-
+# ustar has room for 155 bytes of folders and 100 bytes of file name.
 _MAX_MEMBER_NAME_BYTES = 250
 _ARCHIVE_READ_LIMITS = ReadLimits(max_expanded_bytes=2 * MAX_SAMPLES_BYTES + 1024**3)
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -52,7 +49,8 @@ class ArchiveMember:
 
 
 def write_archive(output: BinaryIO, members: Iterable[tuple[str, Path]]) -> None:
-    """Write files under their names, in the given order, without times and owners."""
+    """Write files under the given names and in the given order, without times and owners."""
+    # No file name and no time in the gzip header: both would change the digest of the archive.
     with gzip.GzipFile("", "wb", compresslevel=6, fileobj=output, mtime=0) as archive:
         for name, path in members:
             size = path.stat().st_size
@@ -62,9 +60,11 @@ def write_archive(output: BinaryIO, members: Iterable[tuple[str, Path]]) -> None
                 while piece := file.read(_ARCHIVE_CHUNK_BYTES):
                     copied += len(piece)
                     archive.write(piece)
+            # The header is already written: a file that grew would corrupt every later member.
             if copied != size:
                 raise ConfigError(f"{path} changed while it was read", hint="run the command again")
             archive.write(bytes(-size % _TAR_BLOCK_BYTES))
+        # Two empty blocks mark the end of a tar archive.
         archive.write(bytes(2 * _TAR_BLOCK_BYTES))
 
 
@@ -82,9 +82,9 @@ def _build_tar_header(name: str, size: int) -> bytes:
 
 
 def read_archive(path: Path) -> Iterator[tuple[ArchiveMember, Iterator[bytes]]]:
-    """The members in order, each with its content in pieces. Content not asked for is skipped.
+    """Yield the members in order, each with its content in pieces. Unread content is skipped.
 
-    Raises `DatasetError` at the first thing that a bundle never contains.
+    Raises `DatasetError` at the first thing that a bundle must not contain.
     """
     names = _MemberNames(path)
     with open_bytes(path, _ARCHIVE_READ_LIMITS) as archive:
@@ -103,7 +103,7 @@ def read_archive(path: Path) -> Iterator[tuple[ArchiveMember, Iterator[bytes]]]:
 
 
 def find_name_problem(name: str) -> str | None:
-    """Why a name cannot be one of a bundle's; None when it can."""
+    """Return why a name is not allowed in a bundle, or None if it is."""
     if not name or len(name.encode("utf-8", "replace")) > _MAX_MEMBER_NAME_BYTES:
         return f"its name is empty or longer than {_MAX_MEMBER_NAME_BYTES} bytes"
     if not name.isprintable() or "\\" in name or "\ufffd" in name:
@@ -116,7 +116,7 @@ def find_name_problem(name: str) -> str | None:
 
 
 def get_size_limit(name: str) -> int:
-    """How large a member may be."""
+    """Return the size limit of a member."""
     if name == MANIFEST:
         return MAX_MANIFEST_BYTES
     return MAX_SAMPLES_BYTES if name in (RESULTS, DATASET_FILE) else MAX_FILE_BYTES
@@ -142,7 +142,7 @@ def _parse_tar_header(block: bytes, path: Path) -> ArchiveMember:
 
 
 class _MemberNames:
-    """The names of an archive, each once, also where a file system ignores case."""
+    """The names of an archive, compared without case."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -150,7 +150,8 @@ class _MemberNames:
         self._folders: set[str] = set()
 
     def add(self, name: str) -> None:
-        """Raises `DatasetError` for a name that is taken, by a file or by a folder."""
+        """Add a name. Raises `DatasetError` if a file or a folder already has it."""
+        # Without case: on macOS and Windows, `A.py` would overwrite `a.py`.
         parts = name.casefold().split("/")
         *folders, whole = ("/".join(parts[: length + 1]) for length in range(len(parts)))
         if whole in self._files or whole in self._folders or not self._files.isdisjoint(folders):

@@ -1,7 +1,7 @@
 """A bundle: the samples of runs with their results, their dataset rows and their code, as one file.
 
-Reading one never runs its code. Every member is compared with the digests of the manifest before
-anything is written.
+Reading a bundle never runs its code. Every member is compared with the digests of the manifest
+before anything is written.
 """
 
 import hashlib
@@ -83,7 +83,7 @@ class BundledRun(_BundleModel):
 
 
 class BundledCode(_BundleModel):
-    """How the code of a bundle is run. All paths are relative to `code/`."""
+    """The command that runs the code of a bundle. All paths are relative to `code/`."""
 
     kind: Literal["eval", "pytest"]
     files: tuple[str, ...]
@@ -96,11 +96,11 @@ class BundledCode(_BundleModel):
     """The name of the configuration in the evaluation file."""
 
     folder: str = "."
-    """Where the command was started."""
+    """The working directory of the command."""
 
     import_folders: tuple[str, ...] = ()
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Options of `assay eval` that took the place of what the file defines."""
+    """Options of `assay eval` that override the definitions of the file."""
 
     @model_validator(mode="after")
     def _check_paths(self) -> Self:
@@ -113,7 +113,7 @@ class BundledCode(_BundleModel):
 
 
 class BundleManifest(_BundleModel):
-    """What a bundle contains."""
+    """The table of contents of a bundle."""
 
     format: Literal["assay-bundle"] = "assay-bundle"
     version: int = BUNDLE_VERSION
@@ -123,7 +123,7 @@ class BundleManifest(_BundleModel):
     runs: tuple[BundledRun, ...] = Field(min_length=1)
     code: BundledCode | None = None
     left_out: tuple[str, ...] = ()
-    """Files that the code names and that are not bundled, such as `.env`."""
+    """Files that the code refers to and that are not bundled, such as `.env`."""
 
     redacted: int = Field(default=0, ge=0)
     """Lines of samples from which secrets were removed."""
@@ -139,18 +139,21 @@ class Bundle:
     path: Path
     manifest: BundleManifest
     sha256: str
-    """The digest of the manifest, and so of everything that the bundle contains."""
+    """The digest of the manifest, which covers every member through its digests."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read and check all of a bundle; nothing is written. Raises `DatasetError`."""
+        """Read and check a whole bundle without writing anything. Raises `DatasetError`."""
         manifest, digest = _read_manifest(path)
         for _ in _check_members(path, manifest):
             pass
         return cls(path, manifest, digest)
 
     def extract(self, folder: Path, *, only: frozenset[str] | None = None) -> None:
-        """Write the members into an empty folder, checked again while they are read."""
+        """Write the members into an empty folder.
+
+        The digests are checked again while reading: the file may have changed since `open`.
+        """
         for member, pieces in _check_members(self.path, self.manifest):
             if only is not None and member.name not in only:
                 continue
@@ -163,7 +166,7 @@ class Bundle:
 
 
 def is_bundle(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a bundle by its name."""
+    """Return whether the name of a file is that of a bundle."""
     return os.fspath(path).lower().endswith((".tar.gz", ".tgz"))
 
 
@@ -204,6 +207,7 @@ def _read_manifest(path: Path) -> tuple[BundleManifest, str]:
 def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
     try:
         plain = parse_json_object(data, max_depth=_MANIFEST_DEPTH)
+        # Before validation: a newer version may have fields that would be reported instead.
         if plain.get("format") == "assay-bundle" and plain.get("version") != BUNDLE_VERSION:
             raise DatasetError(
                 f"the bundle has format version {plain.get('version')!r:.40}; this assay reads "
@@ -245,7 +249,7 @@ def _check_listing(path: Path, manifest: BundleManifest) -> None:
 def _check_members(
     path: Path, manifest: BundleManifest
 ) -> Iterator[tuple[ArchiveMember, Iterator[bytes]]]:
-    """The members after the manifest. Raises `DatasetError` where one is not as it is listed."""
+    """Yield the members after the manifest. Raises `DatasetError` for one that differs from it."""
     left = dict(manifest.files)
     for member, pieces in read_archive(path):
         if member.name == MANIFEST:
@@ -257,6 +261,7 @@ def _check_members(
             raise build_bundle_error(path, f"member {member.name!r} does not have its listed size")
         digest = hashlib.sha256()
         yield member, _hash_chunks(pieces, digest)
+        # The consumer may have stopped early: the rest still counts for the digest.
         for piece in pieces:
             digest.update(piece)
         if digest.hexdigest() != listed.sha256:

@@ -1,4 +1,4 @@
-"""CSV with a header line. Cells stay text; a `messages` cell is read as JSON."""
+"""CSV with a header line. Cells stay text; a `messages` cell is parsed as JSON."""
 
 import csv
 from collections.abc import Iterator
@@ -30,34 +30,34 @@ class CsvTable:
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:
             lines = _CsvLines(file, self.path, self.limits.max_row_bytes)
-            # Strict, or a quote that is never closed would swallow the file without a word.
+            # Strict: otherwise an unclosed quote would silently swallow the rest of the file.
             reader = csv.reader(lines, strict=True)
             header = self._check_header(self._read_cells(reader, lines))
             while (cells := self._read_cells(reader, lines)) is not None:
                 if isinstance(cells, BadRow):
-                    yield lines.begun, cells
+                    yield lines.row_line, cells
                 elif cells:
-                    yield lines.begun, self._build_row(header, cells, lines.begun)
+                    yield lines.row_line, self._build_row(header, cells, lines.row_line)
 
     def _read_cells(
         self, reader: Iterator[list[str]], lines: "_CsvLines"
     ) -> list[str] | BadRow | None:
-        """The next cells, why there are none, or None at the end."""
+        """Return the next cells, the problem of the row, or None at the end."""
         lines.begin_row()
-        # The bound on cells is one for the whole process: it is ours only during this call.
-        usual = csv.field_size_limit(self.limits.max_row_bytes)
+        # The field size limit is global to the process: it is changed only during this call.
+        previous = csv.field_size_limit(self.limits.max_row_bytes)
         try:
             cells = next(reader, None)
         except csv.Error as error:
             return BadRow(
                 f"the row is not CSV: {error}",
-                where=self.where(lines.begun),
+                where=self.where(lines.row_line),
                 hint="double each quote inside a quoted cell",
             )
         except BadRow as problem:
             return problem
         finally:
-            csv.field_size_limit(usual)
+            csv.field_size_limit(previous)
         return lines.problem if lines.problem is not None else cells
 
     def _check_header(self, cells: list[str] | BadRow | None) -> list[str]:
@@ -92,7 +92,7 @@ class CsvTable:
             text = _MESSAGES_PREFIX + row["messages"].encode() + b"}"
             read = parse_json_object(text, max_depth=self.limits.max_depth)
             if len(read) > 1:
-                # Such a cell could set other columns from inside.
+                # A cell such as `[], "id": 1` would overwrite other columns.
                 raise JsonProblem("contains more than one value", offset=0)
             return {**row, **read}
         except JsonProblem as problem:
@@ -106,23 +106,23 @@ class CsvTable:
 
 
 class _CsvLines:
-    """Decoded lines for the CSV reader, which goes on with the next one after an error."""
+    """Decoded lines for the CSV reader, which continues with the next line after an error."""
 
     def __init__(self, file: BinaryIO, path: Path, longest: int) -> None:
         self._file = file
         self._path = path
         self._longest = longest
         self._number = 0
-        self._held = 0
-        self.begun = 1
-        """The line on which the current row begins."""
+        self._row_bytes = 0
+        self.row_line = 1
+        """The line where the current row begins."""
 
         self.problem: BadRow | None = None
-        """What is wrong with a line that the reader was given all the same."""
+        """The problem of a line that was passed to the reader in spite of it."""
 
     def begin_row(self) -> None:
-        self.begun = self._number + 1
-        self._held = 0
+        self.row_line = self._number + 1
+        self._row_bytes = 0
         self.problem = None
 
     def __iter__(self) -> "_CsvLines":
@@ -133,19 +133,19 @@ class _CsvLines:
         if not line:
             raise StopIteration
         self._number += 1
-        self._held += len(line)
-        if self._held > self._longest:
+        self._row_bytes += len(line)
+        if self._row_bytes > self._longest:
             if not line.endswith(b"\n"):
-                self._held += skip_line(self._file)
+                self._row_bytes += skip_line(self._file)
             raise BadRow(
                 f"the row is over the limit of {self._longest} bytes",
-                where=f"{self._path}:{self.begun}",
+                where=f"{self._path}:{self.row_line}",
                 hint="raise ReadLimits(max_row_bytes=…), or look for an unclosed quote",
             )
         try:
             return line.decode()
         except UnicodeDecodeError as error:
-            # Given on with a substitute: the reader must see the quotes to find the row's end.
+            # Passed on with substitutes: the reader needs the quotes to find the end of the row.
             self.problem = BadRow(
                 f"the line is not UTF-8: byte 0x{line[error.start]:02x}",
                 where=f"{self._path}:{self._number}:{error.start + 1}",

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: by name, or as a local folder. Data only; no code of a dataset is run."""
+"""Hugging Face datasets by name or from a local folder. The code of a dataset is never run."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from assay.errors import BadRow, ConfigError, DatasetError
 from .read_limits import ReadLimits
 from .rows import RowOutcome, check_row
 
+# `save_to_disk` writes one of these into its folder.
 _SAVED_FILES = ("state.json", "dataset_dict.json")
-"""Files that `save_to_disk` leaves in its folder."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class HubRows:
             if self._is_saved:
                 return load_from_disk(str(self.source))
             if isinstance(self.source, Path):
-                # Absolute: a folder named `json` or `csv` would be taken for a format.
+                # Absolute: `load_dataset` takes a folder named `json` or `csv` for a format.
                 name, subset = str(self.source.absolute()), ""
             else:
                 name, _, subset = self.source.partition(":")
             return load_dataset(
                 name, subset or None, split=self.split, streaming=True, trust_remote_code=False
             )
-        # The library raises whatever its file systems and parsers raise.
+        # The library lets through any exception of its file systems and parsers.
         except Exception as error:
             raise self._build_load_error(error) from error
 
@@ -71,11 +71,11 @@ class HubRows:
         return isinstance(folder, Path) and any((folder / name).exists() for name in _SAVED_FILES)
 
     def _select_split(self, opened: Any) -> Iterable[Any]:
-        """The split that was asked for, or the only one."""
+        """Return the requested split, or the only one."""
         if isinstance(opened, Mapping):
             splits = dict(opened)
         elif self.split is None or not self._is_saved:
-            # `load_dataset` has chosen the split by itself.
+            # `load_dataset` has already selected the split.
             return opened  # type: ignore[no-any-return]  # the library is untyped
         else:
             splits = {} if opened.split is None else {str(opened.split): opened}

@@ -13,7 +13,7 @@ from .rows import RowOutcome, check_row
 
 @dataclass
 class MemoryRows:
-    """Items of an iterable, numbered from 0. One that can be read once is read once."""
+    """Items of an iterable, numbered from 0. An iterator can be read only once."""
 
     items: Iterable[Any]
     limits: ReadLimits
@@ -21,7 +21,7 @@ class MemoryRows:
 
     @property
     def count(self) -> int | None:
-        """How many there are, where that is known without reading them."""
+        """The number of items, or None if it is unknown without reading them."""
         return len(self.items) if isinstance(self.items, Sized) else None
 
     def where(self, position: int) -> str:
@@ -29,6 +29,7 @@ class MemoryRows:
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         iterator = iter(self.items)
+        # An iterator is its own iterator: a second pass would silently be empty.
         if iterator is self.items:
             if self._consumed:
                 raise DatasetError(

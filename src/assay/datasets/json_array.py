@@ -1,4 +1,4 @@
-"""A JSON file that is one array: cut into its elements without holding more than one of them."""
+"""A JSON file that is one array, split into its elements with only one of them in memory."""
 
 import re
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from .rows import RowOutcome
 
 _CHUNK = 256 * 1024
 _SPACE = re.compile(rb"[ \t\r\n]*")
+# Possessive quantifiers: input that does not match must not backtrack for ever.
 _STRING_INSIDE = rb'(?:[^"\\]++|\\.)*+'
 _NO_BRACKET = rb'(?:[^"\[\]{}]++|"' + _STRING_INSIDE + rb'")*+'
 _TO_BRACKET = re.compile(_NO_BRACKET + rb"[\[\]{}]", re.S)
@@ -63,7 +64,7 @@ class JsonArray:
         scanner.skip()
 
     def _read_separator(self, scanner: "_ElementScanner") -> bytes:
-        """The first byte of the next element, b"]" after the last, b"" where the file ends."""
+        """Return the first byte of the next element, b"]" after the last, b"" at the end."""
         following = scanner.peek()
         if following == b",":
             scanner.skip()
@@ -75,10 +76,10 @@ class JsonArray:
         return following
 
     def _parse_element(self, scanner: "_ElementScanner") -> RowOutcome:
-        line, column = scanner.place()
+        line, column = scanner.position()
         data, length = scanner.read_element()
         if scanner.cut_off:
-            line, column = scanner.place()
+            line, column = scanner.position()
             hint = "the write did not finish; copy the file again"
             return BadRow(_CUT_OFF, where=f"{self.path}:{line}:{column}", hint=hint)
         if data is None:
@@ -90,6 +91,7 @@ class JsonArray:
         try:
             return parse_json_object(data, max_depth=self.limits.max_depth)
         except JsonProblem as problem:
+            # The position inside the element, moved to the line and column in the file.
             before = data[: problem.offset]
             lines = before.count(b"\n")
             column = len(before) - before.rfind(b"\n") if lines else column + len(before)
@@ -97,13 +99,16 @@ class JsonArray:
             return BadRow(f"the element {problem.message}", where=where, hint=problem.hint)
 
     def _build_error(self, scanner: "_ElementScanner", message: str) -> DatasetError:
-        line, column = scanner.place()
+        line, column = scanner.position()
         hint = "a .json file must be one array of objects; use .jsonl for one object per line"
         return DatasetError(message, where=f"{self.path}:{line}:{column}", hint=hint)
 
 
 class _ElementScanner:
-    """A place in a file, moved over whole elements. Knows strings and brackets, nothing more."""
+    """A position in a file that moves over whole elements.
+
+    It tracks strings and brackets only; the JSON parser checks the rest.
+    """
 
     def __init__(self, file: BinaryIO, *, longest: int) -> None:
         self.cut_off = False
@@ -112,20 +117,20 @@ class _ElementScanner:
         self._file = file
         self._longest = longest
         self._buffer = bytearray()
-        self._forgotten = 0
+        self._dropped = 0
         self._at = 0
         self._kept = 0
-        """What stands before this in the buffer may go."""
+        """The buffer before this offset may be dropped."""
 
         self._counted = 0
-        """How far line and column have been counted."""
+        """Line and column are counted up to this offset."""
 
         self._line = self._column = 1
         self._depth = 0
         self._state: _ScanState = "brackets"
 
     def peek(self) -> bytes:
-        """The next byte that is not space, or b"" at the end."""
+        """Return the next byte that is not white space, or b"" at the end."""
         while True:
             self._at = self._kept = _find_match_end(_SPACE, self._buffer, self._at)
             if self._at < len(self._buffer):
@@ -134,35 +139,36 @@ class _ElementScanner:
                 return b""
 
     def skip(self) -> None:
-        """Move over the byte that `peek` showed."""
+        """Skip the byte that `peek` returned."""
         self._at += 1
 
-    def place(self) -> tuple[int, int]:
-        """Line and byte column of the next byte, from 1."""
+    def position(self) -> tuple[int, int]:
+        """Return line and byte column of the next byte, from 1."""
         self._count_to(self._at)
         return self._line, self._column
 
     def read_element(self) -> tuple[bytes | None, int]:
-        """The bytes of one element, or None when it is too long to hold; and its length."""
+        """Return the bytes of one element, or None if it is over the limit, and its length."""
         first = self.peek()
-        begun = self._forgotten + self._at
+        start = self._dropped + self._at
         self._depth = 0
         self._state = _START_STATES.get(first, "word")
         self._at += self._state == "string"
         while not self._scan():
-            if self._forgotten + self._at - begun > self._longest:
+            # Too long: from here on the bytes are only counted, so that memory stays bounded.
+            if self._dropped + self._at - start > self._longest:
                 self._kept = self._at
             if not self._read_chunk():
-                # A bare word may end with the file; the array around it still is not closed.
+                # A bare word may end with the file, but the array around it is still not closed.
                 self.cut_off = True
                 self._at = len(self._buffer)
                 break
-        length = self._forgotten + self._at - begun
+        length = self._dropped + self._at - start
         whole = length <= self._longest
         return (bytes(self._buffer[self._kept : self._at]) if whole else None), length
 
     def _scan(self) -> bool:
-        """Move on as far as the buffer allows; whether the element ended."""
+        """Scan as far as the buffer allows. Return whether the element ended."""
         buffer = self._buffer
         if self._state == "word":
             self._at = _find_match_end(_BARE_WORD, buffer, self._at)
@@ -189,10 +195,10 @@ class _ElementScanner:
                 self._state = "string"
 
     def _read_chunk(self) -> bool:
-        """Read on, and let go of what is not kept. False at the end of the file."""
+        """Drop the bytes that are not kept and read more. Return False at the end of the file."""
         self._count_to(self._kept)
         del self._buffer[: self._kept]
-        self._forgotten += self._kept
+        self._dropped += self._kept
         self._at -= self._kept
         self._counted -= self._kept
         self._kept = 0
@@ -212,6 +218,5 @@ class _ElementScanner:
 
 
 def _find_match_end(pattern: re.Pattern[bytes], buffer: bytearray, at: int) -> int:
-    """Where a pattern that may match nothing stops matching."""
     found = pattern.match(buffer, at)
     return found.end() if found else at

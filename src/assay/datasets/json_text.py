@@ -1,4 +1,4 @@
-"""One JSON object from bytes, exactly: what a lenient parser would let through is refused."""
+"""A strict parser for one JSON object: ambiguous input is refused, not guessed at."""
 
 import json
 import re
@@ -16,14 +16,17 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|-?[0-9][0-9.eE+-]*', re.S)
 _SURROGATE_CODE_POINT = re.compile(r"[\ud800-\udfff]")
 _SPACED_COLONS = (b" :", b"\t:", b"\n:", b"\r:")
 _CONTAINERS = (dict, list, tuple)
+# Neither containers nor floats: most rows contain nothing else and need no walk.
 _FLAT_TYPES = frozenset({str, int, bool, type(None)})
-"""Neither containers nor floats: most rows hold nothing else."""
 
 _NULL_HINT = "write null for an unknown number"
 
 
 class JsonProblem(Exception):
-    """Why bytes are not one clean JSON object, and at which byte."""
+    """Bytes are not one valid JSON object.
+
+    `message` is a predicate: callers put their subject (the line, the element) in front of it.
+    """
 
     def __init__(
         self, message: str, *, offset: int, hint: str | None = None, cut_off: bool = False
@@ -36,10 +39,10 @@ class JsonProblem(Exception):
 
 
 def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
-    """The JSON object that `data` holds, or `JsonProblem`.
+    """Parse the JSON object in `data`. Raises `JsonProblem`.
 
-    Refuses what has no single meaning: repeated keys, NaN, infinities, halves of surrogate pairs,
-    and nesting deeper than `max_depth`.
+    Also refuses repeated keys, NaN, infinities, lone surrogates and nesting deeper than
+    `max_depth`: other parsers disagree on their meaning.
     """
     try:
         value = from_json(data, allow_inf_nan=False)
@@ -60,9 +63,9 @@ def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
             offset=_find_infinite_number(data),
             hint=_NULL_HINT,
         )
-    # A key in the text ends in a quote and a colon, so there are at most this many of them. When
-    # the value has as many, none repeats. Only else is the text parsed again, at four times the
-    # cost: a quoted colon inside a string, or space before a colon, looks the same from here.
+    # Every key ends in a quote and a colon, so their count is an upper bound. If the value has as
+    # many keys, none repeats. Otherwise the text is parsed again, at four times the cost: a quoted
+    # colon inside a string, or space before a colon, looks the same from here.
     quoted = data.count(b'":')
     if keys != quoted or (data.count(b":") != quoted and _has_spaced_colon(data)):
         _refuse_repeated_keys(data)
@@ -70,14 +73,14 @@ def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
 
 
 def _has_spaced_colon(data: bytes) -> bool:
-    # `in` would raise and catch an error inside, to find out that this is not a single byte.
+    # Not `in`: for bytes it first tries an integer and catches the error, which is slower.
     return max(map(data.find, _SPACED_COLONS)) >= 0
 
 
 def measure_json(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]:
-    """How many keys `value` has, how deep it is, and whether its numbers are finite.
+    """Return the number of keys, the depth, and whether all numbers are finite.
 
-    Goes one level deeper than `max_depth`, so that an object inside itself ends too.
+    The walk stops one level below `max_depth`, so that an object that contains itself ends too.
     """
     if _FLAT_TYPES.issuperset(map(type, value.values())):
         return len(value), 1, True
@@ -103,7 +106,6 @@ def measure_json(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]
 
 
 def _refuse_repeated_keys(data: bytes) -> None:
-    """Raise when an object in `data` names a key twice."""
     repeated: list[str] = []
 
     def watch(pairs: list[tuple[str, Any]]) -> None:
@@ -121,7 +123,7 @@ def _refuse_repeated_keys(data: bytes) -> None:
 
 
 def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonProblem:
-    """The parser's complaint in words that say what to do."""
+    """Turn the message of the parser into one with a position and a fix."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -134,7 +136,7 @@ def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonPro
     found = _ERROR_POSITION.search(complaint)
     offset = _compute_offset(data, int(found[1]), int(found[2])) if found else 0
     text = complaint[: found.start()] if found else complaint
-    # The parser points behind the sign of a number.
+    # The parser reports the position after the sign of a number.
     offset -= data[offset - 1 : offset] == b"-"
     if constant := _CONSTANT.match(data, offset):
         return JsonProblem(
@@ -150,13 +152,13 @@ def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonPro
             offset=offset,
             hint="the text was cut inside a character; replace the surrogate with \\ufffd",
         )
-    # Half a word such as `fal` is not called an early end by the parser.
+    # The parser does not report half a literal such as `fal` as an early end.
     cut_off = data[offset:].isalpha()
     return JsonProblem(f"is not JSON: {text}", offset=offset, cut_off=cut_off)
 
 
 def _compute_offset(data: bytes, line: int, column: int) -> int:
-    """The byte at the parser's line and column, both counted from 1."""
+    """Return the offset of the line and column of the parser, both counted from 1."""
     start = 0
     for _ in range(line - 1):
         start = data.find(b"\n", start) + 1
@@ -188,7 +190,7 @@ def _find_infinite_number(data: bytes) -> int:
 
 
 def _find_repeated_key(data: bytes) -> int:
-    """Where the second of two equal keys stands."""
+    """Return the offset of the second of two equal keys."""
     open_objects: list[set[str]] = []
     last: tuple[bytes, int] = (b"", 0)
     for token, at, _ in _scan_json_tokens(data):
@@ -206,7 +208,7 @@ def _find_repeated_key(data: bytes) -> int:
 
 
 def _scan_json_tokens(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Strings, numbers and punctuation with their offset and the depth they stand at."""
+    """Yield strings, numbers and punctuation with their offset and depth."""
     depth = 0
     for match in _TOKEN.finditer(data):
         token = match[0]

@@ -14,7 +14,7 @@ from .rows import RowOutcome
 
 @dataclass(frozen=True)
 class JsonLines:
-    """The lines of one file, numbered from 1. Empty ones are passed over."""
+    """The lines of one file, numbered from 1. Empty lines are skipped."""
 
     path: Path
     limits: ReadLimits
@@ -39,6 +39,7 @@ class JsonLines:
         except JsonProblem as problem:
             column = line.index(content) + problem.offset + 1
             message, hint = f"the line {problem.message}", problem.hint
+            # Without a line end it is the last line, and a writer was probably interrupted.
             if problem.cut_off and not line.endswith(b"\n"):
                 message = "the last line is truncated"
                 hint = "the write did not finish; copy the file again or remove the line"

@@ -1,7 +1,7 @@
-"""Which row layouts are understood without an adapter, and how each becomes a sample.
+"""The row layouts that need no adapter, and how each becomes a sample.
 
-`LAYOUTS` is the table, first match first. A layout names what it reads; every other column stays
-in `Sample.input`, so no choice between columns loses one.
+`LAYOUTS` is the table; the first match wins. A layout reads some columns; all of them stay in
+`Sample.input`, so that no data is lost.
 """
 
 import re
@@ -32,9 +32,8 @@ ANSWER_KEYS = (
     "solution",
     "reference_answer",
 )
+# verl and SkyRL keep the ground truth inside an object.
 _REWARD_KEYS = ("reward_model", "reward_spec")
-"""Of verl and SkyRL: the ground truth is inside."""
-
 ID_KEYS = ("id", "row_id", "task_id", "sample_id", "uid")
 _EVAL_PROTOCOL_KEYS = frozenset(
     {"input_metadata", "evaluation_result", "rollout_status", "execution_metadata", "eval_metadata"}
@@ -45,36 +44,34 @@ _SAMPLE_NAMES = frozenset(Sample.model_fields) | {
     "reward",
     *_EVAL_PROTOCOL_KEYS,
 }
+# One of them beside an object `input` marks a sample: no other layout has an object there.
 _SAMPLE_ONLY_KEYS = frozenset({"prompt", "index", "group_index", "rollout_id", "status", "tokens"})
-"""Any of them beside an `input` object: no other layout puts an object there."""
-
+# One of them marks a sample if all columns are fields of a sample.
 _TRAINING_ONLY_KEYS = frozenset(
     {"tokens", "loss_mask", "rollout_log_probs", "rollout_id", "failure"}
 )
-"""Any of them, where all columns are fields of a sample."""
-
 _RECORD_KEYS = frozenset({"session_id", "request", "intermediate_events"})
 _GENERATED_ID = re.compile(r"[0-9a-f]{20}")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to write a row: when it is this one, and which fields of a sample it gives."""
+    """One way to write a row: how it is recognised, and which sample fields it gives."""
 
     name: str
     columns: frozenset[str]
-    """Without any of them a row is not this one, and `matches` is not asked."""
+    """A row with none of these columns does not match; `matches` is not called."""
 
     matches: RowPredicate
     read: RowReader
     whole: bool = False
-    """Whether it gives every field of a sample, its `id` and `input` among them."""
+    """Whether the layout gives every field of a sample, including `id` and `input`."""
 
 
 def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None) -> Sample:
-    """The sample that `row` describes, or `BadRow`.
+    """Convert a row to a sample. Raises `BadRow`.
 
-    `original` is the row before an adapter changed it: what `input` and a made id are taken from.
+    `original` is the row before an adapter changed it: `input` and a generated id come from it.
     """
     for layout in _select_layouts(tuple(row)):
         if layout.matches(row):
@@ -92,16 +89,16 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
 
 @lru_cache(maxsize=128)
 def _select_layouts(columns: tuple[str, ...]) -> tuple[Layout, ...]:
-    # The rows of a dataset have the same few sets of columns.
+    # Cached: the rows of a dataset share a few sets of columns.
     return tuple(layout for layout in LAYOUTS if not layout.columns.isdisjoint(columns))
 
 
 def is_generated_id(sample: Sample) -> bool:
-    """Whether the sample's id is the hash of its content, rather than one it was given."""
+    """Return whether the id of a sample is the hash of its content."""
     if not _GENERATED_ID.fullmatch(sample.id):
         return False
-    asked = Sample(prompt=sample.prompt, ground_truth=sample.ground_truth)
-    return sample.id == asked.id or sample.id == stable_id(sample.input)
+    rebuilt = Sample(prompt=sample.prompt, ground_truth=sample.ground_truth)
+    return sample.id == rebuilt.id or sample.id == stable_id(sample.input)
 
 
 def _validate_sample(layout: Layout, fields: Fields) -> Sample:
@@ -115,7 +112,8 @@ def _validate_sample(layout: Layout, fields: Fields) -> Sample:
 
 
 def _is_assay_row(row: DatasetRow) -> bool:
-    """Whether `Sample.to_json` wrote this row."""
+    # Whether `Sample.to_json` wrote the row. Questions of other datasets may have an `id`, a
+    # `prompt` and an `input` too, so that each of these needs further evidence.
     own = row.get("id")
     if not isinstance(own, str) or not own:
         return False
@@ -143,7 +141,7 @@ def _is_record(row: DatasetRow) -> bool:
 
 
 def _read_eval_record(row: DatasetRow) -> Fields:
-    """An evaluation record, with its own `response` as the answer."""
+    """Read an evaluation record, with its own `response` as the answer."""
     try:
         return dict(from_eval_record(row))
     except WireError as error:
@@ -169,7 +167,7 @@ def _read_messages_row(row: DatasetRow) -> Fields:
 
 
 def _check_message_list(row: DatasetRow) -> Any:
-    # Text would pass as a prompt: a conversation that was encoded twice would be asked as JSON.
+    # Text is a valid prompt: a conversation that was encoded twice would be sent as JSON.
     if isinstance(row["messages"], str):
         raise BadRow("`messages` is text, not a list of messages", hint="decode it with adapter=")
     return row["messages"]
@@ -181,13 +179,13 @@ def _read_question(row: DatasetRow) -> Fields:
 
 def _find_prompt(row: DatasetRow) -> Any:
     for key in PROMPT_KEYS:
-        if (asked := row.get(key)) is not None:
-            return asked
+        if (prompt := row.get(key)) is not None:
+            return prompt
     return None
 
 
 def _read_completion(row: DatasetRow) -> Fields:
-    # An unpaired preference says with `label` whether the completion is a good one.
+    # TRL's unpaired preferences: `label` is False for a bad completion, which is not an answer.
     good = row.get("label") is not False
     answer = _find_answer(row)
     if answer is None and good:
@@ -223,7 +221,7 @@ def _find_answer(row: DatasetRow) -> Any:
 
 
 def _count_shared_messages(row: DatasetRow) -> int:
-    """How many messages the chosen and the rejected conversation begin with in common."""
+    """Return the length of the common prefix of the chosen and the rejected conversation."""
     chosen, rejected = row["chosen"], row["rejected"]
     if not (isinstance(chosen, list) and isinstance(rejected, list)):
         return 0
@@ -313,7 +311,7 @@ def _check_prompt(layout: Layout, prompt: object) -> None:
 
 
 def _describe_deepest_problem(error: ValidationError) -> str:
-    """The most specific complaint: the one about the innermost value."""
+    """Return the message about the innermost value, which is the most specific one."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     deepest = max(problems, key=lambda problem: len(problem["loc"]))
     place = ".".join(str(part) for part in deepest["loc"])

@@ -1,4 +1,4 @@
-"""`load_samples`: from whatever holds a dataset to a stream of samples."""
+"""`load_samples`: open any kind of dataset as a stream of samples."""
 
 import os
 import re
@@ -32,6 +32,7 @@ _TEXT_FILES: dict[str, Callable[[Path, ReadLimits], Rows]] = {
     ".csv": CsvTable,
 }
 _ROW_FILE_SUFFIXES = (*_TEXT_FILES, ".parquet")
+# Names with these suffixes are misspelled paths rather than hub datasets.
 _OTHER_FILE_SUFFIXES = frozenset(
     ".arrow .avro .bz2 .feather .gz .pickle .pkl .tar .tsv .txt .xls .xlsx .xml .xz .yaml .yml "
     ".zip .zst".split()
@@ -53,8 +54,8 @@ def load_samples(
 ) -> SampleStream:
     """Stream samples from a file, a folder, a hub dataset or rows in memory.
 
-    Nothing is read before the first sample is asked for, but what can be known to be wrong is
-    refused now. With `on_bad_row="skip"`, see `SampleStream.skipped` for what was left out.
+    Rows are read lazily, but invalid arguments and missing files raise immediately. With
+    `on_bad_row="skip"`, `SampleStream.skipped` lists the omitted rows.
     """
     _check_load_options(max_samples, on_bad_row, adapter)
     limits = limits or ReadLimits()
@@ -117,7 +118,7 @@ def _open_named_source(source: str | PathLike[str], split: str | None, limits: R
     if not name:
         raise ConfigError("the path is empty", where=_LOADER_WHERE)
     path = Path(name)
-    # os.path answers False where Path raises, as for a name that is too long to be one.
+    # os.path returns False where Path raises, for example for a name that is too long.
     if os.path.isdir(name):
         _require_package("datasets", "hf", "reading a dataset folder")
         return HubRows(path, split, limits)
@@ -136,7 +137,7 @@ def _open_named_source(source: str | PathLike[str], split: str | None, limits: R
 
 
 def _may_be_on_hub(name: str) -> bool:
-    """Whether a name without a file could be a dataset's, rather than a misspelled path."""
+    """Return whether a name could be a hub dataset rather than a misspelled path."""
     looks_like_file = Path(name).suffix.lower() in (*_ROW_FILE_SUFFIXES, *_OTHER_FILE_SUFFIXES)
     fits = len(name) <= _MAX_HUB_NAME_CHARS and _HUB_NAME.fullmatch(name)
     return bool(fits) and not looks_like_file
@@ -167,6 +168,6 @@ def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
 
 def _require_package(package: str, extra: str, by: str) -> None:
     spec = find_spec(package)
-    # Without an origin it is a mere folder of that name, as a project's `datasets/` often is.
+    # Without an origin it is a namespace package: a plain folder such as `datasets/`.
     if spec is None or spec.origin is None:
         raise MissingExtra.needed(extra, by=by, package=package)

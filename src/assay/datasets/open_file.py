@@ -1,4 +1,4 @@
-"""Files opened as bytes: decompressed within bounds, without a byte order mark."""
+"""Open files as bytes: decompressed within limits, without a byte order mark."""
 
 import gzip
 import io
@@ -13,17 +13,15 @@ from .read_limits import ReadLimits
 
 _BUFFER = 256 * 1024
 _SKIP_CHUNK_BYTES = 1024 * 1024
+# Below this much output no ratio is a bomb: short files of one repeated line compress well.
 _RATIO_EXEMPT_BYTES = 16 * 1024 * 1024
-"""Below this much output no ratio is a bomb: short files of one repeated line compress well."""
-
+# A zstd block of 4 bytes may expand to 128 KiB, so that this much input gives 16 MiB at most.
 _ZSTD_INPUT = 512
-"""A zstd block of 4 bytes may expand to 128 KiB, so that this much input is 16 MiB at most."""
-
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class _Decompressor(Protocol):
-    """Raises `EOFError` where the compressed bytes end too early, `OSError` for invalid ones."""
+    """Raises `EOFError` for truncated input and `OSError` for invalid input."""
 
     def readinto(self, buffer: memoryview, /) -> int: ...
 
@@ -31,7 +29,7 @@ class _Decompressor(Protocol):
 
 
 def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
-    """The bytes of a file, `.gz`, `.zst` or plain, after a UTF-8 byte order mark."""
+    """Open a file (`.gz`, `.zst` or plain) as bytes after any UTF-8 byte order mark."""
     suffix = path.suffix.lower()
     if suffix == ".zst":
         _check_zstandard(path)
@@ -58,7 +56,7 @@ def _check_zstandard(path: Path) -> None:
 
 
 def skip_line(file: BinaryIO) -> int:
-    """Pass over what is left of a line without holding it; its length."""
+    """Skip the rest of a line in bounded memory. Return its length."""
     length = 0
     while piece := file.readline(_SKIP_CHUNK_BYTES):
         length += len(piece)
@@ -94,7 +92,7 @@ class _ZstdReader:
         self._output = memoryview(b"")
 
     def readinto(self, buffer: memoryview, /) -> int:
-        # Small pieces go in, because one call expands all that it is given.
+        # In small pieces, because one call expands all of its input.
         while not self._output:
             self._input = self._input or self._file.read(_ZSTD_INPUT)
             if not self._input:
@@ -124,7 +122,7 @@ class _ZstdReader:
 
 
 class _BoundedDecompressor(io.RawIOBase):
-    """A compressed file that stops when it grows out of proportion."""
+    """A compressed file whose reading stops when the output exceeds the limits."""
 
     def __init__(self, raw: io.RawIOBase, path: Path, limits: ReadLimits) -> None:
         self._file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)

@@ -12,6 +12,7 @@ from .read_limits import ReadLimits
 from .repeated_names import find_duplicate
 from .rows import RowOutcome, check_row
 
+# Small: a batch is in memory twice, as Arrow data and as Python objects.
 _BATCH_ROWS = 64
 
 
@@ -44,7 +45,7 @@ class ParquetTable:
         with ParquetFile(self.path) as file:
             self._refuse_repeated_columns(file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-                # Measured before they become Python objects, several times as large.
+                # Measured in Arrow: Python objects are several times as large.
                 if batch.nbytes <= self.limits.max_row_bytes:
                     found = map(self._check_row, count(position), batch.to_pylist())
                 else:

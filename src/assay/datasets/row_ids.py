@@ -1,4 +1,4 @@
-"""Which ids were seen, and where: exact, and in bounded memory for any number of them."""
+"""Ids that were seen, and where: exact, and in bounded memory for any number of ids."""
 
 import sqlite3
 from types import TracebackType
@@ -10,6 +10,7 @@ _CREATE_SEEN_TABLE = (
 )
 _SELECT_SEEN_ID = "SELECT position, times FROM seen WHERE id = ?"
 _REPLACE_SEEN_ID = "REPLACE INTO seen VALUES (?, ?, ?)"
+# One byte each: eight megabytes.
 _SLOTS = 1 << 23
 _MASK = _SLOTS - 1
 
@@ -17,10 +18,9 @@ _MASK = _SLOTS - 1
 class SeenIds:
     """A table from id to the position that used it first.
 
-    Whenever `in_memory` ids have come together they move to a private temporary database. In
-    front of it stands a filter of eight megabytes with a byte for each id that may be there: nearly
-    every id is new, and it says so at once. Of a million ids it sends one new one in nine to be
-    looked up.
+    After every `in_memory` ids they move to a private temporary database. A hash filter of eight
+    megabytes avoids most lookups: nearly every id is new. With a million ids in the database, one
+    new id in nine is still looked up.
     """
 
     def __init__(self, *, in_memory: int = _MAX_IDS_IN_MEMORY) -> None:
@@ -30,8 +30,8 @@ class SeenIds:
         self._perhaps: bytearray
 
     def claim(self, given: str, position: int) -> int | None:
-        """Take an id that the data gave. The position that has it already, or None."""
-        # `_get` and `_put` in one: this runs for every row.
+        """Claim an id of the data. Return the position that already has it, or None."""
+        # `_get` and `_put` inlined: this runs for every row.
         latest = self._latest
         entry = latest.get(given)
         if entry is None and self._database is not None and self._perhaps[hash(given) & _MASK]:
@@ -44,7 +44,7 @@ class SeenIds:
         return None
 
     def number(self, made: str, position: int) -> str:
-        """An unused id for a row without one: `made`, then `made-2`, `made-3` in order."""
+        """Return an unused id for a row without one: `made`, `made-2`, `made-3` in order."""
         entry = self._get(made)
         if entry is None:
             self._put(made, position, 1)
@@ -74,18 +74,19 @@ class SeenIds:
 
     def _move_to_disk(self) -> None:
         if self._database is None:
-            # The empty name is SQLite's own temporary file: unlinked while open, so that
-            # nothing is left behind even when the process is killed.
+            # The empty name makes SQLite open a temporary file and unlink it at once, so that
+            # nothing is left behind even if the process is killed.
             self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
             self._perhaps = bytearray(_SLOTS)
+            # No journal: the data need not survive a crash.
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA cache_size = -2000")
             self._database.execute(_CREATE_SEEN_TABLE)
             self._database.execute("BEGIN")
-        # In order, so that each page of the table is written once for many ids.
+        # Sorted below, so that each page of the table is written once for many ids.
         latest, perhaps = self._latest, self._perhaps
         for key in latest:
-            # Python's own hash: a string has it already, and nobody outside can choose ids by it.
+            # Python's hash is cached in the string, and its seed prevents crafted collisions.
             perhaps[hash(key) & _MASK] = 1
         self._database.executemany(
             _REPLACE_SEEN_ID, ((key, *latest[key]) for key in sorted(latest))

@@ -1,4 +1,4 @@
-"""What every source looks like to the stream that makes samples of it."""
+"""The interface between the sources of rows and the stream of samples."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -9,24 +9,27 @@ from assay.types import Sample
 from .json_text import measure_json
 
 RowOutcome = dict[str, Any] | Sample | BadRow
-"""A row, a finished sample, or why there is neither at this place."""
+"""A row, a finished sample, or the problem at this position."""
 
 
 class Rows(Protocol):
     """Rows at numbered positions.
 
-    A row that is wrong is yielded as a `BadRow`, so that the next one can still be read. What
+    An invalid row is yielded as a `BadRow`, so that the next one can still be read. A problem that
     makes the rest unreadable is raised.
     """
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]: ...
 
     def where(self, position: int) -> str:
-        """The place of a row in words a person can find it by."""
+        """Return the location of a row for messages."""
 
 
 def check_row(row: dict[str, Any], *, where: str, max_depth: int) -> RowOutcome:
-    """`row`, or why values that never were JSON text cannot be a row."""
+    """Return `row`, or a `BadRow` if its values have no JSON form.
+
+    For rows that were never JSON text and have passed no parser.
+    """
     _, depth, finite = measure_json(row, max_depth)
     if depth > max_depth:
         hint = "raise ReadLimits(max_depth=…), up to 200, if the nesting is intended"

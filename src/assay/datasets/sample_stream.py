@@ -1,4 +1,4 @@
-"""Rows made into samples one at a time, with an account of what was left out."""
+"""Convert rows to samples one at a time, and report the skipped rows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,21 +15,21 @@ from .row_ids import SeenIds
 from .rows import RowOutcome, Rows
 
 Adapter = Callable[[dict[str, Any]], Sample | dict[str, Any]]
-"""Makes a sample of a row, or a row of a known layout."""
+"""Converts a row to a sample, or to a row of a known layout."""
 
 OnBadRow = Literal["fail", "skip"]
 
 
 @dataclass
 class SkippedRows:
-    """The rows that one pass left out, and why."""
+    """The rows that one pass skipped, and why."""
 
     read: int = 0
-    """Rows seen, good and bad."""
+    """Rows read, valid and invalid."""
 
     count: int = 0
     problems: list[BadRow] = field(default_factory=list)
-    """The first of them, as many as `ReadLimits.max_problems`."""
+    """The first problems, up to `ReadLimits.max_problems`."""
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -50,7 +50,7 @@ def _format_bad_row(problem: BadRow) -> str:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What was asked of a stream."""
+    """The settings of a stream."""
 
     rows: Rows
     max_samples: int | None
@@ -59,51 +59,51 @@ class StreamPlan:
     limits: ReadLimits
     name: str
     repeats: bool = False
-    """Whether several samples may have one id, as several rollouts of one sample have."""
+    """Whether samples may share an id, as several rollouts of one sample do."""
 
     metadata: Mapping[str, Any] | None = None
-    """What the metadata of every sample says besides its own."""
+    """Metadata that is added to every sample."""
 
 
 class SampleStream:
-    """Samples of one source, read while they are asked for.
+    """Samples of one source, read lazily.
 
-    Each `for` loop is a pass of its own from the beginning. `next(stream)` goes through one more.
-    `read` and `skipped` tell of the pass begun last.
+    Each `for` loop starts a new pass from the beginning; `next(stream)` has a pass of its own.
+    `read` and `skipped` describe the pass that was started last.
     """
 
     def __init__(self, plan: StreamPlan) -> None:
         self._plan = plan
         self.name = plan.name
-        """The path or the name that was asked for, or what kind of rows these are."""
+        """The path or the name of the source, or the type of the rows in memory."""
         self._own_pass: Iterator[Sample] | None = None
         self.skipped = SkippedRows()
 
     def with_repeats(self) -> "SampleStream":
-        """The same samples with the ids they have, though several may have the same."""
+        """Return a stream of the same samples that allows repeated ids."""
         return SampleStream(replace(self._plan, repeats=True))
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> "SampleStream":
-        """The same samples with `metadata` and their `row_id` in their metadata.
+        """Return a stream of the same samples with `metadata` and `row_id` in their metadata.
 
-        What a row says by itself under one of these names stays. Ids do not depend on it.
+        Values of the rows themselves take precedence. Ids do not depend on it.
         """
         return SampleStream(replace(self._plan, metadata=metadata))
 
     @property
     def file(self) -> Path | None:
-        """The file that is read; None for anything but a file."""
+        """The file of the stream, or None for other sources."""
         path: Path | None = getattr(self._plan.rows, "path", None)
         return path
 
     @property
     def reads_once(self) -> bool:
-        """Whether there can be one pass only, because the source is an iterator."""
+        """Whether only one pass is possible, because the source is an iterator."""
         return isinstance(getattr(self._plan.rows, "items", None), Iterator)
 
     @property
     def total(self) -> int | None:
-        """How many samples there are at most, where that is known without reading them."""
+        """The maximum number of samples, or None if it is unknown without reading them."""
         count: int | None = getattr(self._plan.rows, "count", None)
         if count is None or self._plan.max_samples is None:
             return count
@@ -111,7 +111,7 @@ class SampleStream:
 
     @property
     def read(self) -> int:
-        """How many rows were seen, good and bad."""
+        """The number of rows read so far, valid and invalid."""
         return self.skipped.read
 
     def __iter__(self) -> Iterator[Sample]:
@@ -149,7 +149,7 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
 
 
 def _refuse_lone_surrogate(sample_id: str) -> None:
-    """A file with such an id is refused by its parser; what never was text comes this far."""
+    # The parsers of files refuse such text; rows in memory have passed no parser.
     try:
         sample_id.encode()
     except UnicodeEncodeError:
@@ -162,7 +162,7 @@ def _refuse_lone_surrogate(sample_id: str) -> None:
 def _count_bad_row(problem: BadRow, skipped: SkippedRows, limits: ReadLimits) -> None:
     skipped.count += 1
     if skipped.count <= limits.max_problems:
-        # The traceback would keep the row and its frames in memory.
+        # A traceback keeps its frames, and with them the row, in memory.
         skipped.problems.append(problem.with_traceback(None))
 
 
@@ -172,7 +172,7 @@ def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
     if isinstance(found, BadRow):
         raise found
     if isinstance(found, Sample):
-        # A copy: the one in the caller's list is not ours to number.
+        # A copy: the sample in the list of the caller must not change.
         return found.model_copy(update={"index": index} if found.index is None else None)
     if plan.adapter is None:
         return read_row(found, index=index)
@@ -186,7 +186,7 @@ def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
 
 
 def _apply_adapter(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, Any]:
-    """What the adapter makes of a copy of `row`, so that `input` stays as it came."""
+    """Call the adapter with a copy of `row`, so that `input` keeps the original."""
     try:
         adapted = adapter(dict(row))
     except Exception as error:
@@ -203,7 +203,7 @@ def _apply_adapter(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, 
 
 
 def _claim_id(sample: Sample, rows: Rows, seen: SeenIds, position: int) -> Sample:
-    """The sample under an id that no other has, or `BadRow` for a given id that repeats."""
+    """Return the sample under a unique id. Raises `BadRow` for a repeated id of the data."""
     first = seen.claim(sample.id, position)
     if first is None:
         return sample
@@ -212,6 +212,6 @@ def _claim_id(sample: Sample, rows: Rows, seen: SeenIds, position: int) -> Sampl
             f"the id {sample.id!r} is already used at {rows.where(first)}",
             hint="make the ids unique, or drop the column with adapter= to generate them",
         )
-    # Equal rows are data, not a mistake: each keeps its place under a numbered id.
+    # Equal rows without ids are valid data: each gets a numbered id.
     sample.id = seen.number(sample.id, position)
     return sample

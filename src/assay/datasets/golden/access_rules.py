@@ -1,4 +1,4 @@
-"""What may be fetched for a manifest, and what a fetched dataset is."""
+"""The rules for fetching golden datasets, and the description of a fetched one."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ from assay.errors import ConfigError
 
 @dataclass(frozen=True)
 class FetchRules:
-    """What the person who runs a certification allows. A manifest cannot change any of it."""
+    """The permissions and limits of a fetch.
+
+    They are set by the user who runs a certification; a manifest cannot change them.
+    """
 
     allow_outside: bool = False
     """Whether a local path may lead out of the manifest's folder."""
@@ -19,13 +22,13 @@ class FetchRules:
 
     max_bytes: int = 256 * 1024 * 1024
     timeout_s: float = 300.0
-    """How long fetching over http may take in all."""
+    """The total time limit of a fetch over http."""
 
     endpoint_url: str | None = None
-    """The address of an S3-compatible server; None leaves it to `AWS_ENDPOINT_URL` and AWS."""
+    """The address of an S3-compatible server; None uses `AWS_ENDPOINT_URL` or AWS."""
 
     allow_memory: bool = False
-    """Whether `memory:` is a place to fetch from; for tests."""
+    """Whether the scheme `memory:` is allowed; for tests."""
 
     def __post_init__(self) -> None:
         if type(self.max_bytes) is not int or self.max_bytes < 1:
@@ -40,22 +43,22 @@ class FetchRules:
 
 @dataclass(frozen=True)
 class GoldenDataset:
-    """A dataset as it was fetched: a file that nothing else writes to, named by its digest."""
+    """A fetched dataset: a file in the cache, named by its digest."""
 
     path: Path
     uri: str
-    """Where it came from, without user, password and query."""
+    """The source, without user, password and query."""
 
     sha256: str
     size: int
     etag: str | None = None
     version: str | None = None
-    """What the server calls this state of the dataset, where it does."""
+    """The version id of the server, if it has one."""
 
 
 @dataclass(frozen=True)
 class FileVersion:
-    """What a server says about the file it sent."""
+    """The version of a file, as reported by its server."""
 
     etag: str | None = None
     version: str | None = None

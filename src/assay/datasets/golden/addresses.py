@@ -1,4 +1,4 @@
-"""The address of a golden dataset taken apart. Only known schemes, and nothing chained."""
+"""Parsing of golden dataset addresses: known schemes only, and no fsspec chains."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .access_rules import FetchRules
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A kind of object store: the package that speaks to it, and the extra that brings it."""
+    """A kind of object store, with the package and the extra that support it."""
 
     protocol: str
     package: str
@@ -29,9 +29,8 @@ STORES = {
 _MEMORY_STORE = ObjectStore("memory", "fsspec", "s3")
 SCHEMES = ("file", "http", "https", *STORES)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+# An IPv6 host: the only place where `::` does not separate chained fsspec addresses.
 _BRACKETED = re.compile(r"(?<=//)\[[0-9A-Fa-f:.]*\]")
-"""An IPv6 host, the one place where `::` is no chain."""
-
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SCHEME_HINT = f"supported are a path, {', '.join(f'{scheme}:' for scheme in SCHEMES)}"
 
@@ -44,20 +43,21 @@ class DatasetAddress:
     """`file` for a path without one."""
 
     text: str
-    """What is opened."""
+    """The address to open."""
 
     shown: str
-    """What messages and certificates say: no user, no password, no query."""
+    """The address for messages and certificates, without user, password and query."""
 
     store: ObjectStore | None = None
 
 
 def read_address(uri: str, rules: FetchRules) -> DatasetAddress:
-    """The parts of a URI or a path. Raises `DatasetError` for what is not fetched from."""
+    """Parse a URI or a path. Raises `DatasetError` for one that is not supported."""
     if not uri.strip() or not uri.isprintable():
         raise DatasetError(
             f"{uri!r} is not a valid address", where="golden dataset", hint=_SCHEME_HINT
         )
+    # fsspec would open a chain such as `simplecache::file://…` past the checks below.
     if "::" in _BRACKETED.sub("", uri):
         first = redact_uri(uri.partition("::")[0])
         raise DatasetError(
@@ -115,7 +115,7 @@ def _parse_object_address(
 
 
 def redact_uri(uri: str) -> str:
-    """`uri` without user, password, query and fragment, where keys travel."""
+    """Return `uri` without user, password, query and fragment, which may contain keys."""
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Bytes on their way into the cache: counted, digested, and whole or not there at all."""
+"""Downloads into the cache: limited in size, hashed, and stored completely or not at all."""
 
 import hashlib
 import os
@@ -27,12 +27,12 @@ class Download:
         self.size = 0
 
     def expect(self, size: int | None) -> None:
-        """Refuse a file that says itself that it is too large."""
+        """Raise `DatasetError` if the announced size is over the limit."""
         if size is not None and size > self._max_bytes:
             raise self._build_size_error(f"the file has {size:,} bytes")
 
     def write(self, data: bytes) -> None:
-        """Take more bytes of the file, up to the bound."""
+        """Append bytes to the file. Raises `DatasetError` over the limit."""
         self.size += len(data)
         if self.size > self._max_bytes:
             raise self._build_size_error("the file is too large")
@@ -47,11 +47,12 @@ class Download:
 
     @property
     def suffix(self) -> str:
-        """What the file is, by the end of its name and by how it begins."""
+        """The suffix of the file by its name, or else by its first bytes."""
         name = self._shown.rstrip("/").rpartition("/")[2].lower()
         named = max((end for end in _DATASET_SUFFIXES if name.endswith(end)), key=len, default="")
         if named not in ("", ".json"):
             return named
+        # `.json` is used for arrays and for JSON Lines alike, so that the content decides.
         start = self._start.removeprefix(b"\xef\xbb\xbf").lstrip()
         if start.startswith(b"["):
             return ".json"
@@ -76,7 +77,7 @@ class Download:
 
 
 class PartFile:
-    """A file in the cache that is not there until it is kept."""
+    """A temporary file in the cache that is removed unless it is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -88,10 +89,11 @@ class PartFile:
         self.file: BinaryIO = os.fdopen(handle, "wb")
 
     def keep(self, name: str) -> Path:
-        """Put the file in place under this name."""
+        """Move the file to its final name."""
         path = self._folder / name
         try:
             self.file.close()
+            # Atomic: another process sees the whole file or none.
             os.replace(self._name, path)
         except OSError as error:
             raise _build_cache_error(self._folder, error) from error
@@ -108,7 +110,7 @@ class PartFile:
 
 
 def find_cached(folder: Path, sha256: str) -> Path | None:
-    """The file of this digest, when it is in the cache and still what its name says."""
+    """Return the cached file with this digest, or None. The content is hashed again."""
     for path in sorted(folder.glob(f"{sha256}.*")):
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() == sha256:

@@ -1,4 +1,4 @@
-"""`fetch_golden`: from the address in a manifest to a file that cannot change any more."""
+"""`fetch_golden`: copy the dataset of a manifest to an immutable file in the cache."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from .web import copy_page
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 CopyFunction = Callable[[Download], FileVersion]
-"""Copies a dataset from where it is."""
+"""Copies a dataset into a download."""
 
 
 def fetch_golden(
@@ -28,11 +28,11 @@ def fetch_golden(
     sha256: str | None = None,
     rules: FetchRules | None = None,
 ) -> GoldenDataset:
-    """Copy a golden dataset into `cache`, whole or not at all, and take its digest on the way.
+    """Copy a golden dataset into `cache`, completely or not at all, and hash it.
 
-    A path starts in `root` and stays there. With `sha256` anything else is refused, and what is
-    in the cache already is not fetched again. Raises `DatasetError`; its kind `DatasetOutOfReach`
-    when the dataset may be there but could not be asked for.
+    A path is relative to `root` and must stay inside it. With `sha256`, any other content is
+    refused, and a cached copy is not fetched again. Raises `DatasetError`, or its subclass
+    `DatasetOutOfReach` if the dataset may exist but could not be reached.
     """
     rules = rules or FetchRules()
     if sha256 is not None and not _SHA256_PATTERN.fullmatch(sha256):

@@ -1,4 +1,4 @@
-"""A fetched dataset read as samples: all of them, at least one."""
+"""Read a fetched dataset as samples: all of them, at least one."""
 
 from assay.errors import DatasetError
 from assay.types import Sample
@@ -8,9 +8,9 @@ from .access_rules import GoldenDataset
 
 
 def read_golden(dataset: GoldenDataset) -> tuple[Sample, ...]:
-    """All samples of a golden dataset. Raises `DatasetError` naming the row of what is wrong.
+    """Read all samples of a golden dataset. Raises `DatasetError` with the invalid row.
 
-    A row without an id gets the stable one that `load_samples` gives it.
+    A row without an id gets a stable one, as in `load_samples`.
     """
     try:
         samples = tuple(load_samples(dataset.path))
@@ -22,9 +22,9 @@ def read_golden(dataset: GoldenDataset) -> tuple[Sample, ...]:
 
 
 def _rewrite_error(error: DatasetError, dataset: GoldenDataset) -> DatasetError:
-    """The error about the dataset's own address, not the file in the cache, which nobody knows."""
+    # Users know the address of the dataset, not the path of its copy in the cache.
     path = str(dataset.path)
     where = (error.where or path).replace(path, dataset.uri)
-    # There is no adapter to give here.
+    # A certification takes no adapter.
     hint = "give each row a unique `id`" if "adapter=" in (error.hint or "") else error.hint
     return type(error)(error.message.replace(path, dataset.uri), where=where, hint=hint)

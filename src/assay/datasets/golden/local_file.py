@@ -1,4 +1,4 @@
-"""Golden datasets that are files here: inside the manifest's folder, unless that is waived."""
+"""Golden datasets in local files: inside the folder of the manifest, unless that is waived."""
 
 import stat
 from pathlib import Path
@@ -13,7 +13,7 @@ _COPY_CHUNK_BYTES = 1024 * 1024
 
 
 def find_file(address: DatasetAddress, root: Path | None, rules: FetchRules) -> Path:
-    """The file that a path leads to, links followed. Raises `DatasetError` outside `root`."""
+    """Resolve a path and its symbolic links. Raises `DatasetError` outside of `root`."""
     given = Path(address.text)
     if root is None and not given.is_absolute():
         hint = "pass root=, the folder that the path is relative to"
@@ -36,8 +36,9 @@ def find_file(address: DatasetAddress, root: Path | None, rules: FetchRules) -> 
 
 
 def copy_file(path: Path, download: Download, shown: str) -> FileVersion:
-    """Copy a regular file. Raises `DatasetError` where there is none."""
+    """Copy a regular file. Raises `DatasetError` for anything else."""
     try:
+        # Checked before opening: a named pipe would block, and a device might never end.
         kind = path.stat().st_mode
         if not stat.S_ISREG(kind):
             actual = "a folder" if stat.S_ISDIR(kind) else "not a regular file"

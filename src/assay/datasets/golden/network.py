@@ -1,7 +1,7 @@
-"""Which network addresses may be connected to. Asked before a socket is made, each time.
+"""The network addresses that a fetch may connect to, checked before each socket is created.
 
-A name is looked up once for a connection, and the connection is made to the address that was
-judged: it cannot be another one the second time.
+A name is resolved once per connection, and the connection is made to the address that was
+checked: DNS rebinding cannot replace it afterwards.
 """
 
 import socket
@@ -12,6 +12,7 @@ from typing import Any, Literal
 Reach = Literal["public", "private", "never"]
 IpAddress = IPv4Address | IPv6Address
 
+# Metadata services, where clouds hand out the credentials of a machine, and "this host".
 _FORBIDDEN_NETWORKS = (
     IPv4Network("0.0.0.0/8"),
     IPv4Network("169.254.0.0/16"),
@@ -22,33 +23,30 @@ _FORBIDDEN_NETWORKS = (
     IPv6Network("fd20:ce::254/128"),
     IPv6Network("fe80::/10"),
 )
-"""Where clouds answer with a machine's own credentials, and what means "this host" by accident."""
-
 _IPV4_BITS = 0xFFFFFFFF
+# IPv4-compatible, IPv4-mapped, IPv4-translated, and the well-known prefix of NAT64.
 _LAST_32_BITS = (
     IPv6Network("::/96"),
     IPv6Network("::ffff:0:0/96"),
     IPv6Network("::ffff:0:0:0/96"),
     IPv6Network("64:ff9b::/96"),
 )
-"""IPv4-compatible, IPv4-mapped, IPv4-translated, and NAT64's well-known prefix."""
-
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 _STRICTNESS: tuple[Reach, ...] = ("public", "private", "never")
 
 
 def classify_address(address: str) -> Reach:
-    """Whether an address is anyone's, only reachable from here, or not to be asked at all.
+    """Classify an address as public, private, or never allowed.
 
-    An IPv6 address that carries an IPv4 address is judged by the address that it leads to.
+    An IPv6 address with an embedded IPv4 address is classified by the latter.
     """
     ip: IpAddress = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv4Address) or ip.is_unspecified or ip.is_loopback:
         return _classify_ip(ip)
     carried = [_classify_ip(each) for each in _list_embedded_ipv4(ip)]
     if ip in _LOCAL_NAT64:
-        carried.append("private")  # it leads wherever this network's translator says
+        carried.append("private")  # its target depends on the translator of this network
     if not carried or _is_isatap(ip):
         carried.append(_classify_ip(ip))
     return max(carried, key=_STRICTNESS.index)
@@ -59,14 +57,14 @@ def _classify_ip(ip: IpAddress) -> Reach:
         return "never"
     if ip.is_unspecified or ip.is_multicast:
         return "never"
-    site_local = isinstance(ip, IPv6Address) and ip.is_site_local  # is_global does not know them
+    site_local = isinstance(ip, IPv6Address) and ip.is_site_local  # not covered by is_global
     if ip.is_loopback or ip.is_private or site_local or not ip.is_global:
         return "private"
     return "public"
 
 
 def _list_embedded_ipv4(ip: IPv6Address) -> Iterator[IPv4Address]:
-    """Every IPv4 address that an IPv6 address may lead to."""
+    """Yield every IPv4 address that an IPv6 address may lead to."""
     bits = int(ip)
     if any(ip in network for network in _LAST_32_BITS) or _is_isatap(ip):
         yield IPv4Address(bits & _IPV4_BITS)
@@ -83,16 +81,16 @@ def _is_isatap(ip: IPv6Address) -> bool:
 
 
 def _decode_nat64(bits: int) -> Iterator[IPv4Address]:
-    """What NAT64 may read out of an address, by the length of its prefix (RFC 6052)."""
-    # Bits 64 to 71 carry nothing.
+    """Yield the IPv4 addresses that NAT64 may extract, by prefix length (RFC 6052)."""
+    # Bits 64 to 71 are reserved.
     joined = (bits >> 64) << 56 | bits & (1 << 56) - 1
     found = [joined >> (120 - prefix - 32) & _IPV4_BITS for prefix in (48, 56, 64)]
-    # Zeros are the padding of another length rather than an address.
+    # Zeros are the padding of another prefix length, not an address.
     yield from (IPv4Address(each) for each in (*found, bits & _IPV4_BITS) if each >> 24)
 
 
 class SocketGuard:
-    """Makes the sockets of one fetch, and refuses to make those it must not."""
+    """Creates the sockets of one fetch and refuses forbidden addresses."""
 
     def __init__(
         self, *, allow_private: bool, new_socket: Callable[..., socket.socket] = socket.socket
@@ -101,12 +99,12 @@ class SocketGuard:
         self._new_socket = new_socket
         self._was_public = False
         self.refused: str | None = None
-        """Which connection was refused last, and why."""
+        """The reason of the last refusal."""
 
         self.hint: str | None = None
 
     def create_socket(self, found: Any) -> socket.socket:
-        """A socket for one looked-up address; `PermissionError` for one that is not allowed."""
+        """Create a socket for a resolved address. Raises `PermissionError` if it is forbidden."""
         family, kind, protocol, _, address = found
         reach = classify_address(str(address[0]))
         if reach == "public":
@@ -118,6 +116,7 @@ class SocketGuard:
                 "pass --allow-private to allow addresses of this machine and its private network"
             )
             raise self._build_refusal(f"{address[0]} is a private address")
+        # Even if private addresses are allowed: a public server must not choose one of them.
         elif self._was_public:
             raise self._build_refusal(f"a public address redirects to {address[0]}, a private one")
         return self._new_socket(family, kind, protocol)

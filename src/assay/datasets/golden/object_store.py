@@ -1,7 +1,7 @@
 """Golden datasets in object stores and on the Hugging Face hub, through fsspec.
 
-The address names a bucket and an object; which servers are asked, and with which credentials, is
-the business of whoever runs the fetch.
+The address names a bucket and an object only. The servers and the credentials come from the user
+who runs the fetch.
 """
 
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ _NOT_FOUND_ERRORS = ("EntryNotFound", "RepositoryNotFound", "RevisionNotFound", 
 
 
 def require_store(address: DatasetAddress) -> ObjectStore:
-    """The store of an address, when the package that speaks to it is there."""
+    """Return the store of an address. Raises `MissingExtra` without its package."""
     store = address.store
     if store is None:
         raise DatasetError("the address is not in an object store", where=address.shown)
@@ -37,13 +37,13 @@ def require_store(address: DatasetAddress) -> ObjectStore:
 
 
 def copy_object(address: DatasetAddress, download: Download, rules: FetchRules) -> FileVersion:
-    """Copy an object. Raises `DatasetError`, or `DatasetOutOfReach` when it may yet be there."""
+    """Copy an object. Raises `DatasetError`, or `DatasetOutOfReach` if it may still exist."""
     options = _build_store_options(require_store(address), rules)
     try:
         return _copy_with_anonymous_fallback(address, download, options)
     except DatasetError:
         raise
-    # Each store's library raises its own kinds, and what its HTTP client raises.
+    # Each library has its own exceptions, and lets through those of its HTTP client.
     except Exception as error:
         raise _explain_store_error(error, address) from error
 
@@ -51,10 +51,11 @@ def copy_object(address: DatasetAddress, download: Download, rules: FetchRules) 
 def _copy_with_anonymous_fallback(
     address: DatasetAddress, download: Download, options: dict[str, Any]
 ) -> FileVersion:
-    """Copy with the credentials that are there, and where there are none, as the public may."""
+    """Copy with the credentials of the user, or anonymously if there are none."""
     try:
         return _copy_with_options(address, download, options)
     except Exception as error:
+        # By name: botocore is an optional dependency. Bytes that arrived cannot be taken back.
         if type(error).__name__ != "NoCredentialsError" or download.size:
             raise
     return _copy_with_options(address, download, {**options, "anon": True})
@@ -65,6 +66,7 @@ def _copy_with_options(
 ) -> FileVersion:
     from fsspec.core import url_to_fs
 
+    # Not from the instance cache, which would keep credentials and listings of earlier fetches.
     files, path = url_to_fs(address.text, skip_instance_cache=True, **options)
     about = files.info(path)
     if about.get("type") == "directory":
@@ -82,8 +84,8 @@ def _copy_with_options(
 def _build_store_options(store: ObjectStore, rules: FetchRules) -> dict[str, Any]:
     if store.protocol != "s3":
         return {}
-    patience = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
-    options: dict[str, Any] = {"config_kwargs": patience, "use_listings_cache": False}
+    timeouts = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
+    options: dict[str, Any] = {"config_kwargs": timeouts, "use_listings_cache": False}
     if rules.endpoint_url is not None:
         options["endpoint_url"] = rules.endpoint_url
     return options

@@ -1,8 +1,8 @@
-"""Golden datasets over http: one connection at a time, each to an address that was judged."""
+"""Golden datasets over http: one connection at a time, each to a checked address."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -14,9 +14,6 @@ from .addresses import DatasetAddress, redact_uri
 from .download import Download
 from .network import SocketGuard
 
-if TYPE_CHECKING:
-    import aiohttp
-
 _MAX_REDIRECTS = 5
 _HTTP_CHUNK_BYTES = 256 * 1024
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
@@ -24,7 +21,7 @@ _FETCH_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "assay"}
 
 
 def copy_page(address: DatasetAddress, download: Download, rules: FetchRules) -> FileVersion:
-    """Copy what an http address answers with. Raises `DatasetError`, or `DatasetOutOfReach`."""
+    """Copy a file over http. Raises `DatasetError` or `DatasetOutOfReach`."""
     guard = SocketGuard(allow_private=rules.allow_private)
     return _run_fetch(HttpFetch(address, download, rules, guard))
 
@@ -34,13 +31,13 @@ def _run_fetch(fetch: "HttpFetch") -> FileVersion:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(fetch.run())
-    # The caller's own loop cannot be entered again.
+    # An event loop that is running cannot be entered again.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, fetch.run()).result()
 
 
 class HttpFetch:
-    """One file over http, redirects followed by hand."""
+    """One file over http. Redirects are followed here, so that each one is checked."""
 
     def __init__(
         self,
@@ -58,14 +55,14 @@ class HttpFetch:
         self._resolver = resolver
 
     async def run(self) -> FileVersion:
-        """Fetch it, and say in our words why that fails."""
+        """Fetch the file. Raises `DatasetError` or `DatasetOutOfReach`."""
         try:
             return await self._fetch()
         except DatasetError:
             raise
         except aiohttp.InvalidURL:
             raise DatasetError("the address is invalid", where=self._address.shown) from None
-        # Of many kinds: name lookup, TLS, a broken body, a time limit.
+        # For example name lookup, TLS, a truncated body, a timeout.
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._explain_error(error) from error
 
@@ -73,6 +70,7 @@ class HttpFetch:
         connector = aiohttp.TCPConnector(
             socket_factory=self._guard.create_socket,
             resolver=self._resolver,
+            # Neither cached names nor kept connections: every request must pass the guard.
             use_dns_cache=False,
             force_close=True,
             happy_eyeballs_delay=None,
@@ -81,6 +79,7 @@ class HttpFetch:
             connector=connector,
             timeout=aiohttp.ClientTimeout(self._rules.timeout_s, sock_connect=30, sock_read=60),
             cookie_jar=aiohttp.DummyCookieJar(),
+            # The digest covers the bytes as sent.
             auto_decompress=False,
             headers=_FETCH_HEADERS,
         ) as session:
@@ -93,7 +92,7 @@ class HttpFetch:
         raise self._build_error(f"the server redirects more than {_MAX_REDIRECTS} times")
 
     def _resolve_redirect(self, url: str, response: "aiohttp.ClientResponse") -> str:
-        """Where a redirect leads. The address itself is judged when it is connected to."""
+        """Return the target of a redirect. The guard checks its address on connection."""
         location = response.headers.get("Location", "")
         onward = urljoin(url, location)
         schemes = urlsplit(url).scheme.lower(), urlsplit(onward).scheme.lower()
@@ -140,7 +139,7 @@ class HttpFetch:
         if isinstance(error, TimeoutError):
             message = f"the file did not arrive within {self._rules.timeout_s:g} s"
         else:
-            # Without the text of the error, which may repeat the address with its secrets.
+            # Not the text of the error, which may contain the address with its secrets.
             message = f"the file cannot be fetched: {type(error).__name__}"
             cause = getattr(getattr(error, "os_error", None), "strerror", None)
             message += f": {cause}" if cause else ""
